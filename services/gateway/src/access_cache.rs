@@ -56,22 +56,13 @@ impl AccessCache {
 
     /// Returns the member row of a user, including that of a removed member. None: the user never was a member.
     pub(crate) async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Arc<Member>>> {
-        let key = (org.clone(), user.clone());
-        if let Some(cached) = self.members.get(&key).await {
-            return Ok(cached);
-        }
-        let member = self.access.member(org, user).await?.map(Arc::new);
-        self.members.insert(key, member.clone()).await;
-        Ok(member)
+        let read = async { Ok(self.access.member(org, user).await?.map(Arc::new)) };
+        self.members.try_get_with((org.clone(), user.clone()), read).await.map_err(Arc::unwrap_or_clone)
     }
 
     /// None: the organization does not exist or is deleted.
     pub(crate) async fn organization(&self, org: &OrgId) -> Result<Option<Arc<Organization>>> {
-        if let Some(cached) = self.organizations.get(org).await {
-            return Ok(cached);
-        }
-        let organization = self.organization_store.get(&OrgId::platform(), org).await?.map(Arc::new);
-        self.organizations.insert(org.clone(), organization.clone()).await;
-        Ok(organization)
+        let read = async { Ok(self.organization_store.get(&OrgId::platform(), org).await?.map(Arc::new)) };
+        self.organizations.try_get_with(org.clone(), read).await.map_err(Arc::unwrap_or_clone)
     }
 }

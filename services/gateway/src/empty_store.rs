@@ -7,7 +7,7 @@ use folio_resources::{Kind, ListQuery, ResourceWrite};
 use folio_storage::{AccessStore, ConditionalRow, Holdings, ResourceExecutor, RowStore, StoredResource};
 use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{OrgId, Result, System, Timestamp, TokenId};
+use folio_types::{Error, OrgId, Result, System, Timestamp, TokenId};
 
 use crate::authenticator::Authenticator;
 use crate::jwt::Issuers;
@@ -26,55 +26,46 @@ impl EmptyStore {
     }
 }
 
-#[async_trait]
-impl RowStore for EmptyStore {
-    async fn get(&self, _: &OrgId, _: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
-        Ok(vec![None; keys.len()])
-    }
-    async fn list(&self, _: &OrgId, _: &str) -> Result<Vec<Vec<u8>>> {
-        Ok(Vec::new())
-    }
-    async fn write(&self, _: &OrgId, _: ConditionalRow) -> Result<bool> {
-        Ok(false)
-    }
-    async fn put(&self, _: &OrgId, _: &str, _: &str, _: Vec<u8>) -> Result<()> {
-        Ok(())
-    }
-    async fn remove(&self, _: &OrgId, _: &str, _: &str) -> Result<()> {
-        Ok(())
-    }
+/// Implements a store with these methods, and with others that no test calls.
+macro_rules! store {
+    ($store:ident { $implemented:item } $($method:ident($($argument:ty),*) -> $output:ty;)+) => {
+        #[async_trait]
+        impl $store for EmptyStore {
+            $implemented
+            $(async fn $method(&self, $(_: $argument),*) -> Result<$output> {
+                Err(Error::internal("unexpected call"))
+            })+
+        }
+    };
 }
 
-#[async_trait]
-impl ResourceExecutor for EmptyStore {
-    async fn decide(&self, _: ResourceWrite) -> Result<WriteOutcome> {
-        Ok(WriteOutcome::VersionMismatch)
-    }
-    async fn get(&self, _: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
-        if self.silent.as_ref().is_some_and(|silent| ids.iter().any(|id| id == silent.as_str())) {
-            std::future::pending::<()>().await;
+store! {
+    RowStore {
+        async fn get(&self, _: &OrgId, _: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+            Ok(vec![None; keys.len()])
         }
-        Ok(vec![None; ids.len()])
     }
-    async fn id_by_name(&self, _: &OrgId, _: &'static Kind, _: &str) -> Result<Option<String>> {
-        Ok(None)
+    list(&OrgId, &str) -> Vec<Vec<u8>>;
+    write(&OrgId, ConditionalRow) -> bool;
+    put(&OrgId, &str, &str, Vec<u8>) -> ();
+    remove(&OrgId, &str, &str) -> ();
+}
+
+store! {
+    ResourceExecutor {
+        async fn get(&self, _: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
+            if self.silent.as_ref().is_some_and(|silent| ids.iter().any(|id| id == silent.as_str())) {
+                std::future::pending::<()>().await;
+            }
+            Ok(vec![None; ids.len()])
+        }
     }
-    async fn list(&self, _: &OrgId, _: ListQuery, _: &PageRequest) -> Result<Page<StoredResource>> {
-        Ok(Page { items: Vec::new(), next: None, total: 0 })
-    }
-    async fn revisions(&self, _: &OrgId, _: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
-        Ok(vec![None; numbers.len()])
-    }
-    async fn holdings(&self, _: &OrgId, _: &'static Kind) -> Result<Holdings> {
-        Ok(Holdings::default())
-    }
-    async fn deleted(&self, _: &'static Kind, _: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        Ok(Vec::new())
-    }
-    async fn forget_deleted(&self, _: &OrgId, _: &'static Kind, _: &str) -> Result<()> {
-        Ok(())
-    }
-    async fn scrub_deleted(&self, _: &'static Kind, _: Timestamp, _: usize) -> Result<usize> {
-        Ok(0)
-    }
+    decide(ResourceWrite) -> WriteOutcome;
+    id_by_name(&OrgId, &'static Kind, &str) -> Option<String>;
+    list(&OrgId, ListQuery, &PageRequest) -> Page<StoredResource>;
+    revisions(&OrgId, &str, &[u32]) -> Vec<Option<Vec<u8>>>;
+    holdings(&OrgId, &'static Kind) -> Holdings;
+    deleted(&'static Kind, usize) -> Vec<(OrgId, String, Timestamp)>;
+    forget_deleted(&OrgId, &'static Kind, &str) -> ();
+    scrub_deleted(&'static Kind, Timestamp, usize) -> usize;
 }

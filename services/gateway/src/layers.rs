@@ -29,6 +29,7 @@ use folio_proto::status;
 use folio_trace::TraceContext;
 use folio_types::token::Token;
 use folio_types::{Code, Environment as _, Error, Reason, Result, System};
+use futures::future::OptionFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -57,7 +58,7 @@ struct Inner {
     public: Arc<Semaphore>,
     short_timeout: Duration,
     authenticator: Authenticator,
-    cut: CancellationToken,
+    drained: CancellationToken,
     observers: CallObservers,
     counters: Counters,
 }
@@ -70,11 +71,11 @@ pub(crate) struct CallObservers {
     pub(crate) sessions: Arc<Sessions>,
 }
 
-/// Creates the layers of a gateway. Cancelling `cut` ends the remaining calls at the end of the drain.
+/// Creates the layers of a gateway. Cancelling `drained` ends the remaining calls at the end of the drain.
 pub(crate) fn layers(
     options: &Options,
     authenticator: Authenticator,
-    cut: CancellationToken,
+    drained: CancellationToken,
     observers: CallObservers,
     counters: Counters,
 ) -> Layers {
@@ -85,7 +86,7 @@ pub(crate) fn layers(
             public: Arc::new(Semaphore::new(options.public_calls)),
             short_timeout: options.short_timeout,
             authenticator,
-            cut,
+            drained,
             observers,
             counters,
         }),
@@ -206,7 +207,7 @@ async fn admit_and_authorize(
 }
 
 fn admit(layers: &Inner, route: Route) -> Result<OwnedSemaphorePermit> {
-    if layers.cut.is_cancelled() {
+    if layers.drained.is_cancelled() {
         return Err(draining());
     }
     let permits = match route {
@@ -234,17 +235,15 @@ where
         Route::Api(operation) if operation.class == Class::Short => Some(layers.short_timeout),
         _ => None,
     };
-    let late = async {
-        match limit {
-            Some(limit) => tokio::time::sleep(limit).await,
-            None => std::future::pending().await,
-        }
-    };
+    let late = OptionFuture::from(limit.map(tokio::time::sleep));
     let call = catch_panic(async { service.call(request).await });
     tokio::select! {
         response = call => response.unwrap_or_else(|panicked| Ok(refusal(panicked))),
-        () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the call exceeded the deadline of the server"))),
-        () = layers.cut.cancelled() => Ok(refusal(draining())),
+        Some(()) = late => {
+            let message = "the call exceeded the deadline of the server";
+            Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message)))
+        }
+        () = layers.drained.cancelled() => Ok(refusal(draining())),
         () = ended.cancelled() => Ok(refusal(Token::refused())),
     }
 }
@@ -271,14 +270,9 @@ mod tests {
 
     use crate::empty_store::EmptyStore;
 
-    fn test_layers(options: &Options, cut: CancellationToken) -> Layers {
-        layers(
-            options,
-            EmptyStore::default().authenticator(options),
-            cut,
-            CallObservers::default(),
-            Counters::default(),
-        )
+    fn test_layers(options: &Options, drained: CancellationToken) -> Layers {
+        let authenticator = EmptyStore::default().authenticator(options);
+        layers(options, authenticator, drained, CallObservers::default(), Counters::default())
     }
 
     async fn send<S>(service: &mut S, path: &str) -> Response<Body>
@@ -362,10 +356,10 @@ mod tests {
     #[tokio::test]
     async fn after_the_drain_every_call_is_refused() {
         let hangs = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
-        let cut = CancellationToken::new();
-        let mut service = test_layers(&Options::default(), cut.clone()).layer(hangs);
+        let drained = CancellationToken::new();
+        let mut service = test_layers(&Options::default(), drained.clone()).layer(hangs);
         let waiting = send(&mut service, HEALTH);
-        cut.cancel();
+        drained.cancel();
         assert_eq!(reason(&waiting.await).reason, Reason::Draining);
         assert_eq!(reason(&send(&mut service, HEALTH).await).reason, Reason::Draining);
     }

@@ -104,7 +104,7 @@ impl Default for Options {
 }
 
 /// Lower bound of every time-out and interval.
-const SHORTEST: Duration = Duration::from_millis(10);
+const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 /// Upper bound of the deadline of short calls, and of intervals.
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Upper bound of the time for which tokens are cached, because the cache delays a revocation.
@@ -122,20 +122,20 @@ impl Options {
         problems.number("message_bytes", self.message_bytes, 64 * 1024, 64 * 1024 * 1024);
         problems.number("connections", self.connections, 1, 1_000_000);
         problems.number("streams_per_connection", self.streams_per_connection, 1, 1_000_000);
-        for (path, value, least, most) in [
-            ("short_timeout_seconds", self.short_timeout, SHORTEST, HOUR),
+        for (path, value, min, max) in [
+            ("short_timeout_seconds", self.short_timeout, TIMEOUT_MIN, HOUR),
             ("token_cache_seconds", self.token_cache, Duration::ZERO, TOKEN_CACHE_MAX),
-            ("stream_first_seconds", self.stream_first, SHORTEST, DAY),
-            ("stream_idle_seconds", self.stream_idle, SHORTEST, 30 * DAY),
-            ("stream_lifetime_seconds", self.stream_lifetime, SHORTEST, 30 * DAY),
-            ("transfer_idle_seconds", self.transfer_idle, SHORTEST, DAY),
-            ("transfer_lifetime_seconds", self.transfer_lifetime, SHORTEST, 30 * DAY),
-            ("unread_seconds", self.unread, SHORTEST, DAY),
-            ("health_interval_seconds", self.health_interval, SHORTEST, HOUR),
-            ("keepalive_interval_seconds", self.keepalive_interval, SHORTEST, HOUR),
-            ("keepalive_timeout_seconds", self.keepalive_timeout, SHORTEST, HOUR),
+            ("stream_first_seconds", self.stream_first, TIMEOUT_MIN, DAY),
+            ("stream_idle_seconds", self.stream_idle, TIMEOUT_MIN, 30 * DAY),
+            ("stream_lifetime_seconds", self.stream_lifetime, TIMEOUT_MIN, 30 * DAY),
+            ("transfer_idle_seconds", self.transfer_idle, TIMEOUT_MIN, DAY),
+            ("transfer_lifetime_seconds", self.transfer_lifetime, TIMEOUT_MIN, 30 * DAY),
+            ("unread_seconds", self.unread, TIMEOUT_MIN, DAY),
+            ("health_interval_seconds", self.health_interval, TIMEOUT_MIN, HOUR),
+            ("keepalive_interval_seconds", self.keepalive_interval, TIMEOUT_MIN, HOUR),
+            ("keepalive_timeout_seconds", self.keepalive_timeout, TIMEOUT_MIN, HOUR),
         ] {
-            problems.seconds(path, value, least, most);
+            problems.seconds(path, value, min, max);
         }
         self.tls.check(&mut problems);
         jwt::check(&self.jwt, &mut problems);
@@ -145,7 +145,7 @@ impl Options {
     /// Checks that the public API may be served at an address: with TLS, on loopback, or because `insecure` permits it.
     /// Otherwise tokens and documents would be sent in plain text.
     pub fn allows(&self, address: SocketAddr) -> Result<()> {
-        if self.tls.is_on() || self.insecure || address.ip().is_loopback() {
+        if self.tls.is_enabled() || self.insecure || address.ip().is_loopback() {
             return Ok(());
         }
         Err(Error::internal(format!(

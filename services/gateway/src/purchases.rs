@@ -66,8 +66,9 @@ impl Options {
 
 fn is_secret(text: &str) -> bool {
     // Four characters of Base64 encode three bytes.
-    let long = text.strip_prefix("whsec_").is_some_and(|key| key.trim_end_matches('=').len() >= KEY_BYTES_MIN * 4 / 3);
-    long && Webhook::new(text).is_ok()
+    let is_long_enough =
+        text.strip_prefix("whsec_").is_some_and(|key| key.trim_end_matches('=').len() >= KEY_BYTES_MIN * 4 / 3);
+    is_long_enough && Webhook::new(text).is_ok()
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,20 +138,15 @@ impl Purchases {
     /// does not exist; `REQUEST_ID_CONFLICT` if the purchase was reported with other content before.
     pub async fn receive(&self, headers: &HeaderMap, body: &[u8]) -> Result<PurchaseOutcome> {
         if !self.is_signed(headers, body) {
-            return Err(Error::new(
-                Code::Unauthenticated,
-                Reason::InvalidToken,
-                "the signature of the message is missing or invalid",
-            ));
+            let message = "the signature of the message is missing or invalid";
+            return Err(Error::new(Code::Unauthenticated, Reason::InvalidToken, message));
         }
         let unreadable =
             |error: serde_json::Error| Error::invalid_field("body", format!("is not a JSON message: {error}"));
         let message: Message = serde_json::from_slice(body).map_err(unreadable)?;
         if message.r#type != "credit.purchased" {
-            tracing::debug!(
-                kind = message.r#type.chars().take(64).collect::<String>(),
-                "a message of another type was ignored"
-            );
+            let kind: String = message.r#type.chars().take(64).collect();
+            tracing::debug!(kind, "ignored a webhook message that is not credit.purchased");
             return Ok(PurchaseOutcome::Ignored);
         }
         let unreadable = |error: serde_json::Error| Error::invalid_field("data", format!("is not a purchase: {error}"));
@@ -161,8 +157,8 @@ impl Purchases {
     fn is_signed(&self, headers: &HeaderMap, body: &[u8]) -> bool {
         // The library does not check the format of the timestamp.
         let time = headers.get(HEADER_WEBHOOK_TIMESTAMP).map(|time| time.as_bytes());
-        let plain = time.is_some_and(|time| (1..=12).contains(&time.len()) && time.iter().all(u8::is_ascii_digit));
-        plain && self.webhooks.iter().any(|webhook| webhook.verify(body, headers).is_ok())
+        let is_number = time.is_some_and(|time| (1..=12).contains(&time.len()) && time.iter().all(u8::is_ascii_digit));
+        is_number && self.webhooks.iter().any(|webhook| webhook.verify(body, headers).is_ok())
     }
 
     async fn grant(&self, purchase: Purchase) -> Result<PurchaseOutcome> {
@@ -170,17 +166,12 @@ impl Purchases {
         if purchase_id.is_empty() {
             return Err(Error::invalid_field("data.purchase_id", "is missing"));
         }
-        let org: OrgId = purchase
-            .organization_id
-            .parse()
-            .map_err(|_| Error::invalid_field("data.organization_id", "is not the id of an organization"))?;
+        let invalid = |_| Error::invalid_field("data.organization_id", "is not the id of an organization");
+        let org: OrgId = purchase.organization_id.parse().map_err(invalid)?;
         if !(1..=AMOUNT_MAX).contains(&purchase.credits) {
             return Err(Error::invalid_field("data.credits", format!("must be from 1 to {AMOUNT_MAX}")));
         }
-        let note = match purchase.note.as_str() {
-            "" => String::new(),
-            note => fields::line("data.note", note, limits::NAME_CHARS)?,
-        };
+        let note = fields::line("data.note", &purchase.note, limits::NAME_CHARS)?;
         if self.organizations.get(&OrgId::platform(), &org).await?.is_none() {
             return Err(Error::not_found("organization", &org));
         }
@@ -223,13 +214,8 @@ mod tests {
         let with = |secret: &str| Options { listen: listen.clone(), secrets: vec![Secret::new(secret)] };
         assert_eq!(problems(Options::default()), "");
         assert!(problems(Options { listen: listen.clone(), secrets: vec![] }).contains("are required with listen"));
-        for bad in [
-            "",
-            "whsec_",
-            "whsec_c2hvcnQ=",
-            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ",
-            "whsec_not base64 not base64 not base64",
-        ] {
+        let without_prefix = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ";
+        for bad in ["", "whsec_", "whsec_c2hvcnQ=", without_prefix, "whsec_not base64 not base64 not base64"] {
             assert!(problems(with(bad)).contains("purchases.secrets[0]"), "{bad}");
         }
         assert!(problems(with("********")).contains("mask"));

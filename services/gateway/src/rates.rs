@@ -85,7 +85,7 @@ mod tests {
     #[async_trait]
     impl RateStore for UnavailableStore {
         async fn take(&self, _: &OrgId, _: &str, _: Rate, _: u32) -> Result<RateDecision> {
-            Err(Error::unavailable(Reason::StoreUnavailable, "away"))
+            Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
         }
     }
 

@@ -102,7 +102,7 @@ pub(crate) struct GuardedBody {
 
 impl GuardedBody {
     /// Drops the source and ends the body with `DEADLINE_EXCEEDED`.
-    fn late(&mut self, message: &str) -> Frame<Bytes> {
+    fn end_with_deadline_exceeded(&mut self, message: &str) -> Frame<Bytes> {
         self.end(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message))
     }
 
@@ -134,7 +134,7 @@ impl http_body::Body for GuardedBody {
             return Poll::Ready(None);
         }
         if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(Some(Ok(self.late("the caller's deadline has passed"))));
+            return Poll::Ready(Some(Ok(self.end_with_deadline_exceeded("the caller's deadline has passed"))));
         }
         if self.revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready()) {
             return Poll::Ready(Some(Ok(self.end(Token::refused()))));
@@ -143,7 +143,7 @@ impl http_body::Body for GuardedBody {
         let Some((body, _)) = &mut state.body else {
             drop(state);
             let message = "the response was unread for too long; the work behind it continues";
-            return Poll::Ready(Some(Ok(self.late(message))));
+            return Poll::Ready(Some(Ok(self.end_with_deadline_exceeded(message))));
         };
         let polled = Pin::new(body).poll_frame(context);
         state.unread_since = matches!(polled, Poll::Ready(Some(Ok(_)))).then(Instant::now);
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_callers_deadline_is_read_as_grpc_writes_it() {
+    fn grpc_timeout_is_parsed_and_a_malformed_header_is_ignored() {
         let timeout = |text: &'static str| {
             let headers = [(http::HeaderName::from_static("grpc-timeout"), http::HeaderValue::from_static(text))];
             caller_timeout(&headers.into_iter().collect())

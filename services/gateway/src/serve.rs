@@ -105,7 +105,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
             connections(listener, acceptor, &options, counters),
             shutdown.begin.clone().cancelled_owned(),
         );
-    tracing::info!(%address, tls = options.tls.is_on(), "listening");
+    tracing::info!(%address, tls = options.tls.is_enabled(), "listening");
     let on_drain = async {
         health_watch.abort();
         health::report(&reporter, ServingStatus::NotServing).await;

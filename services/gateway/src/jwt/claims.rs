@@ -170,18 +170,22 @@ mod tests {
 
     #[test]
     fn claims_define_the_user_the_organization_and_the_role() {
-        let claims_read = claims_of(&options(), json!({})).unwrap();
+        let verified = claims_of(&options(), json!({})).unwrap();
         assert_eq!(
-            (claims_read.org.as_str(), claims_read.role, claims_read.scopes.as_slice()),
+            (verified.org.as_str(), verified.role, verified.scopes.as_slice()),
             (ORG, Role::Member, [].as_slice())
         );
-        assert_eq!(claims_read.expires_at, Timestamp::from_second(NOW + 630).unwrap());
-        assert_eq!(claims_read.user, UserId::derive(&["jwt", "me", "ada"]));
-        assert_eq!(claims_of(&options(), json!({ "sub": USER })).unwrap().user.as_str(), USER, "a Folio id is taken");
+        assert_eq!(verified.expires_at, Timestamp::from_second(NOW + 630).unwrap());
+        assert_eq!(verified.user, UserId::derive(&["jwt", "me", "ada"]));
+        assert_eq!(
+            claims_of(&options(), json!({ "sub": USER })).unwrap().user.as_str(),
+            USER,
+            "a Folio id is used unchanged"
+        );
         let other = IssuerOptions { issuer: "you".into(), ..options() };
         assert_ne!(
             claims_of(&other, json!({ "iss": "you" })).unwrap().user,
-            claims_read.user,
+            verified.user,
             "ada of another issuer is another user"
         );
         for audience in [json!(["x", "folio"]), json!("two")] {
@@ -220,8 +224,8 @@ mod tests {
             accepted(json!({ "iat": NOW - day })) && !accepted(json!({ "iat": NOW - day - 31 })),
             "too old, although exp is later"
         );
-        let claims_read = claims_of(&options(), json!({ "exp": NOW + 10 * day })).unwrap();
-        assert_eq!(claims_read.expires_at, Timestamp::from_second(NOW + day + 30).unwrap(), "the age bounds the end");
+        let verified = claims_of(&options(), json!({ "exp": NOW + 10 * day })).unwrap();
+        assert_eq!(verified.expires_at, Timestamp::from_second(NOW + day + 30).unwrap(), "the age bounds the end");
         assert!(accepted(json!({ "exp": f64::from(1_800_000_000) + 0.5 })), "fractions are seconds, too");
     }
 
@@ -257,8 +261,7 @@ mod tests {
     #[test]
     fn scopes_limit_and_their_absence_does_not_open() {
         let limited = IssuerOptions { scopes_claim: "scope".into(), scope_prefix: "folio:".into(), ..options() };
-        let scopes =
-            |scope: Value| claims_of(&limited, json!({ "scope": scope })).map(|claims_read| claims_read.scopes);
+        let scopes = |scope: Value| claims_of(&limited, json!({ "scope": scope })).map(|verified| verified.scopes);
         let two = vec![Scope::Documents, Scope::Usage];
         assert_eq!(scopes(json!("openid folio:usage folio:documents folio:usage")), Ok(two.clone()));
         assert_eq!(scopes(json!(["folio:documents", "folio:usage"])), Ok(two));

@@ -112,14 +112,8 @@ impl Keys {
         let (sender, cached) = watch::channel(CachedKeys::default());
         let refetch_requested = Arc::new(Notify::new());
         let (refresh, refetch) = (options.refresh, options.refetch);
-        tasks.spawn(read_periodically(
-            name.to_owned(),
-            source,
-            sender,
-            Arc::clone(&refetch_requested),
-            refresh,
-            refetch,
-        ));
+        let requested = Arc::clone(&refetch_requested);
+        tasks.spawn(read_periodically(name.to_owned(), source, sender, requested, (refresh, refetch)));
         // The time-out of the task, plus time to publish the result.
         let read_timeout = options.fetch_timeout + Duration::from_secs(1);
         Ok(Self { cached, refetch_requested, refetch, age_max: options.stale, read_timeout })
@@ -167,18 +161,13 @@ async fn read_periodically(
     source: Source,
     sender: watch::Sender<CachedKeys>,
     refetch_requested: Arc<Notify>,
-    refresh: Duration,
-    refetch: Duration,
+    (refresh, refetch): (Duration, Duration),
 ) {
     loop {
         let read = source.read().await;
         let failed = read.is_err();
         if let Err(why) = &read {
-            tracing::warn!(
-                issuer = name,
-                why,
-                "the keys of an issuer of JWTs cannot be read; the cached ones stay in use"
-            );
+            tracing::warn!(issuer = name, why, "cannot read the keys of a JWT issuer; the cached keys stay in use");
         }
         let now = Instant::now();
         sender.send_modify(|cached| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use folio_types::limits::DAY;
 use folio_types::settings::Problems;
 use folio_types::{OrgId, Role};
-use jsonwebtoken::Algorithm;
+use jsonwebtoken::{Algorithm, AlgorithmFamily};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
@@ -98,18 +98,11 @@ impl RoleNames {
     }
 }
 
-/// The algorithms with a public key.
-const ASYMMETRIC: [Algorithm; 9] = [
-    Algorithm::RS256,
-    Algorithm::RS384,
-    Algorithm::RS512,
-    Algorithm::PS256,
-    Algorithm::PS384,
-    Algorithm::PS512,
-    Algorithm::ES256,
-    Algorithm::ES384,
-    Algorithm::EdDSA,
-];
+/// Returns the algorithms with a public key.
+fn asymmetric() -> Vec<Algorithm> {
+    let families = [AlgorithmFamily::Rsa, AlgorithmFamily::Ec, AlgorithmFamily::Ed];
+    families.iter().flat_map(AlgorithmFamily::algorithms).copied().collect()
+}
 
 impl Default for IssuerOptions {
     fn default() -> Self {
@@ -124,7 +117,7 @@ impl Default for IssuerOptions {
             refetch: Duration::from_secs(10),
             fetch_timeout: Duration::from_secs(5),
             stale: DAY,
-            algorithms: ASYMMETRIC.to_vec(),
+            algorithms: asymmetric(),
             leeway: Duration::from_secs(30),
             max_age: DAY,
             organization: None,
@@ -163,16 +156,13 @@ impl IssuerOptions {
         {
             problems.check(!text.is_empty(), at(field), "is missing");
         }
-        let audiences = !self.audiences.is_empty() && self.audiences.iter().all(|audience| !audience.is_empty());
-        problems.check(
-            audiences,
-            at("audiences"),
-            "must name at least one, because otherwise a token for any service would be accepted",
-        );
-        let claim = self.organization.is_some() || !self.organization_claim.is_empty();
-        problems.check(claim, at("organization_claim"), "requires organization_claim or organization");
-        let both = self.organization.is_none() || self.organizations.is_empty();
-        problems.check(both, at("organizations"), "has no effect with organization");
+        let has_audiences = !self.audiences.is_empty() && self.audiences.iter().all(|audience| !audience.is_empty());
+        let reason = "must name at least one, because otherwise a token for any service would be accepted";
+        problems.check(has_audiences, at("audiences"), reason);
+        let has_organization = self.organization.is_some() || !self.organization_claim.is_empty();
+        problems.check(has_organization, at("organization_claim"), "requires organization_claim or organization");
+        let is_unambiguous = self.organization.is_none() || self.organizations.is_empty();
+        problems.check(is_unambiguous, at("organizations"), "has no effect with organization");
         match (&self.jwks_file, self.jwks_url.as_str()) {
             (None, "") => problems.add(at("jwks_url"), "requires jwks_url or jwks_file"),
             (Some(_), "") => {}
@@ -180,8 +170,8 @@ impl IssuerOptions {
             (Some(_), _) => problems.add(at("jwks_file"), "has no effect with jwks_url"),
         }
         problems.check(!self.algorithms.is_empty(), at("algorithms"), "must name at least one algorithm");
-        let asymmetric = self.algorithms.iter().all(|algorithm| ASYMMETRIC.contains(algorithm));
-        problems.check(asymmetric, at("algorithms"), "contains an algorithm without a public key");
+        let is_asymmetric = self.algorithms.iter().all(|algorithm| asymmetric().contains(algorithm));
+        problems.check(is_asymmetric, at("algorithms"), "contains an algorithm without a public key");
         let (min, minute) = (Duration::from_millis(10), Duration::from_secs(60));
         for (field, value, min, max) in [
             ("refresh_seconds", self.refresh, min, DAY),
@@ -252,7 +242,7 @@ mod tests {
         assert_eq!(company.roles.role("analyst"), Some(Role::Member));
         assert_eq!((company.default_role, company.roles.role("admin")), (Some(Role::Viewer), None));
         let programs = &file.gateway.jwt["programs"];
-        assert_eq!((programs.organizations.len(), programs.algorithms.len()), (2, ASYMMETRIC.len()));
+        assert_eq!((programs.organizations.len(), programs.algorithms.len()), (2, asymmetric().len()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! ConversationService. The gateway applies the caller's role and the limits of streams; the owner of the thread runs
-//! the turn.
+//! Serves `ConversationService`. The gateway applies the caller's role and the limits of streams; the owner of the
+//! thread runs the turn.
 
 use folio_cluster::draining;
 use folio_history::command::ApproveAnswer;
@@ -16,7 +16,7 @@ use tonic::{Request, Response};
 use v1::conversation_service_server::ConversationService;
 use v1::watch_pending_approvals_response::Change;
 
-use super::handler::{change, handler, list};
+use super::handler::{change, list, read};
 use super::{Api, ResponseStream, RpcResult, bounded_stream, list_request, total_size};
 
 #[tonic::async_trait]
@@ -51,13 +51,9 @@ impl ConversationService for Api {
         turn_id: turn(&request.turn_id)?
     });
 
-    handler!(
-        get_turn,
-        GetTurnRequest,
-        GetTurnResponse,
-        |request: v1::GetTurnRequest| Ok(Call::new(GetTurn { turn_id: turn(&request.turn_id)? })),
-        |turn| v1::GetTurnResponse { turn: Some((&turn).into()) }
-    );
+    read!(get_turn, GetTurnRequest, GetTurnResponse, |request| GetTurn { turn_id: turn(&request.turn_id)? }, |turn| {
+        v1::GetTurnResponse { turn: Some((&turn).into()) }
+    });
 
     async fn watch_turn(&self, request: Request<v1::WatchTurnRequest>) -> RpcResult<Self::WatchTurnStream> {
         let call = |request: v1::WatchTurnRequest| {
@@ -67,13 +63,13 @@ impl ConversationService for Api {
         self.call(request, call, |events| self.events(events, wrap)).await
     }
 
-    handler!(
+    read!(
         list_tools,
         ListToolsRequest,
         ListToolsResponse,
-        |request: v1::ListToolsRequest| {
+        |request| {
             let profile = fields::optional_word("profile", &request.profile)?;
-            Ok(Call::new(ListTools { profile, list: list_request!(request) }))
+            ListTools { profile, list: list_request!(request) }
         },
         |page: ListPage<ToolSpec>| v1::ListToolsResponse {
             tools: page.items.iter().map(tool).collect(),
@@ -99,8 +95,8 @@ impl ConversationService for Api {
             let changes = changes.map(|change| Ok(v1::WatchPendingApprovalsResponse { change: Some(encode(change?)) }));
             // The stream does not end by itself, so the drain must end it.
             let drained = stream::once(async { Err(draining()) });
-            let changes = changes.take_until(self.begin.clone().cancelled_owned()).chain(drained);
-            bounded_stream(changes, self.event_limits(), self.cut.clone())
+            let changes = changes.take_until(self.drain_started.clone().cancelled_owned()).chain(drained);
+            bounded_stream(changes, self.event_limits(), self.drain_ended.clone())
         };
         self.call(request, call, response).await
     }
@@ -113,7 +109,7 @@ impl Api {
         events: EventStream,
         wrap: impl Fn(Event) -> T + Send + 'static,
     ) -> ResponseStream<T> {
-        bounded_stream(events.map(move |item| item.map(&wrap)), self.event_limits(), self.cut.clone())
+        bounded_stream(events.map(move |item| item.map(&wrap)), self.event_limits(), self.drain_ended.clone())
     }
 }
 

@@ -36,7 +36,7 @@ impl CreditService for Api {
 }
 
 fn note(text: &str) -> Result<String> {
-    if text.is_empty() { Ok(String::new()) } else { fields::line("note", text, limits::NAME_CHARS) }
+    fields::line("note", text, limits::NAME_CHARS)
 }
 
 pub(super) fn to_proto(grant: &Grant) -> v1::Grant {

@@ -12,7 +12,7 @@ use tonic::{Request, Response, Streaming};
 use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
 
-use super::handler::{change, delete, get, handler, list};
+use super::handler::{change, delete, get, list, read};
 use super::{Api, ResponseStream, RpcResult, bounded_stream, caller};
 
 #[tonic::async_trait]
@@ -38,12 +38,12 @@ impl DocumentService for Api {
         let call = |request: v1::DownloadDocumentRequest| {
             Ok(Call::new(DownloadDocument { document_id: fields::id("document_id", &request.document_id)? }))
         };
-        let (limits, cut) = (self.transfer_limits(), self.cut.clone());
+        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |Download { document, content }: Download| {
             let first = futures::stream::once(async move { Ok(Part::Document((&document).into())) });
             let chunks = content.into_stream().map_ok(|chunk| Part::Chunk(chunk.into()));
             let parts = first.chain(chunks).map_ok(|part| v1::DownloadDocumentResponse { part: Some(part) });
-            bounded_stream(parts, limits, cut)
+            bounded_stream(parts, limits, drain_ended)
         };
         self.call(request, call, response).await
     }
@@ -71,16 +71,14 @@ impl DocumentService for Api {
 
     delete!(delete_document, DeleteDocumentRequest, DeleteDocument { document_id }, DeleteDocumentResponse);
 
-    handler!(
+    read!(
         get_document_text,
         GetDocumentTextRequest,
         GetDocumentTextResponse,
-        |request: v1::GetDocumentTextRequest| {
-            Ok(Call::new(GetDocumentText {
-                document_id: fields::id("document_id", &request.document_id)?,
-                from_page: request.from_page,
-                page_count: request.page_count,
-            }))
+        |request| GetDocumentText {
+            document_id: fields::id("document_id", &request.document_id)?,
+            from_page: request.from_page,
+            page_count: request.page_count,
         },
         |text: DocumentText| {
             let (state, reason) = text_state(&text.state);

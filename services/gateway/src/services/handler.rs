@@ -27,6 +27,19 @@ macro_rules! handler {
     };
 }
 
+/// Declares a handler of an operation that changes nothing.
+macro_rules! read {
+    ($name:ident, $request:ident, $response:ident, |$input:ident| $operation:expr, $answer:expr) => {
+        $crate::services::handler::handler!(
+            $name,
+            $request,
+            $response,
+            |$input: folio_proto::v1::$request| Ok(folio_operations::Call::new($operation)),
+            $answer
+        );
+    };
+}
+
 /// Declares a handler that returns the resource with an id.
 macro_rules! get {
     ($name:ident, $request:ident, $operation:ident { $id:ident }, $response:ident { $field:ident }) => {
@@ -116,4 +129,4 @@ macro_rules! change {
     };
 }
 
-pub(super) use {change, delete, get, handler, list};
+pub(super) use {change, delete, get, handler, list, read};

@@ -1,24 +1,20 @@
 //! Serves `LimitService`.
 
-use folio_operations::Call;
 use folio_operations::limits::{GetLimits, Limits, SetLimits};
 use folio_proto::{fields, v1};
 use folio_types::Etag;
 use v1::limit_service_server::LimitService;
 
 use super::Api;
-use super::handler::{change, handler};
+use super::handler::{change, read};
 
 #[tonic::async_trait]
 impl LimitService for Api {
-    handler!(
+    read!(
         get_limits,
         GetLimitsRequest,
         GetLimitsResponse,
-        |request: v1::GetLimitsRequest| {
-            let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
-            Ok(Call::new(GetLimits { organization_id }))
-        },
+        |request| GetLimits { organization_id: fields::optional_id("organization_id", &request.organization_id)? },
         |Limits { effective, own, version }: Limits| v1::GetLimitsResponse {
             limits: Some(effective.into()),
             own: Some(own.into()),

@@ -39,9 +39,9 @@ pub(crate) struct Api {
     operations: Operations,
     options: Options,
     /// Cancelled when the drain begins.
-    begin: CancellationToken,
+    drain_started: CancellationToken,
     /// Cancelled when the drain is over.
-    cut: CancellationToken,
+    drain_ended: CancellationToken,
 }
 
 /// Returns the services as routes. The options bound the size of request messages; the size of response messages is not
@@ -49,8 +49,8 @@ pub(crate) struct Api {
 pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
     let Gateway { components, options, .. } = gateway;
     let bytes = options.message_bytes;
-    let (begin, cut) = (shutdown.begin.clone(), shutdown.cut.clone());
-    let api = Api { operations: Operations::new(components), options, begin, cut };
+    let (drain_started, drain_ended) = (shutdown.begin.clone(), shutdown.cut.clone());
+    let api = Api { operations: Operations::new(components), options, drain_started, drain_ended };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -147,7 +147,7 @@ type ResponseStream<T> = BoxStream<'static, Result<T, Status>>;
 fn bounded_stream<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
     limits: Limits,
-    cut: CancellationToken,
+    drain_ended: CancellationToken,
 ) -> ResponseStream<T> {
-    limited(source, limits, cut).map(|item| item.map_err(status::from_error)).boxed()
+    limited(source, limits, drain_ended).map(|item| item.map_err(status::from_error)).boxed()
 }

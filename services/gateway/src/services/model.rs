@@ -1,27 +1,26 @@
 //! Serves `ModelService`.
 
 use folio_llm::ModelInfo;
-use folio_operations::Call;
 use folio_operations::models::{ListModels, ModelPage, ModelUse};
 use folio_proto::{fields, v1};
 use v1::model_service_server::ModelService;
 
-use super::handler::handler;
+use super::handler::read;
 use super::{Api, list_request, total_size};
 
 #[tonic::async_trait]
 impl ModelService for Api {
-    handler!(
+    read!(
         list_models,
         ListModelsRequest,
         ListModelsResponse,
-        |request: v1::ListModelsRequest| {
+        |request| {
             let model_use = match fields::choice("use", request.r#use)? {
                 v1::ModelUse::Unspecified => None,
                 v1::ModelUse::Chat => Some(ModelUse::Chat),
                 v1::ModelUse::Prompts => Some(ModelUse::Prompts),
             };
-            Ok(Call::new(ListModels { model_use, list: list_request!(request) }))
+            ListModels { model_use, list: list_request!(request) }
         },
         |ModelPage { page, default_model }: ModelPage| v1::ListModelsResponse {
             models: page.items.into_iter().map(model).collect(),

@@ -1,6 +1,5 @@
 //! Serves `OrganizationService`.
 
-use folio_operations::Call;
 use folio_operations::members::{AddMember, ListMembers, RemoveMember, UpdateMember};
 use folio_operations::organizations::{
     CreateOrganization, CreatedOrganization, DeleteOrganization, GetOrganization, ListOrganizations, UpdateOrganization,
@@ -11,7 +10,7 @@ use folio_types::Role;
 use v1::organization_service_server::OrganizationService;
 
 use super::Api;
-use super::handler::{change, handler, list};
+use super::handler::{change, list, read};
 
 #[tonic::async_trait]
 impl OrganizationService for Api {
@@ -37,13 +36,12 @@ impl OrganizationService for Api {
         ListOrganizationsResponse { organizations }
     );
 
-    handler!(
+    read!(
         get_organization,
         GetOrganizationRequest,
         GetOrganizationResponse,
-        |request: v1::GetOrganizationRequest| {
-            let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
-            Ok(Call::new(GetOrganization { organization_id }))
+        |request| GetOrganization {
+            organization_id: fields::optional_id("organization_id", &request.organization_id)?
         },
         |found: Organization| v1::GetOrganizationResponse { organization: Some((&found).into()) }
     );
@@ -78,7 +76,7 @@ impl OrganizationService for Api {
         AddMember {
             user_id: fields::optional_id("member.user_id", &member.user_id)?,
             name: member.name,
-            role: fields::required("member.role", role(member.role)?)?,
+            role: role(member.role)?,
         }
     });
 
@@ -89,10 +87,7 @@ impl OrganizationService for Api {
         let user_id = fields::id("member.user_id", &member.user_id)?;
         let set = [("name", !member.name.is_empty()), ("role", member.role != 0)];
         let mask = fields::mask(request.update_mask.as_ref(), &set)?;
-        let new_role = match mask.take("role", member.role) {
-            Some(number) => Some(fields::required("member.role", role(number)?)?),
-            None => None,
-        };
+        let new_role = mask.take("role", member.role).map(role).transpose()?;
         UpdateMember { user_id, name: mask.take("name", member.name), role: new_role }
     });
 
@@ -105,7 +100,6 @@ impl OrganizationService for Api {
     );
 }
 
-/// None: the role is unspecified.
-fn role(number: i32) -> folio_types::Result<Option<Role>> {
-    Ok(fields::choice::<v1::Role>("member.role", number)?.specified())
+fn role(number: i32) -> folio_types::Result<Role> {
+    fields::required("member.role", fields::choice::<v1::Role>("member.role", number)?.specified())
 }

@@ -1,6 +1,5 @@
 //! Serves `PolicyService`.
 
-use folio_operations::Call;
 use folio_operations::policies::{GetPolicy, SetPolicy};
 use folio_proto::{fields, v1};
 use folio_resources::Organization;
@@ -8,18 +7,15 @@ use folio_types::Etag;
 use v1::policy_service_server::PolicyService;
 
 use super::Api;
-use super::handler::{change, handler};
+use super::handler::{change, read};
 
 #[tonic::async_trait]
 impl PolicyService for Api {
-    handler!(
+    read!(
         get_policy,
         GetPolicyRequest,
         GetPolicyResponse,
-        |request: v1::GetPolicyRequest| {
-            let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
-            Ok(Call::new(GetPolicy { organization_id }))
-        },
+        |request| GetPolicy { organization_id: fields::optional_id("organization_id", &request.organization_id)? },
         |found: Organization| v1::GetPolicyResponse {
             policy: Some((&found).into()),
             etag: Etag::new(found.version).to_string(),

@@ -1,18 +1,17 @@
 //! Serves `PromptService`.
 
-use folio_operations::Call;
 use folio_operations::prompts::{
     CreatePrompt, DeletePrompt, GetPromptRevision, ListPromptRevisions, ListPrompts, PromptFields, UpdatePrompt,
     ValidatePrompt, ValidatePromptData,
 };
-use folio_operations::schemas::Revised;
+use folio_operations::schemas::UpdateResult;
 use folio_proto::{fields, json, v1};
 use folio_resources::Prompt;
 use folio_types::limits;
 use v1::prompt_service_server::PromptService;
 
 use super::Api;
-use super::handler::{change, delete, get, handler, list};
+use super::handler::{change, delete, get, list, read};
 use super::schema::violation;
 
 #[tonic::async_trait]
@@ -63,7 +62,7 @@ impl PromptService for Api {
                 tag_ids: mask.take("tag_ids", prompt.tag_ids),
             }
         },
-        |updated: Revised<Prompt>| v1::UpdatePromptResponse {
+        |updated: UpdateResult<Prompt>| v1::UpdatePromptResponse {
             prompt: Some((&updated.resource).into()),
             revised: updated.revised,
         }
@@ -71,13 +70,13 @@ impl PromptService for Api {
 
     delete!(delete_prompt, DeletePromptRequest, DeletePrompt { prompt_id }, DeletePromptResponse);
 
-    handler!(
+    read!(
         validate_prompt,
         ValidatePromptRequest,
         ValidatePromptResponse,
-        |request: v1::ValidatePromptRequest| {
+        |request| {
             let prompt = fields::required("prompt", request.prompt)?;
-            Ok(Call::new(ValidatePrompt { prompt: prompt_fields(prompt) }))
+            ValidatePrompt { prompt: prompt_fields(prompt) }
         },
         |violations: Vec<_>| v1::ValidatePromptResponse {
             valid: violations.is_empty(),
@@ -85,14 +84,14 @@ impl PromptService for Api {
         }
     );
 
-    handler!(
+    read!(
         validate_prompt_data,
         ValidatePromptDataRequest,
         ValidatePromptDataResponse,
-        |request: v1::ValidatePromptDataRequest| {
+        |request| {
             let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
             let prompt_revid = fields::id("prompt_revid", &request.prompt_revid)?;
-            Ok(Call::new(ValidatePromptData { prompt_revid, data }))
+            ValidatePromptData { prompt_revid, data }
         },
         |violations: Vec<_>| v1::ValidatePromptDataResponse {
             valid: violations.is_empty(),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use folio_operations::Call;
 use folio_operations::providers::{
     ChangedProvider, DeleteProvider, DiscoverModels, ListProviders, ProviderList, ProviderOwner, ProviderView,
     SetModelDefaults, TestProvider, TestedProvider, UpdateProvider,
@@ -12,18 +11,16 @@ use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::{Error, Etag, Result, Secret};
 use v1::provider_service_server::ProviderService;
 
-use super::handler::{change, handler};
+use super::handler::{change, read};
 use super::{Api, list_request, total_size};
 
 #[tonic::async_trait]
 impl ProviderService for Api {
-    handler!(
+    read!(
         list_providers,
         ListProvidersRequest,
         ListProvidersResponse,
-        |request: v1::ListProvidersRequest| {
-            Ok(Call::new(ListProviders { owner: owner(request.owner)?, list: list_request!(request) }))
-        },
+        |request| ListProviders { owner: owner(request.owner)?, list: list_request!(request) },
         |found: ProviderList| v1::ListProvidersResponse {
             providers: found.page.items.into_iter().map(to_proto).collect(),
             next_page_token: found.page.next_page_token,
@@ -139,18 +136,15 @@ fn owner(number: i32) -> Result<ProviderOwner> {
 }
 
 fn limit_field(number: i32) -> Result<OutputLimitField> {
-    Ok(match fields::choice::<v1::OutputLimitField>("provider.output_limit_field", number)? {
-        v1::OutputLimitField::Unspecified | v1::OutputLimitField::MaxTokens => OutputLimitField::MaxTokens,
-        v1::OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxCompletionTokens,
-        v1::OutputLimitField::None => OutputLimitField::None,
-    })
+    let field = fields::choice::<v1::OutputLimitField>("provider.output_limit_field", number)?;
+    Ok(field.try_into().unwrap_or_default())
 }
 
 fn read_models(models: Vec<v1::ProviderModel>) -> Result<BTreeMap<String, ModelOptions>> {
     let mut read = BTreeMap::new();
     for (index, model) in models.into_iter().enumerate() {
         let standard = ModelOptions::default();
-        let or = |given: u32, standard: u32| if given == 0 { standard } else { given };
+        let or = |value: u32, standard: u32| if value == 0 { standard } else { value };
         let options = ModelOptions {
             enabled: model.enabled,
             upstream: model.upstream,
@@ -176,17 +170,12 @@ fn read_models(models: Vec<v1::ProviderModel>) -> Result<BTreeMap<String, ModelO
 
 fn to_proto(view: ProviderView) -> v1::Provider {
     let ProviderView { name, has_api_key, provider } = view;
-    let output_limit_field = match provider.output_limit_field {
-        OutputLimitField::MaxTokens => v1::OutputLimitField::MaxTokens,
-        OutputLimitField::MaxCompletionTokens => v1::OutputLimitField::MaxCompletionTokens,
-        OutputLimitField::None => v1::OutputLimitField::None,
-    };
     v1::Provider {
         name,
         enabled: provider.enabled,
         base_url: provider.base_url,
         has_api_key,
-        output_limit_field: output_limit_field.into(),
+        output_limit_field: v1::OutputLimitField::from(provider.output_limit_field).into(),
         stream_usage: provider.stream_usage,
         models: provider.models.iter().map(|(name, model)| model_to_proto(name, model)).collect(),
         available_models: provider.available,

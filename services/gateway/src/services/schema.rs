@@ -1,9 +1,8 @@
 //! Serves `SchemaService`.
 
 use folio_llm::schema::Violation;
-use folio_operations::Call;
 use folio_operations::schemas::{
-    CreateSchema, DeleteSchema, GetSchemaRevision, ListSchemaRevisions, ListSchemas, Revised, UpdateSchema,
+    CreateSchema, DeleteSchema, GetSchemaRevision, ListSchemaRevisions, ListSchemas, UpdateResult, UpdateSchema,
     ValidateData, ValidateSchema,
 };
 use folio_proto::{fields, json, v1};
@@ -13,7 +12,7 @@ use serde_json::Value;
 use v1::schema_service_server::SchemaService;
 
 use super::Api;
-use super::handler::{change, delete, get, handler, list};
+use super::handler::{change, delete, get, list, read};
 
 #[tonic::async_trait]
 impl SchemaService for Api {
@@ -61,7 +60,7 @@ impl SchemaService for Api {
                 allow_non_strict: request.allow_non_strict,
             }
         },
-        |updated: Revised<Schema>| v1::UpdateSchemaResponse {
+        |updated: UpdateResult<Schema>| v1::UpdateSchemaResponse {
             schema: Some((&updated.resource).into()),
             revised: updated.revised,
         }
@@ -69,13 +68,13 @@ impl SchemaService for Api {
 
     delete!(delete_schema, DeleteSchemaRequest, DeleteSchema { schema_id }, DeleteSchemaResponse);
 
-    handler!(
+    read!(
         validate_schema,
         ValidateSchemaRequest,
         ValidateSchemaResponse,
-        |request: v1::ValidateSchemaRequest| {
+        |request| {
             let response_format = format("response_format_json", &request.response_format_json)?;
-            Ok(Call::new(ValidateSchema { response_format, allow_non_strict: request.allow_non_strict }))
+            ValidateSchema { response_format, allow_non_strict: request.allow_non_strict }
         },
         |violations: Vec<_>| v1::ValidateSchemaResponse {
             valid: violations.is_empty(),
@@ -83,13 +82,13 @@ impl SchemaService for Api {
         }
     );
 
-    handler!(
+    read!(
         validate_data,
         ValidateDataRequest,
         ValidateDataResponse,
-        |request: v1::ValidateDataRequest| {
+        |request| {
             let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
-            Ok(Call::new(ValidateData { schema_revid: fields::id("schema_revid", &request.schema_revid)?, data }))
+            ValidateData { schema_revid: fields::id("schema_revid", &request.schema_revid)?, data }
         },
         |violations: Vec<_>| v1::ValidateDataResponse {
             valid: violations.is_empty(),

@@ -6,7 +6,7 @@ use folio_proto::{fields, thread, v1};
 use tonic::Request;
 use v1::thread_service_server::ThreadService;
 
-use super::handler::{handler, list};
+use super::handler::{list, read};
 use super::{Api, RpcResult, list_request, total_size};
 
 #[tonic::async_trait]
@@ -18,20 +18,20 @@ impl ThreadService for Api {
 
     list!(list_threads, ListThreadsRequest, ListThreads {}, ListThreadsResponse { threads });
 
-    handler!(
+    read!(
         get_thread,
         GetThreadRequest,
         GetThreadResponse,
-        |request: v1::GetThreadRequest| {
+        |request| {
             let thread_id = fields::id("thread_id", &request.thread_id)?;
-            Ok(Call::new(GetThread { thread_id, list: list_request!(request) }))
+            GetThread { thread_id, list: list_request!(request) }
         },
         |ThreadPage { thread, messages, open_turn }: ThreadPage| v1::GetThreadResponse {
             thread: Some((&thread).into()),
             messages: messages.items.iter().map(message).collect(),
             next_page_token: messages.next_page_token,
             total_size: total_size(messages.total_size),
-            pending_turn: open_turn.as_ref().map(Into::into),
+            open_turn: open_turn.as_ref().map(Into::into),
         }
     );
 

@@ -10,21 +10,18 @@ use futures::StreamExt as _;
 use tonic::{Request, Response};
 use v1::usage_service_server::UsageService;
 
-use super::handler::handler;
+use super::handler::read;
 use super::{Api, ResponseStream, RpcResult, bounded_stream, credit, period};
 
 #[tonic::async_trait]
 impl UsageService for Api {
     type DownloadUsageStream = ResponseStream<v1::DownloadUsageResponse>;
 
-    handler!(
+    read!(
         get_balance,
         GetBalanceRequest,
         GetBalanceResponse,
-        |request: v1::GetBalanceRequest| {
-            let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
-            Ok(Call::new(GetBalance { organization_id }))
-        },
+        |request| GetBalance { organization_id: fields::optional_id("organization_id", &request.organization_id)? },
         |balance: Balance| v1::GetBalanceResponse {
             available: balance.available,
             in_blocks: balance.in_blocks,
@@ -55,7 +52,7 @@ impl UsageService for Api {
             let entries = records.map(|records| {
                 records.map(|records| v1::DownloadUsageResponse { entries: records.into_iter().map(entry).collect() })
             });
-            bounded_stream(entries, self.transfer_limits(), self.cut.clone())
+            bounded_stream(entries, self.transfer_limits(), self.drain_ended.clone())
         };
         self.call(request, call, response).await
     }

@@ -35,14 +35,14 @@ impl Default for TlsOptions {
 }
 
 impl TlsOptions {
-    pub fn is_on(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.certificate.is_some() || self.key.is_some()
     }
 
     pub(crate) fn check(&self, problems: &mut Problems) {
         let both = self.certificate.is_some() == self.key.is_some();
         problems.check(both, "tls", "requires both a certificate and a key");
-        let (least, most) = (Duration::from_millis(10), Duration::from_secs(24 * 60 * 60));
-        problems.seconds("tls.reload_interval_seconds", self.reload_interval, least, most);
+        let (min, max) = (Duration::from_millis(10), Duration::from_secs(24 * 60 * 60));
+        problems.seconds("tls.reload_interval_seconds", self.reload_interval, min, max);
     }
 }

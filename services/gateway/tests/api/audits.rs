@@ -1,4 +1,4 @@
-//! AuditService: administrative changes and effects of calls are recorded, for admins of the organization, page by
+//! Tests of `AuditService`: administrative changes and effects of calls are recorded, for admins of the organization, page by
 //! page.
 
 use std::sync::Arc;
@@ -60,25 +60,27 @@ async fn every_operation_that_is_declared_as_recorded_leaves_entries() {
 }
 
 #[tokio::test]
-async fn a_change_whose_deadline_is_over_is_made_and_recorded_whole() {
-    let held = Arc::new(FaultyLog::new(0));
+async fn a_change_completes_and_is_recorded_after_its_deadline() {
+    let blocked_log = Arc::new(FaultyLog::new(0));
     let options = Options { short_timeout: Duration::from_secs(3), ..Options::default() };
-    let layer = |stores: Stores| Stores { audit: Layered::over(Arc::clone(&held), &stores.audit), ..stores };
+    let layer = |stores: Stores| Stores { audit: Layered::over(Arc::clone(&blocked_log), &stores.audit), ..stores };
     let server = Server::on(options, layer).await;
     let (org, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
     let (admin, them) = (server.platform_admin(&org).await, server.user(&theirs, Role::Admin).await);
     let limits = json!({"organization_id": theirs.to_string(), "own": {"requests_per_second": 9}});
     let error = admin.refusal("SetLimits", limits).await;
-    assert_eq!(error.reason, Reason::DeadlineExceeded, "no caller waits for it any more");
-    assert!(list(&admin).await.is_empty(), "and nothing is made before it is recorded");
+    assert_eq!(error.reason, Reason::DeadlineExceeded, "the caller no longer waits");
+    assert!(list(&admin).await.is_empty(), "nothing is changed before it is recorded");
 
-    held.unblock();
-    folio_testkit::wait_for("whom it concerns is told", Duration::from_secs(20), async || {
-        (kinds(&them).await == [AuditKind::ChangeRequested, AuditKind::ChangeApplied]).then_some(())
-    })
+    blocked_log.unblock();
+    folio_testkit::wait_for(
+        "the log of the affected organization to have both entries",
+        Duration::from_secs(20),
+        async || (kinds(&them).await == [AuditKind::ChangeRequested, AuditKind::ChangeApplied]).then_some(()),
+    )
     .await;
     assert_eq!(kinds(&admin).await, [AuditKind::ChangeRequested, AuditKind::ChangeApplied]);
-    let set = server.found(&theirs).await.unwrap().quotas.requests_per_second;
+    let set = server.organization_of(&theirs).await.unwrap().quotas.requests_per_second;
     assert_eq!(set, Some(9));
     server.stop().await;
 }
@@ -100,13 +102,13 @@ async fn a_change_is_recorded_in_the_log_of_the_concerned_organization_before_it
     log.refuse(&theirs, &[Kind::ChangeRequested]);
     assert_eq!(admin.refusal("SetLimits", limits(7)).await.reason, Reason::StoreUnavailable);
     assert_eq!(admin.refusal("GrantCredit", grant.clone()).await.reason, Reason::StoreUnavailable);
-    let there = server.found(&theirs).await.unwrap();
-    assert_eq!((there.quotas.requests_per_second, kinds(&them).await), (None, Vec::new()));
+    let affected = server.organization_of(&theirs).await.unwrap();
+    assert_eq!((affected.quotas.requests_per_second, kinds(&them).await), (None, Vec::new()));
 
     log.refuse(&theirs, &[Kind::ChangeApplied]);
-    admin.done("SetLimits", limits(8)).await;
-    admin.done("GrantCredit", grant).await;
-    assert_eq!(kinds(&them).await, [AuditKind::ChangeRequested; 2], "the change stands, and they can see it");
+    admin.call_ok("SetLimits", limits(8)).await;
+    admin.call_ok("GrantCredit", grant).await;
+    assert_eq!(kinds(&them).await, [AuditKind::ChangeRequested; 2], "the change is applied and visible in the log");
     server.stop().await;
 }
 
@@ -123,23 +125,23 @@ async fn a_change_with_an_open_outcome_is_not_recorded_as_failed() {
     assert_eq!(log.iter().map(AuditEntry::kind).collect::<Vec<_>>(), [AuditKind::ChangeRequested]);
     let arguments: Value = serde_json::from_str(&log[0].arguments_json).unwrap();
     let id: OrgId = arguments["organization_id"].as_str().unwrap().parse().unwrap();
-    assert!(server.found(&id).await.is_some(), "it stands, and the log names it");
+    assert!(server.organization_of(&id).await.is_some(), "the organization exists, and the log contains its id");
     tokens.set_away(false);
-    let made = admin.done("CreateOrganization", create).await;
-    assert_eq!(made["organization"]["organization_id"], id.as_str());
+    let created = admin.call_ok("CreateOrganization", create).await;
+    assert_eq!(created["organization"]["organization_id"], id.as_str());
     assert_eq!(kinds(&admin).await, [AuditKind::ChangeRequested, AuditKind::ChangeRequested, AuditKind::ChangeApplied]);
 
     tokens.set_away(true);
     let delete = json!({"organization_id": id.to_string(), "name": "Acme"});
     admin.refusal("DeleteOrganization", delete.clone()).await;
-    assert_eq!(server.found(&id).await, None, "it is deleted all the same");
+    assert_eq!(server.organization_of(&id).await, None, "the organization is deleted");
     assert_eq!(kinds(&admin).await[3..], [AuditKind::ChangeRequested]);
-    folio_testkit::wait_for("what it had is swept soon", Duration::from_secs(30), async || {
+    folio_testkit::wait_for("the sweep to remove the members", Duration::from_secs(30), async || {
         server.stores.access().members(&id).await.unwrap().is_empty().then_some(())
     })
     .await;
     tokens.set_away(false);
-    admin.done("DeleteOrganization", delete).await;
+    admin.call_ok("DeleteOrganization", delete).await;
     assert_eq!(kinds(&admin).await[4..], [AuditKind::ChangeRequested, AuditKind::ChangeApplied]);
     server.stop().await;
 }

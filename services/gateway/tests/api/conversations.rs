@@ -20,19 +20,19 @@ async fn losing_the_client_does_not_stop_the_turn_and_cancel_does() {
     drop(stream);
     let busy = json!({"text": "x", "thread_id": turn_id.rsplit_once('.').unwrap().0});
     assert_eq!(client.refusal("Chat", busy).await.reason, Reason::TurnBusy);
-    let turn = client.done("GetTurn", json!({"turn_id": turn_id})).await;
+    let turn = client.call_ok("GetTurn", json!({"turn_id": turn_id})).await;
     assert_eq!(turn["turn"]["status"], "TURN_STATUS_RUNNING");
     let watch = WatchTurnRequest { turn_id: turn_id.clone(), from_event: 1 };
     let mut watched = client.conversations().watch_turn(watch).await.unwrap().into_inner();
     let cancel = json!({"turn_id": turn_id, "request_id": "c"});
-    let cancelled = client.done("CancelTurn", cancel.clone()).await;
+    let cancelled = client.call_ok("CancelTurn", cancel.clone()).await;
     assert_eq!(cancelled["turn"]["status"], "TURN_STATUS_CANCELLED");
     let mut last = None;
     while let Some(next) = watched.message().await.unwrap() {
         last = next.event.unwrap().kind;
     }
     assert!(matches!(last, Some(Kind::Cancelled(_))), "{last:?}");
-    assert_eq!(client.done("CancelTurn", cancel).await, cancelled);
+    assert_eq!(client.call_ok("CancelTurn", cancel).await, cancelled);
     server.stop().await;
 }
 
@@ -40,7 +40,7 @@ async fn losing_the_client_does_not_stop_the_turn_and_cancel_does() {
 async fn tools_are_listed_in_pages() {
     let server = Server::start().await;
     let client = server.member().await;
-    let list = async |request| client.done("ListTools", request).await;
+    let list = async |request| client.call_ok("ListTools", request).await;
     let count = |page: &Value| page["tools"].as_array().unwrap().len();
     let all = list(json!({})).await;
     let profile = folio_tools::Registry::standard().unwrap().profile("document").unwrap();

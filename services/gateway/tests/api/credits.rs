@@ -22,14 +22,14 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_a
     let schema = admin.schema("Invoice", "total").await;
     let prompt_revid = admin.prompt("Total", &schema).await;
     // The credit covers the first model call of the turn only.
-    admin.done("GrantCredit", json!({"credits": 1, "request_id": "g1"})).await;
+    admin.call_ok("GrantCredit", json!({"credits": 1, "request_id": "g1"})).await;
     let extraction = ("run_extraction", json!({ "prompt_revid": prompt_revid }));
     server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": "before" })), extraction]));
     let chat = json!({"text": "extract", "document_ids": [document], "auto_approve": true});
     let mut events = admin.stream("Chat", chat).await;
     let turn = json!({"turn_id": events[0]["event"]["turn_id"]});
     let extractions = async || {
-        let mut list = admin.done("ListExtractions", json!({"document_id": document})).await;
+        let mut list = admin.call_ok("ListExtractions", json!({"document_id": document})).await;
         list["total_size"].take()
     };
     for _ in 0..2 {
@@ -43,7 +43,7 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_a
         events = admin.stream("ResumeTurn", turn.clone()).await;
     }
 
-    admin.done("GrantCredit", json!({"credits": 100, "request_id": "g2"})).await;
+    admin.call_ok("GrantCredit", json!({"credits": 100, "request_id": "g2"})).await;
     server.model.answer(r#"{"total": 12.5}"#);
     server.model.answer("It is 12.50.");
     let events = admin.stream("ResumeTurn", turn).await;
@@ -52,10 +52,10 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_a
     let results = completed["rounds"][0]["results"].as_array().unwrap();
     assert!(results.iter().all(|result| result["status"] == "CALL_STATUS_OK"), "{completed}");
     assert_eq!((server.model.calls(), extractions().await), (3, json!(1)), "invariant 3");
-    let tags = admin.done("ListTags", json!({})).await;
+    let tags = admin.call_ok("ListTags", json!({})).await;
     assert_eq!(tags["total_size"], 1, "the effects of other calls are kept");
     // The audit log records the one effect of the call.
-    let log = admin.done("ListAuditEntries", json!({"filter": "subject:run_extraction"})).await;
+    let log = admin.call_ok("ListAuditEntries", json!({"filter": "subject:run_extraction"})).await;
     let outcomes = log["entries"].as_array().unwrap().iter().map(|entry| (&entry["kind"], &entry["outcome"]));
     let mut outcomes: Vec<_> = outcomes.collect();
     outcomes.sort_by_key(|(kind, _)| kind.to_string());
@@ -65,7 +65,7 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_a
 }
 
 /// Stores an expired block of ten credits that a dead process drew, with one unsettled call of three credits.
-async fn left_behind(server: &Server, client: &Client, name: &str) {
+async fn store_expired_block(server: &Server, client: &Client, name: &str) {
     let stores = &server.stores;
     let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), Arc::new(System));
     let (id, holder) = (BlockId::derive(&[name]), Incarnation::derive(&[name]));
@@ -92,16 +92,16 @@ async fn left_behind(server: &Server, client: &Client, name: &str) {
 async fn balance_and_usage_include_the_blocks_of_dead_processes() {
     let server = server(100).await;
     let client = server.member().await;
-    let balance = async || client.done("GetBalance", json!({})).await;
+    let balance = async || client.call_ok("GetBalance", json!({})).await;
     assert_eq!(balance().await["available"], "100");
-    left_behind(&server, &client, "before the balance").await;
+    store_expired_block(&server, &client, "before the balance").await;
     let now = balance().await;
     assert_eq!((&now["available"], &now["in_blocks"], &now["settled"]), (&json!("97"), &Value::Null, &json!("3")));
 
-    left_behind(&server, &client, "before the sums").await;
-    let usage = client.done("GetUsage", json!({})).await;
+    store_expired_block(&server, &client, "before the sums").await;
+    let usage = client.call_ok("GetUsage", json!({})).await;
     assert_eq!((&usage["total"]["calls"], &usage["total"]["credits"]), (&json!("2"), &json!("6")));
-    left_behind(&server, &client, "before the download").await;
+    store_expired_block(&server, &client, "before the download").await;
     let parts = client.stream("DownloadUsage", json!({})).await;
     assert_eq!(parts.iter().flat_map(|part| part["entries"].as_array().unwrap()).count(), 3);
     server.stop().await;

@@ -20,7 +20,7 @@ async fn a_request_repeated_while_it_runs_calls_the_model_once() {
     let client = server.member().await;
     let request = run(&client).await;
     server.model.answer(r#"{"total": 12.5}"#);
-    let runs = (0..6).map(|_| client.done("RunExtraction", request.clone()));
+    let runs = (0..6).map(|_| client.call_ok("RunExtraction", request.clone()));
     let given = futures::future::join_all(runs).await;
     assert!(given.iter().all(|extraction| *extraction == given[0]), "{given:?}");
     assert_eq!(server.model.calls(), 1);

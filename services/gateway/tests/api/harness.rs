@@ -169,20 +169,20 @@ impl Server {
     }
 
     pub(crate) async fn with(options: Options) -> Self {
-        Self::built(options, folio_metering::Options::default(), Quotas::default(), |stores| stores).await
+        Self::build(options, folio_metering::Options::default(), Quotas::default(), |stores| stores).await
     }
 
     /// Starts a server on the stores that `change` returns.
     pub(crate) async fn on(options: Options, change: impl FnOnce(Stores) -> Stores) -> Self {
-        Self::built(options, folio_metering::Options::default(), Quotas::default(), change).await
+        Self::build(options, folio_metering::Options::default(), Quotas::default(), change).await
     }
 
     pub(crate) async fn configured(credit: folio_metering::Options, quotas: Quotas) -> Self {
         let options = Options { failed_attempts_per_minute: 10_000, ..Options::default() };
-        Self::built(options, credit, quotas, |stores| stores).await
+        Self::build(options, credit, quotas, |stores| stores).await
     }
 
-    async fn built(
+    async fn build(
         options: Options,
         credit: folio_metering::Options,
         quotas: Quotas,
@@ -275,20 +275,16 @@ impl Server {
     }
 
     /// Returns an organization. None: it does not exist or is deleted.
-    pub(crate) async fn found(&self, org: &OrgId) -> Option<Organization> {
+    pub(crate) async fn organization_of(&self, org: &OrgId) -> Option<Organization> {
         self.stores.of::<Organization>().get(&OrgId::platform(), org).await.unwrap()
     }
 
     pub(crate) async fn user(&self, org: &OrgId, role: Role) -> Client {
-        let user = UserId::generate(&System);
-        let token = Token::generate(org, &System);
-        self.organization(org).await;
-        self.store_token(&token, record(&token, &user, role)).await;
-        Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
+        self.restricted_user(org, role, &[], false).await
     }
 
     /// Creates a user with a restricted token, or with a token of the platform's administrator.
-    pub(crate) async fn limited(&self, org: &OrgId, role: Role, scopes: &[Scope], platform: bool) -> Client {
+    pub(crate) async fn restricted_user(&self, org: &OrgId, role: Role, scopes: &[Scope], platform: bool) -> Client {
         let user = UserId::generate(&System);
         let token = Token::generate(org, &System);
         self.organization(org).await;
@@ -307,7 +303,7 @@ impl Server {
     }
 
     pub(crate) async fn platform_admin(&self, org: &OrgId) -> Client {
-        self.limited(org, Role::Admin, &[], true).await
+        self.restricted_user(org, Role::Admin, &[], true).await
     }
 
     pub(crate) async fn member(&self) -> Client {
@@ -398,7 +394,7 @@ impl Client {
         calls::call(self, calls::operation(name), &request).await
     }
 
-    pub(crate) async fn done(&self, name: &str, request: Value) -> Value {
+    pub(crate) async fn call_ok(&self, name: &str, request: Value) -> Value {
         self.call(name, request).await.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
@@ -448,18 +444,18 @@ impl Client {
     }
 
     pub(crate) async fn tag(&self, name: &str) -> String {
-        id(self.done("CreateTag", json!({"tag": {"name": name}})).await, "/tag/tag_id")
+        id(self.call_ok("CreateTag", json!({"tag": {"name": name}})).await, "/tag/tag_id")
     }
 
     /// Creates a schema with one property.
     pub(crate) async fn schema(&self, name: &str, property: &str) -> String {
         let request = json!({"schema": {"name": name, "response_format_json": format(property)}});
-        id(self.done("CreateSchema", request).await, "/schema/schema_id")
+        id(self.call_ok("CreateSchema", request).await, "/schema/schema_id")
     }
 
     pub(crate) async fn prompt(&self, name: &str, schema: &str) -> String {
         let request = json!({"prompt": {"name": name, "content": "Read the total.", "schema_revid": schema}});
-        id(self.done("CreatePrompt", request).await, "/prompt/prompt_revid")
+        id(self.call_ok("CreatePrompt", request).await, "/prompt/prompt_revid")
     }
 }
 
@@ -487,22 +483,11 @@ pub(crate) fn format(property: &str) -> String {
 
 /// Starts an endpoint whose list of models has one entry, `listed`; returns its URL.
 pub(crate) async fn model_list() -> (JoinHandle<()>, String) {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let body = r#"{"object":"list","data":[{"id":"listed","object":"model"}]}"#;
-    let answer = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    let serving = tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            // A request without a body fits into one segment.
-            let _ = stream.read(&mut [0; 4_096]).await;
-            let _ = stream.write_all(answer.as_bytes()).await;
-        }
-    });
-    (serving, url)
+    let list = || async { axum::Json(json!({"object": "list", "data": [{"id": "listed", "object": "model"}]})) };
+    let app = axum::Router::new().fallback(list);
+    (tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }), url)
 }
 
 pub(crate) fn refused<T>(answer: Result<T, Status>, what: &str) -> Error {

@@ -3,18 +3,23 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use folio_types::{Environment as _, System};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::server::TlsStream;
 
 pub(crate) struct Signer {
     pub(crate) kid: String,
@@ -125,7 +130,14 @@ impl KeyServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: SocketAddr = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new((Answer::Keys(key_set(signers)), 0)));
-        let task = tokio::spawn(serve(listener, acceptor, Arc::clone(&state)));
+        let app = Router::new().fallback(reply).with_state(Arc::clone(&state));
+        let task = tokio::spawn(async move {
+            match acceptor {
+                None => axum::serve(listener, app).await,
+                Some(acceptor) => axum::serve(TlsListener(listener, acceptor), app).await,
+            }
+            .unwrap();
+        });
         Self { url: format!("{origin}:{}/keys", address.port()), state, task }
     }
 
@@ -143,45 +155,37 @@ impl KeyServer {
     }
 }
 
-async fn serve(listener: TcpListener, acceptor: Option<TlsAcceptor>, state: Arc<Mutex<(Answer, usize)>>) {
-    let mut calls = tokio::task::JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
-        calls.spawn(async move {
-            match acceptor {
-                None => reply(stream, &state).await,
-                Some(acceptor) => {
-                    if let Ok(stream) = acceptor.accept(stream).await {
-                        reply(stream, &state).await;
-                    }
-                }
-            }
-        });
-    }
-}
-
-async fn reply(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<(Answer, usize)>) {
-    let mut request = Vec::new();
-    while !request.ends_with(b"\r\n\r\n") {
-        let mut some = [0; 1_024];
-        match stream.read(&mut some).await {
-            Ok(count) if count > 0 => request.extend_from_slice(&some[..count]),
-            _ => return,
-        }
-    }
+async fn reply(State(state): State<Arc<Mutex<(Answer, usize)>>>) -> Response {
     let answer = {
         let mut state = state.lock().unwrap();
         state.1 += 1;
         state.0.clone()
     };
-    let (head, body) = match answer {
-        Answer::Keys(keys) => ("200 OK".to_owned(), keys),
-        Answer::Redirect(url) => (format!("302 Found\r\nlocation: {url}"), String::new()),
-        Answer::Fault => ("503 Service Unavailable".to_owned(), String::new()),
+    match answer {
+        Answer::Keys(keys) => keys.into_response(),
+        Answer::Redirect(url) => (StatusCode::FOUND, [(LOCATION, url)]).into_response(),
+        Answer::Fault => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Answer::Silence => std::future::pending().await,
-    };
-    let text = format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    // The client may have disconnected.
-    let _ = stream.write_all(text.as_bytes()).await;
-    let _ = stream.shutdown().await;
+    }
+}
+
+/// A listener that accepts TLS connections one after another.
+struct TlsListener(TcpListener, TlsAcceptor);
+
+impl axum::serve::Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
+        loop {
+            let (stream, address) = self.0.accept().await.unwrap();
+            if let Ok(stream) = self.1.accept(stream).await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
 }

@@ -198,16 +198,16 @@ async fn the_role_of_a_member_and_scopes_limit_a_jwt() {
     ada.tag("as an admin").await;
 
     let row = json!({"member": {"name": "ada", "role": "ROLE_VIEWER", "user_id": user.as_str()}});
-    assert_eq!(admin.done("AddMember", row.clone()).await["member"]["user_id"], user.as_str());
+    assert_eq!(admin.call_ok("AddMember", row.clone()).await["member"]["user_id"], user.as_str());
     wait_for("the row bounds the role", LIMIT, || async {
         let answer = ada.call("CreateTag", json!({"tag": {"name": System.uuid().to_string()}})).await;
         answer.is_err_and(|error| error.reason == Reason::RoleNotAllowed).then_some(())
     })
     .await;
     read(&ada).await.unwrap();
-    admin.done("RemoveMember", json!({"user_id": user.as_str()})).await;
+    admin.call_ok("RemoveMember", json!({"user_id": user.as_str()})).await;
     wait_for("the removed member is refused", LIMIT, || async { read(&ada).await.is_err().then_some(()) }).await;
-    admin.done("AddMember", row).await;
+    admin.call_ok("AddMember", row).await;
     wait_for("the member is back", LIMIT, || async { read(&ada).await.ok() }).await;
 
     let limited = with(&with(&claims(&org, "admin"), "iss", "scoped"), "scope", "openid documents");
@@ -232,12 +232,12 @@ async fn a_caller_with_a_jwt_creates_tokens_for_members_only() {
     let error = ada.refusal("CreateToken", request.clone()).await;
     assert_eq!(error.reason, Reason::NotFound, "the user is not a member");
 
-    admin.done("AddMember", json!({"member": {"name": "ada", "role": "ROLE_ADMIN", "user_id": user}})).await;
-    admin.done("AddMember", json!({"member": {"name": "bo", "role": "ROLE_ADMIN"}})).await;
-    let made = ada.done("CreateToken", request).await;
+    admin.call_ok("AddMember", json!({"member": {"name": "ada", "role": "ROLE_ADMIN", "user_id": user}})).await;
+    admin.call_ok("AddMember", json!({"member": {"name": "bo", "role": "ROLE_ADMIN"}})).await;
+    let made = ada.call_ok("CreateToken", request).await;
     let token = server.holder(made["secret"].as_str().unwrap());
     read(&token).await.unwrap();
-    admin.done("RemoveMember", json!({"user_id": user})).await;
+    admin.call_ok("RemoveMember", json!({"user_id": user})).await;
     wait_for("the token ended with the member", LIMIT, || async { read(&token).await.is_err().then_some(()) }).await;
     server.stop().await;
 }

@@ -21,7 +21,7 @@ async fn limited(own: Value) -> (Server, Client, Client) {
 }
 
 async fn set(platform: &Client, them: &Client, own: Value) {
-    platform.done("SetLimits", json!({"organization_id": them.org.to_string(), "own": own})).await;
+    platform.call_ok("SetLimits", json!({"organization_id": them.org.to_string(), "own": own})).await;
 }
 
 async fn read(client: &Client) -> Result<Value, Error> {
@@ -67,7 +67,7 @@ async fn concurrent_turns_are_bounded_and_accepted_turns_continue() {
     let document = [document(&them).await, document(&platform).await];
     let chat = |text: &str| json!({"text": text, "document_ids": [document[0]]});
     server.model.next(Answer::Hang);
-    let mut first = them.done("Chat", chat("one")).await;
+    let mut first = them.call_ok("Chat", chat("one")).await;
     check(&them.refusal("Chat", chat("two")).await, "concurrent_turns");
     // Another organization has its own limit.
     wait_for("the model call of the first turn", LIMIT, || async { (server.model.calls() == 1).then_some(()) }).await;
@@ -75,7 +75,7 @@ async fn concurrent_turns_are_bounded_and_accepted_turns_continue() {
     let events = platform.stream("Chat", json!({"text": "one", "document_ids": [document[1]]})).await;
     assert!(events.last().unwrap()["event"]["completed"].is_object(), "{events:?}");
 
-    them.done("CancelTurn", json!({"turn_id": first["event"]["turn_id"].take()})).await;
+    them.call_ok("CancelTurn", json!({"turn_id": first["event"]["turn_id"].take()})).await;
     wait_for("the resumption below the limit", LIMIT, || async {
         server.model.answer("hello");
         them.call("Chat", chat("three")).await.ok()
@@ -91,7 +91,7 @@ async fn resumed_turns_are_bounded_like_new_turns() {
     let chat = |id: &str| json!({"text": "do it", "document_ids": [document], "request_id": id});
     // The model has no scripted answer, so the turn fails retriably.
     let failed = json!({"turn_id": them.stream("Chat", chat("failed")).await[0]["event"]["turn_id"]});
-    let before = them.done("GetTurn", failed.clone()).await;
+    let before = them.call_ok("GetTurn", failed.clone()).await;
     assert_eq!(before["turn"]["status"], "TURN_STATUS_FAILED");
     let calls = server.model.calls();
     server.model.next(Answer::Hang);
@@ -105,16 +105,16 @@ async fn resumed_turns_are_bounded_like_new_turns() {
 
     check(&them.refusal("ResumeTurn", failed.clone()).await, "concurrent_turns");
     check(&them.refusal("Chat", chat("failed")).await, "concurrent_turns");
-    assert_eq!(them.done("GetTurn", failed.clone()).await, before, "nothing is changed");
+    assert_eq!(them.call_ok("GetTurn", failed.clone()).await, before, "nothing is changed");
     // Resuming a running turn joins it and starts no turn.
-    them.done("ResumeTurn", running.clone()).await;
+    them.call_ok("ResumeTurn", running.clone()).await;
 
-    them.done("CancelTurn", running).await;
+    them.call_ok("CancelTurn", running).await;
     server.model.answer("hello");
     wait_for("the resumption below the limit", LIMIT, || async { them.call("ResumeTurn", failed.clone()).await.ok() })
         .await;
     wait_for("the end of the resumed turn", LIMIT, || async {
-        let turn = them.done("GetTurn", failed.clone()).await;
+        let turn = them.call_ok("GetTurn", failed.clone()).await;
         (turn["turn"]["status"] == "TURN_STATUS_COMPLETED").then_some(())
     })
     .await;
@@ -128,12 +128,12 @@ async fn concurrent_model_calls_are_bounded() {
     let schema = them.schema("invoice", "total").await;
     let prompt = them.prompt("invoice", &schema).await;
     server.model.next(Answer::Hang);
-    let started = them.done("Chat", json!({"text": "x", "document_ids": [document]})).await;
+    let started = them.call_ok("Chat", json!({"text": "x", "document_ids": [document]})).await;
     wait_for("the model call", LIMIT, || async { (server.model.calls() == 1).then_some(()) }).await;
     let run = json!({"document_id": document, "prompt_revid": prompt});
     check(&them.refusal("RunExtraction", run.clone()).await, "concurrent_model_calls");
     assert_eq!(server.model.calls(), 1, "the call was not made");
-    them.done("CancelTurn", json!({"turn_id": started["event"]["turn_id"]})).await;
+    them.call_ok("CancelTurn", json!({"turn_id": started["event"]["turn_id"]})).await;
     wait_for("there is room again", LIMIT, || async {
         server.model.answer(r#"{"total": 12.5}"#);
         them.call("RunExtraction", run.clone()).await.ok()

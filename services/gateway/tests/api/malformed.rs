@@ -12,7 +12,7 @@ use crate::samples::{missing, samples};
 #[tokio::test]
 async fn bytes_that_are_not_a_message_are_refused_as_invalid_argument() {
     let server = Server::start().await;
-    let client = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
+    let client = server.restricted_user(&OrgId::generate(&System), Role::Admin, &[], true).await;
     let no_utf8: &[u8] = b"\x0a\x02\xff\xfe";
     let cut: &[u8] = b"\x0a\x7f\x01";
     let garbage: &[u8] = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
@@ -43,7 +43,7 @@ async fn assert_refused(client: &Client, name: &str, request: &Value, reason: Re
 #[tokio::test]
 async fn malformed_requests_are_refused_by_their_field() {
     let server = Server::start().await;
-    let client = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
+    let client = server.restricted_user(&OrgId::generate(&System), Role::Admin, &[], true).await;
     let ids = missing();
     for operation in operations() {
         let malformed = samples(operation.name, &ids, &ids).malformed;
@@ -71,7 +71,7 @@ fn names(request: &Value, pointer: &str, found: &mut Vec<String>) {
 #[tokio::test]
 async fn every_change_that_sets_a_name_refuses_surrounding_whitespace() {
     let server = Server::start().await;
-    let client = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
+    let client = server.restricted_user(&OrgId::generate(&System), Role::Admin, &[], true).await;
     let ids = missing();
     // Operations whose field `name` refers to an existing resource.
     let refers =

@@ -12,15 +12,15 @@ use futures::{StreamExt as _, stream};
 
 use crate::harness::{Client, Server};
 
-const MANY: usize = 10_000;
+const DOCUMENTS: usize = 10_000;
 /// Time bound of a page, for an unoptimized build while other tests run.
-const PAGE: Duration = Duration::from_secs(5);
+const PAGE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Stores the documents `000000.txt` to `009999.txt`, each created a second after the previous one. Every tenth has the
 /// tag, every hundredth another year.
 async fn fill(server: &Server, client: &Client, tag: &TagId) {
     let documents = &server.stores.of::<Document>();
-    let made = stream::iter(0..MANY).map(|number| async move {
+    let made = stream::iter(0..DOCUMENTS).map(|number| async move {
         let request = format!("made-{number}");
         let new = NewDocument {
             name: format!("{number:06}.txt"),
@@ -47,7 +47,7 @@ async fn fill(server: &Server, client: &Client, tag: &TagId) {
 async fn page(client: &Client, request: &v1::ListDocumentsRequest) -> v1::ListDocumentsResponse {
     let begun = Instant::now();
     let answer = client.documents().list_documents(request.clone()).await.unwrap().into_inner();
-    assert!(begun.elapsed() < PAGE, "{request:?} took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < PAGE_TIME_MAX, "{request:?} took {:?}", begun.elapsed());
     answer
 }
 
@@ -104,7 +104,7 @@ async fn lists_of_ten_thousand_documents_are_filtered_ordered_and_paged() {
             request.page_token = answer.next_page_token;
         }
         let step = if filter.is_empty() { 1 } else { 10 };
-        let mut expected: Vec<_> = (0..MANY).step_by(step).map(|number| format!("{number:06}.txt")).collect();
+        let mut expected: Vec<_> = (0..DOCUMENTS).step_by(step).map(|number| format!("{number:06}.txt")).collect();
         if order_by.is_empty() {
             expected.reverse();
         }

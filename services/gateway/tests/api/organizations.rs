@@ -12,12 +12,12 @@ use crate::harness::{Client, Server, record};
 const SOON: Duration = Duration::from_secs(10);
 
 async fn member(admin: &Client, name: &str, role: &str) -> Value {
-    admin.done("AddMember", json!({"member": {"name": name, "role": role}})).await["member"].take()
+    admin.call_ok("AddMember", json!({"member": {"name": name, "role": role}})).await["member"].take()
 }
 
 async fn client_of(server: &Server, admin: &Client, member: &Value, role: &str) -> Client {
     let token = json!({"name": "for a member", "user_id": member["user_id"], "role": role});
-    server.holder(admin.done("CreateToken", json!({ "token": token })).await["secret"].as_str().unwrap())
+    server.holder(admin.call_ok("CreateToken", json!({ "token": token })).await["secret"].as_str().unwrap())
 }
 
 async fn may_read(client: &Client) -> bool {
@@ -32,9 +32,9 @@ async fn earlier_tokens_of_a_readded_member_stay_revoked() {
     let id = max["user_id"].as_str().unwrap();
     let old = client_of(&server, &admin, &max, "ROLE_MEMBER").await;
     assert!(may_read(&old).await);
-    admin.done("RemoveMember", json!({"user_id": id})).await;
+    admin.call_ok("RemoveMember", json!({"user_id": id})).await;
     let listed = async || {
-        let mut list = admin.done("ListTokens", json!({"filter": format!("user:{id}")})).await;
+        let mut list = admin.call_ok("ListTokens", json!({"filter": format!("user:{id}")})).await;
         list["total_size"].take()
     };
     assert_eq!(listed().await, Value::Null, "its tokens are revoked");
@@ -44,7 +44,7 @@ async fn earlier_tokens_of_a_readded_member_stay_revoked() {
     assert_eq!(listed().await, 1);
 
     let add = json!({"member": {"name": "max", "role": "ROLE_MEMBER", "user_id": id}});
-    let back = admin.done("AddMember", add).await;
+    let back = admin.call_ok("AddMember", add).await;
     assert_eq!((&back["member"]["user_id"], listed().await), (&max["user_id"], Value::Null));
     let new = client_of(&server, &admin, &max, "ROLE_MEMBER").await;
     let late = server.holder(&token.reveal());
@@ -84,7 +84,7 @@ async fn a_rename_does_not_restore_a_member_that_is_removed_concurrently() {
         if let Err(error) = renamed {
             assert_eq!(error.code, Code::NotFound, "round {round}");
         }
-        assert_eq!(admin.done("ListMembers", json!({})).await["members"], Value::Null, "round {round}");
+        assert_eq!(admin.call_ok("ListMembers", json!({})).await["members"], Value::Null, "round {round}");
     }
     server.stop().await;
 }

@@ -27,7 +27,7 @@ async fn pause(server: &Server, client: &Client, tag: &'static str) -> String {
 
 async fn decide(server: &Server, client: &Client, turn: &str) {
     server.model.answer("Done.");
-    client.done("Approve", json!({"turn_id": turn, "round": 1, "undecided": "UNDECIDED_REJECT"})).await;
+    client.call_ok("Approve", json!({"turn_id": turn, "round": 1, "undecided": "UNDECIDED_REJECT"})).await;
 }
 
 async fn watch(client: &Client) -> Streaming<WatchPendingApprovalsResponse> {
@@ -55,7 +55,7 @@ async fn a_stream_reports_pending_turns_and_their_end() {
     let stranger = server.member().await;
     let before = pause(&server, &member, "before").await;
     wait_for("the index has the turn", SOON, || async {
-        let listed = member.done("ListPendingApprovals", json!({})).await;
+        let listed = member.call_ok("ListPendingApprovals", json!({})).await;
         (listed["pending_approvals"][0]["turn_id"] == before.as_str()).then_some(())
     })
     .await;

@@ -22,7 +22,7 @@ async fn an_unresponsive_endpoint_blocks_no_change() {
     // The endpoint accepts connections and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", silent.local_addr().unwrap());
-    platform.done("UpdateProvider", platform_provider(&url)).await;
+    platform.call_ok("UpdateProvider", platform_provider(&url)).await;
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let client = platform.clone();
@@ -35,8 +35,8 @@ async fn an_unresponsive_endpoint_blocks_no_change() {
         assert_eq!(refusal.unwrap().unwrap().reason, Reason::Overloaded, "above the limit of an organization");
     }
     for client in [&platform, &them] {
-        let made = client.done("CreateToken", json!({"token": {"name": "x", "role": "ROLE_VIEWER"}})).await;
-        client.done("RevokeToken", json!({"token_id": made["token"]["token_id"]})).await;
+        let made = client.call_ok("CreateToken", json!({"token": {"name": "x", "role": "ROLE_VIEWER"}})).await;
+        client.call_ok("RevokeToken", json!({"token_id": made["token"]["token_id"]})).await;
     }
     assert_eq!(calls.len(), 2, "the two calls still wait");
     drop(silent);
@@ -48,12 +48,12 @@ async fn a_repeated_discovery_calls_no_endpoint() {
     let server = Server::start().await;
     let platform = server.platform_admin(&OrgId::generate(&System)).await;
     let (endpoint, url) = model_list().await;
-    platform.done("UpdateProvider", platform_provider(&url)).await;
+    platform.call_ok("UpdateProvider", platform_provider(&url)).await;
     let discover = |name: &str| json!({"name": name, "owner": "PROVIDER_OWNER_PLATFORM", "request_id": "discover"});
-    let first = platform.done("DiscoverModels", discover("mine")).await;
+    let first = platform.call_ok("DiscoverModels", discover("mine")).await;
     assert_eq!(first["provider"]["available_models"], json!(["listed"]));
     endpoint.abort();
-    assert_eq!(platform.done("DiscoverModels", discover("mine")).await, first);
+    assert_eq!(platform.call_ok("DiscoverModels", discover("mine")).await, first);
     let error = platform.refusal("DiscoverModels", discover("openai")).await;
     assert_eq!(error.reason, Reason::RequestIdConflict, "other content");
     server.stop().await;

@@ -79,8 +79,8 @@ async fn every_call_needs_a_token_and_its_role() {
         (Role::Viewer, false, server.user(&org, Role::Viewer).await),
         (Role::Member, false, server.user(&org, Role::Member).await),
         (Role::Admin, false, server.user(&org, Role::Admin).await),
-        (Role::Viewer, true, server.limited(&org, Role::Viewer, &[], true).await),
-        (Role::Admin, true, server.limited(&org, Role::Admin, &[], true).await),
+        (Role::Viewer, true, server.restricted_user(&org, Role::Viewer, &[], true).await),
+        (Role::Admin, true, server.restricted_user(&org, Role::Admin, &[], true).await),
     ];
     for operation in operations() {
         let name = operation.name;
@@ -106,7 +106,7 @@ async fn a_platform_administrator_sees_other_organizations_only_with_the_admin_r
     server.organization(&other).await;
     let org = OrgId::generate(&System);
     for (role, sees) in [(Role::Viewer, false), (Role::Member, false), (Role::Admin, true)] {
-        let caller = server.limited(&org, role, &[], true).await;
+        let caller = server.restricted_user(&org, role, &[], true).await;
         for operation in ["GetOrganization", "GetPolicy"] {
             let answer = caller.call(operation, json!({"organization_id": other.to_string()})).await;
             let expected = (!sees).then_some(Code::NotFound);
@@ -119,7 +119,7 @@ async fn a_platform_administrator_sees_other_organizations_only_with_the_admin_r
         let error = admin.refusal("CreateToken", new_token(role)).await;
         assert_eq!(error.violations[0].field, "token.platform", "{role}");
     }
-    admin.done("CreateToken", new_token("ROLE_ADMIN")).await;
+    admin.call_ok("CreateToken", new_token("ROLE_ADMIN")).await;
     server.stop().await;
 }
 
@@ -127,8 +127,8 @@ async fn a_platform_administrator_sees_other_organizations_only_with_the_admin_r
 async fn a_limited_token_makes_the_calls_of_its_scopes_and_no_others() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
-    for scope in Scope::ALL {
-        let limited = server.limited(&org, Role::Admin, &[scope], true).await;
+    for scope in Scope::ALL.iter().copied() {
+        let limited = server.restricted_user(&org, Role::Admin, &[scope], true).await;
         for operation in operations() {
             let lacks = operation.scope().is_some_and(|needed| needed != scope);
             let error = call_empty(&limited, operation).await;

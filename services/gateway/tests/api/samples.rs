@@ -39,10 +39,10 @@ pub(crate) struct Creation {
 
 impl Creation {
     /// Returns the request of an organization with this name.
-    pub(crate) fn request(&self, whose: &str, ids: &Ids) -> Value {
+    pub(crate) fn request(&self, organization: &str, ids: &Ids) -> Value {
         fill(&self.request, &|name| match name {
-            "whose" => Some(whose.into()),
-            "price" => Some(whose.len().into()),
+            "name" => Some(organization.into()),
+            "price" => Some(organization.len().into()),
             kind => ids.get(kind).map(|id| id.as_str().into()),
         })
     }

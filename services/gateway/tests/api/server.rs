@@ -5,6 +5,7 @@ use std::time::Duration;
 use folio_gateway::Options;
 use folio_proto::v1;
 use folio_types::{Code, Reason};
+use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -13,9 +14,12 @@ use v1::upload_document_request::Part;
 use crate::harness::{Client, Server, refused};
 
 async fn health(server: &Server, service: &str) -> Result<ServingStatus, tonic::Status> {
-    let mut client = HealthClient::new(server.channel.clone());
-    let answer = client.check(HealthCheckRequest { service: service.into() }).await?;
-    Ok(answer.into_inner().status())
+    check(server.channel.clone(), service).await
+}
+
+async fn check(channel: Channel, service: &str) -> Result<ServingStatus, tonic::Status> {
+    let response = HealthClient::new(channel).check(HealthCheckRequest { service: service.into() }).await?;
+    Ok(response.into_inner().status())
 }
 
 /// Starts an upload that waits for more bytes until its sender is dropped.
@@ -85,13 +89,8 @@ async fn calls_that_remain_when_the_drain_ends_receive_draining() {
     server.serving.take().unwrap().await.unwrap().unwrap();
 }
 
-async fn connected(server: &Server) -> tonic::transport::Channel {
-    tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap().connect().await.unwrap()
-}
-
-async fn check(channel: tonic::transport::Channel) -> Result<ServingStatus, tonic::Status> {
-    let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await?;
-    Ok(answer.into_inner().status())
+async fn connected(server: &Server) -> Channel {
+    Endpoint::from_shared(format!("http://{}", server.address)).unwrap().connect().await.unwrap()
 }
 
 #[tokio::test]
@@ -100,19 +99,19 @@ async fn invariant_10_calls_beyond_the_bound_of_connections_are_refused_until_a_
     // The harness uses one connection, from its first call on.
     assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
     let second = connected(&server).await;
-    assert_eq!(check(second.clone()).await.unwrap(), ServingStatus::Serving);
+    assert_eq!(check(second.clone(), "").await.unwrap(), ServingStatus::Serving);
     let third = connected(&server).await;
-    let error = refused(check(third.clone()).await, "a third connection");
+    let error = refused(check(third.clone(), "").await, "a third connection");
     assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::Overloaded));
     assert!(error.retry_after.is_some() && error.message.contains("connections"), "{error}");
     assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
     drop(second);
     folio_testkit::wait_for("the third connection gets the free permit", Duration::from_secs(10), || async {
-        check(third.clone()).await.ok()
+        check(third.clone(), "").await.ok()
     })
     .await;
     let fourth = connected(&server).await;
-    assert_eq!(refused(check(fourth).await, "the third connection has the permit").code, Code::ResourceExhausted);
+    assert_eq!(refused(check(fourth, "").await, "the third connection has the permit").code, Code::ResourceExhausted);
     server.stop().await;
 }
 
@@ -140,7 +139,7 @@ async fn an_unread_response_releases_its_permit() {
     let client = server.member().await;
     let document = client.upload("a.txt", &"text ".repeat(200_000), "").await.unwrap();
     // The flow-control window is smaller than the response.
-    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
+    let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
     let small = endpoint.initial_stream_window_size(65_535).initial_connection_window_size(1 << 20);
     let mut client = client;
     client.channel = small.connect().await.unwrap();

@@ -11,11 +11,11 @@ async fn concurrent_changes_are_all_applied() {
     let client = server.member().await;
     let id = client.tag("shared").await;
     let version = async || {
-        let found = client.done("GetTag", json!({"tag_id": id})).await;
+        let found = client.call_ok("GetTag", json!({"tag_id": id})).await;
         found["tag"]["etag"].as_str().unwrap().parse::<Etag>().unwrap().version()
     };
     let before = version().await;
-    let change = |n: u32| client.done("UpdateTag", json!({"tag": {"tag_id": id, "description": format!("by {n}")}}));
+    let change = |n: u32| client.call_ok("UpdateTag", json!({"tag": {"tag_id": id, "description": format!("by {n}")}}));
     futures::future::join_all((0..4).map(change)).await;
     assert_eq!(version().await, before + 4);
     server.stop().await;

@@ -15,13 +15,13 @@ fn hide(ids: &Ids, text: &str) -> String {
 }
 
 /// Creates the resources of an organization. The names are the same in both organizations.
-async fn create_resources(server: &Server, client: &Client, whose: &str) -> Ids {
+async fn create_resources(server: &Server, client: &Client, organization: &str) -> Ids {
     let mut ids = Ids::from([("organization", client.org.to_string())]);
     ids.insert("document", client.ready_document("same.txt", "Total 12.50").await.document_id);
     server.model.answer(r#"{"total": 12.5}"#);
     for creation in CREATIONS.iter() {
         let name = &creation.operation;
-        let response = call(client, operation(name), &creation.request(whose, &ids)).await.unwrap();
+        let response = call(client, operation(name), &creation.request(organization, &ids)).await.unwrap();
         assert!(!response.to_string().contains("SECRET"), "{name} returns a secret: {response}");
         ids.insert(&creation.kind, response.pointer(&creation.id).unwrap().as_str().unwrap().to_owned());
     }

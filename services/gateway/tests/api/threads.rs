@@ -34,7 +34,7 @@ async fn a_page_of_long_messages_ends_by_bytes() {
     let (mut token, mut sizes) = (json!(""), Vec::new());
     while !token.is_null() {
         let request = json!({"thread_id": id.to_string(), "page_size": 1_000, "page_token": token});
-        let mut page = client.done("GetThread", request).await;
+        let mut page = client.call_ok("GetThread", request).await;
         sizes.push(page["messages"].as_array().unwrap().len());
         token = page["next_page_token"].take();
     }

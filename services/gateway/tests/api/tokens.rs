@@ -70,8 +70,8 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     let org = OrgId::generate(&System);
     let (admin, member) = (server.user(&org, Role::Admin).await, server.user(&org, Role::Member).await);
     let mut events = endless(&server, &member).await;
-    let list = admin.done("ListTokens", json!({"filter": format!("user:{}", member.user)})).await;
-    admin.done("RevokeToken", json!({"token_id": list["tokens"][0]["token_id"]})).await;
+    let list = admin.call_ok("ListTokens", json!({"filter": format!("user:{}", member.user)})).await;
+    admin.call_ok("RevokeToken", json!({"token_id": list["tokens"][0]["token_id"]})).await;
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     server.stop().await;
 }
@@ -94,15 +94,15 @@ async fn a_stream_ends_when_its_token_expires() {
 async fn a_stream_ends_when_its_users_role_is_lowered() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let max = admin.done("AddMember", json!({"member": {"name": "max", "role": "ROLE_MEMBER"}})).await;
+    let max = admin.call_ok("AddMember", json!({"member": {"name": "max", "role": "ROLE_MEMBER"}})).await;
     let id = &max["member"]["user_id"];
     let token = json!({"token": {"name": "of max", "user_id": id, "role": "ROLE_MEMBER"}});
-    let holder = server.holder(admin.done("CreateToken", token).await["secret"].as_str().unwrap());
+    let holder = server.holder(admin.call_ok("CreateToken", token).await["secret"].as_str().unwrap());
     let mut events = endless(&server, &holder).await;
-    admin.done("UpdateMember", json!({"member": {"user_id": id, "role": "ROLE_VIEWER"}})).await;
+    admin.call_ok("UpdateMember", json!({"member": {"user_id": id, "role": "ROLE_VIEWER"}})).await;
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     // The token has the current role of its user.
-    holder.done("ListTags", json!({})).await;
+    holder.call_ok("ListTags", json!({})).await;
     let refusal = holder.refusal("CreateTag", json!({"tag": {"name": "new"}})).await;
     assert_eq!(refusal.code, folio_types::Code::PermissionDenied, "a member's call");
     server.stop().await;
@@ -160,7 +160,7 @@ async fn failed_attempts_are_bounded_and_valid_tokens_still_work() {
     server.organization(&org).await;
     server.store_token(&token, record(&token, &UserId::generate(&System), Role::Member)).await;
     let good = server.holder(&token.reveal());
-    good.done("ListTags", json!({})).await;
+    good.call_ok("ListTags", json!({})).await;
     let refusal = async |client: Client| client.refusal("ListTags", json!({})).await;
     let unknown = || server.holder(&Token::generate(&org, &System).reveal());
     for _ in 0..3 {
@@ -172,6 +172,6 @@ async fn failed_attempts_are_bounded_and_valid_tokens_still_work() {
     for client in [unused, server.holder(&with_another_secret(&token))] {
         assert_eq!(refusal(client).await.reason, Reason::TooManyAttempts);
     }
-    good.done("ListTags", json!({})).await;
+    good.call_ok("ListTags", json!({})).await;
     server.stop().await;
 }
