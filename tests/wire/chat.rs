@@ -196,7 +196,7 @@ async fn local_commands_are_answered_without_the_model() {
     for line in [
         "/resume N         continue thread N",
         "/nonsense is not a command",
-        "no turn runs or waits here",
+        "the thread has no running or waiting turn",
         "there is no failed turn to resume",
         "list the threads with /threads first",
         "no threads yet",
@@ -244,11 +244,11 @@ async fn a_broken_stream_is_resumed_without_a_gap() {
     sandbox.sim.wait_for_waiting_request().await;
     chat.until("one").await;
     proxy.cut();
-    chat.until("(the connection broke; joining again)").await;
+    chat.until("(the connection broke; reconnecting)").await;
     sandbox.sim.open_gate("g").await;
     chat.until("ten").await;
     let output = chat.end().await;
     let (_, answer) = output.split_once("you: slow\n").expect("the message is shown");
-    let answer = answer.replace("\n(the connection broke; joining again)\n", "");
+    let answer = answer.replace("\n(the connection broke; reconnecting)\n", "");
     assert_eq!(answer.lines().next(), Some("one two three four five six seven eight nine ten"), "{output}");
 }

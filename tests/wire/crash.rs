@@ -50,7 +50,7 @@ async fn after_a_kill_during_a_model_call_the_turn_fails_retriably_and_is_resume
         assert!(!completed.text.is_empty());
         assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Completed);
         let thread = client.thread(&thread).await;
-        assert!(thread.pending_turn.is_none());
+        assert!(thread.open_turn.is_none());
         let roles: Vec<_> = thread.messages.iter().map(|message| message.kind.is_some()).collect();
         assert!(roles.len() >= 2 && roles.iter().all(|there| *there));
     }

@@ -14,10 +14,8 @@ use clap::{Parser, Subcommand};
     disable_help_subcommand = true
 )]
 pub(crate) struct Arguments {
-    /// The sources of settings.
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
-    /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -37,10 +35,10 @@ pub(crate) struct SettingsArguments {
 }
 
 impl SettingsArguments {
-    /// Fails if `--listen` or `--data` is given, for a command that uses neither.
+    /// Fails if `--listen` or `--data` is set, for a command that uses neither.
     pub(crate) fn refuse_server_flags(&self, why: &str) -> anyhow::Result<()> {
-        for (flag, given) in [("--listen", self.listen.is_some()), ("--data", self.data.is_some())] {
-            anyhow::ensure!(!given, "{flag} has no meaning here: {why}");
+        for (flag, has_flag) in [("--listen", self.listen.is_some()), ("--data", self.data.is_some())] {
+            anyhow::ensure!(!has_flag, "{flag} has no effect: {why}");
         }
         Ok(())
     }
@@ -53,7 +51,7 @@ pub(crate) struct StoreArguments {
     /// TLS.
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
-    /// The ScyllaDB or Cassandra servers of durable data, separated by commas.
+    /// The ScyllaDB or Cassandra servers of the durable store, separated by commas.
     #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
     cql: Vec<String>,
 }
@@ -102,14 +100,12 @@ pub(crate) enum Command {
 /// Settings that flags set, by key path.
 pub(crate) type Flags = BTreeMap<String, serde_json::Value>;
 
-/// Sets the setting at a path. None: the flag was not given.
-pub(crate) fn set(flags: &mut Flags, path: &str, given: Option<impl Into<serde_json::Value>>) {
-    if let Some(value) = given {
-        flags.insert(path.to_owned(), value.into());
-    }
+/// Sets the setting at a path. None: the command line does not contain the flag.
+pub(crate) fn set(flags: &mut Flags, path: &str, value: Option<impl Into<serde_json::Value>>) {
+    flags.extend(value.map(|value| (path.to_owned(), value.into())));
 }
 
 /// Converts a file path to the value of a setting.
-pub(crate) fn path(given: Option<&PathBuf>) -> Option<String> {
-    given.map(|path| path.to_string_lossy().into_owned())
+pub(crate) fn path_value(path: Option<&PathBuf>) -> Option<String> {
+    path.map(|path| path.to_string_lossy().into_owned())
 }

@@ -6,11 +6,10 @@ use anyhow::Result;
 use folio_proto::v1;
 use tokio_stream::StreamExt as _;
 
-use crate::client::{ServerArguments, explain};
+use crate::client::{ServerArguments, answer, explain};
 use crate::settings::Settings;
 use crate::terminal::printable;
 
-/// The subcommands of `folio audit`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Print a line for each entry, newest first.
@@ -33,19 +32,17 @@ struct Selection {
     filter: String,
 }
 
-/// Arguments of `folio audit list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
     #[command(flatten)]
     selection: Selection,
     /// Maximum number of entries.
-    #[arg(long, default_value = "100")]
-    most: usize,
+    #[arg(long = "most", default_value = "100")]
+    limit: usize,
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// Arguments of `folio audit export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
     #[command(flatten)]
@@ -57,11 +54,11 @@ pub(crate) struct Export {
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::List(list) => print(list, settings).await,
-        Command::Export(export) => lines(export, settings).await,
+        Command::Export(arguments) => export(arguments, settings).await,
     }
 }
 
-async fn print(List { selection, most, server }: List, settings: &Settings) -> Result<()> {
+async fn print(List { selection, limit, server }: List, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
     let mut out = std::io::stdout();
     let mut request = v1::ListAuditEntriesRequest {
@@ -70,11 +67,10 @@ async fn print(List { selection, most, server }: List, settings: &Settings) -> R
         filter: selection.filter,
         ..v1::ListAuditEntriesRequest::default()
     };
-    let mut left = most;
+    let mut left = limit;
     while left > 0 {
         request.page_size = i32::try_from(left).unwrap_or(i32::MAX);
-        let page = client.audits().list_audit_entries(request.clone()).await.map_err(|status| explain(&status))?;
-        let page = page.into_inner();
+        let page = answer(client.audits().list_audit_entries(request.clone())).await?;
         for entry in &page.entries {
             writeln!(out, "{}", line(entry))?;
         }
@@ -87,16 +83,15 @@ async fn print(List { selection, most, server }: List, settings: &Settings) -> R
     Ok(())
 }
 
-async fn lines(Export { selection, server }: Export, settings: &Settings) -> Result<()> {
+async fn export(Export { selection, server }: Export, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
     let request = v1::DownloadAuditEntriesRequest {
         start_time: selection.from.map(folio_proto::time::to_proto),
         end_time: selection.until.map(folio_proto::time::to_proto),
         filter: selection.filter,
     };
-    let some = client.audits().download_audit_entries(request).await.map_err(|status| explain(&status))?;
-    let (mut some, mut out) = (some.into_inner(), std::io::stdout());
-    while let Some(lines) = some.next().await {
+    let (mut stream, mut out) = (answer(client.audits().download_audit_entries(request)).await?, std::io::stdout());
+    while let Some(lines) = stream.next().await {
         out.write_all(lines.map_err(|status| explain(&status))?.json_lines.as_bytes())?;
     }
     out.flush()?;

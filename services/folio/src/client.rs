@@ -4,16 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use folio_proto::v1::audit_service_client::AuditServiceClient;
-use folio_proto::v1::conversation_service_client::ConversationServiceClient;
-use folio_proto::v1::credit_service_client::CreditServiceClient;
-use folio_proto::v1::document_service_client::DocumentServiceClient;
-use folio_proto::v1::model_service_client::ModelServiceClient;
-use folio_proto::v1::prompt_service_client::PromptServiceClient;
-use folio_proto::v1::schema_service_client::SchemaServiceClient;
-use folio_proto::v1::thread_service_client::ThreadServiceClient;
-use folio_proto::v1::token_service_client::TokenServiceClient;
-use folio_proto::v1::usage_service_client::UsageServiceClient;
+use folio_proto::v1;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -28,7 +19,6 @@ pub(crate) struct ServerArguments {
     /// The server [default: the address of `folio serve` with the same settings].
     #[arg(long, env = "FOLIO_SERVER", value_name = "HOST:PORT or URL")]
     server: Option<String>,
-    /// The trusted authorities.
     #[command(flatten)]
     tls: TlsArguments,
     /// The token [default: FOLIO_TOKEN, then admin.token in the data folder].
@@ -65,6 +55,14 @@ impl Interceptor for Bearer {
     }
 }
 
+macro_rules! services {
+    ($($name:ident: $module:ident :: $client:ident),+ $(,)?) => {
+        $(pub(crate) fn $name(&self) -> v1::$module::$client<Authorized> {
+            v1::$module::$client::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
+        })+
+    };
+}
+
 /// The services of a server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -78,56 +76,34 @@ impl Client {
             .connect_timeout(Duration::from_secs(5))
             .http2_keep_alive_interval(Duration::from_secs(20))
             .keep_alive_while_idle(true);
-        let channel = endpoint.connect().await.with_context(|| format!("no server answers at {}", endpoint.uri()))?;
+        let channel = endpoint.connect().await.with_context(|| format!("cannot connect to {}", endpoint.uri()))?;
         let mut bearer: MetadataValue<Ascii> =
             format!("Bearer {}", token.trim()).parse().ok().context("the token contains invalid characters")?;
         bearer.set_sensitive(true);
         Ok(Self { channel: InterceptedService::new(channel, Bearer(bearer)) })
     }
 
-    pub(crate) fn conversations(&self) -> ConversationServiceClient<Authorized> {
-        ConversationServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
-    }
-
-    pub(crate) fn documents(&self) -> DocumentServiceClient<Authorized> {
-        DocumentServiceClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn models(&self) -> ModelServiceClient<Authorized> {
-        ModelServiceClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn prompts(&self) -> PromptServiceClient<Authorized> {
-        PromptServiceClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn schemas(&self) -> SchemaServiceClient<Authorized> {
-        SchemaServiceClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn audits(&self) -> AuditServiceClient<Authorized> {
-        AuditServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
-    }
-
-    pub(crate) fn credits(&self) -> CreditServiceClient<Authorized> {
-        CreditServiceClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn usages(&self) -> UsageServiceClient<Authorized> {
-        UsageServiceClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn tokens(&self) -> TokenServiceClient<Authorized> {
-        TokenServiceClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn threads(&self) -> ThreadServiceClient<Authorized> {
-        ThreadServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
+    services! {
+        conversations: conversation_service_client::ConversationServiceClient,
+        documents: document_service_client::DocumentServiceClient,
+        models: model_service_client::ModelServiceClient,
+        prompts: prompt_service_client::PromptServiceClient,
+        schemas: schema_service_client::SchemaServiceClient,
+        audits: audit_service_client::AuditServiceClient,
+        credits: credit_service_client::CreditServiceClient,
+        usages: usage_service_client::UsageServiceClient,
+        tokens: token_service_client::TokenServiceClient,
+        threads: thread_service_client::ThreadServiceClient,
     }
 }
 
 /// Maximum size of a message in bytes. A snapshot of a turn contains up to ten rounds with long tool results.
 const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Returns the message of a response. Error: the status, formatted for users.
+pub(crate) async fn answer<T>(call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>) -> Result<T> {
+    Ok(call.await.map_err(|status| explain(&status))?.into_inner())
+}
 
 /// Formats a status for users: the message of the server and the reason.
 pub(crate) fn explain(status: &tonic::Status) -> anyhow::Error {

@@ -7,15 +7,14 @@ use clap::ValueEnum;
 use folio_proto::v1;
 use tokio_stream::StreamExt as _;
 
-use crate::client::{ServerArguments, explain};
+use crate::client::{ServerArguments, answer, explain};
 use crate::settings::Settings;
 use crate::terminal::printable;
 
-/// The subcommands of `folio credit`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Print the balance, and the grants with credit left.
-    Balance(Balance),
+    Balance(ServerArguments),
     /// Print the usage and cost of model calls, aggregated by group.
     Usage(Usage),
     /// Print each model call as a line of JSON, oldest first.
@@ -24,13 +23,6 @@ pub(crate) enum Command {
     Grant(Grant),
     /// Withdraw available credit (credit that no process has drawn).
     Withdraw(Withdraw),
-}
-
-/// Arguments of `folio credit balance`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Balance {
-    #[command(flatten)]
-    server: ServerArguments,
 }
 
 /// A period.
@@ -44,7 +36,6 @@ struct Range {
     until: Option<folio_types::Timestamp>,
 }
 
-/// Arguments of `folio credit usage`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Usage {
     /// The fields to group by, separated by commas.
@@ -83,7 +74,6 @@ impl From<Group> for v1::UsageGroup {
     }
 }
 
-/// Arguments of `folio credit export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
     #[command(flatten)]
@@ -92,7 +82,6 @@ pub(crate) struct Export {
     server: ServerArguments,
 }
 
-/// Arguments of `folio credit grant`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Grant {
     /// The amount in credits.
@@ -116,7 +105,6 @@ pub(crate) struct Grant {
     server: ServerArguments,
 }
 
-/// Arguments of `folio credit withdraw`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Withdraw {
     /// The amount in credits.
@@ -136,7 +124,7 @@ pub(crate) struct Withdraw {
 
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
-        Command::Balance(Balance { server }) => balance(&server, settings).await,
+        Command::Balance(server) => balance(&server, settings).await,
         Command::Usage(arguments) => usage(arguments, settings).await,
         Command::Export(arguments) => export(arguments, settings).await,
         Command::Grant(arguments) => grant(arguments, settings).await,
@@ -146,8 +134,7 @@ pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
 
 async fn balance(server: &ServerArguments, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
-    let response = client.usages().get_balance(v1::GetBalanceRequest::default()).await;
-    let balance = response.map_err(|status| explain(&status))?.into_inner();
+    let balance = answer(client.usages().get_balance(v1::GetBalanceRequest::default())).await?;
     let v1::GetBalanceResponse { available, in_blocks, granted, expired, settled, .. } = balance;
     let mut out = std::io::stdout();
     if balance.unlimited {
@@ -171,7 +158,7 @@ async fn usage(Usage { by, range, server }: Usage, settings: &Settings) -> Resul
         end_time: range.until.map(folio_proto::time::to_proto),
         group_by: by.into_iter().map(|group| v1::UsageGroup::from(group).into()).collect(),
     };
-    let usage = client.usages().get_usage(request).await.map_err(|status| explain(&status))?.into_inner();
+    let usage = answer(client.usages().get_usage(request)).await?;
     let mut out = std::io::stdout();
     for row in &usage.rows {
         writeln!(out, "{}", line(row))?;
@@ -196,7 +183,7 @@ async fn export(Export { range, server }: Export, settings: &Settings) -> Result
         start_time: range.from.map(folio_proto::time::to_proto),
         end_time: range.until.map(folio_proto::time::to_proto),
     };
-    let mut stream = client.usages().download_usage(request).await.map_err(|status| explain(&status))?.into_inner();
+    let mut stream = answer(client.usages().download_usage(request)).await?;
     let mut out = std::io::stdout();
     while let Some(entries) = stream.next().await {
         for entry in entries.map_err(|status| explain(&status))?.entries {
@@ -235,8 +222,8 @@ async fn grant(grant: Grant, settings: &Settings) -> Result<()> {
         note: grant.note,
         request_id: grant.request_id,
     };
-    let granted = client.credits().grant_credit(request).await.map_err(|status| explain(&status))?.into_inner();
-    let granted = granted.grant.context("the server answered without the grant")?;
+    let granted = answer(client.credits().grant_credit(request)).await?.grant;
+    let granted = granted.context("invalid response of the server: the grant is missing")?;
     writeln!(std::io::stdout(), "{} {}", granted.grant_id, granted.credits)?;
     Ok(())
 }
@@ -249,6 +236,5 @@ async fn withdraw(withdraw: Withdraw, settings: &Settings) -> Result<()> {
         note: withdraw.note,
         request_id: withdraw.request_id,
     };
-    client.credits().withdraw_credit(request).await.map_err(|status| explain(&status))?;
-    Ok(())
+    answer(client.credits().withdraw_credit(request)).await.map(drop)
 }

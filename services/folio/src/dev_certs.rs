@@ -7,7 +7,6 @@ use anyhow::Result;
 use folio_cluster::dev_certs::write;
 use folio_types::{Environment as _, System};
 
-/// Arguments of `folio dev-certs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The folder of the certificates. It is created if missing, and no file in it is overwritten.

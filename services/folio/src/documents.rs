@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result};
 use folio_proto::v1;
 use folio_types::limits;
 use tokio_stream::StreamExt as _;
 use tonic::Status;
 
-use crate::client::{Client, explain};
+use crate::client::{Client, answer};
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -33,26 +33,23 @@ pub(crate) async fn upload(
     };
     let first = v1::UploadDocumentRequest { part: Some(v1::upload_document_request::Part::Description(description)) };
     let mut sent = 0;
-    let chunks = chunks(bytes).into_iter().map(move |chunk| {
+    let chunks: Vec<Vec<u8>> = bytes.chunks(CHUNK_BYTES).map(<[u8]>::to_vec).collect();
+    let chunks = chunks.into_iter().map(move |chunk| {
         sent += chunk.len();
         progress(sent);
         v1::UploadDocumentRequest { part: Some(v1::upload_document_request::Part::Chunk(chunk)) }
     });
     let parts = tokio_stream::once(first).chain(tokio_stream::iter(chunks));
-    let answer = client.documents().upload_document(parts).await?.into_inner();
-    answer.document.ok_or_else(|| Status::internal("the server answered the upload without a document"))
-}
-
-fn chunks(bytes: Vec<u8>) -> Vec<Vec<u8>> {
-    bytes.chunks(CHUNK_BYTES).map(<[u8]>::to_vec).collect()
+    let document = client.documents().upload_document(parts).await?.into_inner().document;
+    document.ok_or_else(|| Status::internal("invalid response of the server: the document is missing"))
 }
 
 /// Waits until the document's text is ready or has failed. `waiting` is called after each read of another state.
 pub(crate) async fn settled(client: &Client, id: &str, mut waiting: impl FnMut(&v1::Document)) -> Result<v1::Document> {
     loop {
         let request = v1::GetDocumentRequest { document_id: id.to_owned() };
-        let answer = client.documents().get_document(request).await.map_err(|status| explain(&status))?;
-        let Some(document) = answer.into_inner().document else { bail!("the server answered without the document") };
+        let document = answer(client.documents().get_document(request)).await?.document;
+        let document = document.context("invalid response of the server: the document is missing")?;
         match document.state() {
             v1::DocumentState::Ready | v1::DocumentState::NoText | v1::DocumentState::Failed => return Ok(document),
             _ => waiting(&document),
@@ -65,9 +62,9 @@ pub(crate) async fn settled(client: &Client, id: &str, mut waiting: impl FnMut(&
 pub(crate) fn name_of(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let line: String = name.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let kept: String = line.trim().chars().take(limits::NAME_CHARS).collect();
-    let kept = kept.trim_end();
-    if kept.is_empty() { "document".to_owned() } else { kept.to_owned() }
+    let name: String = line.trim().chars().take(limits::NAME_CHARS).collect();
+    let name = name.trim_end();
+    if name.is_empty() { "document".to_owned() } else { name.to_owned() }
 }
 
 #[cfg(test)]
@@ -84,9 +81,9 @@ mod tests {
             (&long, &long[..200]),
             ("..", "document"),
         ] {
-            let given = name_of(Path::new(path));
-            assert_eq!(given, name);
-            folio_resources::fields::check_name("name", &given).unwrap();
+            let reduced = name_of(Path::new(path));
+            assert_eq!(reduced, name);
+            folio_resources::fields::check_name("name", &reduced).unwrap();
         }
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
 /// Bundles of trusted authorities of common systems. `SSL_CERT_FILE` takes precedence.
-const SYSTEM: [&str; 3] =
+const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// The trusted authorities of a server.
@@ -18,16 +18,13 @@ pub(crate) struct TlsArguments {
 }
 
 impl TlsArguments {
-    /// Returns the endpoint of `http://HOST:PORT` or `https://…`. `HOST:PORT` means TLS only if authorities are given.
+    /// Returns the endpoint of `http://HOST:PORT` or `https://…`. `HOST:PORT` means TLS only with `--tls-ca`.
     pub(crate) fn endpoint(&self, server: &str) -> Result<Endpoint> {
         let scheme = if self.tls_ca.is_some() { "https" } else { "http" };
         let url = if server.contains("://") { server.to_owned() } else { format!("{scheme}://{server}") };
         let endpoint = Endpoint::from_shared(url.clone()).with_context(|| format!("{server:?} is not an address"))?;
         if !url.starts_with("https://") {
-            anyhow::ensure!(
-                self.tls_ca.is_none(),
-                "--tls-ca has no meaning for {url}: plain text shows no certificate"
-            );
+            anyhow::ensure!(self.tls_ca.is_none(), "--tls-ca requires an https:// address, got {url}");
             return Ok(endpoint);
         }
         let authorities = match &self.tls_ca {
@@ -39,9 +36,9 @@ impl TlsArguments {
 }
 
 fn system() -> Result<Vec<u8>> {
-    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    let known = SYSTEM.iter().map(PathBuf::from).find(|file| file.is_file());
-    read(&named.or(known).context("the system has no file of trusted authorities: pass --tls-ca")?)
+    let configured = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let bundle = SYSTEM_BUNDLES.iter().map(PathBuf::from).find(|file| file.is_file());
+    read(&configured.or(bundle).context("the system has no file of trusted authorities: pass --tls-ca")?)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

@@ -12,7 +12,6 @@ use crate::endpoint::TlsArguments;
 /// Timeout of the check.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Arguments of `folio health`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The health port or the public listener.
@@ -21,7 +20,6 @@ pub(crate) struct Arguments {
     /// The name to check: empty for readiness, `live` for liveness (health port only).
     #[arg(long, default_value = "")]
     service: String,
-    /// The trusted authorities.
     #[command(flatten)]
     tls: TlsArguments,
 }
@@ -30,11 +28,11 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let Arguments { url, service, tls } = arguments;
     let channel = tls.endpoint(&url)?.connect_timeout(LIMIT).timeout(LIMIT).connect().await;
-    let channel = channel.with_context(|| format!("nothing answers at {url}"))?;
-    let answer = HealthClient::new(channel).check(HealthCheckRequest { service }).await;
-    let status = answer.map_err(|status| anyhow::anyhow!("{url} answers: {}", status.message()))?;
+    let channel = channel.with_context(|| format!("cannot connect to {url}"))?;
+    let response = HealthClient::new(channel).check(HealthCheckRequest { service }).await;
+    let status = response.map_err(|status| anyhow::anyhow!("the check of {url} failed: {}", status.message()))?;
     let status = status.into_inner().status();
     anyhow::ensure!(status == ServingStatus::Serving, "{url} is {}", status.as_str_name());
-    crate::terminal::put(&format!("{}\n", status.as_str_name()))?;
+    crate::terminal::write_stdout(&format!("{}\n", status.as_str_name()))?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use rustyline::error::ReadlineError;
 use tokio::sync::mpsc;
 
 /// Maximum number of lines that are read ahead.
-const AHEAD: usize = 16;
+const READ_AHEAD: usize = 16;
 
 pub(crate) enum Input {
     /// A user at a terminal.
@@ -21,7 +21,7 @@ pub(crate) enum Input {
 /// Lines of a pipe. A separate thread reads them, because a blocking read cannot be interrupted.
 pub(crate) struct Piped {
     lines: mpsc::Receiver<String>,
-    ahead: Option<String>,
+    peeked: Option<String>,
 }
 
 /// The line editor. It runs in a separate thread, because a blocking read cannot be interrupted.
@@ -41,14 +41,14 @@ impl Drop for TerminalMode {
         if tcgetattr(&stdin).is_ok_and(|now| now != self.0) {
             // The terminal may be closed.
             let _ = tcsetattr(&stdin, SetArg::TCSADRAIN, &self.0);
-            let _ = std::io::stdout().write_all(PLAIN.as_bytes());
+            let _ = std::io::stdout().write_all(RESET_SEQUENCE.as_bytes());
             let _ = std::io::stdout().flush();
         }
     }
 }
 
 /// Ends bracketed paste, shows the cursor, and starts a new line.
-const PLAIN: &str = "\u{1b}[?2004l\u{1b}[?25h\r\n";
+const RESET_SEQUENCE: &str = "\u{1b}[?2004l\u{1b}[?25h\r\n";
 
 impl Input {
     pub(crate) fn new(is_terminal: bool) -> Result<Self> {
@@ -66,7 +66,7 @@ impl Input {
                 terminal.prompts.send(prompt.to_owned()).ok()?;
                 terminal.lines.recv().await.flatten()
             }
-            Self::Piped(piped) => match piped.ahead.take() {
+            Self::Piped(piped) => match piped.peeked.take() {
                 Some(line) => Some(line),
                 None => piped.lines.recv().await,
             },
@@ -83,10 +83,10 @@ impl Input {
                 }
             }
             Self::Piped(piped) => {
-                if piped.ahead.is_none() {
-                    piped.ahead = piped.lines.recv().await;
+                if piped.peeked.is_none() {
+                    piped.peeked = piped.lines.recv().await;
                 }
-                if piped.ahead.take_if(|line| line.trim() == "/cancel").is_none() {
+                if piped.peeked.take_if(|line| line.trim() == "/cancel").is_none() {
                     std::future::pending::<()>().await;
                 }
             }
@@ -96,7 +96,7 @@ impl Input {
 
 impl Piped {
     fn start() -> Result<Self> {
-        let (send, lines) = mpsc::channel(AHEAD);
+        let (send, lines) = mpsc::channel(READ_AHEAD);
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             for line in std::io::stdin().lock().lines() {
                 let Ok(line) = line else { return };
@@ -105,7 +105,7 @@ impl Piped {
                 }
             }
         })?;
-        Ok(Self { lines, ahead: None })
+        Ok(Self { lines, peeked: None })
     }
 }
 
@@ -113,10 +113,10 @@ impl Terminal {
     fn start() -> Result<Self> {
         let before = TerminalMode(tcgetattr(std::io::stdin())?);
         let mut editor = rustyline::DefaultEditor::new()?;
-        let (prompts, asked) = blocking::channel::<String>();
+        let (prompts, received) = blocking::channel::<String>();
         let (send, lines) = mpsc::channel(1);
         std::thread::Builder::new().name("line editor".to_owned()).spawn(move || {
-            for prompt in asked {
+            for prompt in received {
                 let line = match editor.readline(&prompt) {
                     Ok(line) => {
                         // Failing to add a line to the history is harmless.

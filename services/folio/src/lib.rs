@@ -53,6 +53,8 @@ pub fn main(layer: StoreLayer) -> ExitCode {
 
 fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let load = |flags| settings::load(&arguments.settings, flags, Purpose::Command);
+    let settings = || load(Flags::new());
     runtime.block_on(async {
         match arguments.command {
             Command::Serve(serve) => {
@@ -60,38 +62,26 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
                 Box::pin(serve::run(serve, settings, layer)).await
             }
             Command::Migrate(migrate) => {
-                arguments
-                    .settings
-                    .refuse_server_flags("migrate changes the keyspace of a cluster and has no listener")?;
-                let settings = settings::load(&arguments.settings, migrate.flags(), Purpose::Command)?;
+                let why = "migrate changes the keyspace of a cluster and has no listener";
+                arguments.settings.refuse_server_flags(why)?;
+                let settings = load(migrate.stores.flags())?;
                 migrate::run(migrate, &settings).await
             }
             Command::Cluster(command) => {
                 arguments.settings.refuse_server_flags("cluster reads the stores of a cluster and has no listener")?;
-                let settings = settings::load(&arguments.settings, command.flags(), Purpose::Command)?;
+                let settings = load(command.flags())?;
                 cluster::run(command, &settings).await
             }
             Command::Demo(demo) => {
                 arguments.settings.refuse_server_flags("demo stores nothing and chooses its own port; use serve")?;
-                Box::pin(demo::run(demo, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?)).await
+                Box::pin(demo::run(demo, settings()?)).await
             }
-            Command::Chat(chat) => {
-                Box::pin(chat::run(chat, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?)).await
-            }
-            Command::Credit(command) => {
-                let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
-                credit::run(command, &settings).await
-            }
-            Command::Audit(command) => {
-                let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
-                audit::run(command, &settings).await
-            }
-            Command::Token(command) => {
-                let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
-                token::run(command, &settings).await
-            }
+            Command::Chat(chat) => Box::pin(chat::run(chat, settings()?)).await,
+            Command::Credit(command) => credit::run(command, &settings()?).await,
+            Command::Audit(command) => audit::run(command, &settings()?).await,
+            Command::Token(command) => token::run(command, &settings()?).await,
             Command::Health(health) => health::run(health).await,
-            Command::Config => config::run(&settings::load(&arguments.settings, Flags::new(), Purpose::Command)?),
+            Command::Config => config::run(&settings()?),
             Command::DevCerts(certs) => dev_certs::run(&certs),
         }
     })

@@ -10,42 +10,34 @@ use folio_storage::AccessStore;
 use folio_storage_cql::{CqlStore, Migrated};
 use folio_types::System;
 
-use crate::arguments::{Flags, StoreArguments};
-use crate::server::{AccessStores, another, at, ensure_shared};
+use crate::arguments::StoreArguments;
+use crate::server::{AccessStores, ensure_first_token_in_cluster, replace_admin_token, with_setting};
 use crate::settings::Settings;
 
-/// Arguments of `folio migrate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The stores of the cluster.
     #[command(flatten)]
-    stores: StoreArguments,
-    /// Create another admin token of the first organization, in place of a lost one.
+    pub(crate) stores: StoreArguments,
+    /// Create another admin token of the first organization, to replace a lost token.
     #[arg(long)]
     admin_token: bool,
-}
-
-impl Arguments {
-    pub(crate) fn flags(&self) -> Flags {
-        self.stores.flags()
-    }
 }
 
 /// Migrates, and prints the changes and any new token.
 pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
     let cql = &settings.storage.cql;
-    ensure!(!cql.contact_points.is_empty(), "migrate needs the servers of the keyspace: --cql HOST[:PORT],…");
+    ensure!(!cql.contact_points.is_empty(), "migrate requires the servers of the keyspace: --cql HOST[:PORT],…");
     folio_process::telemetry::start(&settings.log, &folio_process::telemetry::Options::default(), "migrate")?;
-    let store = CqlStore::open(cql.adapter()).await.map_err(at("storage.cql"))?;
+    let store = CqlStore::open(cql.adapter()).await.map_err(with_setting("storage.cql"))?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", describe(&cql.keyspace, store.migrated()))?;
     let access = AccessStore::new(store.rows());
     let stores = AccessStores { access, resources: store.resources(), audit: store.audit() };
-    if let Some(first) = ensure_shared(&stores, &System).await? {
+    if let Some(first) = ensure_first_token_in_cluster(&stores, &System).await? {
         first.print(&mut out)?;
     }
     if arguments.admin_token {
-        another(&stores, &System).await?.print(&mut out)?;
+        replace_admin_token(&stores, &System).await?.print(&mut out)?;
     }
     Ok(())
 }

@@ -7,11 +7,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::StoreLayer;
-use crate::arguments::{Flags, StoreArguments, path, set};
+use crate::arguments::{Flags, StoreArguments, path_value, set};
 use crate::server;
 use crate::settings::{Role, Settings};
 
-/// Arguments of `folio serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The roles of the process: gateway, node, or both, separated by a comma [default: gateway,node].
@@ -20,16 +19,15 @@ pub(crate) struct Arguments {
     /// The model of chats that do not name a model.
     #[arg(long)]
     model: Option<String>,
-    /// The stores of a cluster.
     #[command(flatten)]
     stores: StoreArguments,
     /// The storage of document bytes: s3://BUCKET[/PREFIX], or a folder [default: in the data folder].
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "URL or FOLDER")]
     blobs: Option<String>,
     /// The address on which a node listens for gateways and other nodes [default: 127.0.0.1:7400].
     #[arg(long, value_name = "HOST:PORT")]
     node_listen: Option<String>,
-    /// The address at which they reach the node [default: the address on which it listens].
+    /// The address at which gateways and other nodes reach the node [default: the address on which it listens].
     #[arg(long, value_name = "HOST:PORT")]
     node_advertise: Option<String>,
     /// The certificate of the listener, a PEM file. It is read again when it changes.
@@ -55,8 +53,8 @@ impl Arguments {
         set(&mut flags, "cluster.listen", self.node_listen.as_deref());
         set(&mut flags, "cluster.advertise", self.node_advertise.as_deref());
         set(&mut flags, "storage.blobs", self.blobs.as_deref());
-        set(&mut flags, "gateway.tls.certificate", path(self.tls_cert.as_ref()));
-        set(&mut flags, "gateway.tls.key", path(self.tls_key.as_ref()));
+        set(&mut flags, "gateway.tls.certificate", path_value(self.tls_cert.as_ref()));
+        set(&mut flags, "gateway.tls.key", path_value(self.tls_key.as_ref()));
         set(&mut flags, "gateway.insecure", self.insecure.then_some(true));
         set(&mut flags, "server.health_listen", self.health_listen.as_deref());
         flags
@@ -84,20 +82,13 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLa
 /// Prints the addresses, and the first token, which is shown only once.
 fn announce(server: &server::Server) -> Result<()> {
     let mut out = std::io::stdout();
-    if let Some(first) = server.first_token() {
+    if let Some(first) = &server.first_token {
         first.print(&mut out)?;
     }
-    writeln!(out, "{}", server.endpoint())?;
-    if let Some(address) = server.health_address() {
-        writeln!(out, "health on {address}")?;
+    writeln!(out, "{}", server.endpoint)?;
+    for (name, address) in server.further_addresses() {
+        writeln!(out, "{name} on {address}")?;
     }
-    if let Some(address) = server.purchases_address() {
-        writeln!(out, "purchases on {address}")?;
-    }
-    if let Some(address) = server.node_address() {
-        writeln!(out, "node on {address}")?;
-    }
-    writeln!(out, "listening on {}", server.address())?;
-    out.flush()?;
-    Ok(())
+    writeln!(out, "listening on {}", server.address)?;
+    Ok(out.flush()?)
 }

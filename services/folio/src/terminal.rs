@@ -48,7 +48,7 @@ impl Screen {
     }
 
     /// Writes text without a line end.
-    pub(crate) fn part(&mut self, style: Style, text: &str) {
+    pub(crate) fn write_text(&mut self, style: Style, text: &str) {
         let text = printable(text);
         if let Some(last) = text.chars().last() {
             let _ = write!(self.out, "{style}{text}{style:#}");
@@ -66,7 +66,7 @@ impl Screen {
 }
 
 /// Writes machine-readable text to stdout, unchanged. A closed pipe is not an error; a full disk is one.
-pub(crate) fn put(text: &str) -> std::io::Result<()> {
+pub(crate) fn write_stdout(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

@@ -15,9 +15,9 @@ const RESULT_CHARS: usize = 300;
 /// Maximum number of characters of the arguments of a call that needs no decision.
 const BRIEF_CHARS: usize = 160;
 
-/// Formats a call that waits for a decision, as number `number` of `count`. `whole`: shows all arguments.
-pub(crate) fn waiting(call: &v1::Call, number: usize, count: usize, whole: bool) -> Vec<Output> {
-    let (lines_most, chars_most) = if whole { (usize::MAX, usize::MAX) } else { (CARD_LINES, LINE_CHARS) };
+/// Formats a call that waits for a decision, as number `number` of `count`.
+pub(crate) fn waiting(call: &v1::Call, number: usize, count: usize, shows_all_arguments: bool) -> Vec<Output> {
+    let (lines_max, chars_max) = if shows_all_arguments { (usize::MAX, usize::MAX) } else { (CARD_LINES, LINE_CHARS) };
     let access = match call.access() {
         v1::ToolAccess::ReadWrite => "writes",
         _ => "reads",
@@ -29,17 +29,13 @@ pub(crate) fn waiting(call: &v1::Call, number: usize, count: usize, whole: bool)
     ];
     let text = pretty(&call.arguments_json);
     let mut lines = text.lines();
-    shown.extend(
-        lines
-            .by_ref()
-            .take(lines_most)
-            .map(|line| Output::Line(Style::new(), format!("│ {}", one_line(line, chars_most)))),
-    );
+    let in_frame = |line| Output::Line(Style::new(), format!("│ {}", one_line(line, chars_max)));
+    shown.extend(lines.by_ref().take(lines_max).map(in_frame));
     let more = lines.count();
     if more > 0 {
         shown.push(Output::Line(DIM, format!("│ … {more} more lines: [s]how shows them")));
     }
-    shown.push(Output::Line(NAME, format!("└ {}", super::command::ANSWERS)));
+    shown.push(Output::Line(NAME, format!("└ {}", super::command::CHOICES)));
     shown
 }
 
@@ -48,17 +44,17 @@ fn approvers(call: &v1::Call) -> String {
     let requirement = call.approval_requirement.clone().unwrap_or_default();
     let role = |role: v1::Role| role.as_str_name().trim_start_matches("ROLE_").to_lowercase();
     let roles: Vec<String> = requirement.roles().map(role).collect();
-    let mut who = match roles.is_empty() {
+    let mut decision = match roles.is_empty() {
         true => "a decision".to_owned(),
         false => format!("the decision of the role {}", roles.join(" or ")),
     };
     if requirement.not_by_requester {
-        who.push_str(", by another user than the requester");
+        decision.push_str(", by another user than the requester");
     }
     match requirement.rule.as_str() {
         "" if roles.is_empty() && !requirement.not_by_requester => "your decision".to_owned(),
-        "" => who,
-        rule => format!("{who} (rule {:?})", one_line(rule, 80)),
+        "" => decision,
+        rule => format!("{decision} (rule {:?})", one_line(rule, 80)),
     }
 }
 
@@ -131,15 +127,7 @@ pub(crate) fn one_line(text: &str, chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn lines(shown: &[Output]) -> Vec<&str> {
-        shown
-            .iter()
-            .map(|shown| match shown {
-                Output::Line(_, text) | Output::Part(_, text) => text.as_str(),
-            })
-            .collect()
-    }
+    use crate::chat::view::texts as lines;
 
     fn call(name: &str, arguments: &str) -> v1::Call {
         v1::Call {

@@ -21,7 +21,7 @@ pub(super) enum Command {
     /// Cancels the running or waiting turn.
     Cancel,
     Retry,
-    /// Some: selects a model by a number of the last list or by name. None: lists the models.
+    /// Some: selects a model by a number of the last list or by its name. None: lists the models.
     Model(Option<String>),
     /// Some: shows or folds thinking as it arrives. None: shows the last thinking.
     Thinking(Option<bool>),
@@ -30,7 +30,7 @@ pub(super) enum Command {
 
 /// A user's reply to a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     Approve,
     /// Approves the call and all other undecided calls of the round.
     ApproveAll,
@@ -54,7 +54,7 @@ pub(super) const HELP: &str = "\
 /quit             quit; calls that wait for approval continue to wait";
 
 /// The replies that a card accepts.
-pub(super) const ANSWERS: &str = "[a]pprove, [r]eject and why, [e]dit the arguments, [s]how them all, or approve a[l]l";
+pub(super) const CHOICES: &str = "[a]pprove, [r]eject and why, [e]dit the arguments, [s]how them all, or approve a[l]l";
 
 pub(super) fn parse(line: &str) -> InputLine {
     let line = line.trim();
@@ -90,16 +90,16 @@ fn command(name: &str, argument: Option<String>) -> Option<Command> {
     }
 }
 
-pub(super) fn answer(line: &str) -> Answer {
+pub(super) fn parse_reply(line: &str) -> Reply {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match word.to_lowercase().as_str() {
-        "a" | "approve" | "y" | "yes" if rest.is_empty() => Answer::Approve,
-        "l" | "all" if rest.is_empty() => Answer::ApproveAll,
-        "e" | "edit" if rest.is_empty() => Answer::Edit,
-        "s" | "show" if rest.is_empty() => Answer::Show,
-        "r" | "reject" | "n" | "no" => Answer::Reject(rest.trim().to_owned()),
-        _ => Answer::Other(parse(line)),
+        "a" | "approve" | "y" | "yes" if rest.is_empty() => Reply::Approve,
+        "l" | "all" if rest.is_empty() => Reply::ApproveAll,
+        "e" | "edit" if rest.is_empty() => Reply::Edit,
+        "s" | "show" if rest.is_empty() => Reply::Show,
+        "r" | "reject" | "n" | "no" => Reply::Reject(rest.trim().to_owned()),
+        _ => Reply::Other(parse(line)),
     }
 }
 
@@ -122,20 +122,20 @@ mod tests {
 
     #[test]
     fn cards_are_answered_by_a_letter_or_a_word() {
-        assert_eq!(answer("a"), Answer::Approve);
-        assert_eq!(answer(" Yes "), Answer::Approve);
-        assert_eq!(answer("r the name is taken"), Answer::Reject("the name is taken".to_owned()));
-        assert_eq!(answer("no"), Answer::Reject(String::new()));
-        assert_eq!(answer("e"), Answer::Edit);
-        assert_eq!(answer("s"), Answer::Show);
-        assert_eq!(answer("all"), Answer::ApproveAll);
-        assert_eq!(answer("/cancel"), Answer::Other(InputLine::Command(Command::Cancel)));
+        assert_eq!(parse_reply("a"), Reply::Approve);
+        assert_eq!(parse_reply(" Yes "), Reply::Approve);
+        assert_eq!(parse_reply("r the name is taken"), Reply::Reject("the name is taken".to_owned()));
+        assert_eq!(parse_reply("no"), Reply::Reject(String::new()));
+        assert_eq!(parse_reply("e"), Reply::Edit);
+        assert_eq!(parse_reply("s"), Reply::Show);
+        assert_eq!(parse_reply("all"), Reply::ApproveAll);
+        assert_eq!(parse_reply("/cancel"), Reply::Other(InputLine::Command(Command::Cancel)));
         // A line that may be a message must not approve a call.
         assert_eq!(
-            answer("a better name please"),
-            Answer::Other(InputLine::Message("a better name please".to_owned()))
+            parse_reply("a better name please"),
+            Reply::Other(InputLine::Message("a better name please".to_owned()))
         );
-        assert_eq!(answer("yes but"), Answer::Other(InputLine::Message("yes but".to_owned())));
+        assert_eq!(parse_reply("yes but"), Reply::Other(InputLine::Message("yes but".to_owned())));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tonic::Code;
 
-use crate::client::{Client, explain};
+use crate::client::{Client, answer, explain};
 use crate::documents;
 use crate::terminal::{DIM, GOOD, NOTE, Screen};
 
@@ -25,7 +25,7 @@ pub(super) async fn find(client: &Client, screen: &mut Screen, what: &str) -> Re
     } else {
         by_name(client, what).await?
     };
-    let bar = spinner(screen, "reading its text");
+    let bar = on_terminal(screen, || ProgressBar::new_spinner().with_message("reading its text"));
     let document = documents::settled(client, &document.document_id, |_| bar.tick()).await?;
     bar.finish_and_clear();
     announce(screen, &document);
@@ -34,8 +34,8 @@ pub(super) async fn find(client: &Client, screen: &mut Screen, what: &str) -> Re
 
 async fn by_id(client: &Client, id: &str) -> Result<v1::Document> {
     let request = v1::GetDocumentRequest { document_id: id.to_owned() };
-    let answer = client.documents().get_document(request).await.map_err(|status| explain(&status))?;
-    answer.into_inner().document.context("the server answered without the document")
+    let found = answer(client.documents().get_document(request)).await?.document;
+    found.context("invalid response of the server: the document is missing")
 }
 
 /// Uploads a file. The request id is derived from name and content, so the same file is uploaded once.
@@ -44,7 +44,7 @@ async fn upload(client: &Client, screen: &mut Screen, path: &Path) -> Result<v1:
     let name = documents::name_of(path);
     let request = format!("chat-{}", Digest::of_json(&json!([name, Digest::of(&bytes).as_str()])));
     screen.line(DIM, &format!("uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
-    let bar = progress(screen, bytes.len());
+    let bar = on_terminal(screen, || upload_bar(bytes.len()));
     let moving = bar.clone();
     let sent =
         documents::upload(client, &name, bytes.clone(), &request, move |sent| moving.set_position(sent as u64)).await;
@@ -64,8 +64,7 @@ async fn by_name(client: &Client, name: &str) -> Result<v1::Document> {
         filter: format!("name:\"{quoted}\""),
         ..v1::ListDocumentsRequest::default()
     };
-    let answer = client.documents().list_documents(request).await.map_err(|status| explain(&status))?.into_inner();
-    choose(name, answer.documents)
+    choose(name, answer(client.documents().list_documents(request)).await?.documents)
 }
 
 /// Returns the newest document with exactly this name, otherwise the only document whose name contains it. Ignores
@@ -76,7 +75,7 @@ fn choose(name: &str, found: Vec<v1::Document>) -> Result<v1::Document> {
         return Ok(document.clone());
     }
     match found.as_slice() {
-        [] => bail!("{name} is neither a document nor a file"),
+        [] => bail!("no document or file matches {name:?}"),
         [only] => Ok(only.clone()),
         several => {
             let names: Vec<String> =
@@ -100,17 +99,12 @@ fn announce(screen: &mut Screen, document: &v1::Document) {
     }
 }
 
-fn spinner(screen: &Screen, what: &'static str) -> ProgressBar {
-    if !screen.is_terminal {
-        return ProgressBar::hidden();
-    }
-    ProgressBar::new_spinner().with_message(what)
+/// Returns the bar, or a hidden one if the screen is not a terminal.
+fn on_terminal(screen: &Screen, bar: impl FnOnce() -> ProgressBar) -> ProgressBar {
+    if screen.is_terminal { bar() } else { ProgressBar::hidden() }
 }
 
-fn progress(screen: &Screen, bytes: usize) -> ProgressBar {
-    if !screen.is_terminal {
-        return ProgressBar::hidden();
-    }
+fn upload_bar(bytes: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes}");
     ProgressBar::new(bytes as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -45,13 +45,13 @@ fn editor(is_terminal: bool) -> Result<OsString> {
 
 /// Validates edited arguments against the tool's JSON Schema. Returns compact JSON, or the problem.
 pub(super) async fn check(text: &str, schema_json: &str) -> Result<String, String> {
-    let value = json::read(text).map_err(|refused| refused.to_string())?;
+    let value = json::read(text).map_err(|error| error.to_string())?;
     if !value.is_object() {
-        return Err("arguments are a JSON object".to_owned());
+        return Err("the arguments must be a JSON object".to_owned());
     }
     let compact = value.to_string();
     if compact.len() > limits::ARGUMENTS_BYTES {
-        return Err(format!("arguments have at most {} bytes", limits::ARGUMENTS_BYTES));
+        return Err(format!("the arguments must have at most {} bytes", limits::ARGUMENTS_BYTES));
     }
     let Ok(schema) = serde_json::from_str::<Value>(schema_json) else {
         // Without a valid schema, only the server validates the arguments.

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use folio_proto::v1;
 use folio_proto::v1::event::Kind;
 use futures::stream::{BoxStream, StreamExt as _};
-use tonic::{Code, Response, Status};
+use tonic::{Code, Response, Status, Streaming};
 
 use super::screen::ChatScreen;
 use super::view::View;
@@ -20,7 +20,7 @@ const ATTEMPTS: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Delay between two reads of a turn whose decisions are not recorded yet.
-const LOOK: Duration = Duration::from_millis(50);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 type Events = BoxStream<'static, Result<Option<v1::Event>, Status>>;
 
@@ -45,7 +45,7 @@ pub(crate) struct Turn {
     /// Empty until the turn has started.
     pub(crate) model: String,
     /// Number of the last received event.
-    pub(crate) last: u64,
+    pub(crate) last_event: u64,
 }
 
 pub(crate) struct Follower<'a> {
@@ -53,7 +53,7 @@ pub(crate) struct Follower<'a> {
     pub(crate) screen: &'a mut ChatScreen,
     pub(crate) view: &'a mut View,
     pub(crate) input: &'a mut Input,
-    pub(crate) begun: Instant,
+    pub(crate) started_at: Instant,
 }
 
 /// The reason why a stream ended.
@@ -67,23 +67,23 @@ enum StreamEnd {
 impl Follower<'_> {
     /// Shows the turn's events until the closing one, and returns that.
     pub(crate) async fn run(&mut self, turn: &mut Turn, start: &Start) -> Result<Kind> {
-        let (mut attempts, before) = (0, turn.last);
+        let (mut attempts, before) = (0, turn.last_event);
         loop {
-            let seen = turn.last;
+            let seen = turn.last_event;
             match self.open(turn, start, seen == before).await {
-                Ok(events) => match self.drain(turn, events).await? {
+                Ok(events) => match self.show_events(turn, events).await? {
                     StreamEnd::Closed(kind) => return Ok(*kind),
                     StreamEnd::Broken => {}
                 },
                 Err(status) if is_broken(&status) => {}
                 Err(status) => return Err(explain(&status)),
             }
-            attempts = if turn.last > seen { 1 } else { attempts + 1 };
+            attempts = if turn.last_event > seen { 1 } else { attempts + 1 };
             if attempts > ATTEMPTS {
                 bail!("the connection is lost; the turn continues on the server: /resume shows its state");
             }
             if attempts == 1 {
-                self.screen.line(NOTE, "(the connection broke; joining again)");
+                self.screen.line(NOTE, "(the connection broke; reconnecting)");
             }
             tokio::time::sleep((PAUSE * 2_u32.saturating_pow(attempts - 1)).min(PAUSE_MAX)).await;
         }
@@ -94,22 +94,19 @@ impl Follower<'_> {
         let mut conversations = self.client.conversations();
         match start {
             Start::Chat(request) if turn.id.is_empty() => {
-                let stream = conversations.chat(v1::ChatRequest::clone(request)).await?.into_inner();
-                Ok(stream.map(|item| item.map(|item| item.event)).boxed())
+                Ok(events(conversations.chat(v1::ChatRequest::clone(request)).await?, |item| item.event))
             }
             Start::Resume(request) if first => {
-                let stream = conversations.resume_turn(request.clone()).await?.into_inner();
-                Ok(stream.map(|item| item.map(|item| item.event)).boxed())
+                Ok(events(conversations.resume_turn(request.clone()).await?, |item| item.event))
             }
             _ => {
-                let request = v1::WatchTurnRequest { turn_id: turn.id.clone(), from_event: turn.last + 1 };
-                let stream = conversations.watch_turn(request).await?.into_inner();
-                Ok(stream.map(|item| item.map(|item| item.event)).boxed())
+                let request = v1::WatchTurnRequest { turn_id: turn.id.clone(), from_event: turn.last_event + 1 };
+                Ok(events(conversations.watch_turn(request).await?, |item| item.event))
             }
         }
     }
 
-    async fn drain(&mut self, turn: &mut Turn, mut events: Events) -> Result<StreamEnd> {
+    async fn show_events(&mut self, turn: &mut Turn, mut events: Events) -> Result<StreamEnd> {
         loop {
             self.screen.wait(self.view.waiting());
             let next = tokio::select! {
@@ -139,13 +136,13 @@ impl Follower<'_> {
             turn.thread.clone_from(&started.thread_id);
             turn.model.clone_from(&started.model);
         }
-        let is_new = event.number > turn.last;
-        turn.last = turn.last.max(event.number);
+        let is_new = event.number > turn.last_event;
+        turn.last_event = turn.last_event.max(event.number);
         if let Kind::Snapshot(v1::Snapshot { turn: Some(state) }) = &kind {
             turn.thread.clone_from(&state.thread_id);
         }
         if is_new {
-            self.screen.show(self.view.event(&kind, self.begun.elapsed()));
+            self.screen.show(self.view.event(&kind, self.started_at.elapsed()));
         }
         is_closing(&kind).then_some(kind)
     }
@@ -158,17 +155,17 @@ impl Follower<'_> {
     ) -> Result<v1::ApproveResponse, Status> {
         let mut conversations = self.client.conversations();
         let mut approving = std::pin::pin!(conversations.approve(request));
-        let before = turn.last;
+        let before = turn.last_event;
         loop {
             tokio::select! {
                 biased;
                 answer = &mut approving => return answer.map(Response::into_inner),
                 closing = self.run(turn, &Start::Watch) => {
                     // Until the decisions are recorded, the watch only repeats the known pause.
-                    if closing.is_err() || turn.last > before {
+                    if closing.is_err() || turn.last_event > before {
                         return approving.await.map(Response::into_inner);
                     }
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(RECHECK_INTERVAL).await;
                 }
             }
         }
@@ -185,6 +182,10 @@ impl Follower<'_> {
             self.screen.error(&explain(&status));
         }
     }
+}
+
+fn events<T: Send + 'static>(response: Response<Streaming<T>>, event: fn(T) -> Option<v1::Event>) -> Events {
+    response.into_inner().map(move |item| item.map(event)).boxed()
 }
 
 /// Returns true if a call failed in transport, so it may be retried. A refusal of the server is final.

@@ -27,12 +27,10 @@ use crate::terminal::{DIM, Screen};
 use screen::ChatScreen;
 use session::Session;
 
-/// Arguments of `folio chat`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The document of the chat: an id, a file (uploaded first), or a name.
     document: String,
-    /// The server and the token.
     #[command(flatten)]
     server: ServerArguments,
     /// The model [default: the model of the thread, otherwise of the server].
@@ -45,12 +43,12 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> {
     let signal = folio_process::signals::termination()?;
     tokio::select! {
-        result = talk(arguments, settings) => result,
+        result = run_session(arguments, settings) => result,
         signal = signal => Err(signal.into()),
     }
 }
 
-async fn talk(arguments: Arguments, settings: Settings) -> Result<()> {
+async fn run_session(arguments: Arguments, settings: Settings) -> Result<()> {
     let client = arguments.server.connect(&settings).await?;
     let mut screen = ChatScreen::new(Screen::stdout());
     let document = document::find(&client, screen.plain(), &arguments.document).await?;

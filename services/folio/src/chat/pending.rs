@@ -13,13 +13,13 @@ pub(crate) struct Pending {
     /// Edited arguments of the current call that failed their validation.
     pub(crate) draft: Option<String>,
     /// If true, all arguments of the current call are shown.
-    pub(crate) whole: bool,
+    pub(crate) shows_all_arguments: bool,
 }
 
 impl Pending {
     /// Creates the pending round from the closing event of a stream.
     pub(crate) fn of_event(event: v1::AwaitingApproval) -> Self {
-        Self { round: event.round, calls: event.pending, decided: Vec::new(), draft: None, whole: false }
+        Self { round: event.round, calls: event.pending, decided: Vec::new(), draft: None, shows_all_arguments: false }
     }
 
     /// Creates the pending round from a turn. None: the turn does not wait for decisions.
@@ -28,7 +28,7 @@ impl Pending {
             return None;
         }
         let round = turn.rounds.last().map_or(1, |round| round.round);
-        Some(Self { round, calls: turn.pending.clone(), decided: Vec::new(), draft: None, whole: false })
+        Some(Self { round, calls: turn.pending.clone(), decided: Vec::new(), draft: None, shows_all_arguments: false })
     }
 
     fn calls_with_decision(&self) -> impl Iterator<Item = &v1::Call> {
@@ -46,7 +46,7 @@ impl Pending {
     /// Decides the call that [`Pending::next`] returns.
     pub(crate) fn decide(&mut self, decision: Decision) {
         self.draft = None;
-        self.whole = false;
+        self.shows_all_arguments = false;
         let Some((call, ..)) = self.next() else { return };
         let decision = v1::Decision {
             call_id: call.call_id.clone(),

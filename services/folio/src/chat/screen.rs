@@ -33,7 +33,7 @@ impl ChatScreen {
         for shown in shown {
             match shown {
                 Output::Line(style, text) => self.screen.line(style, &text),
-                Output::Part(style, text) => self.screen.part(style, &text),
+                Output::Part(style, text) => self.screen.write_text(style, &text),
             }
         }
     }

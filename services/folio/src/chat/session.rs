@@ -9,13 +9,13 @@ use folio_proto::v1::decision::Decision;
 use folio_proto::v1::event::Kind;
 use folio_types::{RequestId, System};
 
-use super::command::{self, Answer, Command, InputLine};
+use super::command::{self, Command, InputLine, Reply};
 use super::follow::{Follower, Start, Turn, is_broken};
 use super::pending::Pending;
 use super::screen::ChatScreen;
 use super::view::{Output, View};
 use super::{card, edit, threads};
-use crate::client::{Client, explain};
+use crate::client::{Client, answer, explain};
 use crate::input::Input;
 use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
@@ -32,7 +32,7 @@ pub(super) struct Session {
     screen: ChatScreen,
     input: Input,
     view: View,
-    begun: Instant,
+    started_at: Instant,
     /// Empty before the first message.
     thread: String,
     turn: Turn,
@@ -43,7 +43,7 @@ pub(super) struct Session {
     listed: Vec<v1::Thread>,
     models: Vec<String>,
     /// If true, the last message, decision or retry failed.
-    failed: bool,
+    has_failed: bool,
 }
 
 impl Session {
@@ -55,45 +55,45 @@ impl Session {
             screen,
             input,
             view: View::new(),
-            begun: Instant::now(),
+            started_at: Instant::now(),
             thread: String::new(),
             turn: Turn::default(),
             pending: None,
             retriable: false,
             listed: Vec::new(),
             models: Vec::new(),
-            failed: false,
+            has_failed: false,
         }
     }
 
     /// Runs until the user quits or the input ends. An error of one line is shown, and the next line is read.
     pub(super) async fn run(mut self) -> Result<()> {
         loop {
-            let goes_on = match self.pending.take() {
+            let continues = match self.pending.take() {
                 Some(pending) => self.decide(pending).await,
-                None => self.ask().await,
+                None => self.read_line().await,
             };
-            match goes_on {
+            match continues {
                 Ok(true) => {}
-                Ok(false) => return self.leave(),
+                Ok(false) => return self.quit(),
                 Err(error) => self.screen.error(&error),
             }
         }
     }
 
-    fn leave(&mut self) -> Result<()> {
+    fn quit(&mut self) -> Result<()> {
         self.screen.end_line();
         if self.pending.is_some() {
             self.screen.line(NOTE, "A turn waits for approval: /threads and /resume return to it until it expires.");
         }
         // A user at a terminal saw the error; a script needs the exit status.
-        if self.failed && !self.input.is_terminal() {
+        if self.has_failed && !self.input.is_terminal() {
             bail!("the last turn failed: see above");
         }
         Ok(())
     }
 
-    async fn ask(&mut self) -> Result<bool> {
+    async fn read_line(&mut self) -> Result<bool> {
         self.screen.end_line();
         let Some(line) = self.input.line("you> ").await else { return Ok(false) };
         match command::parse(&line) {
@@ -128,7 +128,7 @@ impl Session {
         self.retriable = false;
         let (mut follower, turn) = self.follower();
         let closing = follower.run(turn, start).await;
-        self.failed = matches!(&closing, Err(_) | Ok(Kind::Failed(_)));
+        self.has_failed = matches!(&closing, Err(_) | Ok(Kind::Failed(_)));
         if !self.turn.thread.is_empty() {
             self.thread.clone_from(&self.turn.thread);
         }
@@ -137,8 +137,8 @@ impl Session {
     }
 
     fn follower(&mut self) -> (Follower<'_>, &mut Turn) {
-        let Self { client, screen, view, input, begun, turn, .. } = self;
-        (Follower { client, screen, view, input, begun: *begun }, turn)
+        let Self { client, screen, view, input, started_at, turn, .. } = self;
+        (Follower { client, screen, view, input, started_at: *started_at }, turn)
     }
 
     fn closed(&mut self, closing: Kind) {
@@ -151,9 +151,9 @@ impl Session {
 
     /// Prompts for the next decision, or sends all decisions.
     async fn decide(&mut self, mut pending: Pending) -> Result<bool> {
-        let Some((call, place, of)) = pending.next() else { return self.approve(&pending).await.map(|()| true) };
+        let Some((call, number, count)) = pending.next() else { return self.approve(&pending).await.map(|()| true) };
         let call = call.clone();
-        self.screen.show(card::waiting(&call, place, of, pending.whole));
+        self.screen.show(card::waiting(&call, number, count, pending.shows_all_arguments));
         let line = self.input.line("decision> ").await;
         let Some(line) = line else {
             self.pending = Some(pending);
@@ -162,31 +162,31 @@ impl Session {
         if !self.input.is_terminal() {
             self.screen.line(DIM, &format!("decision: {}", line.trim()));
         }
-        match command::answer(&line) {
-            Answer::Approve => pending.decide(Decision::Approved(v1::Approved {})),
-            Answer::ApproveAll => pending.approve_all(),
-            Answer::Reject(reason) => pending.decide(Decision::Rejected(v1::Rejected { reason })),
-            Answer::Show => pending.whole = true,
-            Answer::Edit => {
+        match command::parse_reply(&line) {
+            Reply::Approve => pending.decide(Decision::Approved(v1::Approved {})),
+            Reply::ApproveAll => pending.approve_all(),
+            Reply::Reject(reason) => pending.decide(Decision::Rejected(v1::Rejected { reason })),
+            Reply::Show => pending.shows_all_arguments = true,
+            Reply::Edit => {
                 let edited = self.edit(&call, &mut pending).await;
                 self.pending = Some(pending);
                 return edited.map(|()| true);
             }
-            Answer::Other(typed) => {
+            Reply::Other(typed) => {
                 self.pending = Some(pending);
-                return self.beside_card(typed).await;
+                return self.not_a_decision(typed).await;
             }
         }
         self.pending = Some(pending);
         Ok(true)
     }
 
-    async fn beside_card(&mut self, typed: InputLine) -> Result<bool> {
+    async fn not_a_decision(&mut self, typed: InputLine) -> Result<bool> {
         match typed {
             InputLine::Empty => Ok(true),
             InputLine::Command(command) => self.command(command).await,
             InputLine::Message(_) | InputLine::Unknown(_) => {
-                bail!("the card asks for: {}; /cancel ends the turn, /new leaves it waiting", command::ANSWERS)
+                bail!("expected a decision: {}; /cancel ends the turn, /new leaves it waiting", command::CHOICES)
             }
         }
     }
@@ -197,7 +197,7 @@ impl Session {
         let before = pending.draft.clone().unwrap_or_else(|| shown.clone());
         let edited = edit::in_editor(&before, self.input.is_terminal()).await?;
         if edited.trim() == shown.trim() {
-            self.screen.line(NOTE, "(nothing was changed; decide on it as it is)");
+            self.screen.line(NOTE, "(no change; decide about the original arguments)");
             return Ok(());
         }
         match edit::check(&edited, &self.schema_of(&call.name).await?).await {
@@ -214,8 +214,8 @@ impl Session {
 
     async fn schema_of(&self, tool: &str) -> Result<String> {
         let request = v1::ListToolsRequest { page_size: TOOLS, ..v1::ListToolsRequest::default() };
-        let answer = self.client.conversations().list_tools(request).await.map_err(|status| explain(&status))?;
-        let found = answer.into_inner().tools.into_iter().find(|found| found.name == tool);
+        let tools = answer(self.client.conversations().list_tools(request)).await?.tools;
+        let found = tools.into_iter().find(|found| found.name == tool);
         Ok(found.map(|found| found.parameters_json).unwrap_or_default())
     }
 
@@ -231,12 +231,12 @@ impl Session {
                     tokio::time::sleep(Duration::from_millis(300) * attempt).await;
                 }
                 Err(Failure::Broken) => {
-                    self.failed = true;
+                    self.has_failed = true;
                     bail!("the connection is lost; /resume shows the state of the turn");
                 }
                 Err(Failure::Refused(error)) => {
-                    self.failed = true;
-                    self.look_again().await?;
+                    self.has_failed = true;
+                    self.refresh_pending().await?;
                     return Err(error);
                 }
             }
@@ -249,7 +249,7 @@ impl Session {
         match follower.approve(turn, request).await {
             Ok(answer) => match answer.outcome {
                 Some(v1::approve_response::Outcome::StillAwaiting(_)) => {
-                    self.look_again().await.map_err(Failure::Refused)
+                    self.refresh_pending().await.map_err(Failure::Refused)
                 }
                 _ => self.follow(&Start::Watch).await.map_err(Failure::Refused),
             },
@@ -259,10 +259,10 @@ impl Session {
     }
 
     /// Reads the pending round of the turn from the server.
-    async fn look_again(&mut self) -> Result<()> {
+    async fn refresh_pending(&mut self) -> Result<()> {
         let request = v1::GetTurnRequest { turn_id: self.turn.id.clone() };
-        let answer = self.client.conversations().get_turn(request).await.map_err(|status| explain(&status))?;
-        self.pending = answer.into_inner().turn.as_ref().and_then(Pending::of_turn);
+        let turn = answer(self.client.conversations().get_turn(request)).await?.turn;
+        self.pending = turn.as_ref().and_then(Pending::of_turn);
         Ok(())
     }
 
@@ -310,8 +310,8 @@ impl Session {
         self.turn.id.clone_from(&open.turn_id);
         match Pending::of_turn(&open) {
             Some(pending) => {
-                self.turn.last = open.next_event.saturating_sub(1);
-                self.screen.show(open.rounds.iter().flat_map(said_before).collect());
+                self.turn.last_event = open.next_event.saturating_sub(1);
+                self.screen.show(open.rounds.iter().flat_map(rounds_so_far).collect());
                 self.pending = Some(pending);
                 Ok(())
             }
@@ -321,10 +321,10 @@ impl Session {
 
     async fn cancel(&mut self) -> Result<()> {
         if self.pending.is_none() {
-            bail!("no turn runs or waits here");
+            bail!("the thread has no running or waiting turn");
         }
         let request = v1::CancelTurnRequest { turn_id: self.turn.id.clone(), request_id: String::new() };
-        self.client.conversations().cancel_turn(request).await.map_err(|status| explain(&status))?;
+        answer(self.client.conversations().cancel_turn(request)).await?;
         self.pending = None;
         self.follow(&Start::Watch).await
     }
@@ -350,20 +350,20 @@ impl Session {
             return Ok(());
         }
         let request = v1::ListModelsRequest { r#use: v1::ModelUse::Chat.into(), ..v1::ListModelsRequest::default() };
-        let answer = self.client.models().list_models(request).await.map_err(|status| explain(&status))?.into_inner();
-        let lines = (1..).zip(&answer.models).map(|(number, model)| {
+        let listed = answer(self.client.models().list_models(request)).await?;
+        let lines = (1..).zip(&listed.models).map(|(number, model)| {
             let chosen = if model.name == self.model { " (chosen)" } else { "" };
-            let default = if model.name == answer.default_model { " (default)" } else { "" };
+            let default = if model.name == listed.default_model { " (default)" } else { "" };
             Output::Line(Style::new(), format!("{number:>3}  {}{default}{chosen}", card::one_line(&model.name, 80)))
         });
         self.screen.show(lines.collect());
-        self.models = answer.models.into_iter().map(|model| model.name).collect();
+        self.models = listed.models.into_iter().map(|model| model.name).collect();
         Ok(())
     }
 }
 
 /// Formats a round of a waiting turn. Calls without any result are omitted, because their cards follow.
-fn said_before(round: &v1::Round) -> Vec<Output> {
+fn rounds_so_far(round: &v1::Round) -> Vec<Output> {
     let has_results = !round.results.is_empty();
     if has_results { card::round(round) } else { card::round(&v1::Round { calls: Vec::new(), ..round.clone() }) }
 }

@@ -5,7 +5,7 @@ use folio_proto::v1;
 
 use super::view::Output;
 use super::{card, view};
-use crate::client::{Client, explain};
+use crate::client::{Client, answer};
 use crate::terminal::DIM;
 
 /// Maximum number of listed threads.
@@ -20,8 +20,8 @@ pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<v1::Thr
         filter: format!("document:{document}"),
         ..v1::ListThreadsRequest::default()
     };
-    let answer = client.threads().list_threads(request).await.map_err(|status| explain(&status))?.into_inner();
-    Ok((answer.threads, answer.total_size))
+    let page = answer(client.threads().list_threads(request)).await?;
+    Ok((page.threads, page.total_size))
 }
 
 pub(super) fn format(threads: &[v1::Thread], total: i32) -> Vec<Output> {
@@ -62,20 +62,20 @@ pub(super) async fn resume(client: &Client, id: String) -> Result<Resumed> {
         order_by: "create_time desc".to_owned(),
         ..v1::GetThreadRequest::default()
     };
-    let answer = client.threads().get_thread(request).await.map_err(|status| explain(&status))?.into_inner();
-    let thread = answer.thread.context("the server answered without the thread")?;
+    let found = answer(client.threads().get_thread(request)).await?;
+    let thread = found.thread.context("invalid response of the server: the thread is missing")?;
     let mut lines = Vec::new();
-    let earlier = usize::try_from(answer.total_size).unwrap_or(0).saturating_sub(answer.messages.len());
+    let earlier = usize::try_from(found.total_size).unwrap_or(0).saturating_sub(found.messages.len());
     if earlier > 0 {
         lines.push(Output::Line(DIM, format!("({earlier} earlier messages)")));
     }
     // Answers and tool results of the open turn are shown with the state of the turn.
-    let open = answer.pending_turn;
+    let open = found.open_turn;
     let is_shown = |message: &&v1::Message| {
-        let of_open = open.as_ref().is_some_and(|turn| turn.turn_id == message.turn_id);
-        !of_open || matches!(message.kind, Some(v1::message::Kind::User(_)))
+        let is_of_open_turn = open.as_ref().is_some_and(|turn| turn.turn_id == message.turn_id);
+        !is_of_open_turn || matches!(message.kind, Some(v1::message::Kind::User(_)))
     };
-    lines.extend(answer.messages.iter().rev().filter(is_shown).flat_map(view::message));
+    lines.extend(found.messages.iter().rev().filter(is_shown).flat_map(view::message));
     Ok(Resumed { thread, lines, open })
 }
 

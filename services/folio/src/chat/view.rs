@@ -10,7 +10,7 @@ use super::card;
 use crate::terminal::{BAD, DIM, GOOD, NOTE};
 
 /// Maximum number of characters of thinking that `/thinking` shows.
-const THINKING_KEPT: usize = 100_000;
+const THINKING_CHARS: usize = 100_000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Output {
@@ -120,7 +120,7 @@ impl View {
 
     fn think(&mut self, text: &str, now: Duration) -> Option<Output> {
         let length = text.chars().count();
-        self.thinking.extend(text.chars().take(THINKING_KEPT.saturating_sub(self.thinking.chars().count())));
+        self.thinking.extend(text.chars().take(THINKING_CHARS.saturating_sub(self.thinking.chars().count())));
         if self.unfolded {
             self.has_open_thinking = true;
             return Some(Output::Part(DIM, text.to_owned()));
@@ -141,7 +141,7 @@ impl View {
     /// Formats the state of a turn whose events were not received.
     fn snapshot(&mut self, turn: Option<&v1::Turn>) -> Vec<Output> {
         let Some(turn) = turn else { return Vec::new() };
-        let mut shown = vec![Output::Line(DIM, "(joined again: the turn so far)".to_owned())];
+        let mut shown = vec![Output::Line(DIM, "(reconnected; the turn so far)".to_owned())];
         for round in &turn.rounds {
             shown.extend(card::round(round));
         }
@@ -156,7 +156,8 @@ impl View {
             Kind::Failed(failed) => vec![Output::Line(BAD, failure(failed, !self.whole))],
             Kind::Cancelled(_) => vec![Output::Line(NOTE, "The turn was cancelled.".to_owned())],
             Kind::Expired(_) => {
-                vec![Output::Line(NOTE, "No decision came in time: the turn expired and ran nothing.".to_owned())]
+                let text = "No decision was made in time: the turn expired, and its calls were not executed.";
+                vec![Output::Line(NOTE, text.to_owned())]
             }
             Kind::Superseded(_) => vec![Output::Line(NOTE, "The turn was superseded by another message.".to_owned())],
             _ => Vec::new(),
@@ -168,15 +169,12 @@ impl View {
         if completed.text != self.text {
             shown.push(Output::Line(Style::new(), completed.text.clone()));
         }
-        match completed.finish_reason() {
-            v1::FinishReason::Length => {
-                shown.push(Output::Line(NOTE, "(The answer was cut at the model's output limit.)".to_owned()));
-            }
-            v1::FinishReason::ContentFilter => {
-                shown.push(Output::Line(NOTE, "(The provider's content filter blocked the answer.)".to_owned()));
-            }
-            _ => {}
-        }
+        let note = match completed.finish_reason() {
+            v1::FinishReason::Length => Some("(The answer was cut at the model's output limit.)"),
+            v1::FinishReason::ContentFilter => Some("(The provider's content filter blocked the answer.)"),
+            _ => None,
+        };
+        shown.extend(note.map(|note| Output::Line(NOTE, note.to_owned())));
         if let Some(usage) = &completed.usage {
             shown.push(Output::Line(DIM, usage_line(usage)));
         }
@@ -221,18 +219,15 @@ pub(crate) fn message(message: &v1::Message) -> Vec<Output> {
     }
 }
 
+/// Returns the texts without their style.
+#[cfg(test)]
+pub(super) fn texts(shown: &[Output]) -> Vec<&str> {
+    shown.iter().map(|(Output::Line(_, text) | Output::Part(_, text))| text.as_str()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn texts(shown: &[Output]) -> Vec<&str> {
-        shown
-            .iter()
-            .map(|shown| match shown {
-                Output::Line(_, text) | Output::Part(_, text) => text.as_str(),
-            })
-            .collect()
-    }
 
     fn thinking(text: &str) -> Kind {
         Kind::ThinkingDelta(v1::ThinkingDelta { text: text.to_owned() })

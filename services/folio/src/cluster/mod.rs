@@ -8,7 +8,6 @@ use anyhow::Result;
 use crate::arguments::Flags;
 use crate::settings::Settings;
 
-/// The subcommands of `folio cluster`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Print the nodes with their load and state, and whether the stores respond.
@@ -18,7 +17,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn flags(&self) -> Flags {
         match self {
-            Self::Status(status) => status.flags(),
+            Self::Status(status) => status.stores.flags(),
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) enum State {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
-    pub(crate) answers: bool,
+    pub(crate) is_available: bool,
     /// The response time, or the time until the attempt failed.
     pub(crate) milliseconds: u64,
     /// None if the store responded.
@@ -65,9 +65,12 @@ pub(crate) struct Keyspace {
 impl Report {
     /// Returns the problem that requires the operator's action. None: the cluster is healthy.
     pub(crate) fn problem(&self) -> Option<String> {
-        let silent = |name: &str, health: &Health| (!health.answers).then(|| format!("{name} does not answer"));
+        let unavailable =
+            |name: &str, health: &Health| (!health.is_available).then(|| format!("{name} does not respond"));
         let newer = self.keyspace.as_ref().filter(|keyspace| keyspace.is_newer());
-        silent("Redis", &self.redis).or_else(|| silent("CQL", &self.cql)).or_else(|| newer.map(Keyspace::describe))
+        unavailable("Redis", &self.redis)
+            .or_else(|| unavailable("CQL", &self.cql))
+            .or_else(|| newer.map(Keyspace::describe))
     }
 }
 
@@ -77,15 +80,17 @@ impl Keyspace {
     }
 
     fn describe(&self) -> String {
-        let (name, mine) = (&self.name, self.version_of_this_program);
+        let (name, required) = (&self.name, self.version_of_this_program);
         match self.version {
             None => format!("keyspace {name} does not exist: folio migrate creates it"),
-            Some(version) if version < mine => {
-                format!("keyspace {name} has version {version}, this program requires {mine}: its start migrates it")
-            }
-            Some(version) if version > mine => {
+            Some(version) if version < required => {
                 format!(
-                    "keyspace {name} has version {version}, this program requires {mine}: a newer program migrated it"
+                    "keyspace {name} has version {version}, this program requires {required}: its start migrates it"
+                )
+            }
+            Some(version) if version > required => {
+                format!(
+                    "keyspace {name} has version {version}, this program requires {required}: a newer program migrated it"
                 )
             }
             Some(version) => format!("keyspace {name} has version {version}"),
@@ -106,8 +111,8 @@ impl fmt::Display for State {
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.error {
-            None => write!(f, "answers in {} ms", self.milliseconds),
-            Some(error) => write!(f, "does not answer: {error}"),
+            None => write!(f, "responds in {} ms", self.milliseconds),
+            Some(error) => write!(f, "does not respond: {error}"),
         }
     }
 }
@@ -117,7 +122,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{:<32} {:<9} {:>13} {:>8} {:>9}  incarnation",
-            "node", "state", "conversations", "running", "silent ms"
+            "node", "state", "conversations", "busy", "silent ms"
         )?;
         for node in &self.nodes {
             writeln!(

@@ -8,37 +8,30 @@ use folio_storage_redis::shared_stores;
 use folio_types::Error;
 
 use super::report::{Health, Keyspace, Node, Report, State};
-use crate::arguments::{Flags, StoreArguments};
-use crate::server::{at, redis_options};
+use crate::arguments::StoreArguments;
+use crate::server::{redis_options, with_setting};
 use crate::settings::Settings;
 
 /// Timeout of each store.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Arguments of `folio cluster status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The stores of the cluster.
     #[command(flatten)]
-    stores: StoreArguments,
+    pub(crate) stores: StoreArguments,
     /// Print the report as one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-impl Arguments {
-    pub(crate) fn flags(&self) -> Flags {
-        self.stores.flags()
-    }
-}
-
 /// Prints the report. Fails after the report if a store does not respond or the keyspace has a newer schema version.
 pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()> {
     let storage = &settings.storage;
-    let named = !storage.redis.url.is_empty() && !storage.cql.contact_points.is_empty();
-    ensure!(named, "status needs the stores of the cluster: --redis URL --cql HOST[:PORT],…");
-    let shared = shared_stores(redis_options(settings)).map_err(at("storage.redis.url"))?;
-    let (redis, cql) = tokio::join!(timed(ask(&shared)), timed(folio_storage_cql::inspect(storage.cql.adapter())));
+    let has_stores = !storage.redis.url.is_empty() && !storage.cql.contact_points.is_empty();
+    ensure!(has_stores, "status requires the stores of the cluster: --redis URL --cql HOST[:PORT],…");
+    let shared = shared_stores(redis_options(settings)).map_err(with_setting("storage.redis.url"))?;
+    let (redis, cql) =
+        tokio::join!(timed(read_nodes(&shared)), timed(folio_storage_cql::inspect(storage.cql.adapter())));
     let (redis, nodes) = redis;
     let (cql, found) = cql;
     let keyspace = found.map(|found| Keyspace {
@@ -48,7 +41,7 @@ pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()
     });
     let report = Report { nodes: nodes.unwrap_or_default(), redis, cql, keyspace };
     let text = if arguments.json { format!("{}\n", serde_json::to_string(&report)?) } else { report.to_string() };
-    crate::terminal::put(&text)?;
+    crate::terminal::write_stdout(&text)?;
     match report.problem() {
         Some(problem) => bail!("{problem}"),
         None => Ok(()),
@@ -56,24 +49,21 @@ pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()
 }
 
 /// Runs a query of a store, and returns the store's health with the result.
-async fn timed<T>(asked: impl Future<Output = folio_types::Result<T>>) -> (Health, Option<T>) {
+async fn timed<T>(query: impl Future<Output = folio_types::Result<T>>) -> (Health, Option<T>) {
     let since = Instant::now();
-    let answer = tokio::time::timeout(LIMIT, asked).await;
+    let answer = tokio::time::timeout(LIMIT, query).await;
     let milliseconds = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
     match answer.unwrap_or_else(|_| Err(Error::internal("no answer in time"))) {
-        Ok(answer) => (Health { answers: true, milliseconds, error: None }, Some(answer)),
-        Err(error) => (Health { answers: false, milliseconds, error: Some(error.to_string()) }, None),
+        Ok(answer) => (Health { is_available: true, milliseconds, error: None }, Some(answer)),
+        Err(error) => (Health { is_available: false, milliseconds, error: Some(error.to_string()) }, None),
     }
 }
 
 /// Reads the nodes: live ones first, then by address.
-async fn ask(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
+async fn read_nodes(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
     shared.health.check().await?;
     let Nodes { mut members, .. } = shared.nodes.nodes().await?;
-    members.sort_by(|one, other| {
-        let by = |member: &Member| (member.is_dead, member.node.address.clone(), member.node.started_at);
-        by(one).cmp(&by(other))
-    });
+    members.sort_by_key(|member| (member.is_dead, member.node.address.clone(), member.node.started_at));
     let mut nodes = Vec::with_capacity(members.len());
     for Member { node, silent_for, is_dead } in members {
         let state = match (is_dead, node.draining) {

@@ -25,7 +25,7 @@ pub(crate) struct FinishedTurn {
 }
 
 /// Prompts until the reply is valid. The end of the input rejects the call.
-async fn ask(Follower { screen, input, .. }: &mut Follower<'_>, call: &v1::Call) -> Result<Decision> {
+async fn prompt(Follower { screen, input, .. }: &mut Follower<'_>, call: &v1::Call) -> Result<Decision> {
     screen.line(NAME, &format!("\n{} wants to run with", call.name));
     screen.line(anstyle::Style::new(), &card::pretty(&call.arguments_json));
     loop {
@@ -47,11 +47,11 @@ async fn ask(Follower { screen, input, .. }: &mut Follower<'_>, call: &v1::Call)
     }
 }
 
-/// Runs the turn to its end. `asks`: the user decides each call that needs approval; otherwise every call is approved.
+/// Runs the turn to its end. `is_interactive`: the user decides each call that needs approval; otherwise every call is approved.
 pub(crate) async fn run(
     client: &Client,
     screen: &mut ChatScreen,
-    asks: bool,
+    is_interactive: bool,
     document: &str,
     text: &str,
 ) -> Result<FinishedTurn> {
@@ -62,7 +62,7 @@ pub(crate) async fn run(
     };
     // No line editor, because the prompt is written to stderr.
     let (mut view, mut input, mut turn) = (View::whole(), Input::new(false)?, Turn::default());
-    let mut follower = Follower { client, screen, view: &mut view, input: &mut input, begun: Instant::now() };
+    let mut follower = Follower { client, screen, view: &mut view, input: &mut input, started_at: Instant::now() };
     let mut start = Start::Chat(Box::new(request));
     let mut decisions = Vec::new();
     loop {
@@ -71,8 +71,8 @@ pub(crate) async fn run(
                 let mut pending = Pending::of_event(waiting);
                 while let Some((call, ..)) = pending.next() {
                     let call = call.clone();
-                    let decision = if asks {
-                        ask(&mut follower, &call).await?
+                    let decision = if is_interactive {
+                        prompt(&mut follower, &call).await?
                     } else {
                         follower.screen.line(NOTE, &format!("approved: {}", call.name));
                         Decision::Approved(v1::Approved {})

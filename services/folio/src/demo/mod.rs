@@ -15,7 +15,7 @@ use crate::documents;
 use crate::endpoint::TlsArguments;
 use crate::server::{self, Server};
 use crate::settings::{ServerOptions, Settings, StorageOptions};
-use crate::terminal::{BOLD, GOOD, NOTE, Screen, put};
+use crate::terminal::{BOLD, GOOD, NOTE, Screen, write_stdout};
 
 const SAMPLE: &[u8] = include_bytes!("../../../../samples/invoice.pdf");
 const SAMPLE_NAME: &str = "invoice.pdf";
@@ -25,7 +25,6 @@ const MESSAGE: &str = "create a schema and a prompt for documents like this and 
 /// Maximum time for running work to end after the demo.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Arguments of `folio demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The document: PDF, PNG, TXT or MD. Without one, the sample invoice.
@@ -49,17 +48,17 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     settings.server = ServerOptions { listen: "127.0.0.1:0".to_owned(), ..ServerOptions::default() };
 
     let server = server::start(settings, arguments.model.as_deref(), None, |stores| stores).await?;
-    screen.line(NOTE, server.endpoint());
+    screen.line(NOTE, &server.endpoint);
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let result = tokio::select! {
-        result = converse(&server, &mut screen, &name, bytes, arguments.ask) => result,
+        result = run_demo(&server, &mut screen, &name, bytes, arguments.ask) => result,
         // Do not exit here, so that the temporary folder is removed.
         () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped by a signal")),
     };
     server.stop(DRAIN).await;
     let report = result?;
     if arguments.json {
-        put(&format!("{}\n", serde_json::to_string(&report)?))?;
+        write_stdout(&format!("{}\n", serde_json::to_string(&report)?))?;
     }
     Ok(())
 }
@@ -74,15 +73,15 @@ fn read(arguments: &Arguments) -> Result<(String, Vec<u8>)> {
     }
 }
 
-async fn converse(
+async fn run_demo(
     server: &Server,
     screen: &mut ChatScreen,
     name: &str,
     bytes: Vec<u8>,
     ask: bool,
 ) -> Result<report::Report> {
-    let token = server.first_token().context("the admin token was not created")?;
-    let client = Client::connect(&server.address().to_string(), &TlsArguments::default(), &token.reveal()).await?;
+    let token = server.first_token.as_ref().context("the admin token was not created")?;
+    let client = Client::connect(&server.address.to_string(), &TlsArguments::default(), &token.reveal()).await?;
     screen.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
     let document = documents::upload(&client, name, bytes, "", |_| {}).await.map_err(|status| explain(&status))?;
     screen.wait(Waiting::Text);

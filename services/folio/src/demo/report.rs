@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::conversation::FinishedTurn;
 use crate::chat::screen::ChatScreen;
-use crate::client::{Client, explain};
+use crate::client::{Client, answer};
 use crate::terminal::{BOLD, NOTE};
 
 /// The JSON object that `--json` prints.
@@ -97,8 +97,8 @@ async fn schema(client: &Client, revid: &str) -> Result<Value> {
         return Ok(Value::Null);
     }
     let request = v1::GetSchemaRevisionRequest { schema_revid: revid.to_owned() };
-    let answer = client.schemas().get_schema_revision(request).await.map_err(|status| explain(&status))?;
-    let revision = answer.into_inner().schema_revision.context("the server answered without the schema")?;
+    let revision = answer(client.schemas().get_schema_revision(request)).await?.schema_revision;
+    let revision = revision.context("invalid response of the server: the schema is missing")?;
     Ok(json!({
         "schema_revid": revision.schema_revid, "name": revision.name,
         "response_format": parsed(&revision.response_format_json),
@@ -110,8 +110,8 @@ async fn prompt(client: &Client, revid: &str) -> Result<Value> {
         return Ok(Value::Null);
     }
     let request = v1::GetPromptRevisionRequest { prompt_revid: revid.to_owned() };
-    let answer = client.prompts().get_prompt_revision(request).await.map_err(|status| explain(&status))?;
-    let revision = answer.into_inner().prompt_revision.context("the server answered without the prompt")?;
+    let revision = answer(client.prompts().get_prompt_revision(request)).await?.prompt_revision;
+    let revision = revision.context("invalid response of the server: the prompt is missing")?;
     Ok(json!({
         "prompt_revid": revision.prompt_revid, "name": revision.name, "content": revision.content,
         "schema_revid": revision.schema_revid, "model": revision.model,

@@ -11,59 +11,53 @@ use folio_storage::{SharedStores, ThreadStore, TurnEventStore};
 use folio_types::Environment;
 use tokio::task::JoinSet;
 
-use super::stores::at;
+use super::stores::with_setting;
 
 pub(crate) struct Cluster {
-    options: Options,
+    pub(super) options: Options,
     environment: Arc<dyn Environment>,
-    membership: Membership,
+    pub(super) membership: Membership,
     peers: Peers,
     events: Arc<dyn TurnEventStore>,
-    /// Reloads the certificates. Dropping it stops the task.
-    _following: JoinSet<()>,
+    /// The task that reloads the certificates. Dropping it stops the task.
+    _reload: JoinSet<()>,
 }
 
 impl Cluster {
     /// Starts the membership view. Only a node sends heartbeats.
     pub(crate) fn start(options: Options, shared: &SharedStores, environment: Arc<dyn Environment>) -> Result<Self> {
-        let peers = Peers::new(&options, Arc::clone(&environment)).map_err(at("cluster"))?;
-        let (mut following, followed) = (JoinSet::new(), peers.clone());
-        following.spawn(async move { followed.follow().await });
+        let peers = Peers::new(&options, Arc::clone(&environment)).map_err(with_setting("cluster"))?;
+        let (mut reload, reloaded) = (JoinSet::new(), peers.clone());
+        reload.spawn(async move { reloaded.follow().await });
         let membership = Membership::start(Arc::clone(&shared.nodes), options.membership());
         let events = Arc::clone(&shared.events);
-        Ok(Self { options, environment, membership, peers, events, _following: following })
+        Ok(Self { options, environment, membership, peers, events, _reload: reload })
     }
 
     /// Returns the parts of a node that listens on this address.
-    pub(crate) fn parts(&self, listens: SocketAddr) -> ClusterParts {
+    pub(crate) fn parts(&self, listen_address: SocketAddr) -> ClusterParts {
         let (membership, peers) = (self.membership.clone(), self.peers.clone());
-        ClusterParts { membership, address: self.address(listens), peers }
+        ClusterParts { membership, address: self.address(listen_address), peers }
     }
 
-    /// Returns the conversations of all nodes, for a gateway. `here`: the node of this process, which is called
+    /// Returns the conversations of all nodes, for a gateway. The node of this process, `local_node`, is called
     /// directly.
-    pub(crate) fn peer(&self, threads: &Arc<dyn ThreadStore>, here: Option<(SocketAddr, &Node)>) -> SharedPeer {
+    pub(crate) fn peer(&self, threads: &Arc<dyn ThreadStore>, local_node: Option<(SocketAddr, &Node)>) -> SharedPeer {
         let (live, peers) = (self.membership.live(), self.peers.clone());
         let router = Router::new(live, peers, &self.options, Arc::clone(&self.environment));
         let router = router.with_shared(Arc::clone(threads), Arc::clone(&self.events));
-        match here {
+        match local_node {
             None => Arc::new(router),
-            Some((listens, node)) => Arc::new(router.with_node(&self.address(listens), Arc::new(node.clone()))),
+            Some((listen_address, node)) => {
+                Arc::new(router.with_node(&self.address(listen_address), Arc::new(node.clone())))
+            }
         }
     }
 
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
-    }
-
-    pub(crate) fn membership(&self) -> &Membership {
-        &self.membership
-    }
-
-    /// Returns the address at which other processes reach a node that listens on `listens`.
-    fn address(&self, listens: SocketAddr) -> String {
+    /// Returns the address at which other processes reach a node that listens on `listen_address`.
+    fn address(&self, listen_address: SocketAddr) -> String {
         match self.options.advertise.as_str() {
-            "" => listens.to_string(),
+            "" => listen_address.to_string(),
             advertised => advertised.to_owned(),
         }
     }

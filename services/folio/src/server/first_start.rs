@@ -66,15 +66,18 @@ impl AccessStores {
 
 /// Creates the organization of a cluster and its admin token, unless they exist or another process creates them.
 ///
-/// If a process crashes after it stored the token and before it prints it, the token is lost; [`another`] replaces it.
-pub(crate) async fn ensure_shared(stores: &AccessStores, environment: &dyn Environment) -> Result<Option<FirstToken>> {
+/// If a process crashes after it stored the token and before it prints it, the token is lost; [`replace_admin_token`] replaces it.
+pub(crate) async fn ensure_first_token_in_cluster(
+    stores: &AccessStores,
+    environment: &dyn Environment,
+) -> Result<Option<FirstToken>> {
     let token = Token::with_id(&OrgId::first(), TokenId::derive(&["first admin token"]), environment);
     make_organization(stores, environment).await?;
     Ok(store(stores, &token, FIRST_START, environment).await?.then_some(FirstToken { token, file: None }))
 }
 
 /// Creates another token of the first organization's administrator, to replace a lost one.
-pub(crate) async fn another(stores: &AccessStores, environment: &dyn Environment) -> Result<FirstToken> {
+pub(crate) async fn replace_admin_token(stores: &AccessStores, environment: &dyn Environment) -> Result<FirstToken> {
     let token = Token::generate(&OrgId::first(), environment);
     make_organization(stores, environment).await?;
     restore_admin(&stores.access, environment).await?;
@@ -89,7 +92,7 @@ pub(crate) async fn another(stores: &AccessStores, environment: &dyn Environment
 /// The file is written first, then the organization, then the token. After a crash before the organization is stored,
 /// the next start repeats everything. After a crash before the token is stored, the next start stores the token of the
 /// file.
-pub(crate) async fn ensure(
+pub(crate) async fn ensure_first_token(
     stores: &Stores,
     environment: &dyn Environment,
     file: PathBuf,

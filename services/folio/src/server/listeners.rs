@@ -24,8 +24,8 @@ impl Listeners {
         let in_cluster = settings.storage.is_shared();
         let public = server.is(Role::Gateway).then_some(server.listen.as_str());
         let node = (server.is(Role::Node) && in_cluster).then_some(settings.cluster.listen.as_str());
-        let health = Some(server.health_listen.as_str()).filter(|place| !place.is_empty());
-        let purchases = Some(settings.purchases.listen.as_str()).filter(|place| !place.is_empty());
+        let health = Some(server.health_listen.as_str()).filter(|address| !address.is_empty());
+        let purchases = Some(settings.purchases.listen.as_str()).filter(|address| !address.is_empty());
         let bound = Self {
             public: listen(public).await?,
             node: listen(node).await?,
@@ -39,7 +39,7 @@ impl Listeners {
     }
 
     /// Returns the address of the public listener, or of the node listener if there is no public one.
-    pub(crate) fn main(&self) -> Result<SocketAddr> {
+    pub(crate) fn primary_address(&self) -> Result<SocketAddr> {
         let listener = self.public.as_ref().or(self.node.as_ref()).context("the process has no listener")?;
         Ok(listener.local_addr()?)
     }

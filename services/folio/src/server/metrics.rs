@@ -16,7 +16,8 @@ use folio_providers::Providers;
 use folio_storage::{CallCounters, StoreHealth};
 use folio_types::Timestamp;
 
-pub(crate) struct Observed {
+/// The components whose state the metrics describe.
+pub(crate) struct MetricSources {
     /// The node. None: the process is only a gateway.
     pub(crate) node: Option<Node>,
     /// The load of ingestion. None: the process is only a gateway.
@@ -30,178 +31,152 @@ pub(crate) struct Observed {
     pub(crate) models: Arc<Providers>,
     pub(crate) credit: folio_metering::Counters,
     /// Histograms of span durations. None: telemetry is not running.
-    pub(crate) measured: Option<Arc<SpanMetrics>>,
+    pub(crate) span_metrics: Option<Arc<SpanMetrics>>,
     /// Start time of the process.
     pub(crate) started_at: Timestamp,
 }
 
 #[derive(Default)]
-struct Page(Vec<Family>);
+struct MetricsBuilder(Vec<Family>);
 
-impl Page {
-    /// Adds a metric with one value.
-    fn value(&mut self, name: &str, kind: Kind, help: &'static str, value: u64) {
-        self.0.push(Family::new(name, kind, help).with(Vec::new(), value));
+impl MetricsBuilder {
+    /// Adds a gauge with one value.
+    fn gauge(&mut self, name: &str, help: &'static str, value: u64) {
+        self.0.push(Family::new(name, Kind::Gauge, help).with(Vec::new(), value));
+    }
+
+    /// Adds a counter with one value.
+    fn counter(&mut self, name: &str, help: &'static str, value: u64) {
+        self.0.push(Family::new(name, Kind::Counter, help).with(Vec::new(), value));
     }
 
     /// Adds a metric with one value per label.
-    fn of_each<T>(
+    fn per_label<T>(
         &mut self,
         (name, kind, help): (&str, Kind, &'static str),
-        each: &[T],
+        items: &[T],
         label: &'static str,
-        called: impl Fn(&T) -> String,
-        value: impl Fn(&T) -> u64,
+        label_of: impl Fn(&T) -> String,
+        value_of: impl Fn(&T) -> u64,
     ) {
-        let all = each
-            .iter()
-            .fold(Family::new(name, kind, help), |family, one| family.with(vec![(label, called(one))], value(one)));
-        self.0.push(all);
+        let family = Family::new(name, kind, help);
+        let add = |family: Family, item| family.with(vec![(label, label_of(item))], value_of(item));
+        self.0.push(items.iter().fold(family, add));
     }
 }
 
-pub(crate) fn metrics(observed: &Observed) -> Vec<Family> {
-    use Kind::{Counter, Gauge};
-    let mut page = Page::default();
-    page.value(
-        "start_time_seconds",
-        Gauge,
-        "Start time of the process, in seconds since the Unix epoch.",
-        observed.started_at.as_second().unsigned_abs(),
-    );
-    if let Some(now) = observed.node.as_ref().map(Node::snapshot) {
-        page.value("draining", Gauge, "Whether the node accepts no new work.", now.draining.into());
-        page.value("conversations", Gauge, "Conversations in memory.", wide(now.live));
-        page.value("conversations_busy", Gauge, "Conversations in memory with work in progress.", wide(now.working));
-        page.value("history_bytes", Gauge, "Bytes of journals whose histories are in memory.", now.history_bytes);
-        page.value("tasks", Gauge, "Model calls, tools and store operations in progress.", wide(now.tasks));
-        page.value("chats_queued", Gauge, "Chats that wait in the queue of a running turn.", wide(now.queued));
-        page.value(
-            "requests",
-            Gauge,
-            "Requests to conversations that were admitted and not answered.",
-            wide(now.in_flight),
-        );
-        page.value("watchers", Gauge, "Streams that follow turns.", wide(now.watchers));
-        page.value("conversations_started_total", Counter, "Conversations that were loaded.", now.started);
-        page.value(
-            "conversations_passivated_total",
-            Counter,
-            "Idle conversations that were removed from memory.",
-            now.passivated,
-        );
-        page.value("conversations_failed_total", Counter, "Conversations that an error stopped.", now.failed);
-        page.value("turns_started_total", Counter, "Turns that were accepted.", now.turns_started);
-        page.value("turns_completed_total", Counter, "Turns that were completed.", now.turns_completed);
-        page.value(
-            "turns_failed_total",
-            Counter,
-            "Turns that failed; a resumed turn may fail again.",
-            now.turns_failed,
-        );
-        let taken = "Threads that were taken over from a dead or draining incarnation.";
-        page.value("threads_taken_over_total", Counter, taken, now.taken_over);
+pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
+    let mut page = MetricsBuilder::default();
+    let help = "Start time of the process, in seconds since the Unix epoch.";
+    page.gauge("start_time_seconds", help, sources.started_at.as_second().unsigned_abs());
+    if let Some(now) = sources.node.as_ref().map(Node::snapshot) {
+        page.gauge("draining", "Whether the node accepts no new work.", now.draining.into());
+        page.gauge("conversations", "Conversations in memory.", as_u64(now.live));
+        page.gauge("conversations_busy", "Conversations in memory with work in progress.", as_u64(now.working));
+        page.gauge("history_bytes", "Bytes of journals whose histories are in memory.", now.history_bytes);
+        page.gauge("tasks", "Model calls, tools and store operations in progress.", as_u64(now.tasks));
+        page.gauge("chats_queued", "Chats that wait in the queue of a running turn.", as_u64(now.queued));
+        let help = "Requests to conversations that were admitted and not answered.";
+        page.gauge("requests", help, as_u64(now.in_flight));
+        page.gauge("watchers", "Streams that follow turns.", as_u64(now.watchers));
+        page.counter("conversations_started_total", "Conversations that were loaded.", now.started);
+        let help = "Idle conversations that were removed from memory.";
+        page.counter("conversations_passivated_total", help, now.passivated);
+        page.counter("conversations_failed_total", "Conversations that an error stopped.", now.failed);
+        page.counter("turns_started_total", "Turns that were accepted.", now.turns_started);
+        page.counter("turns_completed_total", "Turns that were completed.", now.turns_completed);
+        page.counter("turns_failed_total", "Turns that failed; a resumed turn may fail again.", now.turns_failed);
+        let help = "Threads that were taken over from a dead or draining incarnation.";
+        page.counter("threads_taken_over_total", help, now.taken_over);
     }
-    if let Some(to_read) = observed.ingest.as_ref().map(IngestHandle::load) {
-        page.value("documents_reading", Gauge, "Documents that this node reads now.", to_read.reading);
-        let waiting = "Documents in the queue that no node reads yet, at the last count.";
-        page.value("documents_waiting", Gauge, waiting, to_read.waiting);
+    if let Some(load) = sources.ingest.as_ref().map(IngestHandle::load) {
+        page.gauge("documents_reading", "Documents that this node reads now.", load.reading);
+        let help = "Documents in the queue that no node reads yet, at the last count.";
+        page.gauge("documents_waiting", help, load.waiting);
     }
-    if let Some((counts, uploads)) = &observed.gateway {
-        page.value("calls_total", Counter, "Calls of the public API.", counts.calls());
-        page.value(
-            "calls_refused_total",
-            Counter,
-            "Calls that were refused because no permit was free: OVERLOADED.",
-            counts.refused(),
-        );
-        page.value("connections", Gauge, "Open connections of callers.", counts.connections());
+    if let Some((counts, uploads)) = &sources.gateway {
+        page.counter("calls_total", "Calls of the public API.", counts.calls());
+        let help = "Calls that were refused because no permit was free: OVERLOADED.";
+        page.counter("calls_refused_total", help, counts.refused());
+        page.gauge("connections", "Open connections of callers.", counts.connections());
         let load = uploads.load();
-        page.value("uploads", Gauge, "Uploads in progress.", wide(load.permits));
-        page.value("upload_bytes", Gauge, "Reserved bytes of uploads in progress.", load.bytes);
+        page.gauge("uploads", "Uploads in progress.", as_u64(load.permits));
+        page.gauge("upload_bytes", "Reserved bytes of uploads in progress.", load.bytes);
     }
-    if let Some(membership) = &observed.membership {
+    if let Some(membership) = &sources.membership {
         let live = membership.live().borrow().clone();
         let draining = live.iter().filter(|member| member.node.draining).count();
-        let up = "Live nodes that accept work, in the membership view of this process.";
-        page.value("nodes_up", Gauge, up, wide(live.len() - draining));
-        page.value(
-            "nodes_draining",
-            Gauge,
-            "Live nodes that drain, in the membership view of this process.",
-            wide(draining),
-        );
-        page.value("heartbeats_answered", Gauge, "Whether Redis answers this process.", membership.answers().into());
+        let help = "Live nodes that accept work, in the membership view of this process.";
+        page.gauge("nodes_up", help, as_u64(live.len() - draining));
+        let help = "Live nodes that drain, in the membership view of this process.";
+        page.gauge("nodes_draining", help, as_u64(draining));
+        let help = "1: the store of heartbeats responds to this process.";
+        page.gauge("heartbeats_answered", help, membership.answers().into());
     }
-    of_credit(&mut page, &observed.credit);
-    of_models(&mut page, observed.models.endpoints());
-    let servers: Vec<CallCounters> = observed.stores.iter().filter_map(|store| store.call_counters()).collect();
-    of_stores(&mut page, &servers);
-    page.0.extend(observed.measured.iter().flat_map(|measured| measured.families()));
+    add_credit(&mut page, &sources.credit);
+    add_models(&mut page, sources.models.endpoints());
+    let servers: Vec<CallCounters> = sources.stores.iter().filter_map(|store| store.call_counters()).collect();
+    add_stores(&mut page, &servers);
+    page.0.extend(sources.span_metrics.iter().flat_map(|span_metrics| span_metrics.families()));
     page.0
 }
 
-fn of_credit(page: &mut Page, credit: &folio_metering::Counters) {
-    page.value("spu_reserved", Kind::Gauge, "Credits reserved for model calls in progress.", credit.reserved());
-    page.value("spu_used_total", Kind::Counter, "Credits used by model calls of this process.", credit.used());
-    let refused = "Model calls that were refused because an organization's credit was exhausted.";
-    page.value("spu_refused_total", Kind::Counter, refused, credit.refused());
-    let late = "Model calls that were settled after their reservation had expired.";
-    page.value("spu_settled_late_total", Kind::Counter, late, credit.settled_late());
+fn add_credit(page: &mut MetricsBuilder, credit: &folio_metering::Counters) {
+    page.gauge("spu_reserved", "Credits reserved for model calls in progress.", credit.reserved());
+    page.counter("spu_used_total", "Credits used by model calls of this process.", credit.used());
+    let help = "Model calls that were refused because an organization's credit was exhausted.";
+    page.counter("spu_refused_total", help, credit.refused());
+    let help = "Model calls that were settled after their reservation had expired.";
+    page.counter("spu_settled_late_total", help, credit.settled_late());
 }
 
 /// The sum over the endpoints of a provider. Organizations may call it with their own keys, which are separate
 /// endpoints.
 #[derive(Default)]
-struct OfProvider {
+struct ProviderMetrics {
     calls: u64,
     waiting: u64,
     circuit_open: bool,
 }
 
-fn of_models(page: &mut Page, endpoints: Vec<EndpointStatus>) {
-    let mut providers: BTreeMap<String, OfProvider> = BTreeMap::new();
+fn add_models(page: &mut MetricsBuilder, endpoints: Vec<EndpointStatus>) {
+    let mut providers: BTreeMap<String, ProviderMetrics> = BTreeMap::new();
     for endpoint in endpoints {
         let provider = providers.entry(endpoint.name).or_default();
-        provider.calls += wide(endpoint.calls);
-        provider.waiting += wide(endpoint.waiting);
+        provider.calls += as_u64(endpoint.calls);
+        provider.waiting += as_u64(endpoint.waiting);
         provider.circuit_open |= !matches!(endpoint.breaker, BreakerState::Closed { .. });
     }
-    let each: Vec<(String, OfProvider)> = providers.into_iter().collect();
-    let name = |(name, _): &(String, OfProvider)| name.clone();
-    let in_flight = ("model_calls", Kind::Gauge, "Calls to a model provider in progress.");
-    page.of_each(in_flight, &each, "provider", name, |(_, provider)| provider.calls);
-    let waiting = ("model_calls_waiting", Kind::Gauge, "Calls that wait for a permit of a model provider.");
-    page.of_each(waiting, &each, "provider", name, |(_, provider)| provider.waiting);
-    let circuit_open_help = "1: the circuit breaker of a model provider is open or half-open.";
-    page.of_each(("model_circuit_open", Kind::Gauge, circuit_open_help), &each, "provider", name, |(_, provider)| {
-        provider.circuit_open.into()
-    });
+    let providers: Vec<_> = providers.into_iter().collect();
+    let mut add = |name, help, value: fn(&ProviderMetrics) -> u64| {
+        let label_of = |(name, _): &(String, _)| name.clone();
+        page.per_label((name, Kind::Gauge, help), &providers, "provider", label_of, |(_, provider)| value(provider));
+    };
+    add("model_calls", "Calls to a model provider in progress.", |provider| provider.calls);
+    add("model_calls_waiting", "Calls that wait for a permit of a model provider.", |provider| provider.waiting);
+    let help = "1: the circuit breaker of a model provider is open or half-open.";
+    add("model_circuit_open", help, |provider| provider.circuit_open.into());
 }
 
-fn of_stores(page: &mut Page, servers: &[CallCounters]) {
+fn add_stores(page: &mut MetricsBuilder, servers: &[CallCounters]) {
     use Kind::{Counter, Gauge};
-    let sent = "Calls that were sent to a server of the stores, by kind.";
-    let calls =
-        servers.iter().flat_map(|call_counters| call_counters.calls.iter().map(|call| (call_counters.server, call)));
-    page.0.push(calls.fold(Family::new("store_calls_total", Counter, sent), |family, (server, (kind, count))| {
+    let help = "Calls that were sent to a server of the stores, by kind.";
+    let calls = servers.iter().flat_map(|server| server.calls.iter().map(|call| (server.server, call)));
+    let family = Family::new("store_calls_total", Counter, help);
+    page.0.push(calls.fold(family, |family, (server, (kind, count))| {
         family.with(vec![("server", server.to_owned()), ("kind", (*kind).to_owned())], *count)
     }));
-    let name = |call_counters: &CallCounters| call_counters.server.to_owned();
-    let failed = "Calls that a server of the stores did not serve: it was unreachable, or did not answer in time.";
-    page.of_each(("store_calls_failed_total", Counter, failed), servers, "server", name, |call_counters| {
-        call_counters.failed
-    });
-    let refused = "Calls that were not sent, because the circuit breaker was open or too many calls were in flight.";
-    page.of_each(("store_calls_refused_total", Counter, refused), servers, "server", name, |call_counters| {
-        call_counters.refused
-    });
-    let circuit_open_help = "1: the circuit breaker of a server of the stores is open or half-open.";
-    page.of_each(("store_circuit_open", Gauge, circuit_open_help), servers, "server", name, |call_counters| {
-        call_counters.is_open.into()
-    });
+    let mut add = |name, kind, help, value: fn(&CallCounters) -> u64| {
+        page.per_label((name, kind, help), servers, "server", |server| server.server.to_owned(), value);
+    };
+    let help = "Calls that a server of the stores did not serve: it was unreachable, or did not answer in time.";
+    add("store_calls_failed_total", Counter, help, |server| server.failed);
+    let help = "Calls that were not sent, because the circuit breaker was open or too many calls were in flight.";
+    add("store_calls_refused_total", Counter, help, |server| server.refused);
+    let help = "1: the circuit breaker of a server of the stores is open or half-open.";
+    add("store_circuit_open", Gauge, help, |server| server.is_open.into());
 }
 
-fn wide(number: usize) -> u64 {
+fn as_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -2,14 +2,15 @@
 
 mod cluster;
 mod first_start;
-mod gateway;
 mod health;
+mod http_port;
 mod listeners;
 mod metrics;
 mod models;
 mod node;
 mod purchases;
 mod renewal;
+mod server_task;
 mod stores;
 
 use std::net::SocketAddr;
@@ -29,23 +30,24 @@ use folio_quotas::{QuotaCache, Slots};
 use folio_storage::{SharedStores, Stores};
 use folio_storage_embedded::EmbeddedStore;
 use folio_types::{Environment, System};
+use futures::future::OptionFuture;
 use llm_sim::LlmSim;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
 use crate::StoreLayer;
 use crate::settings::{Role, Settings};
 use cluster::Cluster;
-use gateway::RunningGateway;
-use health::{Health, HealthPort};
+use health::Health;
+use http_port::HttpPort;
 use listeners::Listeners;
-use metrics::{Observed, metrics};
+use metrics::{MetricSources, metrics};
 use node::{RunningNode, Uploads};
-use purchases::PurchasePort;
 use renewal::Renewal;
+use server_task::ServerTask;
 
-pub(crate) use first_start::{AccessStores, FirstToken, another, ensure_shared};
-pub(crate) use stores::{at, redis_options};
+pub(crate) use first_start::{AccessStores, FirstToken, ensure_first_token_in_cluster, replace_admin_token};
+pub(crate) use stores::{redis_options, with_setting};
 
 /// Time limit for returning credit: a few writes per organization.
 const CREDIT_RETURN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -65,24 +67,27 @@ pub(crate) struct SharedComponents {
 }
 
 pub(crate) struct Server {
-    address: SocketAddr,
+    /// The address of the public API, otherwise of the node.
+    pub(crate) address: SocketAddr,
     node_address: Option<SocketAddr>,
-    first_token: Option<FirstToken>,
-    endpoint: String,
+    /// The administrator's token. None: an earlier start created it.
+    pub(crate) first_token: Option<FirstToken>,
+    /// Describes the model endpoints that receive documents, and the source of this choice.
+    pub(crate) endpoint: String,
     parts: Parts,
 }
 
 /// The running components.
 struct Parts {
     health: Health,
-    gateway: Option<RunningGateway>,
+    gateway: Option<ServerTask>,
     node: Option<RunningNode>,
     credit: CreditMeter,
     renewal: Renewal,
     cluster: Option<Cluster>,
     embedded: Option<EmbeddedStore>,
-    health_port: Option<HealthPort>,
-    purchases: Option<PurchasePort>,
+    health_port: Option<HttpPort>,
+    purchases: Option<HttpPort>,
     metrics_export: Option<MetricsExport>,
     offline: Option<LlmSim>,
 }
@@ -94,7 +99,7 @@ pub(crate) async fn start(
     layer: StoreLayer,
 ) -> Result<Server> {
     let listeners = Listeners::bind(&settings).await?;
-    let address = listeners.main()?;
+    let address = listeners.primary_address()?;
     let environment: Arc<dyn Environment> = Arc::new(System);
     let started_at = environment.now();
 
@@ -103,9 +108,10 @@ pub(crate) async fn start(
     let first_token = match &embedded {
         Some(_) => {
             settings.documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
-            first_start::ensure(&stores, environment.as_ref(), settings.storage.data.join(TOKEN_FILE)).await?
+            first_start::ensure_first_token(&stores, environment.as_ref(), settings.storage.data.join(TOKEN_FILE))
+                .await?
         }
-        None => ensure_shared(&AccessStores::of(&stores), environment.as_ref()).await?,
+        None => ensure_first_token_in_cluster(&AccessStores::of(&stores), environment.as_ref()).await?,
     };
 
     let endpoint = models::choose(&settings.models, model).await?;
@@ -147,27 +153,27 @@ pub(crate) async fn start(
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
     let counters = Counters::default();
-    let observed = Arc::new(Observed {
+    let sources = Arc::new(MetricSources {
         node: node.as_ref().map(|running| running.node().clone()),
         ingest: local_ingest,
-        membership: cluster.as_ref().map(|cluster| cluster.membership().clone()),
+        membership: cluster.as_ref().map(|cluster| cluster.membership.clone()),
         gateway: listeners.public.is_some().then(|| (counters.clone(), uploader.active_uploads().clone())),
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
         models: Arc::clone(&base.models),
         credit: credit.counters(),
-        measured: telemetry.map(Telemetry::span_metrics),
+        span_metrics: telemetry.map(Telemetry::span_metrics),
         started_at,
     });
-    let port = |listener| HealthPort::start(listener, health.reporter(), Arc::clone(&observed));
+    let port = |listener| health::start_port(listener, health.reporter(), Arc::clone(&sources));
     let health_port = listeners.health.map(port).transpose()?;
     let purchases = listeners.purchases.map(|listener| {
         let environment = Arc::clone(&base.environment);
         let purchases = Purchases::new(&settings.purchases.secrets, &base.stores, credit.clone(), environment)?;
-        PurchasePort::start(listener, purchases)
+        purchases::start_port(listener, purchases)
     });
     let purchases = purchases.transpose()?;
     let metrics_export =
-        telemetry.and_then(Telemetry::exporter).map(|exporter| MetricsExport::start(exporter, observed));
+        telemetry.and_then(Telemetry::exporter).map(|exporter| MetricsExport::start(exporter, sources));
     let gateway = match (listeners.public, conversations(&base.stores, cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
             let SharedComponents { stores, shared, models, meter, credit, quotas: _, environment } = base;
@@ -187,7 +193,7 @@ pub(crate) async fn start(
                 tasks: TaskTracker::new(),
             };
             let parts = Gateway { components, rates: shared.rates, options: settings.gateway, counters };
-            Some(RunningGateway::start(listener, parts))
+            Some(ServerTask::start("the listener", |shutdown| folio_gateway::serve(listener, parts, shutdown)))
         }
         _ => None,
     };
@@ -210,21 +216,21 @@ pub(crate) async fn start(
 
 struct MetricsExport {
     exporter: Exporter,
-    observed: Arc<Observed>,
+    sources: Arc<MetricSources>,
     task: JoinSet<()>,
 }
 
 impl MetricsExport {
-    fn start(exporter: Exporter, observed: Arc<Observed>) -> Self {
-        let (mut task, source) = (JoinSet::new(), Arc::clone(&observed));
-        task.spawn(exporter.clone().run(move || metrics(&source)));
-        Self { exporter, observed, task }
+    fn start(exporter: Exporter, sources: Arc<MetricSources>) -> Self {
+        let (mut task, exported) = (JoinSet::new(), Arc::clone(&sources));
+        task.spawn(exporter.clone().run(move || metrics(&exported)));
+        Self { exporter, sources, task }
     }
 
     /// Stops the periodic export and exports the final metrics.
     async fn stop(mut self) {
         self.task.shutdown().await;
-        self.exporter.export_final(&metrics(&self.observed)).await;
+        self.exporter.export_final(&metrics(&self.sources)).await;
     }
 }
 
@@ -239,62 +245,24 @@ fn conversations(stores: &Stores, cluster: Option<&Cluster>, node: Option<&Runni
     }
 }
 
-/// Waits for the end of a listener task, which is always an error.
-async fn ended(task: &mut JoinHandle<folio_types::Result<()>>, what: &str) -> anyhow::Error {
-    match task.await {
-        Ok(Ok(())) => anyhow::anyhow!("{what} ended"),
-        Ok(Err(error)) => anyhow::Error::new(error).context(format!("{what} failed")),
-        Err(error) => anyhow::Error::new(error).context(format!("{what} failed")),
-    }
-}
-
 impl Server {
-    /// The address of the public API, otherwise of the node.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// The address for gateways and other nodes.
-    pub(crate) fn node_address(&self) -> Option<SocketAddr> {
-        self.node_address
-    }
-
-    pub(crate) fn health_address(&self) -> Option<SocketAddr> {
-        self.parts.health_port.as_ref().map(HealthPort::address)
-    }
-
-    pub(crate) fn purchases_address(&self) -> Option<SocketAddr> {
-        self.parts.purchases.as_ref().map(PurchasePort::address)
-    }
-
-    /// The administrator's token. None: an earlier start created it.
-    pub(crate) fn first_token(&self) -> Option<&FirstToken> {
-        self.first_token.as_ref()
-    }
-
-    /// Describes the model endpoints that receive documents, and the source of this choice.
-    pub(crate) fn endpoint(&self) -> &str {
-        &self.endpoint
+    /// Returns the addresses of the other listeners, each with its purpose.
+    pub(crate) fn further_addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        let port = |port: &Option<HttpPort>| port.as_ref().map(|port| port.address);
+        let (health, purchases) = (port(&self.parts.health_port), port(&self.parts.purchases));
+        let addresses = [("health", health), ("purchases", purchases), ("node", self.node_address)];
+        addresses.into_iter().filter_map(|(name, address)| Some((name, address?)))
     }
 
     /// Waits until a listener fails.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         let Parts { gateway, node, .. } = &mut self.parts;
-        let gateway = async {
-            match gateway {
-                Some(gateway) => gateway.failed().await,
-                None => std::future::pending().await,
-            }
-        };
-        let node = async {
-            match node {
-                Some(node) => node.failed().await,
-                None => std::future::pending().await,
-            }
-        };
+        let gateway = OptionFuture::from(gateway.as_mut().map(ServerTask::failed));
+        let node = OptionFuture::from(node.as_mut().map(RunningNode::failed));
         tokio::select! {
-            error = gateway => error,
-            error = node => error,
+            Some(error) = gateway => error,
+            Some(error) = node => error,
+            else => std::future::pending().await,
         }
     }
 
@@ -318,38 +286,15 @@ impl Server {
             gateway.begin_to_stop();
         }
         health.drain().await;
-        let gateway = async {
-            if let Some(gateway) = gateway {
-                gateway.drain(limit).await;
-            }
-        };
-        let node = async {
-            if let Some(node) = node {
-                node.drain(limit).await;
-            }
-        };
-        let purchases = async {
-            if let Some(purchases) = purchases {
-                purchases.stop().await;
-            }
-        };
-        tokio::join!(gateway, node, purchases);
+        let gateway = OptionFuture::from(gateway.map(|gateway| gateway.drain(limit)));
+        let node = OptionFuture::from(node.map(|node| node.drain(limit)));
+        tokio::join!(gateway, node, OptionFuture::from(purchases.map(HttpPort::stop)));
         credit.stop(CREDIT_RETURN_TIMEOUT).await;
         renewal.stop().await;
-        if let Some(cluster) = cluster {
-            cluster.membership().stop().await;
-        }
-        if let Some(embedded) = embedded {
-            embedded.close().await;
-        }
-        if let Some(health_port) = health_port {
-            health_port.stop().await;
-        }
-        if let Some(metrics_export) = metrics_export {
-            metrics_export.stop().await;
-        }
-        if let Some(offline) = offline {
-            offline.shutdown().await;
-        }
+        OptionFuture::from(cluster.as_ref().map(|cluster| cluster.membership.stop())).await;
+        OptionFuture::from(embedded.map(EmbeddedStore::close)).await;
+        OptionFuture::from(health_port.map(HttpPort::stop)).await;
+        OptionFuture::from(metrics_export.map(MetricsExport::stop)).await;
+        OptionFuture::from(offline.map(LlmSim::shutdown)).await;
     }
 }

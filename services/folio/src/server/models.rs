@@ -31,7 +31,7 @@ impl Endpoint {
             Source::Environment => format!("model endpoint: {} (from OPENAI_API_KEY){default}", urls.join(", ")),
             Source::Offline => {
                 "no OPENAI_API_KEY and no provider in the settings: the built-in offline model answers. It \
-                                reads labelled values by rules and is no LLM."
+                 reads labelled values by rules and is no LLM."
                     .to_owned()
             }
         }
@@ -56,13 +56,13 @@ pub(crate) async fn choose(settings: &Options, model: Option<&str>) -> Result<En
     if !options.providers.is_empty() {
         return Ok(Endpoint { options, source: Source::Settings, offline: None });
     }
-    let named = Some(options.default_model.as_str()).filter(|name| !name.is_empty());
-    if let Some(table) = from_environment(named) {
-        return Ok(Endpoint { options: filled(options, table), source: Source::Environment, offline: None });
+    let model = Some(options.default_model.as_str()).filter(|name| !name.is_empty());
+    if let Some(table) = from_environment(model) {
+        return Ok(Endpoint { options: with_defaults(options, table), source: Source::Environment, offline: None });
     }
-    if named.is_some_and(|name| name != OFFLINE_MODEL) {
+    if model.is_some_and(|model| model != OFFLINE_MODEL) {
         anyhow::bail!(
-            "a default model (--model, models.default_model) needs OPENAI_API_KEY or a provider in the settings: \
+            "a default model (--model, models.default_model) requires OPENAI_API_KEY or a provider in the settings: \
              the offline model has no other name than {OFFLINE_MODEL}"
         );
     }
@@ -70,7 +70,7 @@ pub(crate) async fn choose(settings: &Options, model: Option<&str>) -> Result<En
         LlmSim::builder().offline_model().record(0).start().await.context("the offline model cannot be started")?;
     let mut table = Options::openai(Secret::default(), Some(&sim.url()), Some(OFFLINE_MODEL));
     table.providers = table.providers.into_values().map(|provider| (OFFLINE_PROVIDER.to_owned(), provider)).collect();
-    Ok(Endpoint { options: filled(options, table), source: Source::Offline, offline: Some(sim) })
+    Ok(Endpoint { options: with_defaults(options, table), source: Source::Offline, offline: Some(sim) })
 }
 
 fn from_environment(model: Option<&str>) -> Option<Options> {
@@ -80,8 +80,8 @@ fn from_environment(model: Option<&str>) -> Option<Options> {
 }
 
 /// Returns the settings with the providers of `table`, and with its default models unless the settings name some.
-fn filled(settings: Options, table: Options) -> Options {
-    let or = |set: String, known: String| if set.is_empty() { known } else { set };
+fn with_defaults(settings: Options, table: Options) -> Options {
+    let or = |set: String, default: String| if set.is_empty() { default } else { set };
     Options {
         default_model: or(settings.default_model, table.default_model),
         default_embedding_model: or(settings.default_embedding_model, table.default_embedding_model),

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use folio_cluster::{NodeServer, Shutdown};
+use folio_cluster::NodeServer;
 use folio_documents::{
     ActiveUploads, Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, TextReader, always_sweeper,
 };
 use folio_node::{Node, NodeParts, SharedTurnStores};
 use folio_quotas::Slots;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tonic_health::server::HealthReporter;
 
 use super::SharedComponents;
 use super::cluster::Cluster;
+use super::server_task::ServerTask;
 use crate::settings::Settings;
 
 /// Time for the last RPCs of peers after all conversations are released.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const LAST_RPC_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(crate) struct RunningNode {
     node: Node,
@@ -31,8 +31,7 @@ pub(crate) struct RunningNode {
 
 struct Listener {
     address: SocketAddr,
-    shutdown: Shutdown,
-    task: JoinHandle<folio_types::Result<()>>,
+    task: ServerTask,
 }
 
 /// Components of this process that a gateway and a node share.
@@ -53,13 +52,13 @@ impl RunningNode {
         let Uploads { ingest, active_uploads } = uploads;
         let reader = TextReader::new(settings.documents.clone());
         let ingestor = Ingestor::start(base.stores.clone(), ingest, Arc::clone(&base.environment), reader);
-        let mine: IsSweeper = match clustered.as_ref().map(|(cluster, _)| cluster.membership().clone()) {
+        let is_sweeper: IsSweeper = match clustered.as_ref().map(|(cluster, _)| cluster.membership.clone()) {
             None => always_sweeper(),
             Some(membership) => Arc::new(move || membership.is_first()),
         };
         let (stores, turns) = (base.stores.clone(), Arc::clone(&base.shared.turns));
         let (environment, cleanup) = (Arc::clone(&base.environment), settings.cleanup.clone());
-        let (cleaner, clean_up) = Cleaner::start(stores, turns, environment, active_uploads, cleanup, mine);
+        let (cleaner, clean_up) = Cleaner::start(stores, turns, environment, active_uploads, cleanup, is_sweeper);
 
         let address = clustered.as_ref().map(|(_, listener)| listener.local_addr()).transpose()?;
         let cluster = match (&clustered, address) {
@@ -98,7 +97,7 @@ impl RunningNode {
     /// Waits until the listener fails. Pending forever without a listener.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         match &mut self.listener {
-            Some(listener) => super::ended(&mut listener.task, "the listener for the cluster").await,
+            Some(listener) => listener.task.failed().await,
             None => std::future::pending().await,
         }
     }
@@ -109,12 +108,8 @@ impl RunningNode {
         let Self { node, ingestor, cleaner, listener } = self;
         tokio::join!(node.drain(limit), ingestor.drain(limit));
         cleaner.stop().await;
-        if let Some(Listener { shutdown, mut task, .. }) = listener {
-            shutdown.begin.cancel();
-            if tokio::time::timeout(LAST_ANSWERS, &mut task).await.is_err() {
-                shutdown.cut.cancel();
-                let _ = task.await;
-            }
+        if let Some(listener) = listener {
+            listener.task.drain(LAST_RPC_TIMEOUT).await;
         }
     }
 }
@@ -127,11 +122,12 @@ impl Listener {
         base: &SharedComponents,
         health: HealthReporter,
     ) -> Result<Self> {
-        let (address, shutdown) = (listener.local_addr()?, Shutdown::default());
-        let (node, options, signals) = (Arc::new(node.clone()), cluster.options().clone(), shutdown.clone());
+        let address = listener.local_addr()?;
+        let (node, options) = (Arc::new(node.clone()), cluster.options.clone());
         let environment = Arc::clone(&base.environment);
-        let serving = async move { NodeServer::serve(listener, node, &options, environment, health, signals).await };
-        let task = tokio::spawn(serving);
-        Ok(Self { address, shutdown, task })
+        let task = ServerTask::start("the listener for the cluster", |shutdown| async move {
+            NodeServer::serve(listener, node, &options, environment, health, shutdown).await
+        });
+        Ok(Self { address, task })
     }
 }

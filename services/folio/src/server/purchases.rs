@@ -1,10 +1,9 @@
-//! The port of purchases: HTTP/1.1 from a payment system, separate from the public API.
+//! The port for purchases: HTTP/1.1 from a payment system, separate from the public API.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -16,10 +15,10 @@ use folio_gateway::purchases::{MESSAGE_BYTES_MAX, PurchaseOutcome, Purchases};
 use folio_types::{Code, Error};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
+
+use super::http_port::HttpPort;
 
 /// Maximum number of concurrent messages. Further messages are refused and must be resent.
 const CONCURRENT_MESSAGES: usize = 32;
@@ -33,37 +32,13 @@ struct PurchaseState {
     permits: Semaphore,
 }
 
-pub(crate) struct PurchasePort {
-    address: SocketAddr,
-    server: JoinSet<()>,
-    end: CancellationToken,
-}
-
-impl PurchasePort {
-    pub(crate) fn start(listener: TcpListener, purchases: Purchases) -> Result<Self> {
-        let address = listener.local_addr().context("the port of purchases has no address")?;
-        let state = Arc::new(PurchaseState { purchases, permits: Semaphore::new(CONCURRENT_MESSAGES) });
-        let pages = Router::new().route("/webhooks/purchases", post(traced)).with_state(state);
-        let (mut server, end) = (JoinSet::new(), CancellationToken::new());
-        let serving = axum::serve(listener, pages).with_graceful_shutdown(end.clone().cancelled_owned());
-        server.spawn(async move {
-            if let Err(error) = serving.await {
-                tracing::error!(?error, "the port of purchases failed");
-            }
-        });
-        tracing::info!(%address, "listening for purchases");
-        Ok(Self { address, server, end })
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Stops the port after the messages in progress.
-    pub(crate) async fn stop(mut self) {
-        self.end.cancel();
-        let _ = tokio::time::timeout(MESSAGE_TIMEOUT, self.server.join_next()).await;
-    }
+/// Starts the port for purchases.
+pub(crate) fn start_port(listener: TcpListener, purchases: Purchases) -> Result<HttpPort> {
+    let state = Arc::new(PurchaseState { purchases, permits: Semaphore::new(CONCURRENT_MESSAGES) });
+    let pages = Router::new().route("/webhooks/purchases", post(traced)).with_state(state);
+    HttpPort::start("purchases", listener, MESSAGE_TIMEOUT, |listener, end| {
+        axum::serve(listener, pages).with_graceful_shutdown(end.cancelled_owned()).into_future()
+    })
 }
 
 /// Processes a message within a span, which continues the sender's trace if the headers have one.
@@ -78,10 +53,10 @@ async fn traced(State(state): State<Arc<PurchaseState>>, request: Request<Body>)
         http.response.status_code = Empty,
         "error.type" = Empty,
     );
-    if let Some(came) = trace_of(request.headers()) {
-        came.set_parent_of(&span);
+    if let Some(trace) = trace_of(request.headers()) {
+        trace.set_parent_of(&span);
     }
-    let response = take(&state, request).instrument(span.clone()).await;
+    let response = process(&state, request).instrument(span.clone()).await;
     record_status(&span, response.status());
     response
 }
@@ -93,22 +68,22 @@ fn record_status(span: &Span, status: StatusCode) {
     }
 }
 
-async fn take(state: &PurchaseState, request: Request<Body>) -> Response {
-    let Ok(_place) = state.permits.try_acquire() else {
+async fn process(state: &PurchaseState, request: Request<Body>) -> Response {
+    let Ok(_permit) = state.permits.try_acquire() else {
         return later(StatusCode::SERVICE_UNAVAILABLE);
     };
     let (head, body) = request.into_parts();
-    let taken = async {
+    let processing = async {
         match axum::body::to_bytes(body, MESSAGE_BYTES_MAX).await {
             Ok(body) => answer(state.purchases.receive(&head.headers, &body).await),
             Err(_) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         }
     };
-    tokio::time::timeout(MESSAGE_TIMEOUT, taken).await.unwrap_or_else(|_| later(StatusCode::GATEWAY_TIMEOUT))
+    tokio::time::timeout(MESSAGE_TIMEOUT, processing).await.unwrap_or_else(|_| later(StatusCode::GATEWAY_TIMEOUT))
 }
 
-fn answer(taken: folio_types::Result<PurchaseOutcome>) -> Response {
-    match taken {
+fn answer(outcome: folio_types::Result<PurchaseOutcome>) -> Response {
+    match outcome {
         Ok(PurchaseOutcome::Granted) => StatusCode::NO_CONTENT.into_response(),
         Ok(PurchaseOutcome::Ignored) => StatusCode::ACCEPTED.into_response(),
         Err(error) => refused(&error),
@@ -126,7 +101,7 @@ fn refused(error: &Error) -> Response {
             return later(StatusCode::SERVICE_UNAVAILABLE);
         }
     };
-    tracing::warn!(%error, "a message of a purchase was refused");
+    tracing::warn!(%error, "refused a purchase message");
     (status, error.message.clone()).into_response()
 }
 

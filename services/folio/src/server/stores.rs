@@ -1,7 +1,6 @@
 //! The stores of the settings: embedded in a folder, or those of a cluster.
 
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -24,13 +23,14 @@ pub(crate) struct Opened {
 
 pub(crate) async fn open(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
     let storage = &settings.storage;
-    if storage.is_shared() { cluster(settings).await } else { alone(settings, environment).await }
+    if storage.is_shared() { open_cluster(settings).await } else { open_embedded(settings, environment).await }
 }
 
-async fn alone(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
+async fn open_embedded(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
     let storage = &settings.storage;
     let folder = storage.data.clone();
-    private_folder(&folder).with_context(|| format!("cannot create the data folder {}", folder.display()))?;
+    let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    created.with_context(|| format!("cannot create the data folder {}", folder.display()))?;
     let store =
         tokio::task::spawn_blocking(move || EmbeddedStore::open(folio_storage_embedded::Options::at(folder))).await??;
     let mut stores = store.stores();
@@ -42,16 +42,17 @@ async fn alone(settings: &Settings, environment: &Arc<dyn Environment>) -> Resul
     Ok(Opened { stores, shared, embedded: Some(store) })
 }
 
-async fn cluster(settings: &Settings) -> Result<Opened> {
+async fn open_cluster(settings: &Settings) -> Result<Opened> {
     let storage = &settings.storage;
-    let shared = folio_storage_redis::shared_stores(redis_options(settings)).map_err(at("storage.redis.url"))?;
+    let shared =
+        folio_storage_redis::shared_stores(redis_options(settings)).map_err(with_setting("storage.redis.url"))?;
     let blobs = blobs(storage)?;
-    let store = CqlStore::open(storage.cql.adapter()).await.map_err(at("storage.cql"))?;
+    let store = CqlStore::open(storage.cql.adapter()).await.map_err(with_setting("storage.cql"))?;
     Ok(Opened { stores: store.stores(blobs), shared, embedded: None })
 }
 
 /// Adds the setting that caused an error.
-pub(crate) fn at(path: &'static str) -> impl FnOnce(Error) -> anyhow::Error {
+pub(crate) fn with_setting(path: &'static str) -> impl FnOnce(Error) -> anyhow::Error {
     move |error| anyhow::Error::new(error).context(path)
 }
 
@@ -62,27 +63,22 @@ pub(crate) fn redis_options(settings: &Settings) -> RedisOptions {
 
 fn blobs(storage: &StorageOptions) -> Result<Arc<dyn BlobStore>> {
     if storage.blobs.starts_with("s3://") {
-        has_keys(&storage.s3)?;
+        check_keys(&storage.s3)?;
     }
-    blobs_at(&storage.blobs, &bucket(&storage.s3)).map_err(at("storage.blobs"))
+    blobs_at(&storage.blobs, &bucket(&storage.s3)).map_err(with_setting("storage.blobs"))
 }
 
 fn bucket(settings: &BucketOptions) -> S3Options {
-    let named = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    S3Options { endpoint: named(&settings.endpoint), region: named(&settings.region), ..S3Options::default() }
+    let non_empty = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    S3Options { endpoint: non_empty(&settings.endpoint), region: non_empty(&settings.region), ..S3Options::default() }
 }
 
 /// Checks that a bucket has keys. A server other than Amazon's receives them only from the environment.
-fn has_keys(settings: &BucketOptions) -> Result<()> {
-    let given = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+fn check_keys(settings: &BucketOptions) -> Result<()> {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     anyhow::ensure!(
-        settings.endpoint.is_empty() || (given("AWS_ACCESS_KEY_ID") && given("AWS_SECRET_ACCESS_KEY")),
-        "storage.s3.endpoint needs keys: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        settings.endpoint.is_empty() || (is_set("AWS_ACCESS_KEY_ID") && is_set("AWS_SECRET_ACCESS_KEY")),
+        "storage.s3.endpoint requires keys: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     );
     Ok(())
-}
-
-/// Creates the data folder, accessible to its owner only, unless it exists.
-fn private_folder(folder: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

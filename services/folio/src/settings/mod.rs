@@ -1,6 +1,6 @@
 //! The settings of the binary: each component's options in its own section.
 
-mod form;
+mod consistency;
 mod server;
 mod storage;
 #[cfg(test)]
@@ -14,7 +14,7 @@ use folio_process::settings::{Loaded, Sources, load as load_from};
 use folio_types::settings::InvalidSettings;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{Flags, SettingsArguments, path, set};
+use crate::arguments::{Flags, SettingsArguments, path_value, set};
 
 pub(crate) use server::{Role, ServerOptions};
 pub(crate) use storage::{BucketOptions, StorageOptions};
@@ -49,7 +49,7 @@ pub(crate) struct Settings {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The server: settings must be consistent, and flags without a meaning are refused.
+    /// The server: settings must be consistent, and flags without an effect are refused.
     Serve,
     /// Any other command, which uses only a part of the settings.
     Command,
@@ -75,7 +75,7 @@ fn read(
     variables: BTreeMap<String, String>,
 ) -> Result<Loaded<Settings>> {
     set(flags, "server.listen", arguments.listen.as_deref());
-    set(flags, "storage.data", path(arguments.data.as_ref()));
+    set(flags, "storage.data", path_value(arguments.data.as_ref()));
     let sources = Sources {
         file: Some(arguments.config.clone().unwrap_or_else(|| "folio.toml".into())),
         file_required: arguments.config.is_some(),
@@ -107,7 +107,7 @@ impl Settings {
     /// Returns every problem of the sections and, for [`Purpose::Serve`], of their consistency. The table of models is
     /// checked when it is resolved, because a key may be in another variable.
     fn check(&self, flags: &Flags, purpose: Purpose) -> Result<()> {
-        let verdicts = [
+        let results = [
             self.server.check(),
             self.storage.check(),
             self.cluster.check(),
@@ -121,10 +121,10 @@ impl Settings {
             self.telemetry.check(),
             self.providers.check(),
         ];
-        let bad = verdicts.into_iter().filter_map(Result::err);
-        let mut problems: Vec<String> = bad.flat_map(|bad| bad.problems).collect();
+        let errors = results.into_iter().filter_map(Result::err);
+        let mut problems: Vec<String> = errors.flat_map(|error| error.problems).collect();
         if purpose == Purpose::Serve {
-            problems.extend(form::problems(self, flags));
+            problems.extend(consistency::problems(self, flags));
         }
         if problems.is_empty() { Ok(()) } else { Err(InvalidSettings { problems }.into()) }
     }

@@ -100,13 +100,13 @@ impl TlsOptions {
     }
 
     fn adapter(&self) -> Tls {
-        let named = |path: &PathBuf| Some(path.clone()).filter(|path| !path.as_os_str().is_empty());
-        Tls { authorities: named(&self.ca), client: named(&self.cert).zip(named(&self.key)) }
+        let non_empty = |path: &PathBuf| Some(path.clone()).filter(|path| !path.as_os_str().is_empty());
+        Tls { authorities: non_empty(&self.ca), client: non_empty(&self.cert).zip(non_empty(&self.key)) }
     }
 
     fn check(&self, path: &str, problems: &mut Problems) {
         let both = self.cert.as_os_str().is_empty() == self.key.as_os_str().is_empty();
-        problems.check(both, format_args!("{path}.cert"), format_args!("and {path}.key are needed together"));
+        problems.check(both, format_args!("{path}.cert"), format_args!("requires {path}.key, and the reverse"));
     }
 }
 
@@ -155,24 +155,24 @@ impl StorageOptions {
     pub(crate) fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("storage");
         let bucket = self.blobs.strip_prefix("s3://");
-        let named = bucket.is_none_or(|bucket| !bucket.starts_with('/') && !bucket.is_empty());
-        problems.check(named, "blobs", "has no bucket: expected s3://BUCKET[/PREFIX]");
+        let has_bucket = bucket.is_none_or(|bucket| !bucket.starts_with('/') && !bucket.is_empty());
+        problems.check(has_bucket, "blobs", "has no bucket: expected s3://BUCKET[/PREFIX]");
         let cql = &self.cql;
         let empty = cql.contact_points.iter().any(|point| point.trim().is_empty());
-        problems.check(!empty, "cql.contact_points", "has an empty one: HOST or HOST:PORT");
+        problems.check(!empty, "cql.contact_points", "contains an empty entry: expected HOST or HOST:PORT");
         let both = cql.user.is_empty() == cql.password.is_empty();
-        problems.check(both, "cql.user", "and cql.password are needed together");
+        problems.check(both, "cql.user", "requires cql.password, and the reverse");
         problems.number("cql.replication_factor", u64::from(cql.replication_factor), 1, 10);
         let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let name = cql.keyspace.starts_with(|c: char| c.is_ascii_lowercase()) && cql.keyspace.chars().all(letters);
-        let what = "must be up to 48 lower-case letters, digits and underscores, a letter first";
-        problems.check(name && cql.keyspace.len() <= 48, "cql.keyspace", what);
+        let rule = "must be up to 48 lower-case letters, digits and underscores, a letter first";
+        problems.check(name && cql.keyspace.len() <= 48, "cql.keyspace", rule);
         let prefix = &self.redis.prefix;
-        let what = "must be up to 64 letters, digits, `-`, `_` and `:`";
-        let good = prefix.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':'));
-        problems.check(good && !prefix.is_empty() && prefix.len() <= 64, "redis.prefix", what);
+        let rule = "must be up to 64 letters, digits, `-`, `_` and `:`";
+        let is_valid = prefix.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':'));
+        problems.check(is_valid && !prefix.is_empty() && prefix.len() <= 64, "redis.prefix", rule);
         cql.tls.check("cql.tls", &mut problems);
-        problems.check(cql.encrypted || cql.tls.is_empty(), "cql.tls", "has files, and cql.encrypted is not set");
+        problems.check(cql.encrypted || cql.tls.is_empty(), "cql.tls", "requires cql.encrypted");
         self.redis.tls.check("redis.tls", &mut problems);
         problems.into_result()
     }

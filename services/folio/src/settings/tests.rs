@@ -15,14 +15,14 @@ fn settings(line: &[&str], variables: &[(&str, &str)]) -> Result<Settings> {
     let arguments = Arguments::try_parse_from(std::iter::once("folio").chain(line.iter().copied()))?;
     let (mut flags, purpose) = match &arguments.command {
         Command::Serve(serve) => (serve.flags(), Purpose::Serve),
-        Command::Migrate(migrate) => (migrate.flags(), Purpose::Command),
+        Command::Migrate(migrate) => (migrate.stores.flags(), Purpose::Command),
         Command::Cluster(cluster) => (cluster.flags(), Purpose::Command),
         _ => (Flags::new(), Purpose::Command),
     };
     // The settings file of a container does not exist in the test.
-    let place = SettingsArguments { config: Some("/dev/null".into()), ..arguments.settings };
+    let settings_arguments = SettingsArguments { config: Some("/dev/null".into()), ..arguments.settings };
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let loaded = read(&place, &mut flags, variables.collect())?;
+    let loaded = read(&settings_arguments, &mut flags, variables.collect())?;
     anyhow::ensure!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     loaded.settings.check(&flags, purpose)?;
     Ok(loaded.settings)
@@ -64,7 +64,7 @@ fn all_contradicting_settings_are_reported_together() {
     }
     let secret = [("FOLIO_CLUSTER__SECRETS", SECRET), ("FOLIO_CLUSTER__INSECURE", "true")];
     let node = [&["serve", "--roles", "node", "--node-listen", "0.0.0.0:1"], &STORES[..]].concat();
-    assert!(problems(&node, &secret).contains("cluster.advertise: is needed"));
+    assert!(problems(&node, &secret).contains("cluster.advertise: is required"));
     assert!(problems(&["serve", "--cql", "h"], &secret).contains("storage.redis.url"));
     assert!(problems(&["serve", "--roles", "master"], &[]).contains("gateway"));
     assert!(problems(&["serve"], &[("FOLIO_SERVER__ROLES", "[]")]).contains("server.roles"));
@@ -100,7 +100,7 @@ struct Deployed {
 }
 
 impl Deployed {
-    fn is_understood(&self, at: &str) -> Settings {
+    fn check(&self, at: &str) -> Settings {
         let line: Vec<&str> =
             self.line.iter().map(String::as_str).filter(|part| !part.starts_with("--config")).collect();
         let ours = self.variables.iter().filter(|(name, _)| name.starts_with("FOLIO_"));
@@ -130,7 +130,7 @@ fn every_process_of_the_composition_is_understood() {
         let variables = service["environment"].as_object().unwrap().iter();
         let variables = variables.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()));
         let process = Deployed { line: words(&service["command"]), variables: variables.collect() };
-        let settings = process.is_understood(name);
+        let settings = process.check(name);
         assert_eq!(settings.storage.cql.contact_points, ["scylla:9042"], "{name}");
         roles.push(process.line[..3.min(process.line.len())].join(" "));
     }
@@ -173,15 +173,15 @@ fn every_container_that_the_chart_renders_is_understood() {
                     let name = variable["name"].as_str().unwrap().to_owned();
                     // The value of a secret exists only in the cluster.
                     let known = variable["value"].as_str().map(str::to_owned);
-                    let stands_for = match name.as_str() {
+                    let placeholder = match name.as_str() {
                         "FOLIO_PURCHASES__SECRETS" => r#"["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]"#,
                         name if name.ends_with("URL") => "redis://from-a-secret",
                         _ => "from-a-secret",
                     };
-                    (name, known.unwrap_or_else(|| stands_for.to_owned()))
+                    (name, known.unwrap_or_else(|| placeholder.to_owned()))
                 });
                 let process = Deployed { line, variables: variables.collect() };
-                process.is_understood(&path.display().to_string());
+                process.check(&path.display().to_string());
                 seen += 1;
             }
         }
@@ -194,7 +194,7 @@ fn known() -> BTreeMap<String, String> {
     let mut all = serde_json::to_value(Settings::default()).unwrap();
     for (path, entry) in free_maps().unwrap() {
         let path = path.replace('*', "NAME");
-        let map = path.split('.').try_fold(&mut all, |here, part| here.get_mut(part)).unwrap();
+        let map = path.split('.').try_fold(&mut all, |value, part| value.get_mut(part)).unwrap();
         map.as_object_mut().unwrap().insert("NAME".to_owned(), entry);
     }
     let mut keys = BTreeMap::new();
@@ -223,10 +223,10 @@ fn docs_settings_lists_exactly_the_existing_keys_with_their_defaults() {
     let reported: BTreeMap<String, String> = rows.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
     assert_eq!(reported.len(), rows.len(), "no key has two rows");
     let known = known();
-    let lacks: Vec<_> = known.iter().filter(|(key, default)| reported.get(*key) != Some(*default)).collect();
-    let ghosts: Vec<_> = reported.keys().filter(|key| !known.contains_key(*key)).collect();
+    let missing: Vec<_> = known.iter().filter(|(key, default)| reported.get(*key) != Some(*default)).collect();
+    let unknown: Vec<_> = reported.keys().filter(|key| !known.contains_key(*key)).collect();
     assert!(
-        lacks.is_empty() && ghosts.is_empty(),
-        "docs/settings.md lacks, or has wrong: {lacks:#?}; too much: {ghosts:#?}"
+        missing.is_empty() && unknown.is_empty(),
+        "docs/settings.md has no row or another default for {missing:#?}, and rows for the unknown keys {unknown:#?}"
     );
 }

@@ -5,10 +5,9 @@ use folio_proto::v1;
 use folio_types::access::Scope;
 
 use super::Role;
-use crate::client::{ServerArguments, explain};
+use crate::client::{ServerArguments, answer};
 use crate::settings::Settings;
 
-/// Arguments of `folio token create`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The purpose of the token.
@@ -44,8 +43,8 @@ pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()>
         ttl_seconds: arguments.expires_in.unwrap_or(0),
         ..v1::CreateTokenRequest::default()
     };
-    let created = client.tokens().create_token(request).await.map_err(|status| explain(&status))?.into_inner();
-    let token = created.token.context("the server answered without the token")?;
+    let created = answer(client.tokens().create_token(request)).await?;
+    let token = created.token.context("invalid response of the server: the token is missing")?;
     eprintln!("token {}, shown only once:", token.token_id);
     println!("{}", created.secret);
     Ok(())

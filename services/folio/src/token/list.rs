@@ -5,24 +5,17 @@ use std::io::Write as _;
 use anyhow::Result;
 use folio_proto::v1;
 
-use crate::client::{ServerArguments, explain};
+use crate::client::{ServerArguments, answer};
 use crate::settings::Settings;
 use crate::terminal::printable;
 
-/// Arguments of `folio token list`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    server: ServerArguments,
-}
-
 /// Prints one line per token, newest first.
-pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()> {
-    let client = arguments.server.connect(settings).await?;
+pub(crate) async fn run(server: &ServerArguments, settings: &Settings) -> Result<()> {
+    let client = server.connect(settings).await?;
     let mut out = std::io::stdout();
     let mut request = v1::ListTokensRequest::default();
     loop {
-        let page = client.tokens().list_tokens(request.clone()).await.map_err(|status| explain(&status))?.into_inner();
+        let page = answer(client.tokens().list_tokens(request.clone())).await?;
         for token in &page.tokens {
             writeln!(out, "{}", line(token))?;
         }

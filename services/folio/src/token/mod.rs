@@ -6,21 +6,19 @@ mod list;
 use anyhow::Result;
 use folio_proto::v1;
 
-use crate::client::{ServerArguments, explain};
+use crate::client::{ServerArguments, answer};
 use crate::settings::Settings;
 
-/// The subcommands of `folio token`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Create a token and print it. It is shown once.
     Create(create::Arguments),
     /// List the tokens that are not revoked.
-    List(list::Arguments),
+    List(ServerArguments),
     /// Revoke a token. It is refused everywhere within seconds.
     Revoke(Revoke),
 }
 
-/// Arguments of `folio token revoke`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Revoke {
     /// Public part of the token: the digits between the underscores.
@@ -32,11 +30,11 @@ pub(crate) struct Revoke {
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Create(arguments) => create::run(arguments, settings).await,
-        Command::List(arguments) => list::run(&arguments, settings).await,
+        Command::List(server) => list::run(&server, settings).await,
         Command::Revoke(Revoke { token_id, server }) => {
             let client = server.connect(settings).await?;
             let request = v1::RevokeTokenRequest { token_id: token_id.clone(), ..Default::default() };
-            client.tokens().revoke_token(request).await.map_err(|status| explain(&status))?;
+            answer(client.tokens().revoke_token(request)).await?;
             println!("revoked {token_id}");
             Ok(())
         }
