@@ -186,7 +186,7 @@ impl Meter for CreditMeter {
         let need = prices.max_price(&call.prices, call.input_tokens, call.max_output_tokens);
         for _ in 0..BLOCK_ATTEMPTS {
             let reserved = self.reserve(&call, need).await.inspect_err(|error| {
-                if error.reason == Reason::SpuExhausted {
+                if error.reason == Reason::CreditExhausted {
                     self.counters.add_refused();
                 }
             });

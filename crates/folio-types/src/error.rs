@@ -125,7 +125,7 @@ named_enum! {
         /// encryption.
         SecretsUnavailable = "SECRETS_UNAVAILABLE",
         /// The organization's credit does not cover the call. The details contain its `balance` and the `need` of the call.
-        SpuExhausted = "SPU_EXHAUSTED",
+        CreditExhausted = "SPU_EXHAUSTED",
         /// A store was unreachable or exceeded its deadline.
         StoreUnavailable = "STORE_UNAVAILABLE",
         /// This version cannot read a stored value.

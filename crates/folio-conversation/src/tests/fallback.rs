@@ -69,7 +69,7 @@ async fn a_model_that_the_credit_does_not_cover_is_no_fallback() {
     // Insufficient credit for the requested model itself fails the turn.
     sandbox.models.make_unaffordable(&["scripted"]);
     let events = sandbox.run(sandbox.chat("hello")).await;
-    assert!(matches!(closing(&events), EventKind::Failed { error, .. } if error.reason == Reason::SpuExhausted));
+    assert!(matches!(closing(&events), EventKind::Failed { error, .. } if error.reason == Reason::CreditExhausted));
     sandbox.finish().await;
 }
 

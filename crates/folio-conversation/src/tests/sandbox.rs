@@ -325,7 +325,7 @@ struct LimitedMeter {
 impl Meter for LimitedMeter {
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         match self.models.is_unaffordable(&call.model) {
-            true => Err(Error::exhausted(Reason::SpuExhausted, "the credit does not suffice for the call")),
+            true => Err(Error::exhausted(Reason::CreditExhausted, "the credit does not suffice for the call")),
             false => self.meter.request_permit(call).await,
         }
     }

@@ -52,7 +52,7 @@ impl Failure {
     /// Returns the failure of a call that was not sent.
     fn unsent(error: Error) -> Box<Self> {
         // A turn without credit can be resumed after a top-up.
-        let later = matches!(error.reason, Reason::StoreUnavailable | Reason::SpuExhausted);
+        let later = matches!(error.reason, Reason::StoreUnavailable | Reason::CreditExhausted);
         let retriable = error.is_retriable() || later;
         Box::new(Self { error, retriable, usage: Usage::default() })
     }
@@ -133,7 +133,7 @@ impl ModelWork {
             let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(tools);
             // Each attempted model needs a permit at its own price.
             let permit = match shared.dependencies.meter.request_permit(self.metered(info, prompt, position)).await {
-                Err(error) if position > 0 && error.reason == Reason::SpuExhausted => continue,
+                Err(error) if position > 0 && error.reason == Reason::CreditExhausted => continue,
                 permit => permit.map_err(|error| Err(Failure::unsent(error)))?,
             };
             match read(self, request).await {

@@ -90,7 +90,7 @@ impl ToolWork {
     /// Returns true if the call's first model call was refused, so that nothing was charged or written.
     fn is_refused(&self, error: &Error) -> bool {
         let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
-        let refused = matches!(error.reason, Reason::SpuExhausted | Reason::QuotaExceeded);
+        let refused = matches!(error.reason, Reason::CreditExhausted | Reason::QuotaExceeded);
         calls_models && refused && self.spent.usage() == Usage::default()
     }
 

@@ -332,7 +332,7 @@ const RETRY_AFTER: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn exhausted(need: u64, refusal: InsufficientCredit) -> Error {
     let message = format!("the call needs up to {need} credits, but only {} are available", refusal.available);
-    Error::exhausted(Reason::SpuExhausted, message)
+    Error::exhausted(Reason::CreditExhausted, message)
         .detail("balance", refusal.available)
         .detail("reserved", refusal.in_blocks)
         .detail("need", need)

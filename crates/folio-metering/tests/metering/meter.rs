@@ -158,7 +158,7 @@ async fn a_call_beyond_the_balance_is_refused_until_a_top_up() {
     let fixture = Fixture::new();
     let meter = fixture.meter(5).await;
     let error = meter.request_permit(fixture.call("a", 5_000)).await.unwrap_err();
-    assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::SpuExhausted));
+    assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::CreditExhausted));
     assert_eq!((error.details["balance"].as_str(), error.details["need"].as_str()), ("5", "10"));
     make_call(&meter, fixture.call("b", 1_000), 1_000).await;
     let grant = Grant::new(GrantId::derive(&["top-up"]), GrantKind::Purchase, 7, System.now());
@@ -184,7 +184,7 @@ async fn invariant_5_concurrent_calls_on_two_nodes_never_overdraw() {
                     true
                 }
                 Err(error) => {
-                    assert!([Reason::SpuExhausted, Reason::Overloaded].contains(&error.reason), "{error}");
+                    assert!([Reason::CreditExhausted, Reason::Overloaded].contains(&error.reason), "{error}");
                     false
                 }
             }

@@ -103,7 +103,7 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
                 requested_model_error.get_or_insert(error);
             }
             Err(RunError::TooSmall(_)) if index > 0 => {}
-            Err(RunError::Other(error)) if index > 0 && error.reason == Reason::SpuExhausted => {}
+            Err(RunError::Other(error)) if index > 0 && error.reason == Reason::CreditExhausted => {}
             result => return result.map_err(Error::from),
         }
     }

@@ -362,7 +362,7 @@ async fn a_fallback_that_the_credit_does_not_cover_is_skipped() {
     let error = run(&test.resources, request.clone()).await.unwrap_err();
     assert_eq!(error.reason, Reason::ModelRateLimited, "the first model's: {error}");
     let explicit = Request { model: Some("other".to_owned()), ..request };
-    assert_eq!(run(&test.resources, explicit).await.unwrap_err().reason, Reason::SpuExhausted);
+    assert_eq!(run(&test.resources, explicit).await.unwrap_err().reason, Reason::CreditExhausted);
     assert_eq!(test.models.requests().len(), 3);
 }
 

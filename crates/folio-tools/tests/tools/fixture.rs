@@ -373,7 +373,7 @@ impl Meter for PricedMeter {
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit, Error> {
         let is_unaffordable = self.models.unaffordable_models.lock().unwrap().contains(&call.model.as_str());
         match is_unaffordable {
-            true => Err(Error::exhausted(Reason::SpuExhausted, "the remaining credit does not cover the call")),
+            true => Err(Error::exhausted(Reason::CreditExhausted, "the remaining credit does not cover the call")),
             false => self.meter.request_permit(call).await,
         }
     }

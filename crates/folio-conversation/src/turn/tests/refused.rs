@@ -8,7 +8,7 @@ fn refuse(rig: &mut Rig, index: u32) {
         assert!(rig.step(), "the call at {index} runs");
     }
     let (round, index) = call_position(&rig.work.pop_front().unwrap());
-    let error = Error::exhausted(Reason::SpuExhausted, "no credit").detail("need", 3);
+    let error = Error::exhausted(Reason::CreditExhausted, "no credit").detail("need", 3);
     rig.send(Command::ToolFinished { round, index, outcome: ToolOutcome::Refused(error) });
 }
 
@@ -16,7 +16,7 @@ fn is_refused(rig: &Rig) -> bool {
     let ended = rig.record().ended.as_ref().unwrap();
     ended.runs_again
         && matches!(&ended.end, End::Failed { error, retriable: true }
-            if error.reason == Reason::SpuExhausted && error.details["need"] == "3")
+            if error.reason == Reason::CreditExhausted && error.details["need"] == "3")
 }
 
 fn statuses(rig: &Rig) -> Vec<Option<CallStatus>> {
@@ -103,7 +103,7 @@ fn a_stale_refusal_changes_nothing() {
         rig.step();
     }
     rig.cancel();
-    let refused = || ToolOutcome::Refused(Error::exhausted(Reason::SpuExhausted, "no credit"));
+    let refused = || ToolOutcome::Refused(Error::exhausted(Reason::CreditExhausted, "no credit"));
     rig.send(Command::ToolFinished { round: 1, index: 1, outcome: refused() });
     rig.run();
     assert_eq!(rig.end(), Some(&End::Cancelled));
