@@ -122,8 +122,8 @@ impl Operation for DownloadDocument {
 }
 
 list_operation! {
-    /// Lists documents. Filter: `name:` a part of the name, `tag:` a tag id, `metadata.KEY:` a part of the value of that
-    /// key.
+    /// Lists documents. Filter: `name:` a part of the name, `tag:` a tag id, `metadata.KEY:` a part of the value of
+    /// that key.
     ListDocuments -> Document; limits::PAGE_SIZE_MAX; |text| document_filter(text)?
 }
 

@@ -106,8 +106,8 @@ named_enum! {
         Moved = "MOVED",
         /// The request was already forwarded once.
         ForwardedTwice = "FORWARDED_TWICE",
-        /// A process of the cluster cannot verify the principal in a call of another process: secrets or clocks differ, or
-        /// the principal is forged.
+        /// A process of the cluster cannot verify the principal in a call of another process: secrets or clocks differ,
+        /// or the principal is forged.
         InvalidPrincipal = "INVALID_PRINCIPAL",
         ModelFailed = "MODEL_FAILED",
         ModelTimeout = "MODEL_TIMEOUT",
@@ -124,7 +124,8 @@ named_enum! {
         /// A secret cannot be encrypted or decrypted: the installation has no master key, or another one than at the
         /// encryption.
         SecretsUnavailable = "SECRETS_UNAVAILABLE",
-        /// The organization's credit does not cover the call. The details contain its `balance` and the `need` of the call.
+        /// The organization's credit does not cover the call. The details contain its `balance` and the `need` of the
+        /// call.
         CreditExhausted = "SPU_EXHAUSTED",
         /// A store was unreachable or exceeded its deadline.
         StoreUnavailable = "STORE_UNAVAILABLE",

@@ -81,18 +81,13 @@ impl Keyspace {
 
     fn describe(&self) -> String {
         let (name, required) = (&self.name, self.version_of_this_program);
+        let mismatch = |version, remedy| {
+            format!("keyspace {name} has version {version}, this program requires {required}: {remedy}")
+        };
         match self.version {
             None => format!("keyspace {name} does not exist: folio migrate creates it"),
-            Some(version) if version < required => {
-                format!(
-                    "keyspace {name} has version {version}, this program requires {required}: its start migrates it"
-                )
-            }
-            Some(version) if version > required => {
-                format!(
-                    "keyspace {name} has version {version}, this program requires {required}: a newer program migrated it"
-                )
-            }
+            Some(version) if version < required => mismatch(version, "its start migrates it"),
+            Some(version) if version > required => mismatch(version, "a newer program migrated it"),
             Some(version) => format!("keyspace {name} has version {version}"),
         }
     }

@@ -47,7 +47,8 @@ async fn prompt(Follower { screen, input, .. }: &mut Follower<'_>, call: &v1::Ca
     }
 }
 
-/// Runs the turn to its end. `is_interactive`: the user decides each call that needs approval; otherwise every call is approved.
+/// Runs the turn to its end. `is_interactive`: the user decides each call that needs approval; otherwise every call is
+/// approved.
 pub(crate) async fn run(
     client: &Client,
     screen: &mut ChatScreen,

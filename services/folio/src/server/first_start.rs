@@ -66,7 +66,8 @@ impl AccessStores {
 
 /// Creates the organization of a cluster and its admin token, unless they exist or another process creates them.
 ///
-/// If a process crashes after it stored the token and before it prints it, the token is lost; [`replace_admin_token`] replaces it.
+/// If a process crashes after it stored the token and before it prints it, the token is lost; [`replace_admin_token`]
+/// replaces it.
 pub(crate) async fn ensure_first_token_in_cluster(
     stores: &AccessStores,
     environment: &dyn Environment,

@@ -32,9 +32,9 @@ pub(super) fn problems(settings: &Settings, flags: &Flags) -> Vec<String> {
     }
     let outlasts_call =
         settings.credit.unlimited || settings.credit.reservation_seconds > settings.models.timeouts.call_seconds;
-    let longer = "credit.reservation_seconds: must be longer than models.timeouts.call_seconds: a call that outlasts its \
-                  reservation is charged the whole reservation";
-    check(outlasts_call, longer);
+    let longer = "must be longer than models.timeouts.call_seconds: a call that outlasts its reservation is charged the \
+                  whole reservation";
+    check(outlasts_call, &format!("credit.reservation_seconds: {longer}"));
     if !storage.is_shared() {
         let role = server.roles.first().map_or("", |role| role.name());
         let needs = format!("server.roles: {role} alone requires the stores of a cluster (--redis, --cql, --blobs)");
@@ -47,15 +47,15 @@ pub(super) fn problems(settings: &Settings, flags: &Flags) -> Vec<String> {
     let blobs =
         "storage.blobs: is required with storage.cql (--blobs): s3://BUCKET, or a folder that all processes share";
     check(!storage.blobs.is_empty(), blobs);
-    let data = "storage.data (--data): has no effect with storage.cql, which stores all data; set documents.scratch for \
-                temporary files";
+    let data = "storage.data (--data): has no effect with storage.cql, which stores all data; set documents.scratch \
+                for temporary files";
     check(!has_flag("storage.data") && storage.data == StorageOptions::default().data, data);
-    let secret = "cluster.secrets: a cluster requires a secret (or cluster.secret_file), which signs the calls between its \
-                  processes";
+    let secret = "cluster.secrets: a cluster requires a secret (or cluster.secret_file), which signs the calls between \
+                  its processes";
     check(cluster.has_secret(), secret);
     let is_wildcard = ["0.0.0.0:", "[::]:"].iter().any(|wildcard| cluster.listen.starts_with(wildcard));
-    let advertise = "cluster.advertise: is required if cluster.listen is a wildcard address (--node-advertise): HOST:PORT at \
-                     which gateways and nodes reach this node";
+    let advertise = "cluster.advertise: is required if cluster.listen is a wildcard address (--node-advertise): \
+                     HOST:PORT at which gateways and nodes reach this node";
     check(!is_node || !is_wildcard || !cluster.advertise.is_empty(), advertise);
     found
 }

@@ -1,5 +1,5 @@
-//! Tests of `AuditService`: administrative changes and effects of calls are recorded, for admins of the organization, page by
-//! page.
+//! Tests of `AuditService`: administrative changes and effects of calls are recorded, for admins of the organization,
+//! page by page.
 
 use std::sync::Arc;
 use std::time::Duration;

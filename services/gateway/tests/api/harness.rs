@@ -485,8 +485,9 @@ pub(crate) fn format(property: &str) -> String {
 pub(crate) async fn model_list() -> (JoinHandle<()>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let list = || async { axum::Json(json!({"object": "list", "data": [{"id": "listed", "object": "model"}]})) };
-    let app = axum::Router::new().fallback(list);
+    let list = axum::Json(json!({"object": "list", "data": [{"id": "listed", "object": "model"}]}));
+    // No connection outlives its response, so that the aborted endpoint answers no further request.
+    let app = axum::Router::new().fallback(|| async { ([("connection", "close")], list) });
     (tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }), url)
 }
 
