@@ -94,8 +94,7 @@ async fn export(Export { selection, server }: Export, settings: &Settings) -> Re
     while let Some(lines) = stream.next().await {
         out.write_all(lines.map_err(|status| explain(&status))?.json_lines.as_bytes())?;
     }
-    out.flush()?;
-    Ok(())
+    Ok(out.flush()?)
 }
 
 fn line(entry: &v1::AuditEntry) -> String {

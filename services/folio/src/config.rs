@@ -6,6 +6,5 @@ use crate::settings::Settings;
 
 /// Prints the settings as TOML. The types of secrets mask them.
 pub(crate) fn run(settings: &Settings) -> Result<()> {
-    crate::terminal::write_stdout(&toml::to_string_pretty(settings)?)?;
-    Ok(())
+    Ok(crate::terminal::write_stdout(&toml::to_string_pretty(settings)?)?)
 }

@@ -163,8 +163,7 @@ async fn usage(Usage { by, range, server }: Usage, settings: &Settings) -> Resul
     for row in &usage.rows {
         writeln!(out, "{}", line(row))?;
     }
-    writeln!(out, "total {}", line(&usage.total.unwrap_or_default()))?;
-    Ok(())
+    Ok(writeln!(out, "total {}", line(&usage.total.unwrap_or_default()))?)
 }
 
 fn line(row: &v1::UsageRow) -> String {
@@ -224,8 +223,7 @@ async fn grant(grant: Grant, settings: &Settings) -> Result<()> {
     };
     let granted = answer(client.credits().grant_credit(request)).await?.grant;
     let granted = granted.context("invalid response of the server: the grant is missing")?;
-    writeln!(std::io::stdout(), "{} {}", granted.grant_id, granted.credits)?;
-    Ok(())
+    Ok(writeln!(std::io::stdout(), "{} {}", granted.grant_id, granted.credits)?)
 }
 
 async fn withdraw(withdraw: Withdraw, settings: &Settings) -> Result<()> {

@@ -33,6 +33,5 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let status = response.map_err(|status| anyhow::anyhow!("the check of {url} failed: {}", status.message()))?;
     let status = status.into_inner().status();
     anyhow::ensure!(status == ServingStatus::Serving, "{url} is {}", status.as_str_name());
-    crate::terminal::write_stdout(&format!("{}\n", status.as_str_name()))?;
-    Ok(())
+    Ok(crate::terminal::write_stdout(&format!("{}\n", status.as_str_name()))?)
 }
