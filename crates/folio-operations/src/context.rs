@@ -146,7 +146,9 @@ async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Outp
         }
     };
     if records_outcome {
-        let recorded = match O::to_outcome(&output) {
+        let outcome = O::to_outcome(&output);
+        debug_assert!(outcome.is_ok(), "{} declares an outcome and has none", declaration.name);
+        let recorded = match outcome {
             Ok(outcome) => request.complete(stores, &outcome).await,
             Err(error) => Err(error),
         };

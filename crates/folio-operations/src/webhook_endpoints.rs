@@ -14,7 +14,7 @@ use crate::audit::AuditRecord;
 use crate::context::Context;
 use crate::declaration::{Declaration, service};
 use crate::filter;
-use crate::operation::{Operation, as_digest, get_operation, list_operation};
+use crate::operation::{Operation, as_digest, get_operation, list_operation, outcome_as_json};
 
 service! {
     "WebhookEndpointService", Some(Scope::Administration) =>
@@ -48,6 +48,8 @@ pub struct CreateWebhookEndpoint {
 impl Operation for CreateWebhookEndpoint {
     const DECLARATION: Declaration = SERVICE.administer("CreateWebhookEndpoint");
     type Output = WebhookEndpoint;
+
+    outcome_as_json!();
 
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<WebhookEndpoint>> {
         let Self { url, event_types, secret, enabled } = self;
@@ -109,6 +111,8 @@ impl Operation for UpdateWebhookEndpoint {
     const DECLARATION: Declaration = SERVICE.administer("UpdateWebhookEndpoint");
     type Output = WebhookEndpoint;
 
+    outcome_as_json!();
+
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<WebhookEndpoint>> {
         let Self { webhook_endpoint_id, url, event_types, secret, enabled, .. } = self;
         let has_secret = secret.as_ref().map(|secret| !secret.is_empty());
@@ -138,6 +142,8 @@ pub struct DeleteWebhookEndpoint {
 impl Operation for DeleteWebhookEndpoint {
     const DECLARATION: Declaration = SERVICE.administer("DeleteWebhookEndpoint");
     type Output = ();
+
+    outcome_as_json!();
 
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<()>> {
         Ok(AuditRecord::new(json!({})).target(WebhookEndpoint::KIND, &self.webhook_endpoint_id))
