@@ -51,7 +51,7 @@ impl Shared {
         let id = GrantId::derive(&["allowance", org.as_str(), &name]);
         let grant = Grant::new(id, GrantKind::Allowance, self.options.monthly_allowance, now);
         let note = format!("allowance of {name}");
-        (grant.amount > 0).then(|| Grant { expires_at: Some(month_end), note, ..grant })
+        (grant.amount > 0).then_some(Grant { expires_at: Some(month_end), note, ..grant })
     }
 }
 
