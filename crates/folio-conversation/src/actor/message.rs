@@ -43,6 +43,10 @@ pub(crate) enum Msg {
     Break,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most messages of tasks are commands; a box would cost an allocation each"
+)]
 pub(crate) enum TaskMsg {
     /// The task finished with this command for the machine.
     Done(Command),
