@@ -28,7 +28,7 @@ rules:
 ";
 
 fn flush(test: &TestCluster) {
-    test.redis.ask("FLUSHALL").expect("Redis answers");
+    test.redis.command("FLUSHALL").expect("Redis answers");
 }
 
 /// Minimum time without Redis: longer than the heartbeat time, after which a dead node would be replaced.

@@ -88,7 +88,7 @@ impl TestCluster {
 
     /// Restores all processes and connections after the previous test.
     async fn prepare(&mut self, script: &str) {
-        if self.redis.ask("PING").is_err() {
+        if self.redis.command("PING").is_err() {
             let _ = self.redis.resume();
             self.redis.run().expect("Redis starts again");
         }

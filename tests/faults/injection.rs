@@ -43,7 +43,7 @@ pub(super) async fn inject(cluster: &mut Cluster, servers: Servers, fault: Fault
             gateway.start(&[]).await;
         }
         Kind::RedisEmptied => {
-            let result = servers.redis.ask("FLUSHALL").map(drop);
+            let result = servers.redis.command("FLUSHALL").map(drop);
             return (servers, result);
         }
         Kind::RedisRestarted | Kind::RedisLost | Kind::CqlRestarted => return restart(servers, fault).await,

@@ -207,8 +207,8 @@ impl Member {
         let servers: Vec<&str> = setup.cql.split(',').collect();
         let hosts = u8::try_from(servers.len()).expect("a few CQL servers");
         let port = servers[0].rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
-        let cql = Proxy::before(hosts, Some(port)).await;
-        let redis = Proxy::before(1, Some(setup.redis)).await;
+        let cql = Proxy::start_for(hosts, Some(port)).await;
+        let redis = Proxy::start_for(1, Some(setup.redis)).await;
         let contact_points: Vec<_> = (1..=hosts).map(|host| format!("127.0.0.{host}:{}", cql.port())).collect();
         let (redis_url, contact_points) = (format!("redis://{}", redis.address()), contact_points.join(","));
         let HeartbeatTimes { heartbeat, answer, dead_after } = setup.heartbeat_times;
@@ -239,7 +239,7 @@ impl Member {
         });
         let process = started.await.expect("the start does not panic")?;
         let port = process.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
-        self.listener_proxy.lead_to(port);
+        self.listener_proxy.set_target(port);
         self.process = Some(process);
         self.has_extra_variables = !more.is_empty();
         Ok(())

@@ -238,7 +238,7 @@ async fn a_running_turn_is_cancelled_by_the_next_line() {
 async fn a_broken_stream_is_resumed_without_a_gap() {
     let sandbox = sandbox_with_file().await;
     let port = sandbox.url().rsplit(':').next().and_then(|port| port.parse().ok());
-    let proxy = Proxy::before(1, port).await;
+    let proxy = Proxy::start_for(1, port).await;
     let mut chat = Chat::start(&sandbox, &proxy.address(), &[]);
     chat.write_lines(&["slow"]);
     sandbox.sim.wait_for_waiting_request().await;

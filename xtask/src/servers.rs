@@ -1,7 +1,7 @@
 //! `cargo xtask servers`: runs the test servers until it is interrupted, so that single tests start fast.
 
 use anyhow::Result;
-use folio_test_servers::{Need, Servers};
+use folio_test_servers::{MissingProgram, Servers};
 
 use crate::tools::{Install, Source, Tool};
 
@@ -25,6 +25,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Returns the programs that the servers need and that are not installed.
 pub(crate) fn missing() -> Vec<Tool> {
-    let tool = |Need { program, purpose, package }| Tool { program, purpose, source: Source::Debian(package) };
-    folio_test_servers::missing().into_iter().map(tool).collect()
+    let tool =
+        |MissingProgram { program, purpose, package }| Tool { program, purpose, source: Source::Debian(package) };
+    folio_test_servers::missing_programs().into_iter().map(tool).collect()
 }

@@ -63,7 +63,7 @@ impl FolderBlobStore {
 
 /// Removes the temporary files of dead processes.
 fn remove_unfinished(folder: &Path, sharing: Sharing) -> io::Result<()> {
-    let removed = |result: io::Result<()>| match result {
+    let ignore_missing = |result: io::Result<()>| match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
@@ -75,7 +75,7 @@ fn remove_unfinished(folder: &Path, sharing: Sharing) -> io::Result<()> {
             age.is_some_and(|age| age > UNFINISHED_FOR)
         };
         if sharing == Sharing::SingleProcess || is_old() {
-            removed(std::fs::remove_file(entry.path()))?;
+            ignore_missing(std::fs::remove_file(entry.path()))?;
         }
     }
     Ok(())
@@ -205,7 +205,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn settle(&mut self, mut file: File) -> io::Result<()> {
+    async fn publish(&mut self, mut file: File) -> io::Result<()> {
         file.flush().await?;
         file.sync_all().await?;
         drop(file);
@@ -231,11 +231,11 @@ impl BlobWriter for Writer {
         let Some(file) = self.file.take() else {
             return Err(Error::internal("a blob was finished twice"));
         };
-        let settled = self.settle(file).await;
-        if settled.is_err() {
+        let published = self.publish(file).await;
+        if published.is_err() {
             let _ = tokio::fs::remove_file(&self.temporary).await;
         }
-        settled.map_err(failed("a blob cannot be finished"))
+        published.map_err(failed("a blob cannot be finished"))
     }
 }
 

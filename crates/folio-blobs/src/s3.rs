@@ -61,7 +61,7 @@ impl std::fmt::Debug for S3Options {
 
 fn failed(what: &'static str) -> impl FnOnce(object_store::Error) -> Error {
     move |error| {
-        tracing::error!(%error, what, "a request to the bucket of the blobs failed");
+        tracing::error!(%error, what, "S3 request failed");
         Error::unavailable(Reason::StoreUnavailable, what)
     }
 }
@@ -174,7 +174,7 @@ impl S3BlobStore {
     }
 
     /// Returns None if the path is not the path of a blob.
-    fn blob(&self, path: &Path, modified_at: i64) -> Option<StoredBlob> {
+    fn parse_blob_path(&self, path: &Path, modified_at: i64) -> Option<StoredBlob> {
         let parts: Vec<_> = path.prefix_match(&self.folder("blobs"))?.collect();
         let [org, document] = parts.as_slice() else { return None };
         Some(StoredBlob {
@@ -224,7 +224,9 @@ impl BlobStore for S3BlobStore {
             stream::once(async move { aborting.abort_unfinished().await }).filter_map(|done| async { done.err() });
         let blobs = listing.store.list(Some(&self.folder("blobs"))).filter_map(move |found| {
             let blob = match found {
-                Ok(object) => listing.blob(&object.location, object.last_modified.timestamp_millis()).map(Ok),
+                Ok(object) => {
+                    listing.parse_blob_path(&object.location, object.last_modified.timestamp_millis()).map(Ok)
+                }
                 Err(error) => Some(Err(failed("the blobs cannot be listed")(error))),
             };
             std::future::ready(blob)

@@ -34,4 +34,4 @@ pub use remote::{Peers, RemotePeer};
 pub use router::Router;
 pub use server::NodeServer;
 pub use shutdown::{Shutdown, catch_panic, draining};
-pub use streams::{Limited, Limits, limited};
+pub use streams::{LimitedStream, StreamLimits, limited};

@@ -116,7 +116,7 @@ impl Default for TlsOptions {
 }
 
 impl TlsOptions {
-    pub fn is_on(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.ca.is_some() || self.certificate.is_some() || self.key.is_some()
     }
 }
@@ -154,7 +154,7 @@ impl Default for Options {
     }
 }
 
-const SHORTEST: Duration = Duration::from_millis(10);
+const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const MEBIBYTE: usize = 1024 * 1024;
 
@@ -166,16 +166,16 @@ impl Options {
         for (at, secret) in self.secrets.iter().enumerate() {
             let path = format!("secrets[{at}]");
             problems.check(!secret.is_mask(), &path, "is the mask of printed settings, not a secret");
-            let long = secret.reveal().len() >= SECRET_BYTES_MIN;
-            problems.check(long, &path, format_args!("must have at least {SECRET_BYTES_MIN} bytes"));
+            let is_long_enough = secret.reveal().len() >= SECRET_BYTES_MIN;
+            problems.check(is_long_enough, &path, format_args!("must have at least {SECRET_BYTES_MIN} bytes"));
         }
         let tls = [&self.tls.ca, &self.tls.certificate, &self.tls.key];
-        let all = tls.iter().all(|file| file.is_some());
-        problems.check(all || !self.tls.is_on(), "tls", "ca, certificate and key must be set together");
+        let is_complete = tls.iter().all(|file| file.is_some());
+        problems.check(is_complete || !self.tls.is_enabled(), "tls", "ca, certificate and key must be set together");
         problems.check(!self.tls.server_name.is_empty(), "tls.server_name", "must not be empty");
         for (path, address) in [("listen", &self.listen), ("advertise", &self.advertise)] {
             if !(address.is_empty() && path == "advertise")
-                && let Err(error) = self.allows(address)
+                && let Err(error) = self.check_address(address)
             {
                 problems.add(path, error.message);
             }
@@ -189,7 +189,7 @@ impl Options {
         problems.number("owners_remembered", self.owners_remembered, 1, 100_000_000);
         problems.number("load_percent", self.load_percent, 100, 1_000);
         problems.number("load_slack", self.load_slack, 0, 1_000_000);
-        for (path, value, most) in [
+        for (path, value, max) in [
             ("connect_timeout_seconds", self.connect_timeout, HOUR),
             ("keepalive_interval_seconds", self.keepalive_interval, HOUR),
             ("keepalive_timeout_seconds", self.keepalive_timeout, HOUR),
@@ -204,12 +204,12 @@ impl Options {
             ("dead_after_seconds", self.dead_after, HOUR),
             ("tls.reload_interval_seconds", self.tls.reload_interval, DAY),
         ] {
-            problems.seconds(path, value, SHORTEST, most);
+            problems.seconds(path, value, TIMEOUT_MIN, max);
         }
         // The store treats a longer gap between two requests as its own outage, during which no node is declared dead.
-        let often = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.dead_after;
+        let is_frequent = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.dead_after;
         let why = "must be at least twice heartbeat_seconds and heartbeat_answer_seconds together";
-        problems.check(often, "dead_after_seconds", why);
+        problems.check(is_frequent, "dead_after_seconds", why);
         problems.into_result()
     }
 
@@ -217,10 +217,10 @@ impl Options {
     ///
     /// # Errors
     /// The address is malformed or not permitted.
-    pub fn allows(&self, address: &str) -> Result<()> {
+    pub fn check_address(&self, address: &str) -> Result<()> {
         let host =
             host(address).ok_or_else(|| Error::internal(format!("invalid address {address:?}: expected HOST:PORT")))?;
-        if self.tls.is_on() || self.insecure || is_loopback(host) {
+        if self.tls.is_enabled() || self.insecure || is_loopback(host) {
             return Ok(());
         }
         Err(Error::internal(format!("address {address:?} is not loopback: set cluster.tls or cluster.insecure")))

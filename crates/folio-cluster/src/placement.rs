@@ -33,8 +33,8 @@ impl LoadBound {
             total += u128::from(load);
             nodes += 1;
         }
-        let most = (total * u128::from(self.percent.max(100))).div_ceil(100 * nodes.max(1)) + u128::from(self.slack);
-        u64::try_from(most).unwrap_or(u64::MAX)
+        let max = (total * u128::from(self.percent.max(100))).div_ceil(100 * nodes.max(1)) + u128::from(self.slack);
+        u64::try_from(max).unwrap_or(u64::MAX)
     }
 }
 
@@ -45,10 +45,10 @@ pub fn place<'a>(
     nodes: impl IntoIterator<Item = &'a Member> + Clone,
     bound: LoadBound,
 ) -> Option<&'a Member> {
-    let most = bound.of(nodes.clone().into_iter().map(|node| node.node.conversations));
+    let max = bound.of(nodes.clone().into_iter().map(|node| node.node.conversations));
     nodes
         .into_iter()
-        .filter(|node| node.node.conversations < most)
+        .filter(|node| node.node.conversations < max)
         .max_by_key(|node| (score(org, thread, &node.node.address), &node.node.incarnation))
 }
 
@@ -64,21 +64,14 @@ fn score(org: &OrgId, thread: &ThreadId, address: &str) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::tests::record;
     use folio_storage::NodeRecord;
-    use folio_types::{Incarnation, Timestamp};
+    use folio_types::Incarnation;
     use proptest::prelude::*;
 
     fn node(name: usize, conversations: u64) -> Member {
-        let node = NodeRecord {
-            incarnation: Incarnation::derive(&[&name.to_string()]),
-            address: format!("node-{name}:7000"),
-            draining: false,
-            conversations,
-            turns_running: 0,
-            capacity: 100_000,
-            started_at: Timestamp::UNIX_EPOCH,
-            version: String::new(),
-        };
+        let incarnation = Incarnation::derive(&[&name.to_string()]);
+        let node = NodeRecord { conversations, ..record(&incarnation, &format!("node-{name}:7000")) };
         Member { node, silent_for: std::time::Duration::ZERO, is_dead: false }
     }
 
@@ -104,8 +97,8 @@ mod tests {
     fn without_nodes_there_is_no_placement_and_a_single_node_gets_every_thread() {
         assert_eq!(place(&org(), &thread(1), &[], LoadBound::default()), None);
         for load in [0, 1, 1_000, u64::MAX / 4] {
-            let alone = nodes(&[load]);
-            assert_eq!(address(1, &alone, LoadBound { percent: 100, slack: 0 }), "node-0:7000");
+            let single = nodes(&[load]);
+            assert_eq!(address(1, &single, LoadBound { percent: 100, slack: 0 }), "node-0:7000");
         }
     }
 
@@ -171,8 +164,8 @@ mod tests {
             let nodes = nodes(&loads);
             let chosen = place(&org(), &thread(number), &nodes, bound).expect("some node is not above the mean");
             let total: u64 = loads.iter().sum::<u64>() + 1;
-            let most = (total * percent).div_ceil(100 * loads.len() as u64) + slack;
-            prop_assert!(chosen.node.conversations < most);
+            let max = (total * percent).div_ceil(100 * loads.len() as u64) + slack;
+            prop_assert!(chosen.node.conversations < max);
         }
 
         #[test]
@@ -200,8 +193,8 @@ mod tests {
                 let to = address(number, &nodes, bound).to_owned();
                 nodes.iter_mut().find(|node| node.node.address == to).unwrap().node.conversations += 1;
             }
-            let most = (u64::from(threads) * 125).div_ceil(100 * count as u64) + 2;
-            prop_assert!(nodes.iter().all(|node| node.node.conversations <= most));
+            let max = (u64::from(threads) * 125).div_ceil(100 * count as u64) + 2;
+            prop_assert!(nodes.iter().all(|node| node.node.conversations <= max));
         }
     }
 }

@@ -67,13 +67,13 @@ impl PrincipalSigner {
     pub(crate) fn sign(
         &self,
         principal: Option<&Principal>,
-        call: &str,
+        method: &str,
         hop: u8,
         now: Timestamp,
         to: &mut MetadataMap,
     ) -> Result<()> {
         let issued = now.as_second();
-        let (principal, call, expires) = (principal.cloned(), call.to_owned(), issued + VALIDITY_SECONDS);
+        let (principal, call, expires) = (principal.cloned(), method.to_owned(), issued + VALIDITY_SECONDS);
         let claims = Claims { principal, call, issued, expires, hop };
         let body = serde_json::to_vec(&claims).map_err(|error| Error::internal(format!("claims: {error}")))?;
         let mac = self.keys.first().map(|key| mac(key, &body).finalize().into_bytes()).unwrap_or_default();
@@ -84,7 +84,7 @@ impl PrincipalSigner {
     }
 
     /// Verifies the header of an RPC and returns its claims. Fails with `INVALID_PRINCIPAL`.
-    pub(crate) fn check(&self, metadata: &MetadataMap, call: &str, now: Timestamp) -> Result<Claims> {
+    pub(crate) fn verify(&self, metadata: &MetadataMap, method: &str, now: Timestamp) -> Result<Claims> {
         let mut values = metadata.get_all(HEADER).iter();
         let text = values.next().and_then(|value| value.to_str().ok()).ok_or_else(|| refused("missing"))?;
         if values.next().is_some() || text.len() > HEADER_BYTES {
@@ -98,7 +98,7 @@ impl PrincipalSigner {
             return Err(refused("signed with another secret, or modified"));
         }
         let claims: Claims = serde_json::from_slice(&body).map_err(|_| refused("malformed"))?;
-        if claims.call != call {
+        if claims.call != method {
             return Err(refused("for another RPC"));
         }
         let now = now.as_second();
@@ -117,7 +117,7 @@ impl PrincipalSigner {
 
 impl std::fmt::Debug for PrincipalSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seal").field("keys", &self.keys.len()).finish()
+        f.debug_struct("PrincipalSigner").field("keys", &self.keys.len()).finish()
     }
 }
 

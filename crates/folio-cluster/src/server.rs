@@ -21,7 +21,7 @@ use crate::peer::NodePeer;
 use crate::seal::PrincipalSigner;
 use crate::service::NodeService;
 use crate::shutdown::Shutdown;
-use crate::streams::Limits;
+use crate::streams::StreamLimits;
 use crate::tls::Tls;
 
 #[derive(Debug, Clone, Copy)]
@@ -45,18 +45,18 @@ impl NodeServer {
     ) -> Result<()> {
         let address = listener.local_addr();
         let address = address.map_err(|error| Error::internal(format!("the listener has no address: {error}")))?;
-        options.allows(&address.to_string())?;
+        options.check_address(&address.to_string())?;
         let service = NodeService {
             peer,
-            seal: PrincipalSigner::new(&options.all_secrets()?)?,
+            signer: PrincipalSigner::new(&options.all_secrets()?)?,
             environment,
             calls: Arc::new(Semaphore::new(options.calls)),
-            limits: Limits {
-                first: options.stream_first,
-                idle: options.stream_idle,
-                lifetime: options.stream_lifetime,
+            limits: StreamLimits {
+                initial_item_timeout: options.stream_first,
+                idle_timeout: options.stream_idle,
+                max_lifetime: options.stream_lifetime,
             },
-            cut: shutdown.cut.clone(),
+            drain_ended: shutdown.abort.clone(),
         };
         let services = Services {
             conversations: ConversationServiceServer::new(service.clone())

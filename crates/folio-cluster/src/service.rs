@@ -23,17 +23,17 @@ use crate::peer::NodePeer;
 use crate::seal::PrincipalSigner;
 use crate::shutdown::{catch_panic, draining};
 use crate::spans::RpcSpan;
-use crate::streams::{Limits, limited};
+use crate::streams::{StreamLimits, limited};
 
 /// Serves the RPCs of a node's listener. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NodeService {
     pub(crate) peer: Arc<dyn NodePeer>,
-    pub(crate) seal: PrincipalSigner,
+    pub(crate) signer: PrincipalSigner,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) calls: Arc<Semaphore>,
-    pub(crate) limits: Limits,
-    pub(crate) cut: CancellationToken,
+    pub(crate) limits: StreamLimits,
+    pub(crate) drain_ended: CancellationToken,
 }
 
 struct AdmittedRpc {
@@ -48,14 +48,14 @@ type Events<T> = BoxStream<'static, Result<T, Status>>;
 
 impl NodeService {
     fn admit<T: Call>(&self, request: &Request<T>) -> Result<AdmittedRpc> {
-        if self.cut.is_cancelled() {
+        if self.drain_ended.is_cancelled() {
             return Err(draining());
         }
         let permit = Arc::clone(&self.calls).try_acquire_owned().map_err(|_| {
             Error::exhausted(Reason::Overloaded, "the node has the maximum number of RPCs in flight")
                 .retry_after(status::RETRY_SOON)
         })?;
-        let claims = self.seal.check(request.metadata(), T::METHOD, self.environment.now())?;
+        let claims = self.signer.verify(request.metadata(), T::METHOD, self.environment.now())?;
         if claims.hop > 1 {
             let message = "the request was forwarded twice";
             return Err(Error::precondition(Reason::ForwardedTwice, message));
@@ -74,18 +74,18 @@ impl NodeService {
         F: Future<Output = Result<A>>,
     {
         let AdmittedRpc { principal, context, permit } = self.admit(&request).map_err(status::from_error)?;
-        let mut answering = RpcSpan::server::<Q>();
+        let mut rpc_span = RpcSpan::server::<Q>();
         if let Some(trace) = &context.trace {
-            trace.set_parent_of(answering.span());
+            trace.set_parent_of(rpc_span.span());
         }
         let run = self.run(context.scope(run(principal, request.into_inner())));
-        match run.instrument(answering.span().clone()).await {
+        match run.instrument(rpc_span.span().clone()).await {
             Ok(answer) => {
-                answering.answered();
-                Ok((answer, (permit, answering)))
+                rpc_span.answered();
+                Ok((answer, (permit, rpc_span)))
             }
             Err(status) => {
-                answering.refused(&status);
+                rpc_span.refused(&status);
                 Err(status)
             }
         }
@@ -95,7 +95,7 @@ impl NodeService {
         let run = catch_panic(run);
         let answer = tokio::select! {
             answer = run => answer.and_then(|answer| answer),
-            () = self.cut.cancelled() => Err(draining()),
+            () = self.drain_ended.cancelled() => Err(draining()),
         };
         answer.map_err(|error| {
             tracing::debug!(reason = error.reason.as_str(), "RPC refused");
@@ -124,12 +124,12 @@ impl NodeService {
         F: Future<Output = Result<EventStream>>,
     {
         let enter = self.enter(request, async |principal, request| run(require_principal(principal)?, request).await);
-        let (events, (permit, mut answering)) = enter.await?;
-        let events = limited(events, self.limits, self.cut.clone()).map(move |item| {
+        let (events, (permit, mut rpc_span)) = enter.await?;
+        let events = limited(events, self.limits, self.drain_ended.clone()).map(move |item| {
             let _permit = &permit;
             item.map(|event| wrap((&event).into()))
                 .map_err(status::from_error)
-                .inspect_err(|status| answering.refused(status))
+                .inspect_err(|status| rpc_span.refused(status))
         });
         Ok(Response::new(events.boxed()))
     }

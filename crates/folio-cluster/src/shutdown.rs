@@ -17,7 +17,7 @@ pub struct Shutdown {
     /// When cancelled, the server accepts no new connection, and health reports the shutdown. RPCs in flight continue.
     pub begin: CancellationToken,
     /// When cancelled, the remaining RPCs fail with `DRAINING`.
-    pub cut: CancellationToken,
+    pub abort: CancellationToken,
 }
 
 impl Shutdown {
@@ -39,7 +39,7 @@ impl Shutdown {
         }
         tokio::select! {
             ended = &mut server => return ended,
-            () = self.cut.cancelled() => tracing::info!("the drain deadline passed; aborting the remaining RPCs"),
+            () = self.abort.cancelled() => tracing::info!("the drain deadline passed; aborting the remaining RPCs"),
         }
         tokio::time::timeout(ABORT_TIMEOUT, &mut server).await.unwrap_or(Ok(()))
     }

@@ -13,64 +13,64 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use crate::shutdown::draining;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct StreamLimits {
     /// Bounds the time until the initial item of a stream is received.
-    pub first: Duration,
+    pub initial_item_timeout: Duration,
     /// Bounds the time between two items of a stream.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// Bounds the total lifetime of a stream.
-    pub lifetime: Duration,
+    pub max_lifetime: Duration,
 }
 
-/// Applies the limits to a stream. When `cut` is cancelled (the end of the drain), the stream fails with `DRAINING`.
-/// The stream ends after its first error.
+/// Applies the limits to a stream. When `drain_ended` is cancelled, the stream fails with `DRAINING`. The stream ends
+/// after its first error.
 pub fn limited<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
-    limits: Limits,
-    cut: CancellationToken,
-) -> Limited<T> {
+    limits: StreamLimits,
+    drain_ended: CancellationToken,
+) -> LimitedStream<T> {
     let now = Instant::now();
-    let end = now + limits.lifetime;
-    let idle_deadline = now + limits.first;
-    Limited {
+    let end = now + limits.max_lifetime;
+    let idle_deadline = now + limits.initial_item_timeout;
+    LimitedStream {
         source: source.boxed(),
-        idle: limits.idle,
+        idle_timeout: limits.idle_timeout,
         end,
         idle_deadline,
         item_received: false,
         timer: Box::pin(tokio::time::sleep_until(idle_deadline.min(end))),
-        cut: Box::pin(cut.cancelled_owned()),
+        drain_ended: Box::pin(drain_ended.cancelled_owned()),
         ended: false,
     }
 }
 
 /// A stream with limits. An available item costs no timer operation: the timer is only reset when it fires.
-pub struct Limited<T> {
+pub struct LimitedStream<T> {
     source: BoxStream<'static, Result<T>>,
-    idle: Duration,
+    idle_timeout: Duration,
     end: Instant,
     /// Time at which the stream exceeds its limit for the initial item or its idle limit.
     idle_deadline: Instant,
     /// True if an item was received since `idle_deadline` was set.
     item_received: bool,
     timer: Pin<Box<Sleep>>,
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    drain_ended: Pin<Box<WaitForCancellationFutureOwned>>,
     ended: bool,
 }
 
-impl<T> std::fmt::Debug for Limited<T> {
+impl<T> std::fmt::Debug for LimitedStream<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Limited").field("ended", &self.ended).finish_non_exhaustive()
+        f.debug_struct("LimitedStream").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
-impl<T> Limited<T> {
+impl<T> LimitedStream<T> {
     /// Resolves to the error of an exceeded limit. Polled while no item is available.
     fn poll_limits(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         if std::mem::take(&mut self.item_received) {
-            self.idle_deadline = Instant::now() + self.idle;
+            self.idle_deadline = Instant::now() + self.idle_timeout;
         }
-        if self.cut.as_mut().poll(context).is_ready() {
+        if self.drain_ended.as_mut().poll(context).is_ready() {
             return Poll::Ready(draining());
         }
         let deadline = self.idle_deadline.min(self.end);
@@ -90,7 +90,7 @@ impl<T> Limited<T> {
     }
 }
 
-impl<T> Stream for Limited<T> {
+impl<T> Stream for LimitedStream<T> {
     type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -127,24 +127,27 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
     const LATE: Result<u32, Code> = Err(Code::DeadlineExceeded);
 
-    async fn items(source: impl Stream<Item = Result<u32>> + Send + 'static, limits: Limits) -> Vec<Result<u32, Code>> {
+    async fn items(
+        source: impl Stream<Item = Result<u32>> + Send + 'static,
+        limits: StreamLimits,
+    ) -> Vec<Result<u32, Code>> {
         let limited = limited(source, limits, CancellationToken::new());
         limited.map(|item| item.map_err(|error| error.code)).collect().await
     }
 
     #[tokio::test]
     async fn a_silent_stream_ends() {
-        let first = Limits { first: SHORT, idle: LONG, lifetime: LONG };
+        let first = StreamLimits { initial_item_timeout: SHORT, idle_timeout: LONG, max_lifetime: LONG };
         assert_eq!(items(stream::pending(), first).await, [LATE]);
-        let idle = Limits { first: LONG, idle: SHORT, lifetime: LONG };
+        let idle = StreamLimits { initial_item_timeout: LONG, idle_timeout: SHORT, max_lifetime: LONG };
         assert_eq!(items(stream::iter([Ok(1)]).chain(stream::pending()), idle).await, [Ok(1), LATE]);
-        let patient = Limits { first: LONG, idle: LONG, lifetime: LONG };
+        let patient = StreamLimits { initial_item_timeout: LONG, idle_timeout: LONG, max_lifetime: LONG };
         assert_eq!(items(stream::iter([Ok(1), Ok(2)]), patient).await, [Ok(1), Ok(2)]);
     }
 
     #[tokio::test]
     async fn a_stream_does_not_outlive_its_lifetime() {
-        let limits = Limits { first: LONG, idle: LONG, lifetime: SHORT };
+        let limits = StreamLimits { initial_item_timeout: LONG, idle_timeout: LONG, max_lifetime: SHORT };
         assert_eq!(items(stream::iter([Ok(1)]).chain(stream::pending()), limits).await, [Ok(1), LATE]);
         let busy = stream::repeat_with(|| Ok(1)).then(|item| async {
             tokio::task::yield_now().await;
@@ -155,18 +158,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_ends_after_its_first_error() {
-        let limits = Limits { first: LONG, idle: LONG, lifetime: LONG };
+        let limits = StreamLimits { initial_item_timeout: LONG, idle_timeout: LONG, max_lifetime: LONG };
         let source = stream::iter([Ok(1), Err(draining()), Ok(2)]);
         assert_eq!(items(source, limits).await, [Ok(1), Err(Code::Unavailable)]);
     }
 
     #[tokio::test]
-    async fn the_end_of_the_drain_cuts_a_stream() {
-        let cut = CancellationToken::new();
-        let limits = Limits { first: LONG, idle: LONG, lifetime: LONG };
-        let mut stream = limited(stream::iter([Ok(1)]).chain(stream::pending()), limits, cut.clone());
+    async fn the_end_of_the_drain_ends_a_stream() {
+        let drain_ended = CancellationToken::new();
+        let limits = StreamLimits { initial_item_timeout: LONG, idle_timeout: LONG, max_lifetime: LONG };
+        let mut stream = limited(stream::iter([Ok(1)]).chain(stream::pending()), limits, drain_ended.clone());
         assert!(stream.next().await.unwrap().is_ok());
-        cut.cancel();
+        drain_ended.cancel();
         assert_eq!(stream.next().await.unwrap().unwrap_err().code, Code::Unavailable);
         assert!(stream.next().await.is_none());
     }

@@ -28,7 +28,7 @@ impl Tls {
     /// Reads the files. None: no certificates are configured.
     pub(crate) fn load(options: &Options) -> Result<Option<Self>> {
         let TlsOptions { ca, certificate, key, server_name, .. } = &options.tls;
-        if !options.tls.is_on() {
+        if !options.tls.is_enabled() {
             return Ok(None);
         }
         let pem = Pem {

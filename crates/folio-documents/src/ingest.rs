@@ -2,7 +2,7 @@
 //!
 //! Uploaders add a job to a queue that all nodes share ([`JobStore`]; in memory for a single process), and any node
 //! takes it. If a node dies, another node takes its jobs. The queue is only a hint that starts ingestion immediately
-//! and usually once. The document store is authoritative ([`folio_storage::TextStore::pending_text`]) and is scanned at
+//! and usually once. The document store is authoritative ([`folio_storage::TextStore::waiting_texts`]) and is scanned at
 //! the start and periodically, so neither a crash nor a lost queue loses a document. The store counts started attempts;
 //! a document whose attempts crashed the process too often fails.
 
@@ -180,7 +180,7 @@ struct ActiveRead {
     since: Instant,
 }
 
-fn every(period: Duration) -> Interval {
+fn delayed_interval(period: Duration) -> Interval {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
@@ -189,8 +189,8 @@ fn every(period: Duration) -> Interval {
 impl Actor {
     async fn run(mut self) {
         self.work.clear_scratch();
-        let mut rescans = every(Duration::from_secs(self.work.reader.options().rescan_seconds.max(1)));
-        let mut heartbeats = every(HEARTBEAT_INTERVAL);
+        let mut rescans = delayed_interval(Duration::from_secs(self.work.reader.options().rescan_seconds.max(1)));
+        let mut heartbeats = delayed_interval(HEARTBEAT_INTERVAL);
         let signals = Arc::clone(&self.queue.signals);
         loop {
             self.take().await;
@@ -200,7 +200,7 @@ impl Actor {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
-                Some(ended) = self.running.join_next_with_id() => self.ended(ended).await,
+                Some(ended) = self.running.join_next_with_id() => self.on_task_end(ended).await,
                 _ = rescans.tick() => {
                     self.check_programs().await;
                     self.scan().await;
@@ -216,7 +216,7 @@ impl Actor {
         }
         while !self.running.is_empty() {
             tokio::select! {
-                Some(ended) = self.running.join_next_with_id() => self.ended(ended).await,
+                Some(ended) = self.running.join_next_with_id() => self.on_task_end(ended).await,
                 _ = heartbeats.tick() => self.renew().await,
             }
         }
@@ -226,7 +226,7 @@ impl Actor {
     async fn take(&mut self) {
         while self.capacity() > 0 && self.next_poll <= Instant::now() {
             let capacity = self.capacity();
-            match self.queue.jobs.take(QUEUE, &self.worker, capacity, ABANDONED_AFTER).await {
+            match self.queue.jobs.claim(QUEUE, &self.worker, capacity, ABANDONED_AFTER).await {
                 Ok(taken) => {
                     let all = taken.len() < capacity;
                     for job in taken {
@@ -249,7 +249,7 @@ impl Actor {
     async fn scan(&mut self) -> bool {
         self.queue.signals.has_unqueued.store(false, Ordering::Release);
         let limit = SCAN_LIMIT + self.running.len();
-        let pending = match self.work.stores.texts.pending_text(TextWait::Worker, limit).await {
+        let pending = match self.work.stores.texts.waiting_texts(TextWait::Worker, limit).await {
             Ok(pending) => pending,
             Err(error) => {
                 tracing::warn!(%error, "cannot list documents with pending text");
@@ -298,7 +298,7 @@ impl Actor {
     async fn start(&mut self, job: ClaimedJob) {
         let Some(key) = parse(&job.job.key) else {
             tracing::error!(key = job.job.key, "dropped a job with an invalid document key");
-            return self.done(&job).await;
+            return self.remove_job(&job).await;
         };
         if let Some(running) = self.active.values_mut().find(|running| running.key == key) {
             // The renewal was late, so this process took its own job again.
@@ -309,19 +309,19 @@ impl Actor {
         let (counted, upload) = job.job.payload.split_once(' ').unwrap_or((&job.job.payload, ""));
         let counted: u32 = counted.parse().unwrap_or(0);
         let attempts = counted.saturating_add(u32::try_from(job.attempt.saturating_sub(1)).unwrap_or(u32::MAX));
-        let (work, about) = (Arc::clone(&self.work), key.clone());
+        let (work, document_key) = (Arc::clone(&self.work), key.clone());
         let span = tracing::info_span!(
             "ingest",
             otel.name = "ingest document",
             otel.kind = "consumer",
             otel.status_code = tracing::field::Empty,
-            folio.document.id = %about.1,
+            folio.document.id = %document_key.1,
             "error.type" = tracing::field::Empty,
         );
         if let Some(upload) = TraceContext::parse(upload, None) {
             upload.link_from(&span);
         }
-        let task = self.running.spawn(async move { work.run(&about, attempts).await }.instrument(span));
+        let task = self.running.spawn(async move { work.run(&document_key, attempts).await }.instrument(span));
         self.active.insert(task.id(), ActiveRead { key, job, since: Instant::now() });
     }
 
@@ -340,7 +340,7 @@ impl Actor {
         quick.map(|running| running.since + slow_after).min().filter(|_| self.capacity() == 0)
     }
 
-    async fn ended(&mut self, ended: Result<(Id, ()), JoinError>) {
+    async fn on_task_end(&mut self, ended: Result<(Id, ()), JoinError>) {
         let id = match ended {
             Ok((id, ())) => id,
             Err(error) => {
@@ -349,14 +349,14 @@ impl Actor {
             }
         };
         if let Some(running) = self.active.remove(&id) {
-            self.done(&running.job).await;
+            self.remove_job(&running.job).await;
         }
         self.next_poll = Instant::now();
     }
 
     /// Removes a job. If that fails, the job is taken again and its document is already settled.
-    async fn done(&self, job: &ClaimedJob) {
-        if let Err(error) = self.queue.jobs.done(QUEUE, job).await {
+    async fn remove_job(&self, job: &ClaimedJob) {
+        if let Err(error) = self.queue.jobs.complete(QUEUE, job).await {
             tracing::debug!(%error, "cannot remove a finished job");
         }
     }
@@ -373,7 +373,7 @@ impl Actor {
     /// keeps one result.
     async fn renew(&self) {
         for running in self.active.values() {
-            if let Err(error) = self.queue.jobs.keep(QUEUE, &running.job).await {
+            if let Err(error) = self.queue.jobs.extend(QUEUE, &running.job).await {
                 tracing::debug!(%error, "cannot renew a job");
             }
         }
@@ -414,7 +414,7 @@ impl Ingestion {
         let texts = &self.stores.texts;
         let mut before = Vec::new();
         loop {
-            let lacking = texts.pending_text(TextWait::Program, SCAN_LIMIT).await?;
+            let lacking = texts.waiting_texts(TextWait::Program, SCAN_LIMIT).await?;
             // Without progress, the remaining rows have no document.
             if lacking.is_empty() || lacking == before {
                 return Ok(());

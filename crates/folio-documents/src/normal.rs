@@ -45,16 +45,16 @@ pub(crate) fn cut(text: String, max: usize) -> String {
 
 /// Cuts the pages to the limits of a page and of a document.
 pub(crate) fn bound(pages: impl IntoIterator<Item = String>, page_chars: usize, document_chars: usize) -> Vec<String> {
-    let mut left = document_chars;
+    let mut chars_left = document_chars;
     let mut bounded = Vec::new();
     for page in pages {
         let length = page.chars().count();
-        let page = if left == 0 && length > 0 {
+        let page = if chars_left == 0 && length > 0 {
             format!("[… dropped: the document has more than {document_chars} characters]")
         } else {
-            cut(page, page_chars.min(left))
+            cut(page, page_chars.min(chars_left))
         };
-        left = left.saturating_sub(length.min(page_chars));
+        chars_left = chars_left.saturating_sub(length.min(page_chars));
         bounded.push(page);
     }
     bounded

@@ -194,8 +194,8 @@ mod tests {
             let text = segments.concat().repeat(times);
             let split = paginate(&text, PAGE_CHARS);
             let kept: String = split.concat();
-            let whole: String = text.chars().filter(|c| *c != '\u{c}').collect();
-            prop_assert!(whole.starts_with(&kept) && whole[kept.len()..].trim().is_empty());
+            let complete: String = text.chars().filter(|c| *c != '\u{c}').collect();
+            prop_assert!(complete.starts_with(&kept) && complete[kept.len()..].trim().is_empty());
             prop_assert!(split.iter().all(|page| page.chars().count() <= PAGE_CHARS));
         }
 

@@ -277,10 +277,10 @@ mod tests {
 
     #[test]
     fn output_without_its_end_is_refused() {
-        let whole = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\"end\"\n";
-        assert!(matches!(parse_output(whole), Ok(pages) if pages == [Some("a".to_owned()), None]));
-        for cut in 0..whole.len() - 2 {
-            assert!(parse_output(whole.get(..cut).unwrap()).is_err(), "{cut}");
+        let complete = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\"end\"\n";
+        assert!(matches!(parse_output(complete), Ok(pages) if pages == [Some("a".to_owned()), None]));
+        for cut in 0..complete.len() - 2 {
+            assert!(parse_output(complete.get(..cut).unwrap()).is_err(), "{cut}");
         }
         assert!(
             matches!(parse_output(b"{\"refused\":{\"reason\":\"x\"}}\n"), Err(ReadError::Failed(reason)) if reason == "x")

@@ -203,7 +203,7 @@ impl Upload {
             return Err(Error::invalid_field("description.size_bytes", problem));
         }
         let media_type = match self.media_type {
-            Some(known) => known,
+            Some(media_type) => media_type,
             None => sniff(&self.new.name, &self.beginning)?,
         };
         let document = NewDocument {

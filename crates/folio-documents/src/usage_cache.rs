@@ -10,7 +10,7 @@ use std::time::Duration;
 use folio_permits::Amount;
 use folio_resources::Document;
 use folio_resources::quota::{Quotas, exceeded};
-use folio_storage::{Holdings, ResourceStore};
+use folio_storage::{ResourceStore, ResourceUsage};
 use folio_types::{Error, OrgId, Result};
 use moka::future::Cache;
 use tokio::time::Instant;
@@ -32,12 +32,12 @@ pub(crate) struct UsageCache {
 }
 
 struct CachedUsage {
-    usage: Mutex<Holdings>,
+    usage: Mutex<ResourceUsage>,
     expires: Instant,
 }
 
 impl CachedUsage {
-    fn usage(&self) -> Holdings {
+    fn usage(&self) -> ResourceUsage {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,7 +78,7 @@ impl UsageCache {
     pub(crate) async fn add(&self, org: &OrgId, bytes: u64) {
         if let Some(cached) = self.organizations.get(org).await {
             let mut usage = cached.usage.lock().unwrap_or_else(PoisonError::into_inner);
-            *usage = usage.and(Holdings { count: 1, bytes });
+            *usage = *usage + ResourceUsage { count: 1, bytes };
         }
     }
 
@@ -91,7 +91,7 @@ impl UsageCache {
         }
         let read = async {
             let started = Instant::now();
-            let usage = Mutex::new(self.store.holdings(org).await?);
+            let usage = Mutex::new(self.store.resource_usage(org).await?);
             Ok(Arc::new(CachedUsage {
                 usage,
                 expires: Instant::now() + TTL_MIN.max(started.elapsed() * TTL_PER_READ_TIME),

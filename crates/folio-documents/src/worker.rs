@@ -114,36 +114,36 @@ fn limit(task: &Task) -> nix::Result<()> {
 fn read(job: Job) -> io::Result<()> {
     // Suppress panic messages, which may contain text of the document. The panics themselves are caught.
     std::panic::set_hook(Box::new(|_| {}));
-    let out = answer_file()?;
+    let out = take_stdout()?;
     let mut input = Vec::new();
     io::stdin().lock().read_to_end(&mut input)?;
     std::thread::Builder::new()
         .stack_size(STACK_BYTES)
         .spawn(move || {
-            let mut answer = Answer { out: io::BufWriter::new(out) };
+            let mut output = Output { out: io::BufWriter::new(out) };
             match job {
-                Job::Pdf { max_pages, page_chars } => pdf::read(&input, max_pages, page_chars, &mut answer)?,
-                Job::Html { max_pages, document_chars } => html::read(&input, max_pages, document_chars, &mut answer)?,
+                Job::Pdf { max_pages, page_chars } => pdf::read(&input, max_pages, page_chars, &mut output)?,
+                Job::Html { max_pages, document_chars } => html::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Program { .. } => {}
             }
-            answer.out.flush()
+            output.out.flush()
         })?
         .join()
         .map_err(|_| io::Error::other("panicked"))?
 }
 
 /// Returns the original standard output, and redirects standard output to /dev/null, because libraries may write to it.
-fn answer_file() -> io::Result<File> {
-    let answer = nix::unistd::dup(io::stdout())?;
+fn take_stdout() -> io::Result<File> {
+    let output = nix::unistd::dup(io::stdout())?;
     nix::unistd::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
-    Ok(File::from(answer))
+    Ok(File::from(output))
 }
 
-pub(crate) struct Answer {
+pub(crate) struct Output {
     out: io::BufWriter<File>,
 }
 
-impl Answer {
+impl Output {
     fn line(&mut self, line: &Line) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, line)?;
         self.out.write_all(b"\n")

@@ -60,7 +60,7 @@ pub struct PendingApproval {
 impl From<SharedTurn> for PendingApproval {
     fn from(turn: SharedTurn) -> Self {
         let user = turn.requester.clone();
-        Self { turn: turn.turn, user, calls: turn.pending, paused_at: turn.since, expires_at: turn.expires_at }
+        Self { turn: turn.turn, user, calls: turn.pending, paused_at: turn.paused_at, expires_at: turn.expires_at }
     }
 }
 
@@ -111,7 +111,7 @@ struct Position(TurnCursor);
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.0.since.as_nanosecond(), self.0.turn)
+        write!(f, "{} {}", self.0.paused_at.as_nanosecond(), self.0.turn)
     }
 }
 
@@ -122,7 +122,7 @@ impl FromStr for Position {
         let malformed = || Error::invalid_field("page_token", "is malformed");
         let (since, turn) = text.split_once(' ').ok_or_else(malformed)?;
         let since = since.parse().ok().and_then(|since| Timestamp::from_nanosecond(since).ok());
-        Ok(Self(TurnCursor { since: since.ok_or_else(malformed)?, turn: turn.parse()? }))
+        Ok(Self(TurnCursor { paused_at: since.ok_or_else(malformed)?, turn: turn.parse()? }))
     }
 }
 
@@ -226,7 +226,7 @@ impl PendingStream {
                 None => changes.push(PendingChange::Removed(id.clone())),
             }
         }
-        found.sort_by_key(|turn| turn.since);
+        found.sort_by_key(|turn| turn.paused_at);
         let (known, mut new): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|turn| self.reported.contains_key(&turn.turn));
         new.truncate(FOLLOWED_MAX.saturating_sub(reported.len().saturating_add(known.len())));
@@ -283,7 +283,7 @@ impl PendingStream {
 
 /// Returns true if a turn is after `from` and not after `until` in the index, which may order by milliseconds.
 fn is_between(turn: &SharedTurn, from: Option<&TurnCursor>, until: Option<&TurnCursor>) -> bool {
-    let key = |cursor: &TurnCursor| (cursor.since.as_millisecond(), cursor.turn.to_string());
+    let key = |cursor: &TurnCursor| (cursor.paused_at.as_millisecond(), cursor.turn.to_string());
     let Some(turn) = turn.cursor().as_ref().map(key) else { return true };
     from.is_none_or(|from| turn > key(from)) && until.is_none_or(|until| turn <= key(until))
 }

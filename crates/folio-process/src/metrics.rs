@@ -82,7 +82,7 @@ impl Family {
 }
 
 /// Encodes the metrics in Prometheus' text format 0.0.4.
-pub fn page(families: &[Family]) -> String {
+pub fn encode_prometheus(families: &[Family]) -> String {
     let mut page = String::new();
     for family in families {
         let (name, kind) = (&family.name, family.kind.name());
@@ -130,7 +130,7 @@ mod tests {
         let value = Value::Distribution(Distribution { bounds: &[0.5, 1.0], counts: vec![2, 0, 1], sum: 9.5 });
         long.points.push(Point { labels: vec![("outcome", "completed".to_owned())], value });
         assert_eq!((plain.unit(), long.unit()), ("1", "s"));
-        let page = page(&[plain, labelled, long]);
+        let page = encode_prometheus(&[plain, labelled, long]);
         let expected = r#"# HELP folio_connections Open.
 # TYPE folio_connections gauge
 folio_connections 3

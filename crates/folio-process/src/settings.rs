@@ -63,26 +63,26 @@ pub enum Error {
     },
     /// The value has the wrong type or is out of bounds.
     #[error("{0}")]
-    Value(String),
+    InvalidValue(String),
 }
 
 pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Result<Loaded<T>, Error> {
     let defaults = T::default();
-    let mut known = serde_json::to_value(&defaults).map_err(|error| Error::Value(error.to_string()))?;
+    let mut schema = serde_json::to_value(&defaults).map_err(|error| Error::InvalidValue(error.to_string()))?;
     for (path, entry) in &sources.maps {
-        let map = path.split('.').try_fold(&mut known, |value, part| value.get_mut(part));
+        let map = path.split('.').try_fold(&mut schema, |value, part| value.get_mut(part));
         if let Some(Value::Object(map)) = map {
             map.insert(ANY.to_owned(), entry.clone());
         }
     }
     let mut figment = Figment::from(Serialized::defaults(&defaults));
     if let Some((path, text)) = read(sources)? {
-        check_file(&path, &text, &known)?;
+        check_file(&path, &text, &schema)?;
         figment = figment.merge(Toml::string(&text));
     }
-    let (set, warnings) = split_variables(&sources.variables, &known);
+    let (set, warnings) = split_variables(&sources.variables, &schema);
     for (path, text) in set {
-        figment = figment.merge(Serialized::default(&path, variable_value(leaf(&known, &path), &text)));
+        figment = figment.merge(Serialized::default(&path, variable_value(leaf(&schema, &path), &text)));
     }
     for (path, value) in &sources.flags {
         figment = figment.merge(Serialized::default(path, value));
@@ -93,8 +93,8 @@ pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Res
 
 /// Parses the text of a variable as boolean, number, list or string. If the default is a string, the text stays
 /// unchanged.
-fn variable_value(known: Option<&Value>, text: &str) -> figment::value::Value {
-    if known.is_some_and(Value::is_string) {
+fn variable_value(schema: Option<&Value>, text: &str) -> figment::value::Value {
+    if schema.is_some_and(Value::is_string) {
         return text.into();
     }
     match text.parse() {
@@ -112,12 +112,12 @@ fn read(sources: &Sources) -> Result<Option<(PathBuf, String)>, Error> {
     }
 }
 
-fn check_file(path: &Path, text: &str, known: &Value) -> Result<(), Error> {
+fn check_file(path: &Path, text: &str, schema: &Value) -> Result<(), Error> {
     let table: toml::Table = text.parse().map_err(|error| syntax(path, text, &error))?;
-    let file = serde_json::to_value(table).map_err(|error| Error::Value(error.to_string()))?;
-    match unknown_key(&file, known, "") {
+    let file = serde_json::to_value(table).map_err(|error| Error::InvalidValue(error.to_string()))?;
+    match unknown_key(&file, schema, "") {
         Some(key) => {
-            let nearest = nearest(&key, known);
+            let nearest = nearest(&key, schema);
             Err(Error::UnknownKey { path: path.display().to_string(), key, nearest })
         }
         None => Ok(()),
@@ -132,42 +132,42 @@ fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Error {
 }
 
 /// Returns the schema of the member `name`, or the schema of all members of a free map.
-fn member<'a>(known: &'a Value, name: &str) -> Option<&'a Value> {
-    known.get(name).or_else(|| known.get(ANY))
+fn member<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+    schema.get(name).or_else(|| schema.get(ANY))
 }
 
-/// Returns the path of the first key of `given` that `known` does not have. Lists and scalars are not checked.
-fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
-    let (Value::Object(given), Value::Object(_)) = (given, known) else { return None };
-    given.iter().find_map(|(name, value)| {
+/// Returns the path of the first key of `file` that `schema` does not have. Lists and scalars are not checked.
+fn unknown_key(file: &Value, schema: &Value, path: &str) -> Option<String> {
+    let (Value::Object(file), Value::Object(_)) = (file, schema) else { return None };
+    file.iter().find_map(|(name, value)| {
         let child_path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        match member(known, name) {
+        match member(schema, name) {
             None => Some(child_path),
-            Some(below) => unknown_key(value, below, &child_path),
+            Some(member) => unknown_key(value, member, &child_path),
         }
     })
 }
 
-/// Appends the path of every known key to `into`.
-fn known_paths(known: &Value, path: &str, into: &mut Vec<String>) {
-    if let Value::Object(members) = known {
+/// Appends the path of every key of the schema to `into`.
+fn schema_paths(schema: &Value, path: &str, into: &mut Vec<String>) {
+    if let Value::Object(members) = schema {
         for (name, value) in members {
             let child_path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            known_paths(value, &child_path, into);
+            schema_paths(value, &child_path, into);
             into.push(child_path);
         }
     }
 }
 
-fn nearest(key: &str, known: &Value) -> Option<String> {
+fn nearest(key: &str, schema: &Value) -> Option<String> {
     let mut paths = Vec::new();
-    known_paths(known, "", &mut paths);
+    schema_paths(schema, "", &mut paths);
     // Replace the wildcards in the paths with the names that the given key has at these positions.
-    let given: Vec<&str> = key.split('.').collect();
+    let parts: Vec<&str> = key.split('.').collect();
     for path in &mut paths {
         let named = path.split('.').enumerate();
         let named: Vec<&str> =
-            named.map(|(at, part)| if part == ANY { given.get(at).copied().unwrap_or(ANY) } else { part }).collect();
+            named.map(|(at, part)| if part == ANY { parts.get(at).copied().unwrap_or(ANY) } else { part }).collect();
         *path = named.join(".");
     }
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
@@ -187,7 +187,7 @@ fn nearest(key: &str, known: &Value) -> Option<String> {
 type Variables = Vec<(String, String)>;
 
 /// Returns settings by key path, and warnings about variables with the prefix that are not settings.
-fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Variables, Vec<String>) {
+fn split_variables(variables: &BTreeMap<String, String>, schema: &Value) -> (Variables, Vec<String>) {
     let mut set = Vec::new();
     let mut warnings = Vec::new();
     for (name, text) in variables {
@@ -196,10 +196,10 @@ fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Vari
             continue;
         }
         let path = rest.to_ascii_lowercase().replace("__", ".");
-        if is_leaf(known, &path) {
+        if is_leaf(schema, &path) {
             set.push((path, text.clone()));
         } else {
-            let hint = nearest(&path, known).map(variable_name);
+            let hint = nearest(&path, schema).map(variable_name);
             let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             warnings.push(format!("unknown variable {name} is ignored{hint}"));
         }
@@ -207,12 +207,12 @@ fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Vari
     (set, warnings)
 }
 
-fn leaf<'a>(known: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(known, member)
+fn leaf<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(schema, member)
 }
 
-fn is_leaf(known: &Value, path: &str) -> bool {
-    leaf(known, path).is_some_and(|found| !found.is_object())
+fn is_leaf(schema: &Value, path: &str) -> bool {
+    leaf(schema, path).is_some_and(|found| !found.is_object())
 }
 
 fn variable_name(path: String) -> String {
@@ -227,7 +227,7 @@ fn describe(error: figment::Error) -> Error {
         Kind::Message(message) => message.clone(),
         other => other.to_string(),
     };
-    Error::Value(format!("setting `{path}`: {what}"))
+    Error::InvalidValue(format!("setting `{path}`: {what}"))
 }
 
 #[cfg(test)]

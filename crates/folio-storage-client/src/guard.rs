@@ -26,13 +26,13 @@ pub struct Guard {
     system: &'static str,
     kinds: &'static [&'static str],
     breaker: Mutex<Breaker>,
-    begun: Instant,
+    started_at: Instant,
     /// Permits for calls that wait or are in flight.
     admitted: Semaphore,
     in_flight: Semaphore,
     sent: Vec<AtomicU64>,
     failed: AtomicU64,
-    refused: AtomicU64,
+    rejected: AtomicU64,
 }
 
 impl Guard {
@@ -43,12 +43,12 @@ impl Guard {
             system: if server == "cql" { "cassandra" } else { server },
             kinds,
             breaker: Mutex::new(Breaker::new(options)),
-            begun: Instant::now(),
+            started_at: Instant::now(),
             admitted: Semaphore::new(ADMITTED_MAX),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
             sent: kinds.iter().map(|_| AtomicU64::new(0)).collect(),
             failed: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
         }
     }
 
@@ -66,8 +66,8 @@ impl Guard {
         call: impl Future<Output = Result<T, E>>,
         classify: impl FnOnce(&E) -> Outcome,
     ) -> Result<Result<T, E>> {
-        let _permits = self.permits(limit).await.inspect_err(|_| self.note_refused())?;
-        let mut attempt = self.attempt().inspect_err(|_| self.note_refused())?;
+        let _permits = self.permits(limit).await.inspect_err(|_| self.count_rejection())?;
+        let mut attempt = self.attempt().inspect_err(|_| self.count_rejection())?;
         if let Some(sent) = self.sent.get(kind) {
             sent.fetch_add(1, Ordering::Relaxed);
         }
@@ -104,15 +104,15 @@ impl Guard {
 
     /// Returns the time of a monotonic clock.
     fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH.checked_add(self.begun.elapsed()).unwrap_or(Timestamp::MAX)
+        Timestamp::UNIX_EPOCH.checked_add(self.started_at.elapsed()).unwrap_or(Timestamp::MAX)
     }
 
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+    fn count_rejection(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the counters since the guard was created.
@@ -122,7 +122,7 @@ impl Guard {
             server: self.server,
             calls: self.kinds.iter().copied().zip(sent).collect(),
             failed: self.failed.load(Ordering::Relaxed),
-            refused: self.refused.load(Ordering::Relaxed),
+            rejected: self.rejected.load(Ordering::Relaxed),
             is_open: !matches!(self.breaker().state(), BreakerState::Closed { .. }),
         }
     }
@@ -170,7 +170,7 @@ mod tests {
         assert!(refused.retry_after.is_some_and(|after| after <= LIMIT), "{refused:?}");
         let call_counters = guard.call_counters();
         assert_eq!(
-            (call_counters.calls, call_counters.failed, call_counters.refused),
+            (call_counters.calls, call_counters.failed, call_counters.rejected),
             (vec![("read", 0), ("write", 2)], 2, 1)
         );
         assert!(call_counters.is_open);
@@ -207,6 +207,6 @@ mod tests {
             assert!(futures::poll!(tokio::task::unconstrained(call)).is_pending());
         }
         assert_eq!(works(&guard).await.unwrap_err().reason, Reason::StoreUnavailable);
-        assert_eq!(guard.call_counters().refused, 1);
+        assert_eq!(guard.call_counters().rejected, 1);
     }
 }

@@ -37,7 +37,7 @@ async fn rows(context: &Context) -> Outcome {
         (write("b", Some("1"), "2", Some(("a", "1"))), true, "a replacement with a guard"),
         (write("b", Some("1"), "3", None), false, "a replacement of a replaced value"),
     ] {
-        same!(store.write(org, write).await?, is_written, "{what}");
+        same!(store.compare_and_set(org, write).await?, is_written, "{what}");
     }
     same!(store.get(org, group, &keys).await?, vec![Some(bytes("2")), None, Some(bytes("1"))], "rows by key");
     same!(store.list(org, group).await?, vec![bytes("1"), bytes("2")], "the rows of a group");

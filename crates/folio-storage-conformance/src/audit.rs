@@ -43,8 +43,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         } {
             *(if newest_first { &mut high } else { &mut low }) = last.position();
         }
-        let whole = if newest_first { &newest[..] } else { &all[..] };
-        same!(pages, whole.to_vec(), "the log page by page, newest first: {newest_first}");
+        let expected = if newest_first { &newest[..] } else { &all[..] };
+        same!(pages, expected.to_vec(), "the log page by page, newest first: {newest_first}");
     }
     let middle =
         store.list(org, &AuditPosition::before(after(1)), &AuditPosition::before(after(300)), false, 10).await?;

@@ -13,7 +13,7 @@ use folio_storage::StoredBlob;
 
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Maximum difference between the store's clock and the clock of this process.
-const CLOCKS_APART: Duration = Duration::from_secs(300);
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (store, org, id) = (&context.stores.blobs, &context.org, context.document_id());
@@ -56,7 +56,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 
 /// Scans the blobs of two organizations, more than one page of any store, and one unfinished blob.
 async fn scan(context: &Context) -> Outcome {
-    let (store, begun) = (&context.stores.blobs, Timestamp::now());
+    let (store, started_at) = (&context.stores.blobs, Timestamp::now());
     let orgs = [OrgId::derive(&["scan", &context.fresh().to_string(), context.org.as_str()]), context.other()];
     let mut expected = BTreeSet::new();
     for number in 0..30 {
@@ -71,7 +71,7 @@ async fn scan(context: &Context) -> Outcome {
     let unfinished = store.create(&context.org, &context.document_id()).await?;
     let (found, times) = scanned(context, &orgs).await?;
     check!(found == expected, "the scan finds {} blobs instead of these {}", found.len(), expected.len());
-    let (from, until) = (begun - CLOCKS_APART, Timestamp::now() + CLOCKS_APART);
+    let (from, until) = (started_at - CLOCK_SKEW_MAX, Timestamp::now() + CLOCK_SKEW_MAX);
     check!(times.iter().all(|at| (from..until).contains(at)), "the times differ from the times of writing: {times:?}");
     drop(unfinished);
     for (org, id) in &expected {

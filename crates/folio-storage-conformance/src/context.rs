@@ -21,7 +21,7 @@ use super::Failure;
 use super::sample::{Sample, Seed};
 use folio_storage::{IngestUpdate, NewPage, Stores, UsageRecord};
 
-/// Where a suite works.
+/// The stores, the organization and the clock of a suite.
 pub(crate) struct Context {
     pub(crate) stores: Stores,
     pub(crate) org: OrgId,
@@ -56,37 +56,37 @@ impl Context {
     }
 
     /// Returns a context for a suite of one kind of resources.
-    pub(crate) fn of_kind(&self, word: &str) -> Self {
-        Self::new(self.stores.clone(), &format!("resources/{word}"), &self.nonce)
+    pub(crate) fn of_kind(&self, kind: &str) -> Self {
+        Self::new(self.stores.clone(), &format!("resources/{kind}"), &self.nonce)
     }
 
-    /// Whether the suite includes a kind of resources.
-    pub(crate) fn covers(&self, word: &str) -> bool {
-        self.suite.split_once('/').is_none_or(|(_, kind)| kind == word)
+    /// Returns whether the suite includes a kind of resources.
+    pub(crate) fn covers(&self, name: &str) -> bool {
+        self.suite.split_once('/').is_none_or(|(_, kind)| kind == name)
     }
 
-    /// Another organization on the same stores.
+    /// Returns another organization on the same stores.
     pub(crate) fn other(&self) -> OrgId {
         OrgId::derive(&[&self.suite, &self.nonce, "other"])
     }
 
-    /// The time: each asking is a second later.
+    /// Returns the time of the clock, which advances by a second with each call.
     pub(crate) fn now(&self) -> Timestamp {
         let seconds = self.seconds.fetch_add(1, Ordering::Relaxed);
         Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    /// A number that was not given before.
+    /// Returns a number that no earlier call returned.
     pub(crate) fn fresh(&self) -> u64 {
         self.number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The parts of an id that was not used before.
+    /// Returns the parts of an unused id.
     pub(crate) fn parts(&self) -> [String; 3] {
         [self.suite.clone(), self.nonce.clone(), self.fresh().to_string()]
     }
 
-    /// An id that was not used before.
+    /// Returns an unused id.
     pub(crate) fn id<R: Resource>(&self) -> R::Id {
         R::derive_id(&self.parts().each_ref().map(String::as_str))
     }
@@ -103,13 +103,13 @@ impl Context {
         ThreadId::derive(&self.parts().each_ref().map(String::as_str))
     }
 
-    /// An op key that was not used before.
+    /// Returns an unused op key.
     pub(crate) fn op(&self) -> Result<OpKey, Failure> {
         let request = format!("request/{}:{}", self.fresh(), self.suite).parse()?;
         Ok(OpKey::Request { user: self.user.clone(), request })
     }
 
-    /// A write under an op key of its own.
+    /// Returns a write under an unused op key.
     pub(crate) fn write<C>(&self, expected: Expected, change: C) -> Result<Write<C>, Failure> {
         let op = self.op()?;
         Ok(Write {
@@ -247,7 +247,7 @@ pub(crate) fn create_extraction(document: &DocumentId, prompt: &PromptRevId, dat
     })
 }
 
-/// The op row of a write that came to one.
+/// Returns the op row of a write. Fails on a version mismatch.
 pub(crate) fn row(decided: WriteOutcome) -> Result<OpRow, Failure> {
     match decided {
         WriteOutcome::Row(row) => Ok(row),
@@ -255,10 +255,10 @@ pub(crate) fn row(decided: WriteOutcome) -> Result<OpRow, Failure> {
     }
 }
 
-/// The result of a write that happened.
+/// Returns the result of an executed write.
 pub(crate) fn done(decided: WriteOutcome) -> Result<OpResult, Failure> {
     match row(decided)?.state {
         OpState::Done(result) => Ok(result),
-        other => Err(Failure(format!("the write did not happen: {other:?}"))),
+        other => Err(Failure(format!("the write was not executed: {other:?}"))),
     }
 }

@@ -1,8 +1,8 @@
-//! Crash points: places at which the process can abort, before and after each call of a storage trait.
+//! Crash points: points at which the process can abort, before and after each call of a storage trait.
 //!
 //! An abort keeps what the process has written to its files. The states that it can leave on disk are therefore those
-//! between two calls, and those inside the commit of the journal, which a test shows by cutting the journal at any
-//! byte.
+//! between two calls, and those inside the commit of the journal, which a test shows by truncating the journal
+//! at any byte.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

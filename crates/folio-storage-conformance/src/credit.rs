@@ -35,7 +35,7 @@ async fn accounts(context: &Context) -> Outcome {
     same!(store.account(org).await?, Account::default(), "an account that does not exist");
     let first = granting(context, org, &Account::default())?;
     same!(store.change_account(first.clone()).await?, AccountChangeOutcome::Done, "a first grant");
-    same!(store.account(org).await?, first.account, "the account after it");
+    same!(store.account(org).await?, first.account, "the account after a grant");
     let late = granting(context, org, &Account::default())?;
     same!(
         store.change_account(late.clone()).await?,
@@ -67,8 +67,12 @@ async fn accounts(context: &Context) -> Outcome {
     same!(store.account_entries(org, "grant/", None, 10).await?, vec![first.entry.clone()], "grants");
     let (key, granted) = (first.entry.key(), vec![first.entry.clone()]);
     same!(store.account_entries(org, &key, None, 1).await?, granted, "the entry whose key is the prefix");
-    same!(store.account_entries(org, &key, Some(&entry.key()), 1).await?, granted, "the same after one before it");
-    same!(store.account_entries(org, &key, Some(&key), 1).await?, vec![], "nothing after it");
+    same!(
+        store.account_entries(org, &key, Some(&entry.key()), 1).await?,
+        granted,
+        "the same entry after an earlier key"
+    );
+    same!(store.account_entries(org, &key, Some(&key), 1).await?, vec![], "entries after the last one");
     same!(store.account_entries(org, "", None, 1).await?, vec![entry], "one entry");
     same!(store.account(&context.other()).await?, Account::default(), "the account of another organization");
     same!(store.account_entries(&context.other(), "", None, 10).await?, vec![], "entries of another organization");
@@ -112,7 +116,7 @@ async fn blocks(context: &Context) -> Outcome {
     let abandoned = store.settle(org, &block, lost.settled_as_not_sent(now)).await?;
     same!(abandoned, lost.settled_as_not_sent(now), "a missing reservation, abandoned");
     let late = store.reserve(org, &block, lost.clone()).await?;
-    same!(late, ReserveOutcome::Exists(Box::new(abandoned.clone())), "a reservation that came late");
+    same!(late, ReserveOutcome::Exists(Box::new(abandoned.clone())), "a late reservation");
     let never = context.ledger_row("d", 9);
     let charged = store.settle(org, &block, settled(context, &never, 9)).await?;
     check!(charged.charge() == 0, "a row that was never reserved was charged: {charged:?}");
@@ -127,13 +131,17 @@ async fn blocks(context: &Context) -> Outcome {
         "a reservation that exists in a sealed block"
     );
     let end_of_second = settled(context, &second, 7);
-    same!(store.settle(org, &block, end_of_second.clone()).await?, end_of_second, "a settlement in it");
+    same!(store.settle(org, &block, end_of_second.clone()).await?, end_of_second, "a settlement in a sealed block");
     let ledger = Ledger { sealed: true, rows: vec![end, end_of_second, abandoned, charged] };
-    same!(store.ledger(org, &block).await?, ledger, "the ledger in the end");
+    same!(store.ledger(org, &block).await?, ledger, "the final ledger");
     same!(store.ledger(&context.other(), &block).await?, Ledger::default(), "the ledger for another organization");
     let unused = block_id(context);
     store.seal(org, &unused).await?;
     same!(store.ledger(org, &unused).await?, Ledger { sealed: true, rows: vec![] }, "a block that was only sealed");
-    same!(store.reserve(org, &unused, first).await?, ReserveOutcome::Sealed, "a reservation in it");
+    same!(
+        store.reserve(org, &unused, first).await?,
+        ReserveOutcome::Sealed,
+        "a reservation in a sealed block that was never used"
+    );
     Ok(())
 }

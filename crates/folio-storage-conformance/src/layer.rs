@@ -28,7 +28,7 @@ pub struct Layered<L, S: ?Sized> {
 }
 
 impl<L, S: ?Sized> Layered<L, S> {
-    /// Puts a layer over a store. A layer that a test keeps for itself is an [`Arc`].
+    /// Puts a layer over a store. A test that also accesses the layer passes an [`Arc`].
     pub fn over(layer: L, below: &Arc<S>) -> Arc<Self> {
         Arc::new(Self { layer, below: Arc::clone(below) })
     }
@@ -115,7 +115,7 @@ layers! {
         id_by_name(org: &OrgId, kind: &'static Kind, name: &str) -> Option<String>;
         list(org: &OrgId, query: ListQuery, page: &PageRequest) -> Page<StoredResource>;
         revisions(org: &OrgId, id: &str, numbers: &[u32]) -> Vec<Option<Vec<u8>>>;
-        holdings(org: &OrgId, kind: &'static Kind) -> Holdings;
+        resource_usage(org: &OrgId, kind: &'static Kind) -> ResourceUsage;
         deleted(kind: &'static Kind, limit: usize) -> Vec<(OrgId, String, Timestamp)>;
         forget_deleted(org: &OrgId, kind: &'static Kind, id: &str) -> ();
         scrub_deleted(kind: &'static Kind, before: Timestamp, limit: usize) -> usize;
@@ -123,14 +123,14 @@ layers! {
     RowLayer of RowStore {
         get(org: &OrgId, group: &str, keys: &[String]) -> Vec<Option<Vec<u8>>>;
         list(org: &OrgId, group: &str) -> Vec<Vec<u8>>;
-        write(org: &OrgId, write: ConditionalRow) -> bool;
+        compare_and_set(org: &OrgId, write: ConditionalRow) -> bool;
         put(org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> ();
         remove(org: &OrgId, group: &str, key: &str) -> ();
     }
     TextLayer of TextStore {
         ingest(org: &OrgId, id: &str, update: IngestUpdate) -> ();
         text(org: &OrgId, id: &str, from: u32, count: u32) -> Vec<NewPage>;
-        pending_text(waits: TextWait, limit: usize) -> Vec<PendingText>;
+        waiting_texts(waits_for: TextWait, limit: usize) -> Vec<PendingText>;
     }
     ThreadLayer of ThreadStore {
         create(thread: NewThread) -> ThreadHeader;
@@ -157,15 +157,15 @@ layers! {
     }
     JobLayer of JobStore {
         push(queue: &str, job: &Job) -> bool;
-        take(queue: &str, worker: &Incarnation, limit: usize, abandoned_after: Duration) -> Vec<ClaimedJob>;
-        keep(queue: &str, taken: &ClaimedJob) -> bool;
-        done(queue: &str, taken: &ClaimedJob) -> bool;
+        claim(queue: &str, worker: &Incarnation, limit: usize, abandoned_after: Duration) -> Vec<ClaimedJob>;
+        extend(queue: &str, claimed: &ClaimedJob) -> bool;
+        complete(queue: &str, claimed: &ClaimedJob) -> bool;
         waiting(queue: &str) -> u64;
     }
     NodeLayer of NodeStore {
         heartbeat(node: &NodeRecord, joins: bool) -> HeartbeatStatus;
         leave(node: &NodeRecord) -> ();
-        nodes() -> Nodes;
+        nodes() -> MembershipSnapshot;
     }
     RateLayer of RateStore {
         take(org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> RateDecision;
@@ -213,11 +213,11 @@ impl<L: BlobLayer> BlobStore for Layered<L, dyn BlobStore> {
     }
 }
 
-/// The layer of a [`SlotStore`], whose lease is no call.
+/// The layer of a [`SlotStore`], whose `lease` is not asynchronous.
 #[async_trait]
 pub(crate) trait SlotLayer: Send + Sync {
-    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
-        below.take(org, kind, slot, most).await
+    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool> {
+        below.take(org, kind, slot, limit).await
     }
 
     async fn sync(
@@ -234,8 +234,8 @@ pub(crate) trait SlotLayer: Send + Sync {
 
 #[async_trait]
 impl<L: SlotLayer> SlotStore for Layered<L, dyn SlotStore> {
-    async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
-        self.layer.take(&*self.below, org, kind, slot, most).await
+    async fn take(&self, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool> {
+        self.layer.take(&*self.below, org, kind, slot, limit).await
     }
 
     async fn sync(&self, org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Conformance suites: one for each storage trait. Every adapter runs all of them.
 //!
-//! A suite uses the traits only, and works in an organization of its own. It can therefore run on a store that holds
-//! other data, and again with another `nonce`. It returns the first violation. [`faults`] proves that the suites find
-//! violations.
+//! A suite uses the traits only, and works in an organization of its own. It can therefore run on a store that contains
+//! other data, and repeatedly with another `nonce`. It returns the first violation. [`faults`] proves that the suites
+//! find violations.
 
 mod access;
 mod audit;
@@ -94,7 +94,7 @@ pub async fn run(name: &str, stores: Stores, nonce: &str) -> Outcome {
     suite(Context::new(stores, name, nonce)).await.map_err(|Failure(what)| Failure(format!("{name}: {what}")))
 }
 
-/// Fails the suite unless the condition holds.
+/// Fails the suite unless the condition is true.
 macro_rules! check {
     ($condition:expr, $($what:tt)+) => {
         if !$condition {

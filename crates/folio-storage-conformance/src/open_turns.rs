@@ -30,8 +30,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     }
     for pair in scanned.windows(2) {
         if let [before, after] = pair {
-            let behind = of_this_org(context, store.scan(Some(before), 1000).await?);
-            same!(behind.first(), Some(after), "the row after {before:?}");
+            let following = of_this_org(context, store.scan(Some(before), 1000).await?);
+            same!(following.first(), Some(after), "the row after {before:?}");
         }
     }
     let refused = Append { opens: Some(row(&other, 2, 1)), ..batch(context, stale, Vec::new()) };
@@ -70,7 +70,7 @@ async fn all(context: &Context) -> Result<Vec<OpenTurnRow>, Failure> {
     let (mut rows, mut after) = (Vec::new(), None);
     loop {
         let part = context.stores.open_turns.scan(after.as_ref(), 2).await?;
-        check!(part.len() <= 2, "a scan of at most 2 gave {}", part.len());
+        check!(part.len() <= 2, "a scan with limit 2 returned {} rows", part.len());
         let Some(last) = part.last().cloned() else { return Ok(of_this_org(context, rows)) };
         rows.extend(part);
         after = Some(last);

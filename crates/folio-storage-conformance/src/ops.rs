@@ -43,7 +43,7 @@ async fn closed_first(context: &Context) -> Outcome {
         same!(kept, stored, "an op closed twice");
     }
     let never = context.id::<Tag>();
-    let write = context.write(Expected::Absent, Tag::create(&Seed::named("never made")))?;
+    let write = context.write(Expected::Absent, Tag::create(&Seed::named("never created")))?;
     let target = Tag::target(&never);
     ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
     same!(row(tags.decide(&never, write).await?)?.state, OpState::Aborted, "a creation that was closed");
@@ -60,7 +60,7 @@ async fn closed_late(context: &Context) -> Outcome {
     let stored = row(tags.decide(&id, write.clone()).await?)?;
     let closed = ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
     same!(closed, stored, "an op closed after its write");
-    same!(ops.row(&context.org, &target, &write.op).await?, Some(stored), "the op row after that");
+    same!(ops.row(&context.org, &target, &write.op).await?, Some(stored), "the op row after it was closed late");
     Ok(())
 }
 
@@ -82,13 +82,13 @@ async fn one_target(context: &Context) -> Outcome {
     let mut other = write.clone();
     other.digest = Digest::of(b"something else");
     refused!(tags.decide(&two, other).await, RequestIdConflict, "another request on a second target");
-    same!(version(context, &two).await?, 1, "the second target after that");
+    same!(version(context, &two).await?, 1, "the second target after the refused writes");
     same!(tags.decide(&one, write.clone()).await?, WriteOutcome::Row(first), "the request repeated");
-    same!(ops.request(&context.org, &write.op).await?, Some(recorded), "the row of the request after that");
+    same!(ops.request(&context.org, &write.op).await?, Some(recorded), "the row of the request after it was repeated");
     Ok(())
 }
 
-/// A request whose write is no `decide` records itself first, and is bound to one target and one content too.
+/// A request without a deciding write is recorded first, and is also bound to one target and one content.
 async fn recorded_first(context: &Context) -> Outcome {
     let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let (op, now) = (context.op()?, context.now());

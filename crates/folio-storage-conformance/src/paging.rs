@@ -14,7 +14,7 @@ fn request(size: u32, order: Order) -> PageRequest {
     PageRequest { size, order, ..PageRequest::default() }
 }
 
-/// Walks a list of names. `created`: the names in the order of creation; no two differ in case only.
+/// Reads a list of names. `created`: the names in the order of creation; no two differ in case only.
 pub(crate) async fn orders<F, L>(created: &[&str], list: L) -> Outcome
 where
     L: Fn(PageRequest) -> F,
@@ -33,8 +33,8 @@ where
     walk(expected, list).await
 }
 
-/// Walks a list in every order and page size, and hands it bad and foreign tokens. `expected` returns its items in an
-/// order.
+/// Reads a list in every order and page size, and passes malformed tokens and tokens of other lists. `expected` returns
+/// its items in an order.
 pub(crate) async fn walk<T, F, L>(expected: impl Fn(Order) -> Result<Vec<T>>, list: L) -> Outcome
 where
     T: Debug + PartialEq,
@@ -48,10 +48,13 @@ where
             let mut page = request(size, order);
             loop {
                 let part = list(page.clone()).await?;
-                check!(part.items.len() <= size as usize, "a page of {size} holds {}", part.items.len());
+                check!(part.items.len() <= size as usize, "a page of {size} contains {} items", part.items.len());
                 same!(part.total, expected.len() as u64, "the total of a list");
                 seen.extend(part.items);
-                check!(seen.len() <= expected.len(), "a list by {order:?} in pages of {size} repeats itself: {seen:?}");
+                check!(
+                    seen.len() <= expected.len(),
+                    "a list by {order:?} in pages of {size} returns an item twice: {seen:?}"
+                );
                 match part.next {
                     Some(token) => page.token = Some(token),
                     None => break,
@@ -60,9 +63,9 @@ where
             same!(seen, expected, "a list by {order:?} in pages of {size}");
         }
         let skipped = list(PageRequest { skip: 1, ..request(1, order) }).await?;
-        same!(skipped.items, expected.get(1..2).unwrap_or_default(), "the second of a list by {order:?}");
+        same!(skipped.items, expected.get(1..2).unwrap_or_default(), "the second item of a list by {order:?}");
         let beyond = list(PageRequest { skip: 1_000_000, ..request(1, order) }).await?;
-        check!(beyond.items.is_empty() && beyond.next.is_none(), "there is an item after the end of a list");
+        check!(beyond.items.is_empty() && beyond.next.is_none(), "a page after the end of a list contains an item");
     }
     tokens(&list, &expected(Order::Newest)?).await
 }

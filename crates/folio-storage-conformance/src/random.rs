@@ -12,13 +12,13 @@ use super::sample::{SAMPLES, Sampled, Seed, Step};
 use super::threads_append::{batch, ended};
 use super::{Failure, Outcome, check, same};
 
-/// Later than all suites that remove rows of a time for all organizations.
+/// Start of the clock. It is later than in all suites that remove rows of all organizations by time.
 const SECONDS: i64 = 1_800_000_000;
-/// Resources of each kind that are in use at a time.
+/// Number of resources of each kind that are in use at the same time.
 const RESOURCES: u64 = 4;
-/// Operations after which a new resource of each kind replaces an old one.
+/// Number of operations after which a new resource of each kind replaces an old one.
 const OPERATIONS_PER_RESOURCE: u64 = 15 * SAMPLES.len() as u64;
-/// Names of each kind; each is spelt in two ways.
+/// Number of names of each kind; each name has two spellings.
 const NAMES: u64 = 4;
 
 /// SplitMix64: the same numbers on every machine.
@@ -56,7 +56,7 @@ struct Random {
     thread: (u64, u64, u64),
 }
 
-/// Executes `count` random operations. Compares each answer, and periodically all that can be read. A failure names the
+/// Executes `count` random operations. Compares each answer, and periodically all readable data. A failure names the
 /// operation and the seed, which repeats it.
 pub async fn random_operations(stores: Stores, nonce: &str, seed: u64, count: usize) -> Outcome {
     let run = Run::new(Context::new(stores, "random", nonce).since(SECONDS));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use folio_resources::{Cleanup, KINDS, Kind, Record, Resource as _, ResourceWrite, Schema, folded};
-use folio_storage::Holdings;
+use folio_storage::ResourceUsage;
 use folio_types::op::{Expected, OpResult, OpRow, Target, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{Digest, Reason, SchemaRevId};
@@ -175,7 +175,11 @@ impl Run {
         let (id, links) = (self.id(sampled), self.links(sampled, false).await?);
         let seed = |name: &str| Seed::named(name).linked(&links);
         let update = Step::Update(seed("Life").with(2));
-        refused!(self.step(&id, Expected::Version(1), update.clone()).await?, NotFound, "an update of nothing");
+        refused!(
+            self.step(&id, Expected::Version(1), update.clone()).await?,
+            NotFound,
+            "an update of a missing resource"
+        );
         done(self.create(&id, seed("Life")).await??)?;
         for expected in [Expected::Absent, Expected::Version(0), Expected::Version(2)] {
             same!(
@@ -320,14 +324,18 @@ impl Run {
         (sampled.lists)(self, &seeds).await?;
         if !kind.has_parent {
             let live = self.memory.live()?.into_iter().filter(|(id, _)| Kind::of_id(id).is_ok_and(|of| of == kind));
-            let holdings = live.map(|(_, fields)| Holdings { count: 1, bytes: fields.row.size_bytes });
-            let expected = holdings.fold(Holdings::default(), Holdings::and);
-            same!(self.context.stores.resources.holdings(&self.context.org, kind).await?, expected, "the holdings");
+            let usages = live.map(|(_, fields)| ResourceUsage { count: 1, bytes: fields.row.size_bytes });
+            let expected = usages.fold(ResourceUsage::default(), std::ops::Add::add);
+            same!(
+                self.context.stores.resources.resource_usage(&self.context.org, kind).await?,
+                expected,
+                "the resource usage"
+            );
         }
         Ok(())
     }
 
-    /// Of concurrent writes that exclude each other, one happens.
+    /// Exactly one of several mutually exclusive concurrent writes is executed.
     async fn concurrent(&mut self, sampled: &Sampled) -> Outcome {
         let links = if sampled.kind.has_parent { self.links(sampled, false).await? } else { Vec::new() };
         let seed = Seed::named("wanted").linked(&links);
@@ -338,17 +346,25 @@ impl Run {
         {
             let happens = expected == Expected::Absent || !sampled.is_immutable;
             let happened = self.race(&one, expected, &step).await?;
-            same!(happened, usize::from(happens), "how many of eight writes of one resource happened");
+            same!(
+                happened,
+                usize::from(happens),
+                "the number of executed writes of eight concurrent writes of one resource"
+            );
         }
         if self.is_named(&id)? {
             let ids: Vec<_> = (0..8).map(|_| self.id(sampled)).collect();
             let step = Step::Create(Seed { name: "also wanted".to_owned(), ..seed });
-            same!(self.race(&ids, Expected::Absent, &step).await?, 1, "how many of eight resources got one name");
+            same!(
+                self.race(&ids, Expected::Absent, &step).await?,
+                1,
+                "the number of eight resources that got one name"
+            );
         }
         Ok(())
     }
 
-    /// Executes concurrent writes. Returns how many happened, and executes these in memory.
+    /// Executes concurrent writes. Returns the number of executed writes, and executes these in memory.
     async fn race(&mut self, ids: &[String], expected: Expected, step: &Step) -> Result<usize, Failure> {
         let mut writes = Vec::new();
         for id in ids {
@@ -379,7 +395,7 @@ impl Run {
         let mark = (self.context.org.clone(), id.clone(), at);
         check!(resources.deleted(kind, ALL).await?.contains(&mark), "a deletion is in no index");
         if kind.cleanup == Cleanup::OpRows {
-            same!(resources.scrub_deleted(kind, at, 0).await?, 0, "how many of no deletions were scrubbed");
+            same!(resources.scrub_deleted(kind, at, 0).await?, 0, "the number of scrubbed deletions with limit 0");
             for until in [before, at] {
                 while resources.scrub_deleted(kind, until, 2).await? == 2 {}
                 let scrubbed = self.done.iter().filter(|(write, row)| write.deletes && row.at <= until);

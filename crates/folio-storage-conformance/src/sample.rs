@@ -1,4 +1,5 @@
-//! Sample resources: all that the suites know of a kind. A new kind adds one [`Sample`] and its name in [`SAMPLES`].
+//! Sample resources: the values and the filters of each kind that the suites use. A new kind adds one [`Sample`] and its
+//! name in [`SAMPLES`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -22,7 +23,7 @@ use super::Outcome;
 use super::context::{create_document, create_extraction};
 use super::resources::{Run, list, lists, read};
 
-/// The values of a sample. A kind uses those that it has fields for.
+/// The values of a sample. A kind ignores the values for which it has no field.
 #[derive(Debug, Clone)]
 pub(crate) struct Seed {
     /// The name; in a filter: the searched text.
@@ -70,7 +71,7 @@ impl Seed {
         document.unwrap_or_else(|| DocumentId::derive(&["missing"]))
     }
 
-    /// Returns metadata whose value another case of the text finds.
+    /// Returns metadata whose value a search in another case finds.
     fn metadata(&self, city: &str) -> BTreeMap<String, String> {
         BTreeMap::from([("city".to_owned(), format!("{city} {}", self.content))])
     }
@@ -88,9 +89,9 @@ pub(crate) enum Step {
     Delete,
 }
 
-/// A kind of which the suites make samples.
+/// A kind with sample values for the suites.
 pub(crate) trait Sample: Resource {
-    /// Whether a resource of the kind never changes before its deletion. Every update is refused with `NOT_FOUND`.
+    /// True if a resource of the kind never changes before its deletion. Every update is refused with `NOT_FOUND`.
     const IS_IMMUTABLE: bool = false;
 
     /// Returns the id of a sample. Always the same if an organization has one resource of the kind.
@@ -337,7 +338,7 @@ impl Sampled {
         }
     }
 
-    /// Whether an organization has one resource of the kind, which is never deleted.
+    /// Returns whether an organization has one resource of the kind, which is never deleted.
     pub(crate) fn is_single(&self) -> bool {
         (self.id)(&["one"]) == (self.id)(&["two"])
     }

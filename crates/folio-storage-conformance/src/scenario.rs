@@ -15,7 +15,7 @@ use super::sample::{SAMPLES, Sampled, Seed, Step};
 use super::threads_append::{batch, ended, request};
 use super::{Failure, Outcome};
 
-/// Steps that are no writes of resources.
+/// Number of steps that do not write a resource.
 const OTHERS: usize = 12;
 
 /// The number of steps. The last ones delete one resource of each kind.
@@ -36,7 +36,7 @@ fn thread() -> ThreadId {
     ThreadId::derive(&["scenario"])
 }
 
-fn begun() -> ThreadId {
+fn begun_thread() -> ThreadId {
     ThreadId::derive(&["scenario", "begun"])
 }
 
@@ -129,10 +129,10 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Outcome {
         10 => {
             let owner = Some((1, Incarnation::derive(&["scenario"])));
             let first = Append { new_owner: owner, ..append(&context, step, 0, 0)? };
-            stores.threads.begin(NewThread { id: begun(), ..context.new_thread(&[]) }, first).await?;
+            stores.threads.begin(NewThread { id: begun_thread(), ..context.new_thread(&[]) }, first).await?;
         }
         _ => {
-            let (target, digest) = (Target::thread(&begun()), Digest::of(b"rename"));
+            let (target, digest) = (Target::thread(&begun_thread()), Digest::of(b"rename"));
             let row = IdempotencyRecord { target, digest, at: context.now() };
             stores.ops.record_request(org, &context.op()?, row).await?;
         }

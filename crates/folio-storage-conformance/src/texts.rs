@@ -31,9 +31,9 @@ async fn lacks_program(context: &Context, id: &DocumentId) -> Outcome {
     Ok(context.stores.texts.ingest(&context.org, id.as_str(), update).await?)
 }
 
-/// The attempts on a document in an index; none: the index does not have the document.
-async fn waiting(context: &Context, waits: TextWait, id: &DocumentId) -> Result<Option<u32>, Failure> {
-    let rows = context.stores.texts.pending_text(waits, ALL).await?;
+/// Returns the attempts on a document in an index. None: the index does not contain the document.
+async fn waiting(context: &Context, waits_for: TextWait, id: &DocumentId) -> Result<Option<u32>, Failure> {
+    let rows = context.stores.texts.waiting_texts(waits_for, ALL).await?;
     let row = rows.into_iter().find(|row| row.org == context.org && row.id == id.as_str());
     Ok(row.map(|row| row.attempts))
 }
@@ -93,8 +93,8 @@ async fn deleted(context: &Context) -> Outcome {
     context.delete_document(&id).await?;
     for _ in 0..2 {
         same!(text(context, &id, 1, 9).await?, [], "the text of a deleted document");
-        for waits in [TextWait::Worker, TextWait::Program] {
-            same!(waiting(context, waits, &id).await?, None, "a deleted document that waits");
+        for waits_for in [TextWait::Worker, TextWait::Program] {
+            same!(waiting(context, waits_for, &id).await?, None, "a deleted document that waits");
         }
         ingest(context, &id, TextState::Processing, &[page(1)]).await?;
         lacks_program(context, &id).await?;

@@ -76,7 +76,7 @@ async fn creation_by_request(context: &Context) -> Outcome {
     let other = RequestRow { digest: Digest::of(b"other"), ..row };
     let other = NewThread { request: Some(other), title: "Other".into(), ..new };
     refused!(store.create(other).await, RequestIdConflict, "a request id with other content");
-    same!(header(context, &made.id).await?, made, "a thread after that");
+    same!(header(context, &made.id).await?, made, "the thread after a refused request");
     Ok(())
 }
 
@@ -85,7 +85,7 @@ async fn beginning(context: &Context) -> Outcome {
     let store = &context.stores.threads;
     let document = context.document("begun.txt").await?;
     let nothing = Fence { epoch: 0, version: 0 };
-    let begun = |context: &Context| -> Result<Append, Failure> {
+    let first_append = |context: &Context| -> Result<Append, Failure> {
         let mut first = batch(context, nothing, vec![ended(1, "first")]);
         first.new_owner = Some((1, Incarnation::derive(&["node"])));
         first.request = Some(threads_append::request(context, 1)?);
@@ -102,7 +102,7 @@ async fn beginning(context: &Context) -> Outcome {
         imported: vec![Entry::Imported(before.clone())],
         ..context.new_thread(std::slice::from_ref(&document))
     };
-    let first = begun(context)?;
+    let first = first_append(context)?;
     let made = appended(store.begin(new.clone(), first.clone()).await?)?;
     same!(header(context, &new.id).await?, made, "a thread that began, read back");
     same!((made.epoch, made.version, made.entries, made.turns), (1, 1, 2, 1), "a thread that began");
@@ -120,9 +120,9 @@ async fn beginning(context: &Context) -> Outcome {
 
     // A repeated first append is committed once; a different one is refused and returns the request that has its id.
     same!(appended(store.begin(new.clone(), first.clone()).await?)?, made, "a first append sent again");
-    for request in [first.request.clone(), begun(context)?.request] {
+    for request in [first.request.clone(), first_append(context)?.request] {
         let stored = request.clone().filter(|_| request == first.request);
-        let other = Append { request, ..begun(context)? };
+        let other = Append { request, ..first_append(context)? };
         let refused = Appended::Refused { header: Box::new(made.clone()), request: stored };
         same!(store.begin(new.clone(), other.clone()).await?, refused, "a thread begun over an existing one");
         check!(!store.has_batch(&context.org, &new.id, other.batch).await?, "a refused first append is committed");
@@ -130,13 +130,13 @@ async fn beginning(context: &Context) -> Outcome {
     let empty = store.create(context.new_thread(&[])).await?;
     let over = NewThread { id: empty.id.clone(), ..context.new_thread(&[]) };
     let refused = Appended::Refused { header: Box::new(empty.clone()), request: None };
-    same!(store.begin(over, begun(context)?).await?, refused, "a thread begun over one without entries");
-    same!(header(context, &empty.id).await?, empty, "a thread after that");
+    same!(store.begin(over, first_append(context)?).await?, refused, "a thread begun over one without entries");
+    same!(header(context, &empty.id).await?, empty, "the thread after a refused request");
 
     // A refused append creates no thread, and a refused creation appends nothing.
     let late = context.new_thread(&[]);
-    let back = Append { new_owner: Some((0, Incarnation::derive(&["node"]))), ..begun(context)? };
-    let odd = Append { fence: Fence { epoch: 0, version: 3 }, ..begun(context)? };
+    let back = Append { new_owner: Some((0, Incarnation::derive(&["node"]))), ..first_append(context)? };
+    let odd = Append { fence: Fence { epoch: 0, version: 3 }, ..first_append(context)? };
     for first in [back, odd] {
         check!(store.begin(late.clone(), first.clone()).await.is_err(), "an invalid first append was accepted");
         same!(store.header(&context.org, &late.id).await?, None, "the thread of an append that failed");
@@ -144,11 +144,15 @@ async fn beginning(context: &Context) -> Outcome {
     }
     context.delete_document(&document).await?;
     let about = context.new_thread(&[document]);
-    refused!(store.begin(about.clone(), begun(context)?).await, NotFound, "a beginning about a deleted document");
+    refused!(
+        store.begin(about.clone(), first_append(context)?).await,
+        NotFound,
+        "a beginning about a deleted document"
+    );
     same!(store.header(&context.org, &about.id).await?, None, "a thread that was refused");
     store.delete(&context.org, &new.id, None).await?;
     refused!(store.begin(new.clone(), first).await, NotFound, "a removed thread begun again");
-    same!(store.header(&context.org, &new.id).await?, None, "a removed thread after that");
+    same!(store.header(&context.org, &new.id).await?, None, "a removed thread after a refused write");
     Ok(())
 }
 
@@ -178,7 +182,7 @@ async fn deletion(context: &Context) -> Outcome {
 
     // Invariant 3: op rows keyed by the calls of this thread outlive it, so its turn numbers must not be reused.
     refused!(store.create(new.clone()).await, NotFound, "a removed thread created again");
-    same!(store.header(&context.org, &new.id).await?, None, "a removed thread after that");
+    same!(store.header(&context.org, &new.id).await?, None, "a removed thread after a refused write");
     for version in [made.version, made.version + 1] {
         let late = batch(context, Fence { epoch: made.epoch, version }, vec![ended(2, "late")]);
         refused!(store.append(&context.org, &new.id, late).await, NotFound, "an append to a removed thread");

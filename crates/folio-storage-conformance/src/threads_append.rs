@@ -46,7 +46,7 @@ pub(crate) fn ended(turn: u32, text: &str) -> Entry {
 }
 
 pub(crate) fn request(context: &Context, turn: u32) -> Result<RequestRow, Failure> {
-    let request = format!("ask/{}", context.fresh()).parse()?;
+    let request = format!("request/{}", context.fresh()).parse()?;
     Ok(RequestRow { request, turn, digest: Digest::of(b"request") })
 }
 
@@ -79,19 +79,31 @@ async fn one_append(context: &Context) -> Outcome {
     let header = appended(store.append(&context.org, &made.id, append.clone()).await?)?;
     same!(store.header(&context.org, &made.id).await?, Some(header.clone()), "the header after an append");
     same!((header.epoch, header.version, header.owner.as_ref()), (1, 1, Some(&owner)), "the fence after an append");
-    same!((header.entries, header.turns, header.open_turn.as_ref()), (2, 1, Some(&open)), "what an append counts");
-    same!((header.title.as_str(), header.model.as_deref()), ("Title", Some("model")), "what an append changes");
+    same!(
+        (header.entries, header.turns, header.open_turn.as_ref()),
+        (2, 1, Some(&open)),
+        "the counters after an append"
+    );
+    same!(
+        (header.title.as_str(), header.model.as_deref()),
+        ("Title", Some("model")),
+        "the fields that an append changes"
+    );
     check!(header.bytes > 0 && header.updated_at == append.at, "bytes {} at {}", header.bytes, header.updated_at);
     check!(store.has_batch(&context.org, &made.id, append.batch).await?, "an append left no batch row");
     check!(!store.has_batch(&context.org, &made.id, 1 << 90).await?, "a batch that was never sent is committed");
     let mut next = batch(context, header.fence(), vec![ended(1, "three")]);
     next.change.open_turn = Some(None);
     let header = appended(store.append(&context.org, &made.id, next).await?)?;
-    same!((header.open_turn.as_ref(), header.model.as_deref()), (None, Some("model")), "what the next append changes");
+    same!(
+        (header.open_turn.as_ref(), header.model.as_deref()),
+        (None, Some("model")),
+        "the fields that the next append changes"
+    );
     let all = vec![(0, ended(1, "one")), (1, ended(1, "two")), (2, ended(1, "three"))];
     same!(store.entries(&context.org, &made.id, 0, 10).await?, all, "the journal");
     same!(store.entries(&context.org, &made.id, 1, 1).await?, vec![(1, ended(1, "two"))], "one entry");
-    same!(store.entries(&context.org, &made.id, 3, 10).await?, vec![], "entries behind the end");
+    same!(store.entries(&context.org, &made.id, 3, 10).await?, vec![], "entries after the end");
     same!(store.entries(&context.other(), &made.id, 0, 10).await?, vec![], "entries for another organization");
     let concurrent = batch(context, header.fence(), vec![]);
     refused!(store.append(&context.other(), &made.id, concurrent).await, NotFound, "an append by another organization");
@@ -103,14 +115,14 @@ async fn fence(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let mut take = batch(context, made.fence(), vec![]);
     take.new_owner = Some((1, Incarnation::derive(&["one"])));
-    let mine = appended(store.append(&context.org, &made.id, take).await?)?;
-    let mut take = batch(context, mine.fence(), vec![]);
+    let first = appended(store.append(&context.org, &made.id, take).await?)?;
+    let mut take = batch(context, first.fence(), vec![]);
     take.new_owner = Some((2, Incarnation::derive(&["other"])));
     let concurrent = appended(store.append(&context.org, &made.id, take).await?)?;
     let wrong = [
-        mine.fence(),
-        Fence { epoch: mine.epoch, version: concurrent.version },
-        Fence { epoch: concurrent.epoch, version: mine.version },
+        first.fence(),
+        Fence { epoch: first.epoch, version: concurrent.version },
+        Fence { epoch: concurrent.epoch, version: first.version },
         Fence { epoch: concurrent.epoch + 1, version: concurrent.version },
         Fence { epoch: concurrent.epoch, version: concurrent.version + 1 },
     ];
@@ -121,17 +133,25 @@ async fn fence(context: &Context) -> Outcome {
         let answer = store.append(&context.org, &made.id, late.clone()).await?;
         let expected = Appended::Refused { header: Box::new(concurrent.clone()), request: None };
         same!(answer, expected, "an append under {fence:?}");
-        same!(store.header(&context.org, &made.id).await?, Some(concurrent.clone()), "the header after it was refused");
-        same!(store.entries(&context.org, &made.id, 0, 10).await?, vec![], "the journal after it was refused");
+        same!(
+            store.header(&context.org, &made.id).await?,
+            Some(concurrent.clone()),
+            "the header after the refused append"
+        );
+        same!(store.entries(&context.org, &made.id, 0, 10).await?, vec![], "the journal after the refused append");
         check!(!store.has_batch(&context.org, &made.id, late.batch).await?, "a refused batch is committed");
         if let Some(row) = late.request {
-            same!(store.request(&context.org, &made.id, &row.request).await?, None, "the request row of a refused one");
+            same!(
+                store.request(&context.org, &made.id, &row.request).await?,
+                None,
+                "the request row of a refused append"
+            );
         }
     }
     for epoch in [0, concurrent.epoch] {
         let mut back = batch(context, concurrent.fence(), vec![]);
         back.new_owner = Some((epoch, Incarnation::derive(&["back"])));
-        check!(store.append(&context.org, &made.id, back).await.is_err(), "an epoch that does not grow was taken");
+        check!(store.append(&context.org, &made.id, back).await.is_err(), "an epoch that is not greater was accepted");
     }
     same!(store.header(&context.org, &made.id).await?, Some(concurrent), "the header after an epoch was refused");
     Ok(())
@@ -180,7 +200,7 @@ async fn batches(context: &Context) -> Outcome {
     same!(again, first, "an append sent again");
     let next = appended(store.append(&context.org, &made.id, batch(context, first.fence(), vec![])).await?)?;
     let late = appended(store.append(&context.org, &made.id, append).await?)?;
-    same!(late, next, "an append sent again, late");
+    same!(late, next, "an append sent again after another append");
     same!(store.entries(&context.org, &made.id, 0, 10).await?.len(), 1, "entries of an append sent again");
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     let all = vec![first.clone(), second.clone(), third.clone()];
     same!(store.list(&context.org, start, 10).await?, all, "records, oldest first");
     store.record(first.clone()).await?;
-    same!(store.list(&context.org, start, 10).await?, all, "records after one was stored again");
+    same!(store.list(&context.org, start, 10).await?, all, "records after a repeated write");
     let from = store.list(&context.org, second.at, 10).await?;
     same!(from, vec![second.clone(), third], "records from the second on");
     same!(store.list(&context.org, start, 1).await?, vec![first.clone()], "one record");

@@ -116,7 +116,7 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
     let (org, id) = write.write.thread();
     let (mut cached, mut consistency) = match &write.write {
         ThreadWrite::Append(_, _, append) => {
-            (keyspace.headers.at(org, id, append.fence).await, ReadConsistency::Quorum)
+            (keyspace.headers.get(org, id, append.fence).await, ReadConsistency::Quorum)
         }
         ThreadWrite::Create(_) | ThreadWrite::Begin(..) => (None, ReadConsistency::Serial),
     };
@@ -154,7 +154,7 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
         match keyspace.commit(statements).await? {
             ConditionalResult::Applied => {
                 if let Some(before) = &plan.list_before {
-                    settle(keyspace, &plan.after, before, plan.list_after.as_ref()).await;
+                    remove_old_list_rows(keyspace, &plan.after, before, plan.list_after.as_ref()).await;
                 }
                 keyspace.headers.insert(&plan.after, bytes).await;
                 return Ok(Appended::Done(Box::new(plan.after)));
@@ -226,7 +226,7 @@ fn statements<'a>(
 }
 
 /// Removes the list rows of a thread's previous title.
-async fn settle(
+async fn remove_old_list_rows(
     keyspace: &Keyspace,
     header: &ThreadHeader,
     before: &folio_resources::ListEntry,
@@ -234,9 +234,9 @@ async fn settle(
 ) {
     let (before, after, version) =
         (ListEntry::from(before), after.map(ListEntry::from), header.version.saturating_add(1));
-    let settled =
+    let removed =
         catalogue::remove_old_rows(keyspace, &header.org, Target::THREAD, &before, after.as_ref(), version).await;
-    if let Err(error) = settled {
+    if let Err(error) = removed {
         tracing::warn!(%error, thread = %header.id, "list rows stay until a reader repairs them");
     }
 }

@@ -26,8 +26,8 @@ pub(crate) async fn delete_dependents(keyspace: &Keyspace, org: &OrgId, id: &str
     }
     if Kind::of_id(id)?.has_text {
         texts::remove_all(keyspace, org, id).await?;
-        for waits in [TextWait::Worker, TextWait::Program] {
-            texts::remove_wait(keyspace, waits, org, id).await?;
+        for waits_for in [TextWait::Worker, TextWait::Program] {
+            texts::remove_wait(keyspace, waits_for, org, id).await?;
         }
     }
     Ok(())

@@ -29,7 +29,7 @@ impl Default for HeaderCache {
 
 impl HeaderCache {
     /// Returns the cached header if it has this fence.
-    pub(crate) async fn at(&self, org: &OrgId, id: &ThreadId, fence: Fence) -> Option<ThreadHeader> {
+    pub(crate) async fn get(&self, org: &OrgId, id: &ThreadId, fence: Fence) -> Option<ThreadHeader> {
         let cached = self.0.get(&(org.clone(), id.clone())).await?;
         let header = &cached.header;
         (Fence { epoch: header.epoch, version: header.version } == fence).then(|| header.clone())

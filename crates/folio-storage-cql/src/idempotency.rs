@@ -103,8 +103,8 @@ pub(crate) async fn record_request(
     let tables = &keyspace.tables;
     let name = op.to_string();
     let value = encode(&row)?;
-    let mark = RequestIndexRow { org: org.clone(), op: op.clone(), at: row.at };
-    let system_row = SystemRow { at: micros(row.at), key: key(org, &name), value: encode(&mark)? };
+    let index_row = RequestIndexRow { org: org.clone(), op: op.clone(), at: row.at };
+    let system_row = SystemRow { at: micros(row.at), key: key(org, &name), value: encode(&index_row)? };
     tables.system_rows.put(INDEX, system_row).await?;
     for attempt in 0..retry::ATTEMPTS {
         let now = keyspace.now_micros();
@@ -133,15 +133,15 @@ pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize)
     let rows = tables.system_rows.first(INDEX, Some(before), limit).await?;
     let mut forgotten = 0;
     for row in rows.into_iter().filter(|row| row.at < micros(before)) {
-        let mark: RequestIndexRow = decode(&row.value)?;
-        let op = mark.op.to_string();
+        let index_row: RequestIndexRow = decode(&row.value)?;
+        let op = index_row.op.to_string();
         // The request may have been repeated since, which left a newer record.
-        let found = tables.idempotency.get(&mark.org, &op, ReadConsistency::Quorum).await?;
+        let found = tables.idempotency.get(&index_row.org, &op, ReadConsistency::Quorum).await?;
         let old = match found {
             Some((value, _)) => decode::<IdempotencyRecord>(&value)?.at < before,
             None => false,
         };
-        if old && let ConditionalResult::Unknown(error) = tables.idempotency.remove(&mark.org, &op).await? {
+        if old && let ConditionalResult::Unknown(error) = tables.idempotency.remove(&index_row.org, &op).await? {
             return Err(error);
         }
         tables.system_rows.remove(INDEX, row.at, &row.key).await?;

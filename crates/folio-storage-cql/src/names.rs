@@ -21,7 +21,7 @@ enum RowStatus {
     Dead,
 }
 
-/// The word of a kind ([`folio_resources::Kind::word`]), and a name of that kind.
+/// The name of a kind ([`folio_resources::Kind::name`]), and a name of that kind.
 type Name<'a> = (&'a str, &'a str);
 
 async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &NameRow) -> Result<RowStatus> {
@@ -54,13 +54,13 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
 pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
     let folded_name = folded(name.1);
     let key = (name.0, folded_name.as_str());
-    let mine = NameRow { id: id.to_owned(), op: op.to_string(), at: keyspace.now_micros() };
+    let wanted = NameRow { id: id.to_owned(), op: op.to_string(), at: keyspace.now_micros() };
     for attempt in 0..retry::ATTEMPTS {
-        if let ConditionalResult::Applied = keyspace.tables.names.reserve(org, key, &mine).await? {
+        if let ConditionalResult::Applied = keyspace.tables.names.reserve(org, key, &wanted).await? {
             return Ok(());
         }
         if let Some(row) = keyspace.tables.names.get(org, key, ReadConsistency::Serial).await? {
-            if row.id == mine.id && row.op == mine.op {
+            if row.id == wanted.id && row.op == wanted.op {
                 return Ok(());
             }
             match status(keyspace, org, name, &row).await? {
@@ -68,7 +68,8 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
                 RowStatus::Live => return Err(Kind::name_taken(name.0, name.1, &row.id)),
                 RowStatus::Open => close(keyspace, org, name, &row).await?,
                 RowStatus::Dead => {
-                    if let ConditionalResult::Applied = keyspace.tables.names.replace(org, key, (&row, &mine)).await? {
+                    if let ConditionalResult::Applied = keyspace.tables.names.replace(org, key, (&row, &wanted)).await?
+                    {
                         return Ok(());
                     }
                 }

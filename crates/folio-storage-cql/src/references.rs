@@ -1,8 +1,8 @@
 //! References between resources. The partition of the referenced resource has an entry for each op that added a
 //! reference. The count of entries is a static column that changes with them; the deletion is conditional on it.
 //!
-//! An entry is *live* while the referring resource (the user) is live and refers to the resource; else *open* while the
-//! user's partition has no op row of the entry's key; else *dead*. Any process may remove a dead entry.
+//! An entry is *live* while the referring resource is live and refers to the resource; else *open* while the
+//! referring resource's partition has no op row of the entry's key; else *dead*. Any process may remove a dead entry.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use folio_storage::value::{Reference, decode, encode};
 const ENTRIES_PER_READ: usize = 100;
 
 enum RowStatus {
-    /// The entry is live; the text describes the user.
+    /// The entry is live; the text describes the referring resource.
     Live(String),
     Open,
     Dead,
@@ -36,7 +36,8 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, referenced: &str) ->
     }
 }
 
-/// Adds the entry of a reference from `referrer` to `referenced` by an op. Executed before the user is written.
+/// Adds the entry of a reference from `referrer` to `referenced` by an op. Executed before the referring resource is
+/// written.
 pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, referenced: &str, referrer: &str, op: &str) -> Result<()> {
     let tables = &keyspace.tables;
     let key = format!("{referrer}/{op}");
@@ -91,9 +92,8 @@ async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -
     Err(retry::contended("the referenced resource"))
 }
 
-/// Fails with `IN_USE` if `referenced` has a live user; the error contains the total and the first [`NAMED_USERS_MAX`].
-/// Removes
-/// dead entries.
+/// Fails with `IN_USE` if `referenced` is referenced by a live resource; the error contains the total and the first
+/// [`NAMED_USERS_MAX`]. Removes dead entries.
 pub(crate) async fn refuse_if_used(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -137,7 +137,7 @@ pub(crate) async fn refuse_if_used(
 
 async fn status(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<RowStatus> {
     let (referrer, op) = referrer_and_op(key)?;
-    // The op row is read first: if it exists, it was written before the user is read.
+    // The op row is read first: if it exists, it was written before the referring resource is read.
     let has_op_row = ops::row(keyspace, org, referrer, op, ReadConsistency::Serial).await?.is_some();
     let live = describe_referrer(keyspace, org, referenced, referrer).await?;
     Ok(match (live, has_op_row) {
@@ -147,7 +147,8 @@ async fn status(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -
     })
 }
 
-/// Returns a description of the user if it is live and refers to `referenced`, in its newest or any stored revision.
+/// Returns a description of the referring resource if it is live and refers to `referenced`, in its newest or any stored
+/// revision.
 async fn describe_referrer(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -177,6 +178,6 @@ async fn close(keyspace: &Keyspace, org: &OrgId, key: &str, at: Timestamp) -> Re
 
 /// Splits the key of an entry.
 fn referrer_and_op(key: &str) -> Result<(&str, &str)> {
-    let malformed = || Error::internal(format!("malformed key of a reference entry {key:?}: expected USER/OP"));
+    let malformed = || Error::internal(format!("malformed key of a reference entry {key:?}: expected REFERRER/OP"));
     key.split_once('/').ok_or_else(malformed)
 }

@@ -21,7 +21,7 @@ use super::table::{Part, SystemRow};
 use super::values::micros;
 use super::{cleanup, decide, idempotency, names, texts};
 use folio_storage::value::{DeletionRow, decode, encode};
-use folio_storage::{Holdings, ResourceExecutor, StoredResource, TextWait};
+use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource, TextWait};
 
 /// Maximum number of concurrent reads for one request.
 const READ_CONCURRENCY: usize = 16;
@@ -84,10 +84,10 @@ impl ResourceExecutor for Resources {
         futures::stream::iter(numbers.to_vec()).map(read).buffered(READ_CONCURRENCY).try_collect().await
     }
 
-    async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings> {
-        let mut sum = Holdings::default();
+    async fn resource_usage(&self, org: &OrgId, kind: &'static Kind) -> Result<ResourceUsage> {
+        let mut sum = ResourceUsage::default();
         catalogue::for_each_row(&self.0, org, kind.name, |row| {
-            sum = sum.and(Holdings { count: 1, bytes: row.size_bytes });
+            sum = sum + ResourceUsage { count: 1, bytes: row.size_bytes };
         })
         .await?;
         Ok(sum)
@@ -97,9 +97,9 @@ impl ResourceExecutor for Resources {
         let (tables, index) = (&self.0.tables, deleted_index(kind));
         let mut found = Vec::new();
         for row in tables.system_rows.first(&index, None, limit).await? {
-            let DeletionRow { org, id, at: marked } = decode(&row.value)?;
+            let DeletionRow { org, id, at: indexed_at } = decode(&row.value)?;
             match load(&self.0, &org, &id, ReadConsistency::Serial).await?.record {
-                Some(Record::Tombstone { at, .. }) if at == marked => found.push((org, id, at)),
+                Some(Record::Tombstone { at, .. }) if at == indexed_at => found.push((org, id, at)),
                 // Another write deleted the resource and has its own row.
                 Some(Record::Tombstone { .. }) => tables.system_rows.remove(&index, row.at, &row.key).await?,
                 // The write was never executed, or it is in progress and will enter its row again.
@@ -158,8 +158,8 @@ pub(crate) fn deleted_index(kind: &Kind) -> String {
 }
 
 async fn enter_deleted(keyspace: &Keyspace, kind: &Kind, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
-    let mark = DeletionRow { org: org.clone(), id: id.to_owned(), at };
-    let row = SystemRow { at: micros(at), key: key(org, id), value: encode(&mark)? };
+    let index_row = DeletionRow { org: org.clone(), id: id.to_owned(), at };
+    let row = SystemRow { at: micros(at), key: key(org, id), value: encode(&index_row)? };
     keyspace.tables.system_rows.put(&deleted_index(kind), row).await
 }
 

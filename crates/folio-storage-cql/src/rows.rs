@@ -27,7 +27,7 @@ impl RowStore for Rows {
         self.0.tables.rows.list((org, group)).await
     }
 
-    async fn write(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
+    async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
         let ConditionalRow { group, key, before, after, guard } = write;
         let rows = &self.0.tables.rows;
         let mut batch = vec![match before {

@@ -24,27 +24,27 @@ use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 const WRITE_CONCURRENCY: usize = 16;
 
 /// Adds a resource to an index of waiting resources. The row is a hint; the resource's partition is authoritative.
-pub(crate) async fn wait(keyspace: &Keyspace, waits: TextWait, org: &OrgId, id: &str) -> Result<()> {
-    let mark = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: 0 };
+pub(crate) async fn wait(keyspace: &Keyspace, waits_for: TextWait, org: &OrgId, id: &str) -> Result<()> {
+    let index_row = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: 0 };
     keyspace
         .tables
         .system_rows
-        .put(waits.index_name(), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? })
+        .put(waits_for.index_name(), SystemRow { at: 0, key: key(org, id), value: encode(&index_row)? })
         .await
 }
 
-pub(crate) async fn remove_wait(keyspace: &Keyspace, waits: TextWait, org: &OrgId, id: &str) -> Result<()> {
-    keyspace.tables.system_rows.remove(waits.index_name(), 0, &key(org, id)).await
+pub(crate) async fn remove_wait(keyspace: &Keyspace, waits_for: TextWait, org: &OrgId, id: &str) -> Result<()> {
+    keyspace.tables.system_rows.remove(waits_for.index_name(), 0, &key(org, id)).await
 }
 
 fn text_of(header: &Header) -> Result<Option<TextRecord>> {
     header.text_state.as_deref().map(decode).transpose()
 }
 
-async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<Vec<PendingText>> {
+async fn waiting(keyspace: &Keyspace, waits_for: TextWait, limit: usize) -> Result<Vec<PendingText>> {
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < limit {
-        let rows = keyspace.tables.system_rows.after(waits.index_name(), after.take(), limit - found.len()).await?;
+        let rows = keyspace.tables.system_rows.after(waits_for.index_name(), after.take(), limit - found.len()).await?;
         let Some(last) = rows.last() else { break };
         after = Some((last.at, last.key.clone()));
         for row in rows {
@@ -52,13 +52,13 @@ async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<V
             let header = keyspace.tables.aggregates.header(&org, &id, ReadConsistency::Quorum).await?;
             let text = text_of(&header)?;
             match (header.live, TextWait::of(text.as_ref())) {
-                (Some(true), found_waits) if found_waits == Some(waits) => {
+                (Some(true), found_wait) if found_wait == Some(waits_for) => {
                     found.push(PendingText { org, id, attempts: text.map_or(0, |text| text.attempts) });
                 }
                 // The deciding write of the resource is in progress or never happened. The row is kept, at the cost of
                 // a read.
                 (None, _) => {}
-                (Some(_), _) => remove_wait(keyspace, waits, &org, &id).await?,
+                (Some(_), _) => remove_wait(keyspace, waits_for, &org, &id).await?,
             }
         }
     }
@@ -79,13 +79,13 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
     // The index row is entered before the resource waits and removed after it, so that a waiting resource is never
     // missing.
     let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
-    let waits = TextWait::of(Some(&text));
-    if let Some(waits) = waits {
-        wait(keyspace, waits, org, id).await?;
+    let waits_for = TextWait::of(Some(&text));
+    if let Some(waits_for) = waits_for {
+        wait(keyspace, waits_for, org, id).await?;
     }
     let is_live = replace(keyspace, org, id, &text).await?;
     for other in [TextWait::Worker, TextWait::Program] {
-        if !is_live || waits != Some(other) {
+        if !is_live || waits_for != Some(other) {
             remove_wait(keyspace, other, org, id).await?;
         }
     }
@@ -199,7 +199,7 @@ impl TextStore for Texts {
         pages(&self.0, org, id, from, count).await
     }
 
-    async fn pending_text(&self, waits: TextWait, limit: usize) -> Result<Vec<PendingText>> {
-        waiting(&self.0, waits, limit).await
+    async fn waiting_texts(&self, waits_for: TextWait, limit: usize) -> Result<Vec<PendingText>> {
+        waiting(&self.0, waits_for, limit).await
     }
 }

@@ -42,8 +42,8 @@ pub(crate) fn listed(header: &ThreadHeader) -> Option<ListEntry> {
 }
 
 pub(crate) async fn enter_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
-    let mark = ThreadExpiryRow { org: org.clone(), thread: id.clone(), at };
-    let row = SystemRow { at: micros(at), key: format!("{org}/{id}"), value: encode(&mark)? };
+    let index_row = ThreadExpiryRow { org: org.clone(), thread: id.clone(), at };
+    let row = SystemRow { at: micros(at), key: format!("{org}/{id}"), value: encode(&index_row)? };
     keyspace.tables.system_rows.put(EXPIRY, row).await
 }
 

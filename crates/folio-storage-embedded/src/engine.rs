@@ -130,14 +130,14 @@ impl Engine {
     /// Opens the folder and starts a writer that commits batches with `commit`.
     fn open_with(path: &Path, options: &Options, commit: Commit) -> Result<(Arc<Self>, JoinHandle<()>)> {
         let opened: SharedDatabase = Arc::new(RwLock::new(Some(Arc::new(OpenDatabase::open(path, options)?))));
-        let (queue, jobs) = sync_channel(options.queue.max(1));
+        let (queue, messages) = sync_channel(options.queue.max(1));
         let is_poisoned = Arc::new(AtomicBool::new(false));
         let commits = Arc::new(AtomicU64::new(0));
         let writer = Writer {
             opened: Arc::clone(&opened),
             path: path.to_owned(),
             options: options.clone(),
-            jobs,
+            messages,
             is_poisoned: Arc::clone(&is_poisoned),
             commits: Arc::clone(&commits),
             commit,
@@ -207,8 +207,8 @@ impl Engine {
             drop(permit);
             outcome
         };
-        let job = Box::new(WriteTask::new(run, durable, answer));
-        self.enqueue(Message::Write(job))?;
+        let write = Box::new(WriteTask::new(run, durable, answer));
+        self.enqueue(Message::Write(write))?;
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 
@@ -271,10 +271,10 @@ mod tests {
     #[test]
     fn waiting_large_writes_are_bounded_and_one_is_always_accepted() {
         let all = Arc::default();
-        let alone = QueuedBytesPermit::try_reserve(QUEUED_BYTES * 2, &all);
-        assert!(alone.is_some());
+        let large = QueuedBytesPermit::try_reserve(QUEUED_BYTES * 2, &all);
+        assert!(large.is_some());
         assert!(QueuedBytesPermit::try_reserve(1, &all).is_none());
-        drop(alone);
+        drop(large);
         let half = QueuedBytesPermit::try_reserve(QUEUED_BYTES / 2, &all);
         let other = QueuedBytesPermit::try_reserve(QUEUED_BYTES / 2, &all);
         assert!(half.is_some() && other.is_some());

@@ -63,9 +63,9 @@ impl OpStore for Ops {
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize> {
         self.0
             .write(move |transaction| {
-                let marks: Vec<RequestIndexRow> =
+                let index_rows: Vec<RequestIndexRow> =
                     transaction.values(Range::prefix(Space::System, keys::indexed_requests()), limit)?;
-                let old: Vec<_> = marks.into_iter().take_while(|mark| mark.at < before).collect();
+                let old: Vec<_> = index_rows.into_iter().take_while(|index_row| index_row.at < before).collect();
                 for RequestIndexRow { org, op, at } in &old {
                     transaction.remove(Space::Records, keys::idempotency(org, op));
                     transaction.remove(Space::System, keys::indexed_request(*at, org, op));
@@ -84,6 +84,6 @@ pub(crate) fn put_request(
     record: &IdempotencyRecord,
 ) -> Result<()> {
     transaction.put(Space::Records, keys::idempotency(org, op), record)?;
-    let mark = RequestIndexRow { org: org.clone(), op: op.clone(), at: record.at };
-    transaction.put(Space::System, keys::indexed_request(record.at, org, op), &mark)
+    let index_row = RequestIndexRow { org: org.clone(), op: op.clone(), at: record.at };
+    transaction.put(Space::System, keys::indexed_request(record.at, org, op), &index_row)
 }

@@ -12,37 +12,38 @@ use super::resources;
 use super::transaction::Transaction;
 use super::value::Empty;
 
-/// Adds a reference from `user`. Fails with `NOT_FOUND` unless the referenced resource is live.
-pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, user: &str) -> Result<()> {
+/// Adds a reference from `referrer`. Fails with `NOT_FOUND` unless the referenced resource is live.
+pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, referrer: &str) -> Result<()> {
     let kind = Kind::of_id(referenced)?;
     if !resources::is_live(transaction, org, referenced)? {
         return Err(kind.not_found(referenced));
     }
-    transaction.put(Space::Records, keys::reference(org, referenced, user), &Empty)
+    transaction.put(Space::Records, keys::reference(org, referenced, referrer), &Empty)
 }
 
-/// Fails with `IN_USE` if the resource has a user; the error contains the total and the first [`NAMED_USERS_MAX`].
+/// Fails with `IN_USE` if another resource refers to the resource; the error contains the total and the first
+/// [`NAMED_USERS_MAX`].
 pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
     let prefix = keys::references(org, id);
     let (mut count, mut first) = (0_u64, Vec::new());
     transaction.walk(Range::prefix(Space::Records, prefix.clone()), &mut |key, _| {
         count += 1;
         if first.len() < NAMED_USERS_MAX
-            && let Some(user) = key.get(prefix.len()..)
+            && let Some(referrer) = key.get(prefix.len()..)
         {
-            first.push(String::from_utf8_lossy(user).into_owned());
+            first.push(String::from_utf8_lossy(referrer).into_owned());
         }
         Ok(ControlFlow::Continue(()))
     })?;
     if count == 0 {
         return Ok(());
     }
-    let describe = |id: String| described(transaction, org, &id).map(|description| (id, description));
-    let users = first.into_iter().map(describe).collect::<Result<Vec<_>>>()?;
-    Err(Kind::in_use(kind.name, &users, count))
+    let describe = |id: String| description_of(transaction, org, &id).map(|description| (id, description));
+    let referrers = first.into_iter().map(describe).collect::<Result<Vec<_>>>()?;
+    Err(Kind::in_use(kind.name, &referrers, count))
 }
 
-fn described(reads: &impl Reads, org: &OrgId, id: &str) -> Result<String> {
+fn description_of(reads: &impl Reads, org: &OrgId, id: &str) -> Result<String> {
     let kind = Kind::of_id(id)?;
     let label = match resources::record(reads, org, id)? {
         Some(Record::Live(facts)) => facts.label,

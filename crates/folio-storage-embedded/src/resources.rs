@@ -20,7 +20,7 @@ use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{DeletionRow, Empty, decode};
 use super::{names, references, texts};
-use folio_storage::{Holdings, ResourceExecutor, StoredResource};
+use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource};
 
 pub(crate) fn record(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<Record<IndexedFields>>> {
     let kind = Kind::of_id(id)?;
@@ -85,14 +85,14 @@ impl ResourceExecutor for Resources {
         })
     }
 
-    async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings> {
+    async fn resource_usage(&self, org: &OrgId, kind: &'static Kind) -> Result<ResourceUsage> {
         let prefix = keys::list(org, kind.name, None);
         self.0
             .scan(move |view| {
-                let mut sum = Holdings::default();
+                let mut sum = ResourceUsage::default();
                 view.walk(Range::prefix(Space::Records, prefix), &mut |_, bytes| {
                     let ListRow { size_bytes, .. } = decode(bytes)?;
-                    sum = sum.and(Holdings { count: 1, bytes: size_bytes });
+                    sum = sum + ResourceUsage { count: 1, bytes: size_bytes };
                     Ok(ControlFlow::Continue(()))
                 })?;
                 Ok(sum)
@@ -104,8 +104,8 @@ impl ResourceExecutor for Resources {
         self.0
             .scan(move |view| {
                 let range = Range::prefix(Space::System, keys::all_deleted(kind.name));
-                let marks: Vec<DeletionRow> = view.values(range, limit)?;
-                Ok(marks.into_iter().map(|mark| (mark.org, mark.id, mark.at)).collect())
+                let index_rows: Vec<DeletionRow> = view.values(range, limit)?;
+                Ok(index_rows.into_iter().map(|index_row| (index_row.org, index_row.id, index_row.at)).collect())
             })
             .await
     }
@@ -247,8 +247,8 @@ fn delete_dependents(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Res
         }
     }
     if kind.cleanup != Cleanup::Nothing {
-        let mark = DeletionRow { org: org.clone(), id: id.clone(), at: *at };
-        transaction.put(Space::System, keys::deleted(kind.name, *at, org, id), &mark)?;
+        let index_row = DeletionRow { org: org.clone(), id: id.clone(), at: *at };
+        transaction.put(Space::System, keys::deleted(kind.name, *at, org, id), &index_row)?;
     }
     Ok(())
 }
@@ -273,9 +273,9 @@ fn forget(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, id: &str)
 }
 
 fn scrub(transaction: &mut Transaction<'_>, kind: &Kind, before: Timestamp, limit: usize) -> Result<usize> {
-    let marks: Vec<DeletionRow> =
+    let index_rows: Vec<DeletionRow> =
         transaction.values(Range::prefix(Space::System, keys::all_deleted(kind.name)), limit)?;
-    let old: Vec<_> = marks.into_iter().take_while(|mark| mark.at <= before).collect();
+    let old: Vec<_> = index_rows.into_iter().take_while(|index_row| index_row.at <= before).collect();
     for DeletionRow { org, id, at } in &old {
         remove_content(transaction, org, &Target::new(kind.name, id))?;
         transaction.remove(Space::System, keys::deleted(kind.name, *at, org, id));

@@ -37,7 +37,7 @@ impl RowStore for Rows {
             .await
     }
 
-    async fn write(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
+    async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
         let ConditionalRow { group, key, before, after, guard } = write;
         let key = keys::row(org, group, &key);
         let guard = guard.map(|(key, value)| (keys::row(org, group, &key), Some(value)));

@@ -48,13 +48,13 @@ impl TextStore for Texts {
         Ok(pages.unwrap_or_default())
     }
 
-    async fn pending_text(&self, waits: TextWait, limit: usize) -> Result<Vec<PendingText>> {
+    async fn waiting_texts(&self, waits_for: TextWait, limit: usize) -> Result<Vec<PendingText>> {
         self.0
             .scan(move |view| {
-                let marks: Vec<PendingTextRow> =
-                    view.values(Range::prefix(Space::System, keys::pending_texts(waits)), limit)?;
+                let index_rows: Vec<PendingTextRow> =
+                    view.values(Range::prefix(Space::System, keys::pending_texts(waits_for)), limit)?;
                 let pending = |PendingTextRow { org, id, attempts }| PendingText { org, id, attempts };
-                Ok(marks.into_iter().map(pending).collect())
+                Ok(index_rows.into_iter().map(pending).collect())
             })
             .await
     }
@@ -62,15 +62,15 @@ impl TextStore for Texts {
 
 /// Adds a new resource to the index of resources whose text waits to be read.
 pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
-    let mark = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: 0 };
-    transaction.put(Space::System, keys::pending_text(TextWait::Worker, org, id), &mark)
+    let index_row = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: 0 };
+    transaction.put(Space::System, keys::pending_text(TextWait::Worker, org, id), &index_row)
 }
 
 pub(crate) fn remove(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
     transaction.remove_all(Space::Text, keys::pages(org, id))?;
     transaction.remove(Space::Records, keys::text_state(org, id));
-    for waits in [TextWait::Worker, TextWait::Program] {
-        transaction.remove(Space::System, keys::pending_text(waits, org, id));
+    for waits_for in [TextWait::Worker, TextWait::Program] {
+        transaction.remove(Space::System, keys::pending_text(waits_for, org, id));
     }
     Ok(())
 }
@@ -131,12 +131,12 @@ fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &str, update: Enco
     let key = keys::text_state(org, id);
     let before: Option<TextRecord> = transaction.read(Space::Records, &key)?;
     let record = text_record_of(before.as_ref(), state, count, lacks_program, at);
-    for waits in [TextWait::Worker, TextWait::Program] {
-        transaction.remove(Space::System, keys::pending_text(waits, org, id));
+    for waits_for in [TextWait::Worker, TextWait::Program] {
+        transaction.remove(Space::System, keys::pending_text(waits_for, org, id));
     }
-    if let Some(waits) = TextWait::of(Some(&record)) {
-        let mark = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: record.attempts };
-        transaction.put(Space::System, keys::pending_text(waits, org, id), &mark)?;
+    if let Some(waits_for) = TextWait::of(Some(&record)) {
+        let index_row = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: record.attempts };
+        transaction.put(Space::System, keys::pending_text(waits_for, org, id), &index_row)?;
     }
     transaction.put(Space::Records, key, &record)
 }

@@ -39,8 +39,8 @@ pub(crate) fn store(
             transaction.remove(Space::System, keys::expiry(at, org, id));
         }
         if let Some(at) = header.expires_at {
-            let mark = ThreadExpiryRow { org: org.clone(), thread: id.clone(), at };
-            transaction.put(Space::System, keys::expiry(at, org, id), &mark)?;
+            let index_row = ThreadExpiryRow { org: org.clone(), thread: id.clone(), at };
+            transaction.put(Space::System, keys::expiry(at, org, id), &index_row)?;
         }
     }
     let record = ThreadRecord::Live(Box::new(header.clone()));
@@ -161,11 +161,11 @@ fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgI
         return Ok(found);
     }
     reads.walk(Range::prefix(Space::System, keys::expiries()), &mut |_, bytes| {
-        let mark: ThreadExpiryRow = decode(bytes)?;
-        if mark.at > now {
+        let index_row: ThreadExpiryRow = decode(bytes)?;
+        if index_row.at > now {
             return Ok(ControlFlow::Break(()));
         }
-        found.push((mark.org, mark.thread));
+        found.push((index_row.org, index_row.thread));
         Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     Ok(found)

@@ -130,7 +130,7 @@ pub(super) struct Writer {
     pub(super) opened: SharedDatabase,
     pub(super) path: PathBuf,
     pub(super) options: Options,
-    pub(super) jobs: Receiver<Message>,
+    pub(super) messages: Receiver<Message>,
     /// True: all writes are refused.
     pub(super) is_poisoned: Arc<AtomicBool>,
     /// Number of commits with an fsync.
@@ -190,9 +190,9 @@ impl Writer {
 
     /// Handles messages while no database is open because reopening failed. Refuses writes.
     fn refuse(&self) -> Next {
-        match self.jobs.recv() {
-            Ok(Message::Write(job)) => {
-                job.fail(poisoned_error());
+        match self.messages.recv() {
+            Ok(Message::Write(write)) => {
+                write.fail(poisoned_error());
                 Next::Commit
             }
             Ok(Message::Reopen(answer)) => Next::Reopen(answer),
@@ -204,12 +204,12 @@ impl Writer {
     fn commit(&self) -> Next {
         let Some(opened) = self.opened() else { return self.refuse() };
         let mut transaction = Transaction::new(&opened);
-        let mut jobs: Vec<Box<dyn QueuedWrite>> = Vec::new();
+        let mut writes: Vec<Box<dyn QueuedWrite>> = Vec::new();
         let mut due = Due::Never;
         let mut next = Next::Commit;
-        while jobs.len() < COMMIT_WRITES && transaction.written_bytes() < COMMIT_BYTES {
-            let mut job = match self.next(due) {
-                Ok(Message::Write(job)) => job,
+        while writes.len() < COMMIT_WRITES && transaction.written_bytes() < COMMIT_BYTES {
+            let mut write = match self.next(due) {
+                Ok(Message::Write(write)) => write,
                 Ok(Message::Reopen(answer)) => {
                     next = Next::Reopen(answer);
                     break;
@@ -221,19 +221,19 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => break,
             };
             if self.is_poisoned.load(Ordering::Acquire) {
-                job.fail(poisoned_error());
+                write.fail(poisoned_error());
                 continue;
             }
-            due = due.with(job.is_durable());
-            let can_continue = self.run_write(job.as_mut(), &mut transaction);
-            jobs.push(job);
+            due = due.with(write.is_durable());
+            let can_continue = self.run_write(write.as_mut(), &mut transaction);
+            writes.push(write);
             if !can_continue {
-                self.stop_writing(jobs);
+                self.stop_writing(writes);
                 return next;
             }
         }
-        if !jobs.is_empty() {
-            self.make_durable(transaction, jobs, due);
+        if !writes.is_empty() {
+            self.make_durable(transaction, writes, due);
         }
         next
     }
@@ -241,9 +241,9 @@ impl Writer {
     /// Returns the next message. Waits for it until the commit is due.
     fn next(&self, due: Due) -> Result<Message, RecvTimeoutError> {
         match due {
-            Due::Never => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Due::At(end) => self.jobs.recv_timeout(end.saturating_duration_since(Instant::now())),
-            Due::Now => self.jobs.try_recv().map_err(|error| match error {
+            Due::Never => self.messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Due::At(end) => self.messages.recv_timeout(end.saturating_duration_since(Instant::now())),
+            Due::Now => self.messages.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
                 TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             }),
@@ -251,8 +251,8 @@ impl Writer {
     }
 
     /// Returns false if the write panicked.
-    fn run_write(&self, job: &mut dyn QueuedWrite, transaction: &mut Transaction<'_>) -> bool {
-        match catch_unwind(AssertUnwindSafe(|| job.run(transaction))) {
+    fn run_write(&self, write: &mut dyn QueuedWrite, transaction: &mut Transaction<'_>) -> bool {
+        match catch_unwind(AssertUnwindSafe(|| write.run(transaction))) {
             Ok(keep) => {
                 if keep {
                     transaction.keep();
@@ -268,25 +268,25 @@ impl Writer {
         }
     }
 
-    fn make_durable(&self, transaction: Transaction<'_>, jobs: Vec<Box<dyn QueuedWrite>>, due: Due) {
+    fn make_durable(&self, transaction: Transaction<'_>, writes: Vec<Box<dyn QueuedWrite>>, due: Due) {
         let durable = due == Due::Now;
         let mode = if durable { PersistMode::SyncData } else { PersistMode::Buffer };
         if let Some(batch) = transaction.into_batch(mode) {
             if let Err(error) = (self.commit)(batch) {
                 tracing::error!(%error, "a commit of the store failed; further writes are refused");
-                return self.stop_writing(jobs);
+                return self.stop_writing(writes);
             }
             self.commits.fetch_add(u64::from(durable), Ordering::Relaxed);
         }
-        for job in jobs {
-            job.answer();
+        for write in writes {
+            write.answer();
         }
     }
 
-    fn stop_writing(&self, jobs: Vec<Box<dyn QueuedWrite>>) {
+    fn stop_writing(&self, writes: Vec<Box<dyn QueuedWrite>>) {
         self.is_poisoned.store(true, Ordering::Release);
-        for job in jobs {
-            job.fail(poisoned_error());
+        for write in writes {
+            write.fail(poisoned_error());
         }
     }
 }

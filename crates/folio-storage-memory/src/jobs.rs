@@ -29,11 +29,11 @@ struct Queued {
 }
 
 impl Queue {
-    fn of<'a>(&'a mut self, taken: &ClaimedJob) -> Option<(u64, &'a mut Queued)> {
-        let id = taken.id.parse().ok()?;
+    fn of<'a>(&'a mut self, claimed: &ClaimedJob) -> Option<(u64, &'a mut Queued)> {
+        let id = claimed.id.parse().ok()?;
         let job = self.jobs.get_mut(&id)?;
-        let mine = job.taken.as_ref().is_some_and(|(worker, _)| *worker == taken.worker);
-        (mine && job.attempt == taken.attempt).then_some((id, job))
+        let is_of_worker = job.taken.as_ref().is_some_and(|(worker, _)| *worker == claimed.worker);
+        (is_of_worker && job.attempt == claimed.attempt).then_some((id, job))
     }
 }
 
@@ -60,7 +60,7 @@ impl JobStore for MemoryJobs {
         Ok(true)
     }
 
-    async fn take(
+    async fn claim(
         &self,
         queue: &str,
         worker: &Incarnation,
@@ -89,18 +89,18 @@ impl JobStore for MemoryJobs {
         Ok(taken)
     }
 
-    async fn keep(&self, queue: &str, taken: &ClaimedJob) -> Result<bool> {
+    async fn extend(&self, queue: &str, claimed: &ClaimedJob) -> Result<bool> {
         let now = self.context.now();
         let mut queues = locked(&self.queues);
-        let Some((_, queued)) = queues.get_mut(queue).and_then(|jobs| jobs.of(taken)) else { return Ok(false) };
-        queued.taken = Some((taken.worker.clone(), now));
+        let Some((_, queued)) = queues.get_mut(queue).and_then(|jobs| jobs.of(claimed)) else { return Ok(false) };
+        queued.taken = Some((claimed.worker.clone(), now));
         Ok(true)
     }
 
-    async fn done(&self, queue: &str, taken: &ClaimedJob) -> Result<bool> {
+    async fn complete(&self, queue: &str, claimed: &ClaimedJob) -> Result<bool> {
         let mut queues = locked(&self.queues);
         let Some(jobs) = queues.get_mut(queue) else { return Ok(false) };
-        let Some((id, _)) = jobs.of(taken) else { return Ok(false) };
+        let Some((id, _)) = jobs.of(claimed) else { return Ok(false) };
         jobs.jobs.remove(&id);
         Ok(true)
     }

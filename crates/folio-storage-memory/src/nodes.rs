@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_types::{Incarnation, Result, Timestamp};
 
 use super::{Context, locked, since};
-use folio_storage::{HeartbeatStatus, Member, NodeRecord, NodeStore, Nodes};
+use folio_storage::{HeartbeatStatus, Member, MembershipSnapshot, NodeRecord, NodeStore};
 
 pub(super) struct MemoryNodes {
     context: Context,
@@ -84,7 +84,7 @@ impl NodeStore for MemoryNodes {
         Ok(())
     }
 
-    async fn nodes(&self) -> Result<Nodes> {
+    async fn nodes(&self) -> Result<MembershipSnapshot> {
         let (now, context) = (self.context.now(), &self.context);
         let mut state = locked(&self.state);
         let from = state.answering_since(now, context);
@@ -97,9 +97,9 @@ impl NodeStore for MemoryNodes {
             silent_for: since(entry.last_heartbeat.max(from), now),
             is_dead: entry.dead_since.is_some(),
         });
-        Ok(Nodes {
+        Ok(MembershipSnapshot {
             members: members.collect(),
-            answering_for: since(from, now),
+            available_for: since(from, now),
             dead_after: context.options.dead_after,
         })
     }

@@ -26,12 +26,12 @@ impl MemorySlots {
 
 #[async_trait]
 impl SlotStore for MemorySlots {
-    async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
+    async fn take(&self, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool> {
         let now = self.context.now();
         let mut all = locked(&self.leases);
         let leases = all.entry((org.clone(), kind.to_owned())).or_default();
         leases.retain(|_, ends| *ends > now);
-        let taken = leases.contains_key(slot) || leases.len() < most as usize;
+        let taken = leases.contains_key(slot) || leases.len() < limit as usize;
         if taken {
             leases.insert(slot.to_owned(), now + self.lease());
         }

@@ -2,16 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::{OrgId, Result, Timestamp, TurnId, UserId};
 
 use super::{Context, locked};
 use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
-
-/// Time to live of the state of a turn without an expiry.
-const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
 pub(super) struct MemoryTurns {
     context: Context,
@@ -34,8 +30,8 @@ impl State {
     fn remove(&mut self, key: &Key) {
         let Some((turn, expires_at)) = self.turns.remove(key) else { return };
         self.until.remove(&(expires_at, key.clone()));
-        if let Some(TurnCursor { since, .. }) = turn.cursor() {
-            self.waiting.remove(&(key.0.clone(), since, key.1.clone()));
+        if let Some(TurnCursor { paused_at, .. }) = turn.cursor() {
+            self.waiting.remove(&(key.0.clone(), paused_at, key.1.clone()));
         }
     }
 
@@ -65,16 +61,11 @@ impl SharedTurnStore for MemoryTurns {
             return Ok(false);
         }
         state.remove(&key);
-        let ttl = self.context.options.idle_turn_ttl;
-        let expires = match (turn.phase, turn.expires_at) {
-            (None, _) => now,
-            (Some(_), Some(expires_at)) => expires_at,
-            (Some(_), None) => now + WITHOUT_EXPIRY,
-        };
-        let expires = expires.saturating_add(ttl).unwrap_or(Timestamp::MAX);
+        let ttl = turn.ttl(now, self.context.options.idle_turn_ttl);
+        let expires = now.saturating_add(ttl).unwrap_or(Timestamp::MAX);
         state.until.insert((expires, key.clone()));
-        if let Some(TurnCursor { since, .. }) = turn.cursor() {
-            state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.requester.clone());
+        if let Some(TurnCursor { paused_at, .. }) = turn.cursor() {
+            state.waiting.insert((key.0.clone(), paused_at, key.1.clone()), turn.requester.clone());
         }
         state.turns.insert(key, (turn.clone(), expires));
         Ok(true)
@@ -96,14 +87,14 @@ impl SharedTurnStore for MemoryTurns {
         let mut state = locked(&self.state);
         state.prune(self.context.now());
         let from = match after {
-            Some(last) => (org.clone(), last.since, last.turn.to_string()),
+            Some(last) => (org.clone(), last.paused_at, last.turn.to_string()),
             None => (org.clone(), Timestamp::MIN, String::new()),
         };
         let range = (std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded);
         let entries = state.waiting.range(range).take_while(|((of, _, _), _)| of == org);
-        let mine =
+        let of_requester =
             entries.filter(|(_, requester_of_turn)| requester.is_none_or(|requester| requester == *requester_of_turn));
-        let turns = mine.filter_map(|((org, _, turn), _)| state.turns.get(&(org.clone(), turn.clone())));
+        let turns = of_requester.filter_map(|((org, _, turn), _)| state.turns.get(&(org.clone(), turn.clone())));
         Ok(turns.take(limit).map(|(turn, _)| turn.clone()).collect())
     }
 

@@ -20,8 +20,7 @@ use tokio::sync::OnceCell;
 
 use super::RedisOptions;
 use folio_storage::{CallCounters, SharedOptions, StoreHealth};
-use folio_storage_client::Guard;
-use folio_storage_client::{Material, Tls};
+use folio_storage_client::{Guard, Material, Tls};
 
 const CONNECT_LIMIT: Duration = Duration::from_millis(1_000);
 
@@ -194,9 +193,13 @@ impl CallFailure {
     }
 
     fn into_error(self) -> Error {
-        match self {
+        match &self {
             Self::Timeout => store_unavailable("the call to Redis timed out"),
-            Self::Redis(error) => unavailable(&error),
+            Self::Redis(error) => {
+                let is_refused = self.health() == Outcome::Success;
+                tracing::warn!(%error, "a call to Redis failed");
+                store_unavailable(if is_refused { "Redis refused the call" } else { "Redis is unreachable" })
+            }
         }
     }
 }
@@ -220,11 +223,6 @@ impl StoreHealth for Connection {
     fn call_counters(&self) -> Option<CallCounters> {
         Some(self.guard.call_counters())
     }
-}
-
-fn unavailable(error: &RedisError) -> Error {
-    tracing::warn!(%error, "a call to Redis failed");
-    store_unavailable("Redis is unreachable or refused the call")
 }
 
 fn store_unavailable(message: &'static str) -> Error {

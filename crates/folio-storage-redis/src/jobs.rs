@@ -17,9 +17,9 @@ const TTL_MS: u64 = 7 * 24 * 3_600_000;
 pub(super) struct RedisJobs {
     connection: Arc<Connection>,
     push: Script,
-    take: Script,
-    keep: Script,
-    done: Script,
+    claim: Script,
+    extend: Script,
+    complete: Script,
     waiting: Script,
 }
 
@@ -27,9 +27,9 @@ impl RedisJobs {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
             push: Script::new(include_str!("lua/jobs_push.lua")),
-            take: Script::new(include_str!("lua/jobs_take.lua")),
-            keep: Script::new(include_str!("lua/jobs_keep.lua")),
-            done: Script::new(include_str!("lua/jobs_done.lua")),
+            claim: Script::new(include_str!("lua/jobs_claim.lua")),
+            extend: Script::new(include_str!("lua/jobs_extend.lua")),
+            complete: Script::new(include_str!("lua/jobs_complete.lua")),
             waiting: Script::new(include_str!("lua/jobs_waiting.lua")),
             connection,
         }
@@ -54,7 +54,7 @@ impl JobStore for RedisJobs {
         }
     }
 
-    async fn take(
+    async fn claim(
         &self,
         queue: &str,
         worker: &Incarnation,
@@ -65,7 +65,7 @@ impl JobStore for RedisJobs {
             return Ok(Vec::new());
         }
         let [jobs, keys] = self.keys(queue);
-        let mut call = self.take.key(jobs);
+        let mut call = self.claim.key(jobs);
         call.key(keys).arg(worker.as_str()).arg(limit).arg(milliseconds(abandoned_after)).arg(TTL_MS);
         let taken: Vec<(String, String, String, u64)> = self.connection.run(&call).await?;
         let jobs = taken.into_iter().map(|(id, key, payload, attempt)| ClaimedJob {
@@ -77,17 +77,17 @@ impl JobStore for RedisJobs {
         Ok(jobs.collect())
     }
 
-    async fn keep(&self, queue: &str, taken: &ClaimedJob) -> Result<bool> {
+    async fn extend(&self, queue: &str, claimed: &ClaimedJob) -> Result<bool> {
         let [jobs, _] = self.keys(queue);
-        let mut call = self.keep.key(jobs);
-        call.arg(&taken.id).arg(taken.worker.as_str()).arg(taken.attempt);
+        let mut call = self.extend.key(jobs);
+        call.arg(&claimed.id).arg(claimed.worker.as_str()).arg(claimed.attempt);
         self.connection.run(&call).await
     }
 
-    async fn done(&self, queue: &str, taken: &ClaimedJob) -> Result<bool> {
+    async fn complete(&self, queue: &str, claimed: &ClaimedJob) -> Result<bool> {
         let [jobs, keys] = self.keys(queue);
-        let mut call = self.done.key(jobs);
-        call.key(keys).arg(&taken.id).arg(taken.worker.as_str()).arg(taken.attempt).arg(&taken.job.key);
+        let mut call = self.complete.key(jobs);
+        call.key(keys).arg(&claimed.id).arg(claimed.worker.as_str()).arg(claimed.attempt).arg(&claimed.job.key);
         self.connection.run(&call).await
     }
 

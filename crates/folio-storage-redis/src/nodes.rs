@@ -9,7 +9,7 @@ use redis::{FromRedisValue as _, Script, Value};
 
 use super::connection::{Connection, encode, read};
 use super::milliseconds;
-use folio_storage::{HeartbeatStatus, Member, NodeRecord, NodeStore, Nodes};
+use folio_storage::{HeartbeatStatus, Member, MembershipSnapshot, NodeRecord, NodeStore};
 
 /// Time to live of the key after the last call, in milliseconds.
 const TTL_MS: u64 = 3_600_000;
@@ -57,21 +57,21 @@ impl NodeStore for RedisNodes {
         self.connection.run::<()>(&call).await
     }
 
-    async fn nodes(&self) -> Result<Nodes> {
+    async fn nodes(&self) -> Result<MembershipSnapshot> {
         let shared = self.connection.shared();
         let mut call = self.read.key(self.key());
         call.arg(self.dead_after()).arg(milliseconds(shared.dead_listed_for)).arg(TTL_MS);
         let mut found = self.connection.run::<Vec<Value>>(&call).await?.into_iter();
-        let answering_for = found.next().and_then(|value| u64::from_redis_value(value).ok()).unwrap_or(0);
+        let available_for = found.next().and_then(|value| u64::from_redis_value(value).ok()).unwrap_or(0);
         let members = found.filter_map(|value| {
             let (record, silent, is_dead) = <(String, u64, bool)>::from_redis_value(value).ok()?;
             // Skips a node whose record was written by another build in an unknown format.
             let node = read(&record).ok()?;
             Some(Member { node, silent_for: Duration::from_millis(silent), is_dead })
         });
-        Ok(Nodes {
+        Ok(MembershipSnapshot {
             members: members.collect(),
-            answering_for: Duration::from_millis(answering_for),
+            available_for: Duration::from_millis(available_for),
             dead_after: shared.dead_after,
         })
     }

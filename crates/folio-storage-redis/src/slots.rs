@@ -33,9 +33,9 @@ impl RedisSlots {
 
 #[async_trait]
 impl SlotStore for RedisSlots {
-    async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
+    async fn take(&self, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool> {
         let mut call = self.take.key(self.key(org, kind));
-        call.arg(slot).arg(most).arg(milliseconds(self.lease()));
+        call.arg(slot).arg(limit).arg(milliseconds(self.lease()));
         self.connection.run(&call).await
     }
 

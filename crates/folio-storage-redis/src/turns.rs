@@ -1,7 +1,6 @@
 //! The states of open turns.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::{OrgId, Result, Timestamp, TurnId, UserId};
@@ -10,9 +9,6 @@ use redis::Script;
 use super::connection::{Connection, encode, read};
 use super::milliseconds;
 use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
-
-/// Time to live of the state of a turn without an expiry.
-const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
 /// Maximum number of states that one command removes.
 const ERASE_BATCH: usize = 200;
@@ -44,19 +40,13 @@ impl RedisTurns {
 
 /// Returns the member of an index. Members are ordered by the start of the pause.
 fn member(cursor: &TurnCursor) -> String {
-    format!("{:015}:{}", cursor.since.as_millisecond().max(0), cursor.turn)
+    format!("{:015}:{}", cursor.paused_at.as_millisecond().max(0), cursor.turn)
 }
 
 #[async_trait]
 impl SharedTurnStore for RedisTurns {
     async fn publish(&self, turn: &SharedTurn) -> Result<bool> {
-        let idle_turn_ttl = self.connection.shared().idle_turn_ttl;
-        let left =
-            turn.expires_at.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default());
-        let ttl = match turn.phase {
-            Some(_) => left.unwrap_or(WITHOUT_EXPIRY).saturating_add(idle_turn_ttl),
-            None => idle_turn_ttl,
-        };
+        let ttl = turn.ttl(Timestamp::now(), self.connection.shared().idle_turn_ttl);
         let member = turn.cursor().as_ref().map(member).unwrap_or_default();
         let mut call = self.publish.key(self.turn_key(&turn.org, &turn.turn.to_string()));
         call.key(self.waiting_key(&turn.org, None)).key(self.waiting_key(&turn.org, Some(&turn.requester)));

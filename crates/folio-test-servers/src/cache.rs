@@ -20,21 +20,21 @@ pub(crate) fn has(name: &str) -> bool {
 
 /// Returns the folder of an entry. If the entry is not cached, `make` first fills an empty folder, under a lock. A
 /// failure leaves no entry.
-pub(crate) fn once(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let place = folder().join(name);
+pub(crate) fn get_or_create(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let path = folder().join(name);
     create_dir_all(folder()).context("cannot create the cache folder of the test servers")?;
     let lock = File::create(folder().join(format!("{name}.lock")))?;
     lock.lock().context("cannot lock the cache folder of the test servers")?;
-    if !place.is_dir() {
+    if !path.is_dir() {
         let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(folder())?;
         make(unfinished.path())?;
-        rename(unfinished.keep(), &place).context("cannot move a folder into the cache")?;
+        rename(unfinished.keep(), &path).context("cannot move a folder into the cache")?;
     }
-    Ok(place)
+    Ok(path)
 }
 
 /// Runs a command to its end. The error of a failed command contains its output.
-pub(crate) fn finish(command: &mut std::process::Command) -> Result<()> {
+pub(crate) fn run_to_end(command: &mut std::process::Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(std::process::Stdio::null()).output().with_context(|| format!("cannot start {name}"))?;
     if !output.status.success() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tempfile::TempDir;
 
-use crate::cache::finish;
+use crate::cache::run_to_end;
 use crate::ports;
 use crate::process::Process;
 use crate::storage;
@@ -17,7 +17,7 @@ use crate::storage;
 const READY_LIMIT: Duration = Duration::from_secs(300);
 
 /// Returns whether a container engine responds. An installed client is not sufficient.
-pub(crate) fn answers() -> bool {
+pub(crate) fn is_available() -> bool {
     let quiet = |arguments: &[&str]| {
         Command::new("docker")
             .args(arguments)
@@ -85,7 +85,7 @@ impl Drop for Scylla {
         if let Some(client) = self.client.take() {
             let _ = client.stop();
         }
-        if let Err(error) = finish(&mut self.compose(&["down", "--volumes", "--timeout", "5"])) {
+        if let Err(error) = run_to_end(&mut self.compose(&["down", "--volumes", "--timeout", "5"])) {
             eprintln!("{:#}", error.context("cannot remove the ScyllaDB container"));
         }
     }

@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result};
 
 const RANGE: Range<u16> = 20_000..31_000;
 
-const TRIES: u64 = 1_000;
+const ATTEMPTS_MAX: u64 = 1_000;
 
 /// Returns the first of `count` consecutive ports that are free on the first three loopback addresses.
 pub(crate) fn free(count: u16) -> Result<u16> {
     let random = RandomState::new();
-    let places = u64::from(RANGE.end - RANGE.start - count);
-    (0..TRIES)
-        .filter_map(|number| u16::try_from(random.hash_one(number) % places).ok())
+    let offsets = u64::from(RANGE.end - RANGE.start - count);
+    (0..ATTEMPTS_MAX)
+        .filter_map(|number| u16::try_from(random.hash_one(number) % offsets).ok())
         .map(|offset| RANGE.start + offset)
         .find(|first| (0..count).all(|offset| is_free(first + offset)))
         .context("found no free ports")

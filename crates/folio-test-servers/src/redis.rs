@@ -17,7 +17,7 @@ use crate::storage;
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Attempts with another port, because another process may bind a port first.
-const TRIES: usize = 5;
+const ATTEMPTS_MAX: usize = 5;
 
 /// A Redis server that fsyncs each write before it responds. Killing it loses no acknowledged write.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Redis {
 impl Redis {
     pub fn start() -> Result<Self> {
         let mut last = None;
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS_MAX {
             match Self::start_at(ports::free(1)?, &[]) {
                 Ok(redis) => return Ok(redis),
                 Err(error) => last = Some(error),
@@ -56,7 +56,7 @@ impl Redis {
         let arguments = ["--replicaof", "127.0.0.1", &self.port.to_string()].map(str::to_owned);
         let replica = Self::start_at(ports::free(1)?, &arguments)?;
         let end = std::time::Instant::now() + READY_LIMIT;
-        while !replica.ask("INFO replication")?.contains("master_link_status:up") {
+        while !replica.command("INFO replication")?.contains("master_link_status:up") {
             anyhow::ensure!(
                 std::time::Instant::now() < end,
                 "a replica did not reach its server within {READY_LIMIT:?}"
@@ -67,13 +67,13 @@ impl Redis {
     }
 
     pub fn promote(&self) -> Result<()> {
-        anyhow::ensure!(self.ask("REPLICAOF NO ONE")? == "+OK", "a replica was not promoted");
+        anyhow::ensure!(self.command("REPLICAOF NO ONE")? == "+OK", "a replica was not promoted");
         Ok(())
     }
 
     /// Makes the server a replica of another server, so that clients cannot write to it.
     pub fn demote(&self, of: &Self) -> Result<()> {
-        let answer = self.ask(&format!("REPLICAOF 127.0.0.1 {}", of.port))?;
+        let answer = self.command(&format!("REPLICAOF 127.0.0.1 {}", of.port))?;
         anyhow::ensure!(answer.starts_with("+OK"), "a server was not demoted: {answer}");
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Redis {
         let mut process = Process::start("redis", command, self.folder.path())?;
         process.wait_until(self.folder.path(), READY_LIMIT, || match secured {
             true => ports::accepts(Ipv4Addr::LOCALHOST, port),
-            false => ask(port, "PING").is_ok_and(|answer| answer == "+PONG"),
+            false => run_command(port, "PING").is_ok_and(|answer| answer == "+PONG"),
         })?;
         self.process = Some(process);
         Ok(())
@@ -158,15 +158,15 @@ impl Redis {
     }
 
     /// Sends a command and returns the items of its list response.
-    pub fn lines(&self, command: &str) -> Result<Vec<String>> {
+    pub fn list_command(&self, command: &str) -> Result<Vec<String>> {
         let mut answers = send(self.port, command)?;
         let count = line(&mut answers)?.strip_prefix('*').and_then(|count| count.parse::<usize>().ok());
         (0..count.context("the response is not a list")?).map(|_| item(&mut answers)).collect()
     }
 
     /// Sends a command and returns its response: a line, or the text of a bulk string.
-    pub fn ask(&self, command: &str) -> Result<String> {
-        ask(self.port, command)
+    pub fn command(&self, command: &str) -> Result<String> {
+        run_command(self.port, command)
     }
 }
 
@@ -182,7 +182,7 @@ fn empty(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn ask(port: u16, command: &str) -> Result<String> {
+pub(crate) fn run_command(port: u16, command: &str) -> Result<String> {
     item(&mut send(port, command)?)
 }
 

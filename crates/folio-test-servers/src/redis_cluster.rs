@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::cache::finish;
+use crate::cache::run_to_end;
 use crate::ports;
 use crate::redis::Redis;
 
@@ -41,14 +41,14 @@ impl RedisCluster {
             })
             .collect::<Result<Vec<_>>>()?;
         let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
-        finish(Command::new("redis-cli").args(["--cluster", "create"]).args(addresses).args([
+        run_to_end(Command::new("redis-cli").args(["--cluster", "create"]).args(addresses).args([
             "--cluster-replicas",
             &replicas.to_string(),
             "--cluster-yes",
         ]))?;
         let cluster = Self { nodes };
         let end = Instant::now() + READY_LIMIT;
-        while !cluster.agrees() {
+        while !cluster.is_converged() {
             if Instant::now() > end {
                 bail!("a Redis Cluster did not form within {READY_LIMIT:?}");
             }
@@ -58,8 +58,8 @@ impl RedisCluster {
     }
 
     /// Returns whether each node serves its slots and each replica is synchronized.
-    pub fn agrees(&self) -> bool {
-        self.nodes.iter().all(agrees)
+    pub fn is_converged(&self) -> bool {
+        self.nodes.iter().all(is_converged)
     }
 
     pub fn nodes(&mut self) -> &mut [Redis] {
@@ -71,8 +71,8 @@ impl RedisCluster {
     }
 }
 
-fn agrees(node: &Redis) -> bool {
+fn is_converged(node: &Redis) -> bool {
     let linked = |info: String| !info.contains("role:slave") || info.contains("master_link_status:up");
-    node.ask("CLUSTER INFO").is_ok_and(|info| info.contains("cluster_state:ok") && info.contains("cluster_size:3"))
-        && node.ask("INFO replication").is_ok_and(linked)
+    node.command("CLUSTER INFO").is_ok_and(|info| info.contains("cluster_state:ok") && info.contains("cluster_size:3"))
+        && node.command("INFO replication").is_ok_and(linked)
 }

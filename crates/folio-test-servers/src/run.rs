@@ -13,7 +13,7 @@ pub const CQL: &str = "FOLIO_TEST_CQL";
 /// Environment variable with the S3 server, its keys and its bucket: `http://KEY:SECRET@HOST:PORT/BUCKET`.
 pub const S3_SERVER: &str = "FOLIO_TEST_S3";
 
-pub(crate) fn is_given(variable: &str) -> bool {
+pub(crate) fn is_set(variable: &str) -> bool {
     std::env::var(variable).is_ok_and(|value| !value.is_empty())
 }
 
@@ -25,7 +25,7 @@ enum CqlServer {
 
 impl CqlServer {
     fn start() -> Result<Self> {
-        if docker::answers() {
+        if docker::is_available() {
             match Scylla::start() {
                 Ok(scylla) => return Ok(Self::Scylla(scylla)),
                 Err(error) => eprintln!("{:#}", error.context("ScyllaDB is not available; using Cassandra")),
@@ -55,9 +55,9 @@ impl Servers {
     /// stopped.
     pub fn start() -> Result<Self> {
         std::thread::scope(|scope| {
-            let cql = scope.spawn(|| unless_given(CQL, CqlServer::start));
-            let s3 = scope.spawn(|| unless_given(S3_SERVER, S3::start));
-            let redis = unless_given(REDIS, Redis::start).context("Redis");
+            let cql = scope.spawn(|| start_unless_set(CQL, CqlServer::start));
+            let s3 = scope.spawn(|| start_unless_set(S3_SERVER, S3::start));
+            let redis = start_unless_set(REDIS, Redis::start).context("Redis");
             let cql = cql.join().map_err(|_| anyhow!("the start panicked")).flatten().context("the CQL server");
             let s3 = s3.join().map_err(|_| anyhow!("the start panicked")).flatten().context("the S3 server");
             Ok(Self { redis: redis?, cql: cql?, s3: s3? })
@@ -73,8 +73,8 @@ impl Servers {
     }
 }
 
-fn unless_given<T>(variable: &str, start: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
-    if is_given(variable) { Ok(None) } else { start().map(Some) }
+fn start_unless_set<T>(variable: &str, start: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+    if is_set(variable) { Ok(None) } else { start().map(Some) }
 }
 
 /// Returns the value of the variable, otherwise the address of a server that this process starts. The server's watcher
@@ -85,10 +85,10 @@ fn shared<T>(
     start: impl FnOnce() -> Result<T>,
     address: impl FnOnce(&T) -> String,
 ) -> Result<String> {
-    if let Ok(given) = std::env::var(variable)
-        && !given.is_empty()
+    if let Ok(value) = std::env::var(variable)
+        && !value.is_empty()
     {
-        return Ok(given);
+        return Ok(value);
     }
     let started = server.get_or_init(|| {
         let server = start().map_err(|error| format!("{error:#}"))?;

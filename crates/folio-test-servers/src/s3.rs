@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tempfile::TempDir;
 
-use crate::cache::{self, finish};
+use crate::cache::{self, run_to_end};
 use crate::ports;
 use crate::process::Process;
 use crate::storage;
@@ -81,8 +81,8 @@ pub(crate) fn is_built() -> bool {
 }
 
 fn program() -> Result<PathBuf> {
-    let folder = cache::once(CACHED, |folder: &Path| {
-        finish(Command::new("go").args(["install", MODULE]).env("GOBIN", folder).current_dir(folder))
+    let folder = cache::get_or_create(CACHED, |folder: &Path| {
+        run_to_end(Command::new("go").args(["install", MODULE]).env("GOBIN", folder).current_dir(folder))
     })?;
     Ok(folder.join("versitygw"))
 }

@@ -21,20 +21,20 @@ fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
 #[test]
 fn redis_keeps_acknowledged_data_when_it_is_killed_and_loses_it_when_emptied() {
     let mut redis = Redis::start().unwrap();
-    assert_eq!(redis.ask("SET key value").unwrap(), "+OK");
+    assert_eq!(redis.command("SET key value").unwrap(), "+OK");
     redis.kill();
-    assert!(redis.ask("PING").is_err());
+    assert!(redis.command("PING").is_err());
     redis.run().unwrap();
-    assert_eq!(redis.ask("GET key").unwrap(), "value");
+    assert_eq!(redis.command("GET key").unwrap(), "value");
     redis.run_emptied().unwrap();
-    assert_eq!(redis.ask("GET key").unwrap(), "$-1");
+    assert_eq!(redis.command("GET key").unwrap(), "$-1");
 }
 
 #[test]
 fn redis_cluster_shares_the_slots() {
     let mut cluster = RedisCluster::start().unwrap();
     assert_eq!(cluster.urls().len(), 3);
-    let answers: Vec<_> = cluster.nodes().iter().take(3).map(|node| node.ask("SET key value").unwrap()).collect();
+    let answers: Vec<_> = cluster.nodes().iter().take(3).map(|node| node.command("SET key value").unwrap()).collect();
     assert_eq!(answers.iter().filter(|answer| *answer == "+OK").count(), 1, "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.starts_with("-MOVED")).count(), 2, "{answers:?}");
 }

@@ -21,12 +21,12 @@ pub enum Mode {
     Mute,
 }
 
-/// The mode, and the numbers of calls of [`Proxy::cut`] and [`Proxy::strand`].
+/// The mode, and the numbers of calls of [`Proxy::cut`] and [`Proxy::blackhole`].
 #[derive(Debug, Clone, Copy)]
 struct State {
     mode: Mode,
     cuts: u64,
-    strands: u64,
+    blackholes: u64,
 }
 
 /// Dropping the proxy closes its connections.
@@ -39,20 +39,20 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy on a free port of 127.0.0.1. [`Proxy::lead_to`] sets its target.
+    /// Starts a proxy on a free port of 127.0.0.1. [`Proxy::set_target`] sets its target.
     pub async fn start() -> Self {
-        Self::before(1, None).await
+        Self::start_for(1, None).await
     }
 
     /// Starts a proxy on a port that is free on the first `hosts` loopback addresses. Each address forwards to the port
     /// `target` of the same address; without a target, connections are closed.
-    pub async fn before(hosts: u8, target: Option<u16>) -> Self {
+    pub async fn start_for(hosts: u8, target: Option<u16>) -> Self {
         let (port, listeners) = loop {
             if let Some(found) = listeners(hosts).await {
                 break found;
             }
         };
-        let (state, watched) = watch::channel(State { mode: Mode::Pass, cuts: 0, strands: 0 });
+        let (state, watched) = watch::channel(State { mode: Mode::Pass, cuts: 0, blackholes: 0 });
         let target = Arc::new(Mutex::new(target));
         let mut tasks = JoinSet::new();
         for (listener, host) in listeners.into_iter().zip(1..) {
@@ -62,7 +62,7 @@ impl Proxy {
     }
 
     /// Sets the port of the target for new connections.
-    pub fn lead_to(&self, port: u16) {
+    pub fn set_target(&self, port: u16) {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(port);
     }
 
@@ -85,8 +85,8 @@ impl Proxy {
 
     /// Blocks the current connections forever. New connections work, as if a machine vanished and another machine took
     /// over its address.
-    pub fn strand(&self) {
-        self.state.send_modify(|state| state.strands += 1);
+    pub fn blackhole(&self) {
+        self.state.send_modify(|state| state.blackholes += 1);
     }
 }
 
@@ -107,14 +107,14 @@ async fn serve(listener: TcpListener, host: Ipv4Addr, target: Arc<Mutex<Option<u
         while connections.try_join_next().is_some() {}
         let port = *target.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(port) = port {
-            connections.spawn(carry(client, SocketAddr::from((host, port)), state.clone()));
+            connections.spawn(forward(client, SocketAddr::from((host, port)), state.clone()));
         }
     }
 }
 
 /// Forwards one connection until a side closes it or it is cut.
-async fn carry(client: TcpStream, target: SocketAddr, mut state: watch::Receiver<State>) {
-    let State { mode, cuts, strands } = *state.borrow_and_update();
+async fn forward(client: TcpStream, target: SocketAddr, mut state: watch::Receiver<State>) {
+    let State { mode, cuts, blackholes } = *state.borrow_and_update();
     if mode == Mode::Cut {
         return;
     }
@@ -122,10 +122,13 @@ async fn carry(client: TcpStream, target: SocketAddr, mut state: watch::Receiver
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let sends = move |now: &State| now.strands == strands && matches!(now.mode, Mode::Pass | Mode::Mute);
-    let answers = move |now: &State| now.strands == strands && now.mode == Mode::Pass;
-    let (up, down) =
-        (copy(from_client, to_server, state.clone(), sends), copy(from_server, to_client, state.clone(), answers));
+    let forwards_requests =
+        move |now: &State| now.blackholes == blackholes && matches!(now.mode, Mode::Pass | Mode::Mute);
+    let forwards_responses = move |now: &State| now.blackholes == blackholes && now.mode == Mode::Pass;
+    let (up, down) = (
+        copy(from_client, to_server, state.clone(), forwards_requests),
+        copy(from_server, to_client, state.clone(), forwards_responses),
+    );
     tokio::select! {
         ((), ()) = async { tokio::join!(up, down) } => {}
         _ = state.wait_for(|now| now.mode == Mode::Cut || now.cuts != cuts) => {}
@@ -170,7 +173,7 @@ mod tests {
         port
     }
 
-    async fn says(stream: &mut TcpStream, byte: u8) -> Option<u8> {
+    async fn echoes(stream: &mut TcpStream, byte: u8) -> Option<u8> {
         stream.write_all(&[byte]).await.ok()?;
         let mut answer = [0; 1];
         let read = tokio::time::timeout(std::time::Duration::from_millis(300), stream.read_exact(&mut answer));
@@ -178,33 +181,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_passes_stalls_mutes_strands_and_cuts() {
+    async fn a_proxy_passes_stalls_mutes_blackholes_and_cuts() {
         let proxy = Proxy::start().await;
-        proxy.lead_to(echo().await);
+        proxy.set_target(echo().await);
         let connect = || TcpStream::connect(proxy.address());
         let mut stream = connect().await.unwrap();
-        assert_eq!(says(&mut stream, 1).await, Some(1));
+        assert_eq!(echoes(&mut stream, 1).await, Some(1));
         proxy.set(Mode::Stall);
-        assert_eq!(says(&mut stream, 2).await, None);
+        assert_eq!(echoes(&mut stream, 2).await, None);
         proxy.set(Mode::Pass);
         let mut answer = [0; 1];
         stream.read_exact(&mut answer).await.unwrap();
         assert_eq!(answer, [2], "stalled data arrives later");
         proxy.set(Mode::Mute);
-        assert_eq!(says(&mut stream, 3).await, None);
+        assert_eq!(echoes(&mut stream, 3).await, None);
         proxy.set(Mode::Cut);
-        assert_eq!(says(&mut stream, 4).await, None);
+        assert_eq!(echoes(&mut stream, 4).await, None);
         let mut other = connect().await.unwrap();
-        assert_eq!(says(&mut other, 5).await, None);
+        assert_eq!(echoes(&mut other, 5).await, None);
         proxy.set(Mode::Pass);
-        let mut stranded = connect().await.unwrap();
-        assert_eq!(says(&mut stranded, 6).await, Some(6));
-        proxy.strand();
-        assert_eq!(says(&mut stranded, 7).await, None);
+        let mut blackholed = connect().await.unwrap();
+        assert_eq!(echoes(&mut blackholed, 6).await, Some(6));
+        proxy.blackhole();
+        assert_eq!(echoes(&mut blackholed, 7).await, None);
         let mut cut = connect().await.unwrap();
-        assert_eq!(says(&mut cut, 8).await, Some(8));
+        assert_eq!(echoes(&mut cut, 8).await, Some(8));
         proxy.cut();
-        assert_eq!(says(&mut cut, 9).await, None);
-        assert_eq!(says(&mut connect().await.unwrap(), 10).await, Some(10));
+        assert_eq!(echoes(&mut cut, 9).await, None);
+        assert_eq!(echoes(&mut connect().await.unwrap(), 10).await, Some(10));
     }
 }

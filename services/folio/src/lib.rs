@@ -39,7 +39,7 @@ pub fn main(layer: StoreLayer) -> ExitCode {
     // the reader.
     folio_documents::worker::run_if_child();
     // Documents, tokens and input must be readable by their owner only.
-    folio_process::files::private();
+    folio_process::files::restrict_umask();
     let arguments = Arguments::parse();
     match run(arguments, layer) {
         Ok(()) => ExitCode::SUCCESS,

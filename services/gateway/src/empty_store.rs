@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{Kind, ListQuery, ResourceWrite};
-use folio_storage::{AccessStore, ConditionalRow, Holdings, ResourceExecutor, RowStore, StoredResource};
+use folio_storage::{AccessStore, ConditionalRow, ResourceExecutor, ResourceUsage, RowStore, StoredResource};
 use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, Result, System, Timestamp, TokenId};
@@ -46,7 +46,7 @@ store! {
         }
     }
     list(&OrgId, &str) -> Vec<Vec<u8>>;
-    write(&OrgId, ConditionalRow) -> bool;
+    compare_and_set(&OrgId, ConditionalRow) -> bool;
     put(&OrgId, &str, &str, Vec<u8>) -> ();
     remove(&OrgId, &str, &str) -> ();
 }
@@ -64,7 +64,7 @@ store! {
     id_by_name(&OrgId, &'static Kind, &str) -> Option<String>;
     list(&OrgId, ListQuery, &PageRequest) -> Page<StoredResource>;
     revisions(&OrgId, &str, &[u32]) -> Vec<Option<Vec<u8>>>;
-    holdings(&OrgId, &'static Kind) -> Holdings;
+    resource_usage(&OrgId, &'static Kind) -> ResourceUsage;
     deleted(&'static Kind, usize) -> Vec<(OrgId, String, Timestamp)>;
     forget_deleted(&OrgId, &'static Kind, &str) -> ();
     scrub_deleted(&'static Kind, Timestamp, usize) -> usize;

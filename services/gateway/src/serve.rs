@@ -96,7 +96,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
         .layer(layers(
             &options,
             authenticator,
-            shutdown.cut.clone(),
+            shutdown.abort.clone(),
             CallObservers { watch, sessions },
             counters.clone(),
         ))

@@ -13,7 +13,7 @@ use folio_metering::UsageRecorder;
 use folio_node::{ClusterParts, Node, NodeParts, Options};
 use folio_quotas::{QuotaCache, Slots};
 use folio_resources::quota::Quotas;
-use folio_storage::{HeartbeatStatus, NodeRecord, NodeStore, Nodes, SharedOptions};
+use folio_storage::{HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore, SharedOptions};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::{Simulated, wait_for};
 use folio_types::{Error, Liveness, OrgId, Principal, Reason, Result, Role, Secret, ThreadId, UserId};
@@ -64,7 +64,7 @@ impl NodeStore for RecordingNodeStore {
         self.inner.leave(node).await
     }
 
-    async fn nodes(&self) -> Result<Nodes> {
+    async fn nodes(&self) -> Result<MembershipSnapshot> {
         self.inner.nodes().await
     }
 }

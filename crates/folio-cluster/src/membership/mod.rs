@@ -4,7 +4,7 @@
 //! the store is unavailable, the membership view does not change.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,7 +44,7 @@ pub struct Membership {
 struct Inner {
     store: Arc<dyn NodeStore>,
     options: MembershipOptions,
-    known: Mutex<MembershipView>,
+    view: Mutex<MembershipView>,
     own: Mutex<Option<OwnNode>>,
     live: watch::Sender<Arc<Vec<Member>>>,
     /// Number of membership snapshots that reported a newly dead node.
@@ -81,7 +81,7 @@ impl Membership {
         let inner = Arc::new(Inner {
             store,
             options,
-            known: Mutex::new(MembershipView::new(fresh_for)),
+            view: Mutex::new(MembershipView::new(fresh_for)),
             own: Mutex::default(),
             live: watch::Sender::default(),
             losses: watch::Sender::default(),
@@ -91,11 +91,11 @@ impl Membership {
             tracker: TaskTracker::new(),
             token: CancellationToken::new(),
         });
-        let (sender, token) = (inner.clone(), inner.token.clone());
+        let (task, token) = (inner.clone(), inner.token.clone());
         inner.tracker.spawn(async move {
             tokio::select! {
                 () = token.cancelled() => {}
-                () = sender.heartbeat_forever() => {}
+                () = task.heartbeat_forever() => {}
             }
         });
         Self { inner }
@@ -115,7 +115,7 @@ impl Membership {
 
     /// Reads the store immediately, unless it is unavailable.
     pub async fn refresh(&self) {
-        if self.answers() {
+        if self.is_store_available() {
             self.inner.heartbeat_now().await;
         }
     }
@@ -124,7 +124,7 @@ impl Membership {
     pub async fn leave(&self) {
         let Some(own) = self.inner.own().take() else { return };
         let record = (own.describe)();
-        if let Err(error) = self.inner.in_time(self.inner.store.leave(&record)).await {
+        if let Err(error) = self.inner.within_timeout(self.inner.store.leave(&record)).await {
             tracing::warn!(%error, "cannot leave the membership; the node expires after missed heartbeats");
         }
     }
@@ -136,7 +136,7 @@ impl Membership {
     }
 
     pub fn liveness(&self, incarnation: &Incarnation) -> Liveness {
-        self.inner.known().liveness(incarnation, Instant::now())
+        self.inner.view().liveness(incarnation, Instant::now())
     }
 
     /// Returns the live nodes in the last snapshot.
@@ -159,8 +159,8 @@ impl Membership {
     }
 
     /// Returns true if the last snapshot is fresh.
-    pub fn answers(&self) -> bool {
-        self.inner.known().is_fresh(Instant::now())
+    pub fn is_store_available(&self) -> bool {
+        self.inner.view().is_fresh(Instant::now())
     }
 
     pub async fn stop(&self) {
@@ -175,13 +175,14 @@ impl Inner {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, MembershipView> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn view(&self) -> MutexGuard<'_, MembershipView> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn in_time<T>(&self, query: impl Future<Output = Result<T>>) -> Result<T> {
-        let late = |_| Error::unavailable(Reason::StoreUnavailable, "the store of heartbeats did not answer in time");
-        tokio::time::timeout(self.options.store_timeout, query).await.map_err(late)?
+    async fn within_timeout<T>(&self, query: impl Future<Output = Result<T>>) -> Result<T> {
+        let timed_out =
+            |_| Error::unavailable(Reason::StoreUnavailable, "the store of heartbeats did not answer in time");
+        tokio::time::timeout(self.options.store_timeout, query).await.map_err(timed_out)?
     }
 
     async fn heartbeat_forever(&self) {
@@ -212,7 +213,7 @@ impl Inner {
     async fn heartbeat(&self) {
         let Some(own) = self.own().clone() else { return };
         let record = (own.describe)();
-        match self.in_time(self.store.heartbeat(&record, !own.is_registered)).await {
+        match self.within_timeout(self.store.heartbeat(&record, !own.is_registered)).await {
             Ok(HeartbeatStatus::Live) => self.change(&own, |own| {
                 if let Some(own) = own {
                     own.is_registered = true;
@@ -237,11 +238,11 @@ impl Inner {
 
     async fn read_members(&self) {
         let requested_at = Instant::now();
-        match self.in_time(self.store.nodes()).await {
+        match self.within_timeout(self.store.nodes()).await {
             Ok(nodes) => {
                 let (has_losses, live) = {
-                    let mut known = self.known();
-                    (known.apply(nodes, requested_at), known.live())
+                    let mut view = self.view();
+                    (view.apply(nodes, requested_at), view.live())
                 };
                 self.live.send_replace(Arc::new(live));
                 if has_losses {

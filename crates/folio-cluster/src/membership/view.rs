@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use folio_storage::{Member, Nodes};
+use folio_storage::{Member, MembershipSnapshot};
 use folio_types::{Incarnation, Liveness};
 
 #[derive(Debug, Clone)]
 pub(crate) struct MembershipView {
-    snapshot: Option<(Nodes, Instant)>,
+    snapshot: Option<(MembershipSnapshot, Instant)>,
     fresh_for: Duration,
 }
 
@@ -21,8 +21,8 @@ impl MembershipView {
     ///
     /// Until the store has been available for `dead_after`, it may have lost its data: nodes that were live in the
     /// previous snapshot stay live. Afterwards an unknown node counts as dead.
-    pub(crate) fn apply(&mut self, mut nodes: Nodes, requested_at: Instant) -> bool {
-        let is_reliable = |nodes: &Nodes| nodes.answering_for > nodes.dead_after;
+    pub(crate) fn apply(&mut self, mut nodes: MembershipSnapshot, requested_at: Instant) -> bool {
+        let is_reliable = |nodes: &MembershipSnapshot| nodes.available_for > nodes.dead_after;
         if let Some((before, _)) = self.snapshot.as_ref().filter(|_| !is_reliable(&nodes)) {
             let names =
                 |member: &&Member| nodes.members.iter().any(|now| now.node.incarnation == member.node.incarnation);
@@ -61,24 +61,15 @@ impl MembershipView {
 #[cfg(test)]
 mod tests {
     use folio_storage::NodeRecord;
-    use folio_types::Timestamp;
 
+    use super::super::tests::record;
     use super::*;
 
     const FRESH: Duration = Duration::from_secs(3);
     const DEAD_AFTER: Duration = Duration::from_secs(5);
 
     fn member(name: &str, draining: bool, is_dead: bool) -> Member {
-        let node = NodeRecord {
-            incarnation: Incarnation::derive(&[name]),
-            address: "127.0.0.1:1".to_owned(),
-            draining,
-            conversations: 0,
-            turns_running: 0,
-            capacity: 1,
-            started_at: Timestamp::UNIX_EPOCH,
-            version: String::new(),
-        };
+        let node = NodeRecord { draining, ..record(&Incarnation::derive(&[name]), "127.0.0.1:1") };
         Member { node, silent_for: Duration::ZERO, is_dead }
     }
 
@@ -92,9 +83,9 @@ mod tests {
                 for answering in [Duration::ZERO, DEAD_AFTER, DEAD_AFTER + Duration::from_millis(1)] {
                     for age in [Duration::ZERO, FRESH, FRESH + Duration::from_millis(1)] {
                         let members = is_dead.map(|is_dead| member("someone", draining, is_dead)).into_iter().collect();
-                        let mut known = MembershipView::new(FRESH);
-                        let nodes = Nodes { members, answering_for: answering, dead_after: DEAD_AFTER };
-                        known.apply(nodes, start);
+                        let mut view = MembershipView::new(FRESH);
+                        let nodes = MembershipSnapshot { members, available_for: answering, dead_after: DEAD_AFTER };
+                        view.apply(nodes, start);
                         let fresh = age <= FRESH;
                         let expected = match is_dead {
                             Some(false) if draining => Liveness::Draining,
@@ -104,7 +95,7 @@ mod tests {
                             Some(true) | None => Liveness::Unknown,
                         };
                         let case = (draining, is_dead, answering, age);
-                        assert_eq!(known.liveness(&incarnation_of_member, start + age), expected, "{case:?}");
+                        assert_eq!(view.liveness(&incarnation_of_member, start + age), expected, "{case:?}");
                     }
                 }
             }
@@ -114,37 +105,37 @@ mod tests {
     #[test]
     fn live_nodes_stay_live_after_the_store_lost_its_data_until_it_was_available_long_enough() {
         let start = Instant::now();
-        let answer = |names: &[&str], answering_for| {
+        let answer = |names: &[&str], available_for| {
             let members = names.iter().map(|name| member(name, false, false)).collect();
-            Nodes { members, answering_for, dead_after: DEAD_AFTER }
+            MembershipSnapshot { members, available_for, dead_after: DEAD_AFTER }
         };
         let (reliable, a) = (DEAD_AFTER + Duration::from_millis(1), Incarnation::derive(&["a"]));
-        let mut known = MembershipView::new(FRESH);
-        known.apply(answer(&["a", "b"], reliable), start);
-        assert!(!known.apply(answer(&[], Duration::ZERO), start), "no node is newly dead");
-        assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
-        assert!(!known.apply(answer(&["b"], Duration::from_secs(1)), start));
-        assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
-        assert!(known.apply(answer(&["b"], reliable), start), "a loss");
-        assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Dead, 1));
+        let mut view = MembershipView::new(FRESH);
+        view.apply(answer(&["a", "b"], reliable), start);
+        assert!(!view.apply(answer(&[], Duration::ZERO), start), "no node is newly dead");
+        assert_eq!((view.liveness(&a, start), view.live().len()), (Liveness::Live, 2));
+        assert!(!view.apply(answer(&["b"], Duration::from_secs(1)), start));
+        assert_eq!((view.liveness(&a, start), view.live().len()), (Liveness::Live, 2));
+        assert!(view.apply(answer(&["b"], reliable), start), "a loss");
+        assert_eq!((view.liveness(&a, start), view.live().len()), (Liveness::Dead, 1));
     }
 
     #[test]
     fn a_later_snapshot_replaces_an_earlier_one() {
         let start = Instant::now();
-        let mut known = MembershipView::new(FRESH);
-        let nodes = |is_dead| Nodes {
+        let mut view = MembershipView::new(FRESH);
+        let nodes = |is_dead| MembershipSnapshot {
             members: vec![member("a", false, is_dead)],
-            answering_for: DEAD_AFTER,
+            available_for: DEAD_AFTER,
             dead_after: DEAD_AFTER,
         };
         let a = Incarnation::derive(&["a"]);
-        assert!(known.apply(nodes(false), start), "the first answer");
-        assert!(!known.apply(nodes(false), start));
-        assert_eq!(known.liveness(&a, start + Duration::from_secs(60)), Liveness::Live, "the store is unavailable");
-        assert!(known.apply(nodes(true), start + Duration::from_secs(60)), "a loss");
-        assert_eq!(known.liveness(&a, start + Duration::from_secs(61)), Liveness::Dead);
-        assert!(!known.is_fresh(start + Duration::from_secs(64)));
-        assert_eq!(known.liveness(&a, start + Duration::from_secs(64)), Liveness::Unknown);
+        assert!(view.apply(nodes(false), start), "the first answer");
+        assert!(!view.apply(nodes(false), start));
+        assert_eq!(view.liveness(&a, start + Duration::from_secs(60)), Liveness::Live, "the store is unavailable");
+        assert!(view.apply(nodes(true), start + Duration::from_secs(60)), "a loss");
+        assert_eq!(view.liveness(&a, start + Duration::from_secs(61)), Liveness::Dead);
+        assert!(!view.is_fresh(start + Duration::from_secs(64)));
+        assert_eq!(view.liveness(&a, start + Duration::from_secs(64)), Liveness::Unknown);
     }
 }

@@ -23,15 +23,15 @@ pub struct Peers {
 
 struct Shared {
     options: Options,
-    seal: PrincipalSigner,
+    signer: PrincipalSigner,
     tls: RwLock<Option<Tls>>,
     environment: Arc<dyn Environment>,
-    known: Mutex<HashMap<Arc<str>, RemotePeer>>,
+    cached: Mutex<HashMap<Arc<str>, RemotePeer>>,
 }
 
 impl std::fmt::Debug for Peers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Peers").field("tls", &self.inner.options.tls.is_on()).finish_non_exhaustive()
+        f.debug_struct("Peers").field("tls", &self.inner.options.tls.is_enabled()).finish_non_exhaustive()
     }
 }
 
@@ -39,20 +39,20 @@ impl Peers {
     /// # Errors
     /// Secrets or certificates are missing or invalid.
     pub fn new(options: &Options, environment: Arc<dyn Environment>) -> Result<Self> {
-        let seal = PrincipalSigner::new(&options.all_secrets()?)?;
+        let signer = PrincipalSigner::new(&options.all_secrets()?)?;
         let tls = RwLock::new(Tls::load(options)?);
-        let known = Mutex::default();
-        Ok(Self { inner: Arc::new(Shared { options: options.clone(), seal, tls, environment, known }) })
+        let cached = Mutex::default();
+        Ok(Self { inner: Arc::new(Shared { options: options.clone(), signer, tls, environment, cached }) })
     }
 
     /// Reloads the certificate files periodically. A change applies to new connections; an existing connection closes
     /// after its last RPC. Never returns.
-    pub async fn follow(&self) {
+    pub async fn reload_certificates(&self) {
         loop {
             let now = self.inner.tls();
             let changed = Tls::wait_for_change(&self.inner.options, now.as_ref()).await;
             *self.inner.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(changed);
-            self.inner.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.inner.cached.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 
@@ -61,15 +61,15 @@ impl Peers {
     /// # Errors
     /// The address is malformed or requires certificates.
     pub fn at(&self, address: &str) -> Result<RemotePeer> {
-        let mut known = self.inner.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(peer) = known.get(address) {
+        let mut cached = self.inner.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(peer) = cached.get(address) {
             return Ok(peer.clone());
         }
-        if known.len() >= PEERS_MAX {
-            known.clear();
+        if cached.len() >= PEERS_MAX {
+            cached.clear();
         }
         let peer = self.inner.connect(address)?;
-        known.insert(Arc::clone(&peer.inner.address), peer.clone());
+        cached.insert(Arc::clone(&peer.inner.address), peer.clone());
         Ok(peer)
     }
 }
@@ -81,7 +81,7 @@ impl Shared {
 
     fn connect(&self, address: &str) -> Result<RemotePeer> {
         let options = &self.options;
-        options.allows(address)?;
+        options.check_address(address)?;
         let channel = self.channel(address)?;
         macro_rules! client {
             ($client:ident) => {
@@ -99,7 +99,7 @@ impl Shared {
             inner: Arc::new(Inner {
                 address: address.into(),
                 clients,
-                seal: self.seal.clone(),
+                signer: self.signer.clone(),
                 environment: Arc::clone(&self.environment),
                 calls: Arc::new(Semaphore::new(options.calls_per_peer)),
                 call_timeout: options.call_timeout,

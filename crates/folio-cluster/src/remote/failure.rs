@@ -51,13 +51,13 @@ fn node_lost_at(stage: LossStage) -> Error {
     Error::unavailable(Reason::NodeLost, "the node is unreachable").retry_after(RETRY).detail(LOSS_STAGE, detail)
 }
 
-pub(crate) fn read(status: &Status, address: &str) -> Error {
+pub(crate) fn to_error(status: &Status, address: &str) -> Error {
     if !status.details().is_empty() {
         let error = status::to_error(status);
         return if error.reason == Reason::InvalidPrincipal { untrusted(&error) } else { error };
     }
-    let of_transport = matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown);
-    if status.source().is_none() && !of_transport {
+    let is_of_transport = matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown);
+    if status.source().is_none() && !is_of_transport {
         return Error::internal(format!("unexpected status of the node at {address}: {status:?}"));
     }
     if sources(status).any(|source| source.is::<ConnectError>()) {
@@ -84,25 +84,25 @@ mod tests {
     #[test]
     fn every_detail_of_a_nodes_error_is_decoded() {
         let reported = Error::unavailable(Reason::NodeLost, "the turn's node died").retry_after(RETRY);
-        let read_back = read(&status::from_error(reported.clone()), "a:1");
+        let read_back = to_error(&status::from_error(reported.clone()), "a:1");
         assert_eq!((&read_back, loss_stage(&read_back)), (&reported, None));
     }
 
     #[test]
     fn a_status_of_the_transport_is_a_lost_node() {
         for status in [Status::unavailable(""), Status::cancelled(""), Status::unknown("")] {
-            let error = read(&status, "a:1");
+            let error = to_error(&status, "a:1");
             assert_eq!((error.reason, loss_stage(&error)), (Reason::NodeLost, Some(LossStage::PerhapsSent)));
             assert!(error.is_retriable() && error.retry_after.is_some());
         }
-        let strange = read(&Status::unimplemented("an older node"), "a:1");
+        let strange = to_error(&Status::unimplemented("an older node"), "a:1");
         assert_eq!((strange.reason, loss_stage(&strange)), (Reason::Internal, None));
     }
 
     #[test]
     fn an_untrusted_gateway_is_no_fault_of_the_client() {
         let refused = Error::new(folio_types::Code::Unauthenticated, Reason::InvalidPrincipal, "expired");
-        let error = read(&status::from_error(refused), "a:1");
+        let error = to_error(&status::from_error(refused), "a:1");
         assert_eq!((error.code, error.reason), (folio_types::Code::Unavailable, Reason::InvalidPrincipal));
     }
 }

@@ -56,7 +56,7 @@ pub struct RemotePeer {
 struct Inner {
     address: Arc<str>,
     clients: Clients,
-    seal: PrincipalSigner,
+    signer: PrincipalSigner,
     environment: Arc<dyn Environment>,
     calls: Arc<Semaphore>,
     call_timeout: Duration,
@@ -83,12 +83,12 @@ impl RemotePeer {
         let context = CallContext::current();
         let hop = context.hops.saturating_add(1);
         let mut request = Request::new(message);
-        self.inner.seal.sign(principal, Q::METHOD, hop, self.inner.environment.now(), request.metadata_mut())?;
-        let answering = RpcSpan::client::<Q>(&self.inner.address);
-        if let Some(trace) = TraceContext::of(answering.span()).or(context.trace) {
+        self.inner.signer.sign(principal, Q::METHOD, hop, self.inner.environment.now(), request.metadata_mut())?;
+        let rpc_span = RpcSpan::client::<Q>(&self.inner.address);
+        if let Some(trace) = TraceContext::of(rpc_span.span()).or(context.trace) {
             write_trace(&trace, request.metadata_mut());
         }
-        Ok((request, permit, answering))
+        Ok((request, permit, rpc_span))
     }
 
     /// Dropping the future cancels the RPC at the node.
@@ -102,14 +102,14 @@ impl RemotePeer {
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let (request, _permit, mut answering) = self.request(principal, message)?;
+        let (request, _permit, mut rpc_span) = self.request(principal, message)?;
         let answer = tokio::time::timeout(timeout, call(self.inner.clients.clone(), request));
-        match answer.instrument(answering.span().clone()).await.map_err(|_| timed_out(&mut answering))? {
+        match answer.instrument(rpc_span.span().clone()).await.map_err(|_| timed_out(&mut rpc_span))? {
             Ok(response) => {
-                answering.answered();
+                rpc_span.answered();
                 Ok(response.into_inner())
             }
-            Err(status) => Err(self.failed(&mut answering, &status)),
+            Err(status) => Err(self.failed(&mut rpc_span, &status)),
         }
     }
 
@@ -126,33 +126,33 @@ impl RemotePeer {
         T: Send + 'static,
         F: Future<Output = Result<Response<Streaming<T>>, Status>>,
     {
-        let (request, permit, mut answering) = self.request(Some(principal), message)?;
+        let (request, permit, mut rpc_span) = self.request(Some(principal), message)?;
         let accepted = tokio::time::timeout(self.inner.turn_timeout, call(self.inner.clients.clone(), request));
-        let accepted = accepted.instrument(answering.span().clone()).await;
-        let stream = match accepted.map_err(|_| timed_out(&mut answering))? {
+        let accepted = accepted.instrument(rpc_span.span().clone()).await;
+        let stream = match accepted.map_err(|_| timed_out(&mut rpc_span))? {
             Ok(response) => response.into_inner(),
-            Err(status) => return Err(self.failed(&mut answering, &status)),
+            Err(status) => return Err(self.failed(&mut rpc_span, &status)),
         };
-        answering.answered();
+        rpc_span.answered();
         let peer = self.clone();
         let events = stream.map(move |item| {
             let _permit = &permit;
             match item {
                 Ok(item) => decode(event(item)),
-                Err(status) => Err(peer.failed(&mut answering, &status)),
+                Err(status) => Err(peer.failed(&mut rpc_span, &status)),
             }
         });
         Ok(events.boxed())
     }
 
-    fn failed(&self, answering: &mut RpcSpan, status: &Status) -> Error {
-        answering.refused(status);
-        failure::read(status, &self.inner.address)
+    fn failed(&self, rpc_span: &mut RpcSpan, status: &Status) -> Error {
+        rpc_span.refused(status);
+        failure::to_error(status, &self.inner.address)
     }
 }
 
-fn timed_out(answering: &mut RpcSpan) -> Error {
-    answering.timed_out();
+fn timed_out(rpc_span: &mut RpcSpan) -> Error {
+    rpc_span.timed_out();
     Error::new(
         Code::DeadlineExceeded,
         Reason::DeadlineExceeded,

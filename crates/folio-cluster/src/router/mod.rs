@@ -47,7 +47,7 @@ struct Inner {
     peers: Peers,
     /// Address and interface of the node in this process.
     local: Option<(Arc<str>, SharedPeer)>,
-    shared: Option<watch::Shared>,
+    shared: Option<watch::WatchStores>,
     owners: Cache<Key, Incarnation>,
     avoided: Cache<Incarnation, ()>,
     environment: Arc<dyn Environment>,
@@ -93,7 +93,7 @@ impl Router {
     /// the permission.
     #[must_use]
     pub fn with_shared(self, threads: Arc<dyn ThreadStore>, events: Arc<dyn TurnEventStore>) -> Self {
-        let shared = Some(watch::Shared { threads, events });
+        let shared = Some(watch::WatchStores { threads, events });
         Self { inner: Arc::new(Inner { shared, ..(*self.inner).clone() }) }
     }
 

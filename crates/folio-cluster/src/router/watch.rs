@@ -25,7 +25,7 @@ const BATCH: usize = 64;
 
 /// Stores that a watch reads while no owner is reachable.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct WatchStores {
     pub(super) threads: Arc<dyn ThreadStore>,
     pub(super) events: Arc<dyn TurnEventStore>,
 }
@@ -70,7 +70,7 @@ impl Watcher {
     }
 
     /// Returns the next published events. Empty if there are none, or if they cannot be read.
-    async fn shared(&self) -> Vec<Event> {
+    async fn read_published_events(&self) -> Vec<Event> {
         let Some(shared) = &self.router.inner.shared else { return Vec::new() };
         match shared.events.read(&self.principal.org, &self.turn, self.next, BATCH).await {
             Ok(EventsRead::Events(events)) => events,
@@ -90,7 +90,7 @@ impl Watcher {
             let mut deadline: Option<Instant> = None;
             loop {
                 let (received, lost) = match &mut node {
-                    None => (self.shared().await, None),
+                    None => (self.read_published_events().await, None),
                     Some(events) => match events.next().await {
                         // A complete stream ends with a closing event, so the node was lost.
                         None => {

@@ -3,7 +3,7 @@
 use super::*;
 
 async fn until_answered(peer: &RemotePeer) {
-    in_time(async {
+    with_timeout(async {
         while peer.get_turn(&principal(), &turn(1)).await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -20,11 +20,11 @@ async fn calls_to_one_node_are_bounded_and_one_more_is_refused_at_once() {
     let few = Options { calls_per_peer: 1, ..options() };
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &few);
-    node.scripted.then([Behavior::Open]);
+    node.scripted.script([Behavior::Open]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert!(is_overloaded(&refused) && refused.retry_after.is_some());
-    assert_eq!(node.scripted.times(), 1, "it never left");
+    assert_eq!(node.scripted.call_count(), 1, "it never left");
     drop(watched);
     peer.get_turn(&principal(), &turn(1)).await.unwrap();
 }
@@ -34,12 +34,12 @@ async fn calls_at_one_node_are_bounded_and_a_stream_keeps_its_permit() {
     let few = Options { calls: 1, ..options() };
     let node = Node::start("a", &few);
     let peer = peer(&node.server, &options());
-    node.scripted.then([Behavior::Open]);
+    node.scripted.script([Behavior::Open]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert!(is_overloaded(&refused));
     drop(watched);
-    in_time(node.scripted.is_left_alone()).await;
+    with_timeout(node.scripted.wait_until_idle()).await;
     until_answered(&peer).await;
 }
 
@@ -47,61 +47,63 @@ async fn calls_at_one_node_are_bounded_and_a_stream_keeps_its_permit() {
 async fn a_silent_stream_ends() {
     let hasty = Options { stream_idle: Duration::from_millis(30), ..options() };
     let node = Node::start("a", &hasty);
-    node.scripted.then([Behavior::Open]);
+    node.scripted.script([Behavior::Open]);
     let mut watched = peer(&node.server, &options()).watch(&principal(), &turn(1), 0).await.unwrap();
-    assert_eq!(in_time(watched.next()).await.unwrap().unwrap().number, 1);
-    assert_eq!(in_time(watched.next()).await.unwrap().unwrap_err().reason, Reason::DeadlineExceeded);
-    assert!(in_time(watched.next()).await.is_none());
-    in_time(node.scripted.is_left_alone()).await;
+    assert_eq!(with_timeout(watched.next()).await.unwrap().unwrap().number, 1);
+    assert_eq!(with_timeout(watched.next()).await.unwrap().unwrap_err().reason, Reason::DeadlineExceeded);
+    assert!(with_timeout(watched.next()).await.is_none());
+    with_timeout(node.scripted.wait_until_idle()).await;
 }
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_ends_on_both_sides() {
     let hasty = Options { call_timeout: Duration::from_millis(50), ..options() };
     let node = Node::start("a", &options());
-    node.scripted.then([Behavior::Hang]);
+    node.scripted.script([Behavior::Hang]);
     let late = peer(&node.server, &hasty).get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((late.code, late.reason), (Code::DeadlineExceeded, Reason::DeadlineExceeded));
-    in_time(node.scripted.is_left_alone()).await;
+    with_timeout(node.scripted.wait_until_idle()).await;
 }
 
 #[tokio::test]
 async fn a_stopping_server_waits_for_calls_and_then_cuts_them() {
     let (node, peer) = Node::with_peer();
-    node.scripted.then([Behavior::Open, Behavior::Hang]);
+    node.scripted.script([Behavior::Open, Behavior::Hang]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
     let hangs = tokio::spawn({
         let peer = peer.clone();
         async move { peer.get_turn(&principal(), &turn(1)).await }
     });
-    in_time(node.scripted.was_asked(2)).await;
+    with_timeout(node.scripted.wait_for_calls(2)).await;
     node.server.shutdown.begin.cancel();
     assert!(futures::poll!(watched.next()).is_pending(), "a stream in progress continues");
-    node.server.shutdown.cut.cancel();
-    assert_eq!(in_time(watched.next()).await.unwrap().unwrap_err().reason, Reason::Draining);
-    assert_eq!(in_time(hangs).await.unwrap().unwrap_err().reason, Reason::Draining);
+    node.server.shutdown.abort.cancel();
+    assert_eq!(with_timeout(watched.next()).await.unwrap().unwrap_err().reason, Reason::Draining);
+    assert_eq!(with_timeout(hangs).await.unwrap().unwrap_err().reason, Reason::Draining);
 }
 
 #[tokio::test]
 async fn a_restarted_node_is_reached_again() {
     let (mut node, peer) = Node::with_peer();
     peer.get_turn(&principal(), &turn(1)).await.unwrap();
-    node.scripted.then([Behavior::Open, Behavior::Hang]);
+    node.scripted.script([Behavior::Open, Behavior::Hang]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
     let hangs = tokio::spawn({
         let peer = peer.clone();
         async move { peer.get_turn(&principal(), &turn(1)).await }
     });
-    in_time(node.scripted.was_asked(3)).await;
+    with_timeout(node.scripted.wait_for_calls(3)).await;
 
     node.server.kill();
-    for lost in [in_time(watched.next()).await.unwrap().unwrap_err(), in_time(hangs).await.unwrap().unwrap_err()] {
+    for lost in
+        [with_timeout(watched.next()).await.unwrap().unwrap_err(), with_timeout(hangs).await.unwrap().unwrap_err()]
+    {
         assert_eq!((lost.code, lost.reason), (Code::Unavailable, Reason::NodeLost), "{lost:?}");
         assert!(lost.retry_after.is_some());
     }
-    let lost = in_time(peer.get_turn(&principal(), &turn(1))).await.unwrap_err();
+    let lost = with_timeout(peer.get_turn(&principal(), &turn(1))).await.unwrap_err();
     assert_eq!((lost.code, lost.reason), (Code::Unavailable, Reason::NodeLost), "{lost:?}");
 
     let scripted = node.scripted.clone();

@@ -25,5 +25,5 @@ use folio_types::{
 };
 use futures::StreamExt as _;
 
-use sandbox::{Cluster, LIMIT, Node, Server, all, approve, fork, in_time, options, peer, principal, thread, turn};
+use sandbox::{Cluster, LIMIT, Node, Server, all, approve, fork, options, peer, principal, thread, turn, with_timeout};
 use scripted::Behavior;

@@ -150,22 +150,22 @@ impl Cluster {
         TurnId::new(self.thread_of(node), 1)
     }
 
-    pub(crate) fn asked(&self) -> Vec<usize> {
-        self.nodes.iter().map(|node| node.scripted.times()).collect()
+    pub(crate) fn call_counts(&self) -> Vec<usize> {
+        self.nodes.iter().map(|node| node.scripted.call_count()).collect()
     }
 
     /// Returns the node that served an RPC, by the thread id in its response.
-    pub(crate) fn which(&self, answer: &ThreadId) -> usize {
+    pub(crate) fn node_of(&self, answer: &ThreadId) -> usize {
         self.nodes.iter().position(|node| node.scripted.own_turn().thread == *answer).unwrap()
     }
 }
 
 /// Collects a stream within the time limit.
 pub(crate) async fn all(events: EventStream) -> Vec<Result<Event>> {
-    in_time(events.collect()).await
+    with_timeout(events.collect()).await
 }
 
-pub(crate) async fn in_time<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future).await.expect("took too long")
 }
 

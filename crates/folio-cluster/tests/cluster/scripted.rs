@@ -37,13 +37,13 @@ pub(crate) struct RecordedCall {
     pub(crate) principal: Option<Principal>,
     pub(crate) context: CallContext,
     /// The thread, turn or request of the call.
-    pub(crate) about: String,
+    pub(crate) subject: String,
 }
 
 pub(crate) struct ScriptedPeer {
     pub(crate) incarnation: Incarnation,
-    plays: Mutex<VecDeque<Behavior>>,
-    asked: watch::Sender<Vec<RecordedCall>>,
+    behaviors: Mutex<VecDeque<Behavior>>,
+    calls: watch::Sender<Vec<RecordedCall>>,
     /// Number of calls and streams in progress.
     open: watch::Sender<usize>,
 }
@@ -61,56 +61,56 @@ impl ScriptedPeer {
     pub(crate) fn new(name: &str) -> Self {
         Self {
             incarnation: Incarnation::derive(&[name]),
-            plays: Mutex::default(),
-            asked: watch::Sender::default(),
+            behaviors: Mutex::default(),
+            calls: watch::Sender::default(),
             open: watch::Sender::default(),
         }
     }
 
-    pub(crate) fn then(&self, plays: impl IntoIterator<Item = Behavior>) {
-        self.plays.lock().unwrap().extend(plays);
+    pub(crate) fn script(&self, behaviors: impl IntoIterator<Item = Behavior>) {
+        self.behaviors.lock().unwrap().extend(behaviors);
     }
 
-    pub(crate) fn asked(&self) -> Vec<RecordedCall> {
-        self.asked.borrow().clone()
+    pub(crate) fn calls(&self) -> Vec<RecordedCall> {
+        self.calls.borrow().clone()
     }
 
-    pub(crate) fn times(&self) -> usize {
-        self.asked.borrow().len()
+    pub(crate) fn call_count(&self) -> usize {
+        self.calls.borrow().len()
     }
 
-    /// Waits until the peer received `times` calls.
-    pub(crate) async fn was_asked(&self, times: usize) {
-        self.asked.subscribe().wait_for(|asked| asked.len() >= times).await.unwrap();
+    /// Waits until the peer received `count` calls.
+    pub(crate) async fn wait_for_calls(&self, count: usize) {
+        self.calls.subscribe().wait_for(|calls| calls.len() >= count).await.unwrap();
     }
 
     /// Waits until no call or stream is open.
-    pub(crate) async fn is_left_alone(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         self.open.subscribe().wait_for(|open| *open == 0).await.unwrap();
     }
 
-    fn enter(&self, rpc: &'static str, principal: Option<&Principal>, about: impl ToString) -> (Behavior, Open) {
+    fn enter(&self, rpc: &'static str, principal: Option<&Principal>, subject: impl ToString) -> (Behavior, Open) {
         self.open.send_modify(|open| *open += 1);
         let open = Open(self.open.clone());
-        let asked = RecordedCall {
+        let call = RecordedCall {
             rpc,
             principal: principal.cloned(),
             context: CallContext::current(),
-            about: about.to_string(),
+            subject: subject.to_string(),
         };
-        self.asked.send_modify(|all| all.push(asked));
-        (self.plays.lock().unwrap().pop_front().unwrap_or(Behavior::Serve), open)
+        self.calls.send_modify(|all| all.push(call));
+        (self.behaviors.lock().unwrap().pop_front().unwrap_or(Behavior::Serve), open)
     }
 
     async fn answer<T>(
         &self,
         rpc: &'static str,
         principal: Option<&Principal>,
-        about: impl ToString + Send,
+        subject: impl ToString + Send,
         answer: T,
     ) -> Result<T> {
-        let (play, _open) = self.enter(rpc, principal, about);
-        match play {
+        let (behavior, _open) = self.enter(rpc, principal, subject);
+        match behavior {
             Behavior::Serve | Behavior::Open => Ok(answer),
             Behavior::Refuse(error) => Err(error),
             Behavior::Hang => std::future::pending().await,
@@ -122,12 +122,12 @@ impl ScriptedPeer {
         &self,
         rpc: &'static str,
         principal: &Principal,
-        about: impl ToString + Send,
+        subject: impl ToString + Send,
     ) -> Result<EventStream> {
-        let (play, open) = self.enter(rpc, Some(principal), about);
+        let (behavior, open) = self.enter(rpc, Some(principal), subject);
         let event = |number, kind| Ok(Event { turn: self.own_turn(), number, kind });
         let first = futures::stream::iter([event(1, EventKind::TurnStarted { model: String::new() })]);
-        let rest = match play {
+        let rest = match behavior {
             Behavior::Serve => futures::stream::iter([event(2, EventKind::Cancelled)]).boxed(),
             Behavior::Open => futures::stream::pending().boxed(),
             Behavior::Refuse(error) => return Err(error),

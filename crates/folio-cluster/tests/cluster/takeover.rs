@@ -6,18 +6,18 @@ use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use super::*;
 
 #[tokio::test]
-async fn an_owner_that_died_is_forgotten_and_another_node_takes_over() {
+async fn an_owner_that_died_is_evicted_and_another_node_takes_over() {
     let mut cluster = Cluster::start(3);
     let turn = cluster.turn_of(1);
     cluster.router.get_turn(&principal(), &turn).await.unwrap();
     cluster.nodes[1].server.kill();
-    let answer = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
-    let next = cluster.which(&answer.turn.thread);
+    let answer = with_timeout(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
+    let next = cluster.node_of(&answer.turn.thread);
     assert_ne!(next, 1);
     // The new owner is cached.
     let answer = cluster.router.get_turn(&principal(), &turn).await.unwrap();
-    assert_eq!(cluster.which(&answer.turn.thread), next);
-    assert_eq!(cluster.asked().iter().sum::<usize>(), 3);
+    assert_eq!(cluster.node_of(&answer.turn.thread), next);
+    assert_eq!(cluster.call_counts().iter().sum::<usize>(), 3);
 }
 
 #[tokio::test]
@@ -26,14 +26,14 @@ async fn while_a_dead_owner_counts_as_live_the_error_is_retriable() {
     let turn = cluster.turn_of(0);
     cluster.nodes[0].server.kill();
     let dead = Behavior::Refuse(Error::moved(&cluster.nodes[0].scripted.incarnation));
-    cluster.nodes[1].scripted.then([dead]);
-    let error = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap_err();
+    cluster.nodes[1].scripted.script([dead]);
+    let error = with_timeout(cluster.router.get_turn(&principal(), &turn)).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::NodeLost));
     assert!(error.retry_after.is_some());
-    assert_eq!(cluster.asked(), [0, 1]);
+    assert_eq!(cluster.call_counts(), [0, 1]);
     // Once the node counts as dead, the other node takes over, and the dead node is not called.
     cluster.change(|members| drop(members.remove(0)));
-    in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
+    with_timeout(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
 }
 
 #[tokio::test]
@@ -44,13 +44,13 @@ async fn a_redirect_to_a_dead_owner_is_retried_at_another_node_once() {
         cluster.nodes[2].server.kill();
         let dead = Behavior::Refuse(Error::moved(&cluster.nodes[2].scripted.incarnation));
         for node in &cluster.nodes[..redirects] {
-            node.scripted.then([dead.clone()]);
+            node.scripted.script([dead.clone()]);
         }
-        match in_time(cluster.router.get_turn(&principal(), &turn)).await {
-            Ok(answer) => assert_eq!((redirects, cluster.which(&answer.turn.thread)), (1, 1)),
+        match with_timeout(cluster.router.get_turn(&principal(), &turn)).await {
+            Ok(answer) => assert_eq!((redirects, cluster.node_of(&answer.turn.thread)), (1, 1)),
             Err(error) => assert_eq!((redirects, error.code, error.reason), (2, Code::Unavailable, Reason::NodeLost)),
         }
-        assert_eq!(cluster.asked(), [1, 1, 0]);
+        assert_eq!(cluster.call_counts(), [1, 1, 0]);
     }
 }
 
@@ -60,12 +60,12 @@ async fn while_it_hangs<T: Send + 'static>(
     cluster: Cluster,
     call: impl Future<Output = T> + Send + 'static,
 ) -> (T, Cluster) {
-    cluster.nodes[node].scripted.then([Behavior::Hang]);
+    cluster.nodes[node].scripted.script([Behavior::Hang]);
     let call = tokio::spawn(call);
-    in_time(cluster.nodes[node].scripted.was_asked(1)).await;
+    with_timeout(cluster.nodes[node].scripted.wait_for_calls(1)).await;
     let dead = cluster.nodes[node].scripted.incarnation.clone();
     cluster.change(|members| members.retain(|member| member.node.incarnation != dead));
-    (in_time(call).await.unwrap(), cluster)
+    (with_timeout(call).await.unwrap(), cluster)
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn an_rpc_does_not_wait_for_a_dead_node() {
     let call = async move { router.approve(&principal(), approve).await };
     let (answer, cluster) = while_it_hangs(0, cluster, call).await;
     let ApproveAnswer::Reached { closing, .. } = answer.unwrap() else { panic!("more decisions are missing") };
-    assert_eq!((cluster.which(&closing.turn.thread), cluster.asked()), (1, vec![1, 1]));
+    assert_eq!((cluster.node_of(&closing.turn.thread), cluster.call_counts()), (1, vec![1, 1]));
 }
 
 #[tokio::test]
@@ -89,9 +89,9 @@ async fn an_rpc_that_is_not_repeatable_is_not_sent_twice() {
         let (answer, cluster) = while_it_hangs(0, cluster, call).await;
         if request_id.is_none() {
             assert_eq!(answer.unwrap_err().reason, Reason::NodeLost);
-            assert_eq!(cluster.asked(), [1, 0]);
+            assert_eq!(cluster.call_counts(), [1, 0]);
         } else {
-            assert_eq!((cluster.which(&answer.unwrap().id), cluster.asked()), (1, vec![1, 1]));
+            assert_eq!((cluster.node_of(&answer.unwrap().id), cluster.call_counts()), (1, vec![1, 1]));
         }
     }
 }
@@ -102,16 +102,16 @@ async fn an_unsent_request_is_sent_to_another_node() {
     let thread = cluster.thread_of(0);
     cluster.nodes[0].server.kill();
     let fork = fork(&thread, None);
-    let made = in_time(cluster.router.fork_thread(&principal(), fork)).await.unwrap();
-    assert_eq!(cluster.which(&made.id), 1);
+    let made = with_timeout(cluster.router.fork_thread(&principal(), fork)).await.unwrap();
+    assert_eq!(cluster.node_of(&made.id), 1);
 }
 
 /// Starts a chat at the first node, whose stream stays open after its first event.
 async fn open_chat(cluster: &Cluster) -> EventStream {
-    cluster.nodes[0].scripted.then([Behavior::Open]);
+    cluster.nodes[0].scripted.script([Behavior::Open]);
     let chat = ChatCommand { thread: Some(cluster.thread_of(0)), ..ChatCommand::new("t") };
     let mut events = cluster.router.chat(&principal(), chat).await.unwrap();
-    assert_eq!(in_time(events.next()).await.unwrap().unwrap().number, 1);
+    assert_eq!(with_timeout(events.next()).await.unwrap().unwrap().number, 1);
     events
 }
 
@@ -123,10 +123,10 @@ async fn a_chat_ends_when_its_node_dies() {
     cluster.change(|members| members[1].node.conversations = 5);
     assert!(futures::poll!(events.next()).is_pending());
     cluster.change(|members| drop(members.remove(0)));
-    let lost = in_time(events.next()).await.unwrap().unwrap_err();
+    let lost = with_timeout(events.next()).await.unwrap().unwrap_err();
     assert_eq!((lost.code, lost.reason), (Code::Unavailable, Reason::NodeLost));
-    assert!(in_time(events.next()).await.is_none());
-    in_time(cluster.nodes[0].scripted.is_left_alone()).await;
+    assert!(with_timeout(events.next()).await.is_none());
+    with_timeout(cluster.nodes[0].scripted.wait_until_idle()).await;
 }
 
 #[tokio::test]
@@ -142,22 +142,22 @@ async fn a_chat_is_not_affected_by_an_earlier_incarnation_at_the_same_address() 
     cluster.change(|members| drop(members.remove(0)));
     assert!(futures::poll!(events.next()).is_pending());
     cluster.change(|members| drop(members.pop()));
-    assert_eq!(in_time(events.next()).await.unwrap().unwrap_err().reason, Reason::NodeLost);
+    assert_eq!(with_timeout(events.next()).await.unwrap().unwrap_err().reason, Reason::NodeLost);
 }
 
 #[tokio::test]
 async fn a_watch_fails_over_to_another_node_without_duplicates() {
     let cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
-    cluster.nodes[0].scripted.then([Behavior::Open]);
+    cluster.nodes[0].scripted.script([Behavior::Open]);
     let mut watched = cluster.router.watch(&principal(), &turn, 0).await.unwrap();
-    let mut seen = vec![in_time(watched.next()).await.unwrap().unwrap()];
+    let mut seen = vec![with_timeout(watched.next()).await.unwrap().unwrap()];
     cluster.change(|members| drop(members.remove(0)));
     seen.extend(all(watched).await.into_iter().map(Result::unwrap));
     // The watcher skips the new owner's first event, because it already received an event with this number.
-    let seen: Vec<_> = seen.iter().map(|event| (cluster.which(&event.turn.thread), event.number)).collect();
+    let seen: Vec<_> = seen.iter().map(|event| (cluster.node_of(&event.turn.thread), event.number)).collect();
     assert_eq!(seen, [(0, 1), (1, 2)]);
-    assert_eq!(cluster.nodes[1].scripted.asked()[0].about, format!("{turn} from 2"));
+    assert_eq!(cluster.nodes[1].scripted.calls()[0].subject, format!("{turn} from 2"));
 }
 
 #[tokio::test]
@@ -171,8 +171,8 @@ async fn while_the_owner_is_unreachable_a_watch_reads_the_published_events() {
     let router = cluster.router.clone().with_shared(threads.clone(), shared.events.clone());
     cluster.nodes[0].server.kill();
     let moved = std::iter::repeat_n(Behavior::Refuse(Error::moved(&owner)), 1_000);
-    cluster.nodes[1].scripted.then(moved);
-    let Err(unknown) = in_time(router.watch(&principal(), &turn, 1)).await else {
+    cluster.nodes[1].scripted.script(moved);
+    let Err(unknown) = with_timeout(router.watch(&principal(), &turn, 1)).await else {
         panic!("the thread does not exist yet")
     };
     assert_eq!(unknown.reason, Reason::NodeLost);
@@ -198,25 +198,25 @@ async fn while_the_owner_is_unreachable_a_watch_reads_the_published_events() {
     let publish = async |events: &[Event]| shared.events.append(&org, &turn, &owner, 1, events).await.unwrap();
     publish(&[event(1, text("one")), event(2, text("two"))]).await;
     let stranger = Principal { user: UserId::derive(&["stranger"]), role: Role::Member, ..principal() };
-    assert!(in_time(router.watch(&stranger, &turn, 1)).await.is_err(), "invariant 6");
-    let mut watched = in_time(router.watch(&principal(), &turn, 2)).await.unwrap();
-    assert_eq!(in_time(watched.next()).await.unwrap().unwrap().number, 2);
+    assert!(with_timeout(router.watch(&stranger, &turn, 1)).await.is_err(), "invariant 6");
+    let mut watched = with_timeout(router.watch(&principal(), &turn, 2)).await.unwrap();
+    assert_eq!(with_timeout(watched.next()).await.unwrap().unwrap().number, 2);
     publish(&[event(3, text("three")), event(4, EventKind::Cancelled)]).await;
     let rest: Vec<_> = all(watched).await.into_iter().map(|event| event.unwrap().number).collect();
     assert_eq!(rest, [3, 4]);
 }
 
 #[tokio::test]
-async fn a_node_that_was_not_reached_is_asked_last_for_a_while() {
+async fn a_node_that_was_not_reached_is_called_last_for_a_while() {
     let mut cluster = Cluster::start(2);
     let lost = cluster.turn_of(0);
     cluster.nodes[0].server.kill();
-    in_time(cluster.router.get_turn(&principal(), &lost)).await.unwrap();
-    assert_eq!(cluster.asked(), [0, 1]);
+    with_timeout(cluster.router.get_turn(&principal(), &lost)).await.unwrap();
+    assert_eq!(cluster.call_counts(), [0, 1]);
     let began = std::time::Instant::now();
     for _ in 0..50 {
-        in_time(cluster.router.get_turn(&principal(), &lost)).await.unwrap();
+        with_timeout(cluster.router.get_turn(&principal(), &lost)).await.unwrap();
     }
     assert!(began.elapsed() < Duration::from_secs(10));
-    assert_eq!(cluster.asked(), [0, 51]);
+    assert_eq!(cluster.call_counts(), [0, 51]);
 }

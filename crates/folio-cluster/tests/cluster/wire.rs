@@ -41,8 +41,8 @@ async fn every_call_carries_its_principal_and_its_trace() {
             assert_eq!((status.conversations, status.turns_running), (7, 3));
         })
         .await;
-    let asked = node.scripted.asked();
-    let about: Vec<(&str, String)> = asked.iter().map(|asked| (asked.rpc, asked.about.clone())).collect();
+    let calls = node.scripted.calls();
+    let subject: Vec<(&str, String)> = calls.iter().map(|call| (call.rpc, call.subject.clone())).collect();
     let expected = [
         ("chat", "r".to_owned()),
         ("approve", turn.to_string()),
@@ -58,11 +58,11 @@ async fn every_call_carries_its_principal_and_its_trace() {
         ("is_thread_active", format!("{} {thread}", who.org)),
         ("status", String::new()),
     ];
-    assert_eq!(about, expected);
-    for asked in asked {
-        assert_eq!(asked.context, CallContext { hops: 1, trace: Some(trace()) }, "{}", asked.rpc);
-        let for_the_cluster = ["is_thread_active", "status"].contains(&asked.rpc);
-        assert_eq!(asked.principal, (!for_the_cluster).then(principal), "{}", asked.rpc);
+    assert_eq!(subject, expected);
+    for call in calls {
+        assert_eq!(call.context, CallContext { hops: 1, trace: Some(trace()) }, "{}", call.rpc);
+        let for_the_cluster = ["is_thread_active", "status"].contains(&call.rpc);
+        assert_eq!(call.principal, (!for_the_cluster).then(principal), "{}", call.rpc);
     }
 }
 
@@ -73,11 +73,11 @@ async fn an_error_is_transferred_with_all_details() {
     detailed.violations.push(FieldViolation { field: "if_busy".into(), description: "is busy".into() });
     let owner = Incarnation::derive(&["another"]);
     for error in [detailed.detail("turn", "t"), Error::moved(&owner), Error::not_found("turn", "x")] {
-        node.scripted.then([Behavior::Refuse(error.clone()), Behavior::Refuse(error.clone())]);
+        node.scripted.script([Behavior::Refuse(error.clone()), Behavior::Refuse(error.clone())]);
         assert_eq!(peer.get_turn(&principal(), &turn(1)).await.unwrap_err(), error);
         assert_eq!(peer.watch(&principal(), &turn(1), 0).await.err().unwrap(), error);
     }
-    node.scripted.then([Behavior::Refuse(Error::internal("a secret of the node"))]);
+    node.scripted.script([Behavior::Refuse(Error::internal("a secret of the node"))]);
     let fault = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((fault.code, fault.reason), (Code::Internal, Reason::Internal));
     assert!(!format!("{fault:?}").contains("secret"), "{fault:?}");
@@ -86,7 +86,7 @@ async fn an_error_is_transferred_with_all_details() {
 #[tokio::test]
 async fn a_panic_fails_only_its_own_call() {
     let (node, peer) = Node::with_peer();
-    node.scripted.then([Behavior::Open, Behavior::Panic]);
+    node.scripted.script([Behavior::Open, Behavior::Panic]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
     assert_eq!(peer.get_turn(&principal(), &turn(1)).await.unwrap_err().reason, Reason::Internal);
@@ -97,7 +97,7 @@ async fn a_panic_fails_only_its_own_call() {
 #[tokio::test]
 async fn dropping_a_call_cancels_it_on_the_node() {
     let (node, peer) = Node::with_peer();
-    node.scripted.then([Behavior::Open, Behavior::Hang, Behavior::Hang]);
+    node.scripted.script([Behavior::Open, Behavior::Hang, Behavior::Hang]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let who = principal();
     let chat = peer.chat(&who, ChatCommand { request_id: Some("r".parse().unwrap()), ..ChatCommand::new("t") });
@@ -106,10 +106,10 @@ async fn dropping_a_call_cancels_it_on_the_node() {
     tokio::select! {
         _ = chat => panic!("the chat hangs"),
         _ = cancel => panic!("the call hangs"),
-        () = in_time(node.scripted.was_asked(3)) => {}
+        () = with_timeout(node.scripted.wait_for_calls(3)) => {}
     }
     drop(watched);
-    in_time(node.scripted.is_left_alone()).await;
+    with_timeout(node.scripted.wait_until_idle()).await;
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn a_second_hop_is_refused() {
             assert_eq!(refused.reason, Reason::ForwardedTwice);
         })
         .await;
-    assert_eq!(node.scripted.times(), 0);
+    assert_eq!(node.scripted.call_count(), 0);
     peer.get_turn(&principal(), &turn(1)).await.unwrap();
 }
 
@@ -147,7 +147,7 @@ async fn without_the_clusters_secret_every_rpc_is_refused() {
     forged.metadata_mut().insert("folio-principal", "e30.AAAA".parse().unwrap());
     let forged = status::to_error(&bare.get_thread_activity(forged).await.unwrap_err());
     assert_eq!(forged.code, Code::Unauthenticated);
-    assert_eq!(node.scripted.times(), 0);
+    assert_eq!(node.scripted.call_count(), 0);
 }
 
 #[tokio::test]

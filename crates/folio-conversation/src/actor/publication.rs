@@ -112,7 +112,7 @@ impl State {
             version: header.version,
             phase,
             pending,
-            since: pause.map(|(_, pause)| pause.at),
+            paused_at: pause.map(|(_, pause)| pause.at),
             approvers: pause.map(|(record, pause)| approvers(record, pause)).unwrap_or_default(),
             expires_at: open.and_then(|open| open.expires_at),
         })

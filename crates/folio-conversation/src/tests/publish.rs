@@ -137,7 +137,7 @@ async fn a_pending_turn_is_published_again_after_the_store_lost_it() {
     several.join_with(Some(shared_turns.clone())).await;
     let waits = published(&shared_turns, &several, &turn, SharedTurn::is_waiting).await;
     assert_eq!(waits.pending, pending);
-    assert!(waits.is_waiting_for(&several.principal) && waits.since < waits.expires_at);
+    assert!(waits.is_waiting_for(&several.principal) && waits.paused_at < waits.expires_at);
     let listed = shared_turns.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
     assert_eq!(listed, [waits]);
     several.finish().await;

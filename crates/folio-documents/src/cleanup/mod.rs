@@ -224,12 +224,12 @@ impl Sweep {
         let listed: HashSet<DocumentId> = deleted.iter().map(|(_, id, _)| id.clone()).collect();
         self.swept.retain(|id| listed.contains(id));
         for (org, id, at) in deleted {
-            let last = at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
-            if last || !self.swept.contains(&id) {
+            let is_final = at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
+            if is_final || !self.swept.contains(&id) {
                 self.document(&org, &id, at).await?;
                 self.swept.insert(id.clone());
             }
-            if last {
+            if is_final {
                 self.stores.of::<Document>().forget_deleted(&org, &id).await?;
             }
         }

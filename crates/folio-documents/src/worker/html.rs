@@ -3,13 +3,13 @@
 use std::io;
 use std::panic::catch_unwind;
 
-use super::{Answer, Line};
+use super::{Line, Output};
 use crate::plain;
 
 /// Maximum number of characters of a line, unless the page specifies otherwise.
 const LINE_CHARS: usize = 120;
 
-pub(super) fn read(input: &[u8], max_pages: u32, document_chars: usize, answer: &mut Answer) -> io::Result<()> {
+pub(super) fn read(input: &[u8], max_pages: u32, document_chars: usize, output: &mut Output) -> io::Result<()> {
     let text = plain::decode(input);
     let rendered = catch_unwind(|| {
         html2text::config::plain_no_decorate()
@@ -19,10 +19,10 @@ pub(super) fn read(input: &[u8], max_pages: u32, document_chars: usize, answer: 
             .string_from_read(text.as_bytes(), LINE_CHARS)
     });
     let Ok(Ok(rendered)) = rendered else {
-        return answer.refused("the HTML cannot be rendered as text");
+        return output.refused("the HTML cannot be rendered as text");
     };
     for page in plain::pages(&rendered, max_pages, document_chars) {
-        answer.line(&Line::Page { text: Some(page) })?;
+        output.line(&Line::Page { text: Some(page) })?;
     }
-    answer.line(&Line::End)
+    output.line(&Line::End)
 }

@@ -20,12 +20,12 @@ pub(super) struct Layout {
     full: bool,
     word_begins: bool,
     /// Horizontal end and line of the last character. None at the start.
-    pen: Option<(f64, f64)>,
+    last_position: Option<(f64, f64)>,
 }
 
 impl Layout {
     pub(super) fn new(max_chars: usize) -> Self {
-        Self { text: String::new(), chars_left: max_chars, full: false, word_begins: true, pen: None }
+        Self { text: String::new(), chars_left: max_chars, full: false, word_begins: true, last_position: None }
     }
 
     /// Returns true if the page exceeded its maximum number of characters.
@@ -38,7 +38,7 @@ impl Layout {
     }
 
     fn separate(&mut self, x: f64, y: f64, size: f64) {
-        let Some((end, line)) = self.pen else { return };
+        let Some((end, line)) = self.last_position else { return };
         let (down, right) = ((y - line).abs(), x - end);
         if down > size * NEW_LINE {
             self.text.push_str(if down > size * EMPTY_LINE { "\n\n" } else { "\n" });
@@ -71,7 +71,7 @@ impl OutputDev for Layout {
         if std::mem::take(&mut self.word_begins) {
             self.separate(transform.m31, transform.m32, size);
         }
-        self.pen = Some((transform.m31 + width * size, transform.m32));
+        self.last_position = Some((transform.m31 + width * size, transform.m32));
         let length = character.chars().count();
         if length > self.chars_left {
             self.full = true;

@@ -11,31 +11,32 @@ use serde_json::json;
 
 use super::*;
 
-async fn delete(bench: &Bench, id: &DocumentId) {
+async fn delete(fixture: &Fixture, id: &DocumentId) {
     let write = Write {
-        org: bench.principal.org.clone(),
-        op: OpKey::Request { user: bench.principal.user.clone(), request: "delete".parse().unwrap() },
+        org: fixture.principal.org.clone(),
+        op: OpKey::Request { user: fixture.principal.user.clone(), request: "delete".parse().unwrap() },
         digest: Digest::of(b"delete"),
-        by: bench.principal.user.clone(),
-        at: bench.environment.now(),
-        expected: Expected::Version(bench.document(id).await.version),
+        by: fixture.principal.user.clone(),
+        at: fixture.environment.now(),
+        expected: Expected::Version(fixture.document(id).await.version),
         change: DocumentChange::Delete,
     };
-    bench.stores().of::<Document>().decide(id, write).await.unwrap();
+    fixture.stores().of::<Document>().decide(id, write).await.unwrap();
 }
 
-async fn change_organization(bench: &Bench, key: &str, expected: Expected, change: OrganizationChange) {
-    let write = Write::by_platform(OrgId::platform(), key.parse().unwrap(), bench.environment.now(), expected, change);
-    bench.stores().of::<Organization>().decide(&bench.principal.org, write).await.unwrap();
+async fn change_organization(fixture: &Fixture, key: &str, expected: Expected, change: OrganizationChange) {
+    let write =
+        Write::by_platform(OrgId::platform(), key.parse().unwrap(), fixture.environment.now(), expected, change);
+    fixture.stores().of::<Organization>().decide(&fixture.principal.org, write).await.unwrap();
 }
 
-async fn thread(bench: &Bench, documents: Vec<DocumentId>) -> ThreadId {
-    let id = ThreadId::generate(&*bench.environment);
-    let at = bench.environment.now();
+async fn thread(fixture: &Fixture, documents: Vec<DocumentId>) -> ThreadId {
+    let id = ThreadId::generate(&*fixture.environment);
+    let at = fixture.environment.now();
     let thread = NewThread {
         id: id.clone(),
-        org: bench.principal.org.clone(),
-        user: bench.principal.user.clone(),
+        org: fixture.principal.org.clone(),
+        user: fixture.principal.user.clone(),
         profile: "document".to_owned(),
         documents,
         title: String::new(),
@@ -46,58 +47,58 @@ async fn thread(bench: &Bench, documents: Vec<DocumentId>) -> ThreadId {
         request: None,
         at,
     };
-    bench.stores().threads.create(thread).await.unwrap();
+    fixture.stores().threads.create(thread).await.unwrap();
     id
 }
 
 /// None: the thread does not expire.
-async fn end(bench: &Bench, thread: &ThreadId) -> Option<Timestamp> {
-    bench.stores().threads.header(&bench.principal.org, thread).await.unwrap().unwrap().expires_at
+async fn end(fixture: &Fixture, thread: &ThreadId) -> Option<Timestamp> {
+    fixture.stores().threads.header(&fixture.principal.org, thread).await.unwrap().unwrap().expires_at
 }
 
 #[tokio::test]
 async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
-    let bench = Bench::new();
-    let uploader = bench.uploader(None);
-    let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
-    let kept = bench.upload(&uploader, "r2", "b.txt", b"text").await.unwrap().document.id;
-    let about = thread(&bench, vec![document.clone()]).await;
-    let other = thread(&bench, vec![kept.clone()]).await;
-    let (cleaner, handle) = bench.cleaner(&uploader);
-    let deleted = bench.environment.now();
-    delete(&bench, &document).await;
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
+    let document = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
+    let kept = fixture.upload(&uploader, "r2", "b.txt", b"text").await.unwrap().document.id;
+    let thread_of_document = thread(&fixture, vec![document.clone()]).await;
+    let other = thread(&fixture, vec![kept.clone()]).await;
+    let (cleaner, handle) = fixture.cleaner(&uploader);
+    let deleted = fixture.environment.now();
+    delete(&fixture, &document).await;
     handle.sweep_soon();
-    let is_removed = async || bench.bytes(&document).await.is_none().then_some(());
+    let is_removed = async || fixture.bytes(&document).await.is_none().then_some(());
     wait_for("the bytes are removed", SOON, is_removed).await;
-    let marked = async || end(&bench, &about).await;
+    let marked = async || end(&fixture, &thread_of_document).await;
     let ends = wait_for("its thread is marked", SOON, marked).await;
     assert!(ends >= deleted + limits::DAY, "{ends}");
 
     // An upload in progress writes the bytes again; the second sweep removes them.
-    bench.overwrite(&document, b"late").await;
-    bench.environment.advance(limits::DAY + Duration::from_secs(1));
+    fixture.overwrite(&document, b"late").await;
+    fixture.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
     wait_for("the bytes are removed again", SOON, is_removed).await;
     cleaner.stop().await;
-    assert!(bench.stores().of::<Document>().deleted(10).await.unwrap().is_empty());
-    assert_eq!(end(&bench, &about).await, Some(ends), "the conversations' sweep removes it");
-    assert_eq!(end(&bench, &other).await, None);
-    assert_eq!(bench.bytes(&kept).await.unwrap(), b"text");
+    assert!(fixture.stores().of::<Document>().deleted(10).await.unwrap().is_empty());
+    assert_eq!(end(&fixture, &thread_of_document).await, Some(ends), "the conversations' sweep removes it");
+    assert_eq!(end(&fixture, &other).await, None);
+    assert_eq!(fixture.bytes(&kept).await.unwrap(), b"text");
 }
 
 #[tokio::test]
 async fn requests_and_the_data_of_deleted_extractions_expire() {
-    let bench = Bench::new();
-    let uploader = bench.uploader(None);
-    let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
-    let id = ExtractionId::generate(&*bench.environment);
-    let op = |request: &str| OpKey::Request { user: bench.principal.user.clone(), request: request.parse().unwrap() };
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
+    let document = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
+    let id = ExtractionId::generate(&*fixture.environment);
+    let op = |request: &str| OpKey::Request { user: fixture.principal.user.clone(), request: request.parse().unwrap() };
     let write = |request: &str, expected: Expected, change: ExtractionChange| Write {
-        org: bench.principal.org.clone(),
+        org: fixture.principal.org.clone(),
         op: op(request),
         digest: Digest::of(request.as_bytes()),
-        by: bench.principal.user.clone(),
-        at: bench.environment.now(),
+        by: fixture.principal.user.clone(),
+        at: fixture.environment.now(),
         expected,
         change,
     };
@@ -108,92 +109,92 @@ async fn requests_and_the_data_of_deleted_extractions_expire() {
         model: "model".to_owned(),
         data: json!({ "secret": 1 }),
     };
-    let extractions = bench.stores().of::<Extraction>();
+    let extractions = fixture.stores().of::<Extraction>();
     extractions.decide(&id, write("made", Expected::Absent, ExtractionChange::Create(new))).await.unwrap();
     extractions.decide(&id, write("gone", Expected::Version(1), ExtractionChange::Delete)).await.unwrap();
-    let (org, target) = (bench.principal.org.clone(), Extraction::target(&id));
-    let ops = bench.stores().ops;
+    let (org, target) = (fixture.principal.org.clone(), Extraction::target(&id));
+    let ops = fixture.stores().ops;
     let data = async || match ops.row(&org, &target, &op("made")).await.unwrap().unwrap().state {
         OpState::Done(OpResult::Extraction { data, .. }) => data,
         other => panic!("{other:?}"),
     };
     let asked = async || ops.request(&org, &op("made")).await.unwrap().is_some();
-    let (cleaner, handle) = bench.cleaner(&uploader);
+    let (cleaner, handle) = fixture.cleaner(&uploader);
     assert_eq!(data().await, json!({ "secret": 1 }));
-    bench.environment.advance(limits::DAY + Duration::from_secs(60));
+    fixture.environment.advance(limits::DAY + Duration::from_secs(60));
     handle.sweep_soon();
     wait_for("the data is removed", SOON, async || data().await.is_null().then_some(())).await;
     assert!(asked().await, "the request is kept longer");
-    bench.environment.advance(limits::DAY);
+    fixture.environment.advance(limits::DAY);
     handle.sweep_soon();
     wait_for("the request is removed", SOON, async || (!asked().await).then_some(())).await;
     cleaner.stop().await;
 }
 
 /// Sets the modification time of a blob.
-fn written(bench: &Bench, id: &DocumentId, at: Timestamp) {
-    let path = bench.folder.path().join("data/blobs").join(bench.principal.org.as_str()).join(id.as_str());
+fn set_modified(fixture: &Fixture, id: &DocumentId, at: Timestamp) {
+    let path = fixture.folder.path().join("data/blobs").join(fixture.principal.org.as_str()).join(id.as_str());
     std::fs::File::options().write(true).open(path).unwrap().set_modified(at.into()).unwrap();
 }
 
 #[tokio::test]
 async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() {
-    let bench = Bench::new();
-    let uploader = bench.uploader(None);
-    let now = bench.environment.now();
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
+    let now = fixture.environment.now();
     let (old, young) = (now - limits::DAY - Duration::from_secs(60), now - limits::DAY + Duration::from_secs(60));
-    let referred = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
-    written(&bench, &referred, old);
+    let referred = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
+    set_modified(&fixture, &referred, old);
     // Bytes of a process that crashed before it wrote the document.
     let of_request = |request: &str| {
-        let principal = &bench.principal;
+        let principal = &fixture.principal;
         DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), request])
     };
-    let left: Vec<DocumentId> = ["orphan", "young", "again"].into_iter().map(of_request).collect();
-    for (id, at) in left.iter().zip([old, young, old]) {
-        bench.overwrite(id, b"left").await;
-        written(&bench, id, at);
+    let orphans: Vec<DocumentId> = ["orphan", "young", "again"].into_iter().map(of_request).collect();
+    for (id, at) in orphans.iter().zip([old, young, old]) {
+        fixture.overwrite(id, b"left").await;
+        set_modified(&fixture, id, at);
     }
-    let mut again = uploader.begin(&bench.principal, new_upload("again", "a.txt")).await.unwrap();
-    let (cleaner, handle) = bench.cleaner(&uploader);
-    let is_removed = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
-    wait_for("the orphaned bytes are removed", SOON, || is_removed(&left[0])).await;
-    assert_eq!(bench.bytes(&left[1]).await.unwrap(), b"left", "young");
-    assert_eq!(bench.bytes(&left[2]).await.unwrap(), b"left", "an upload in progress");
-    assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
+    let mut active = uploader.begin(&fixture.principal, new_upload("again", "a.txt")).await.unwrap();
+    let (cleaner, handle) = fixture.cleaner(&uploader);
+    let is_removed = async |id: &DocumentId| fixture.bytes(id).await.is_none().then_some(());
+    wait_for("the orphaned bytes are removed", SOON, || is_removed(&orphans[0])).await;
+    assert_eq!(fixture.bytes(&orphans[1]).await.unwrap(), b"left", "young");
+    assert_eq!(fixture.bytes(&orphans[2]).await.unwrap(), b"left", "an upload in progress");
+    assert_eq!(fixture.bytes(&referred).await.unwrap(), b"text");
 
-    again.write(Bytes::from_static(b"again")).await.unwrap();
-    let again = again.finish().await.unwrap().document.id;
-    assert_eq!(again, left[2]);
-    bench.environment.advance(Duration::from_secs(3_700));
+    active.write(Bytes::from_static(b"again")).await.unwrap();
+    let active = active.finish().await.unwrap().document.id;
+    assert_eq!(active, orphans[2]);
+    fixture.environment.advance(Duration::from_secs(3_700));
     handle.sweep_soon();
-    wait_for("the next search finds bytes that are old enough", SOON, || is_removed(&left[1])).await;
+    wait_for("the next search finds bytes that are old enough", SOON, || is_removed(&orphans[1])).await;
     cleaner.stop().await;
-    assert_eq!(bench.bytes(&again).await.unwrap(), b"again");
-    assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
-    assert_eq!(bench.stores().blobs.scan().count().await, 2);
+    assert_eq!(fixture.bytes(&active).await.unwrap(), b"again");
+    assert_eq!(fixture.bytes(&referred).await.unwrap(), b"text");
+    assert_eq!(fixture.stores().blobs.scan().count().await, 2);
 }
 
 #[tokio::test]
 async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
-    let bench = Bench::new();
-    let uploader = bench.uploader(None);
-    let (stores, org) = (bench.stores(), bench.principal.org.clone());
-    change_organization(&bench, "create", Expected::Absent, OrganizationChange::Create { name: "deleted".into() })
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
+    let (stores, org) = (fixture.stores(), fixture.principal.org.clone());
+    change_organization(&fixture, "create", Expected::Absent, OrganizationChange::Create { name: "deleted".into() })
         .await;
-    let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
-    let about = thread(&bench, vec![document.clone()]).await;
-    let header = async || stores.threads.header(&org, &about).await.unwrap();
+    let document = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
+    let thread_of_document = thread(&fixture, vec![document.clone()]).await;
+    let header = async || stores.threads.header(&org, &thread_of_document).await.unwrap();
     assert!(header().await.is_some());
-    change_organization(&bench, "delete", Expected::Version(1), OrganizationChange::Delete).await;
-    let (cleaner, handle) = bench.cleaner(&uploader);
-    let erased = async || (bench.bytes(&document).await.is_none() && header().await.is_none()).then_some(());
+    change_organization(&fixture, "delete", Expected::Version(1), OrganizationChange::Delete).await;
+    let (cleaner, handle) = fixture.cleaner(&uploader);
+    let erased = async || (fixture.bytes(&document).await.is_none() && header().await.is_none()).then_some(());
     wait_for("everything is erased", SOON, erased).await;
     assert_eq!(stores.of::<Organization>().deleted(10).await.unwrap().len(), 1, "it is erased again");
 
     // A turn in progress writes again.
-    let late = thread(&bench, vec![]).await;
-    bench.environment.advance(limits::DAY + Duration::from_secs(1));
+    let late = thread(&fixture, vec![]).await;
+    fixture.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
     let forgotten = async || stores.of::<Organization>().deleted(10).await.unwrap().is_empty().then_some(());
     wait_for("it is erased finally", SOON, forgotten).await;
@@ -204,15 +205,16 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
 
 #[tokio::test]
 async fn idle_threads_expire_by_the_retention_of_their_organization() {
-    let bench = Bench::new();
-    let (stores, org) = (bench.stores(), bench.principal.org.clone());
+    let fixture = Fixture::new();
+    let (stores, org) = (fixture.stores(), fixture.principal.org.clone());
     let days = |days: i64| jiff::SignedDuration::from_hours(24 * days);
-    change_organization(&bench, "create", Expected::Absent, OrganizationChange::Create { name: "keeps".into() }).await;
+    change_organization(&fixture, "create", Expected::Absent, OrganizationChange::Create { name: "keeps".into() })
+        .await;
     let keep = OrganizationChange::Update { name: None, thread_retention_days: Some(Some(7)) };
-    change_organization(&bench, "keep", Expected::Version(1), keep).await;
-    let unused = thread(&bench, vec![]).await;
-    let used = thread(&bench, vec![]).await;
-    bench.environment.advance(days(8).try_into().unwrap());
+    change_organization(&fixture, "keep", Expected::Version(1), keep).await;
+    let unused = thread(&fixture, vec![]).await;
+    let used = thread(&fixture, vec![]).await;
+    fixture.environment.advance(days(8).try_into().unwrap());
     let append = Append {
         batch: 7,
         fence: Fence { epoch: 0, version: 0 },
@@ -222,15 +224,15 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
         request: None,
         opens: None,
         removes: Vec::new(),
-        at: bench.environment.now(),
+        at: fixture.environment.now(),
     };
     stores.threads.append(&org, &used, append).await.unwrap();
-    let young = thread(&bench, vec![]).await;
-    let uploader = bench.uploader(None);
-    let (cleaner, _handle) = bench.cleaner(&uploader);
-    let marked = async || end(&bench, &unused).await;
+    let young = thread(&fixture, vec![]).await;
+    let uploader = fixture.uploader(None);
+    let (cleaner, _handle) = fixture.cleaner(&uploader);
+    let marked = async || end(&fixture, &unused).await;
     let ends = wait_for("the thread is marked", SOON, marked).await;
     cleaner.stop().await;
-    assert!(ends <= bench.environment.now());
-    assert_eq!((end(&bench, &used).await, end(&bench, &young).await), (None, None));
+    assert!(ends <= fixture.environment.now());
+    assert_eq!((end(&fixture, &used).await, end(&fixture, &young).await), (None, None));
 }

@@ -59,14 +59,14 @@ pub(crate) fn text(reading: &Reading) -> String {
 }
 
 /// A store in a temporary folder, with a simulated clock.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) store: EmbeddedStore,
     pub(crate) environment: Arc<Simulated>,
     pub(crate) principal: Principal,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let environment = Arc::new(Simulated::new(folio_testkit::seed()));

@@ -38,7 +38,7 @@ fn damaged_pdfs_affect_only_themselves() {
     let (ready, all) = (AtomicUsize::new(0), AtomicUsize::new(0));
     bolero::check!().with_iterations(ITERATIONS).with_max_len(BATCH * 16).with_type::<Vec<u8>>().for_each(|input| {
         runtime.block_on(async {
-            let files: Vec<Vec<u8>> = programs(input).map(|program| mutate(&seeds, program)).collect();
+            let files: Vec<Vec<u8>> = mutation_scripts(input).map(|script| mutate(&seeds, script)).collect();
             let readings = futures::stream::iter(&files).map(|file| check(file)).buffer_unordered(2);
             let states: Vec<TextState> = readings.collect().await;
             all.fetch_add(states.len(), Ordering::Relaxed);
@@ -48,17 +48,17 @@ fn damaged_pdfs_affect_only_themselves() {
     let (ready, all) = (ready.into_inner(), all.into_inner());
     // A test in which all files or none are readable would prove little. The seed determines the fraction.
     assert!(all >= 2_000 && ready * 50 > all && ready * 50 < all * 49, "of {all} damaged files {ready} were readable");
-    let whole = runtime.block_on(read("invoice.pdf", &sample_invoice()));
-    assert_eq!(whole.state, TextState::Ready);
+    let unmodified = runtime.block_on(read("invoice.pdf", &sample_invoice()));
+    assert_eq!(unmodified.state, TextState::Ready);
 }
 
 /// Returns one segment of the input per damaged file. The file number varies the segments of a short input.
-fn programs(input: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+fn mutation_scripts(input: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     (0..BATCH).map(move |at| {
-        let mut program = vec![u8::try_from(at % 256).unwrap_or_default()];
-        program.extend(input.iter().skip(at * 16).chain(input).take(16));
-        program.resize(17, 0);
-        program
+        let mut script = vec![u8::try_from(at % 256).unwrap_or_default()];
+        script.extend(input.iter().skip(at * 16).chain(input).take(16));
+        script.resize(17, 0);
+        script
     })
 }
 
@@ -80,10 +80,10 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![sample_invoice(), document(&[Page::of_lines(&["one"]), Page::of_lines(&["two"])]), rich]
 }
 
-/// Damages a file. The first two bytes of the program select the file, and each four bytes are one step. Most files get
-/// a correct table of their damaged objects, so that parsers reach the objects; the others are damaged as a whole.
-fn mutate(seeds: &[Vec<u8>], program: Vec<u8>) -> Vec<u8> {
-    let [salt, choice, steps @ ..] = program.as_slice() else { return Vec::new() };
+/// Damages a file. The first two bytes of the script select the file, and each four bytes are one step. Most files get
+/// a correct table of their damaged objects, so that parsers reach the objects; the others are damaged as a unmodified.
+fn mutate(seeds: &[Vec<u8>], script: Vec<u8>) -> Vec<u8> {
+    let [salt, choice, steps @ ..] = script.as_slice() else { return Vec::new() };
     let mut objects = objects(&seeds[usize::from(*choice ^ *salt) % seeds.len()]);
     let mut state = u64::from(*salt) + 1;
     for step in steps.chunks(4) {

@@ -21,4 +21,4 @@ use folio_testkit::pdf::{Page, document, objects_to_file, stream};
 use folio_testkit::wait_for;
 use folio_types::{Digest, DocumentId, Environment as _, OrgId};
 
-use files::{Bench, PNG, SLOW, SOON, new_upload, options, read, read_with, script, text};
+use files::{Fixture, PNG, SLOW, SOON, new_upload, options, read, read_with, script, text};

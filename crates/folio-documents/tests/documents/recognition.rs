@@ -90,7 +90,7 @@ fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// Renders a line of text as gray pixels: width, height, and one byte per pixel.
-fn drawn(line: &str) -> (u32, u32, Vec<u8>) {
+fn page_image(line: &str) -> (u32, u32, Vec<u8>) {
     let pgm = render(&document(&[Page::of_lines(&[line])]), None);
     let mut header = pgm.splitn(4, |byte| byte.is_ascii_whitespace());
     let mut number = || std::str::from_utf8(header.next().unwrap()).unwrap().parse::<u32>();
@@ -103,7 +103,7 @@ fn drawn(line: &str) -> (u32, u32, Vec<u8>) {
 #[tokio::test]
 async fn a_tiff_is_recognized_page_by_page() {
     tool("tesseract", "tesseract-ocr", &["--version"]);
-    let file = tiff(&[drawn("Delivery note 4711"), drawn("Second page 0815")]);
+    let file = tiff(&[page_image("Delivery note 4711"), page_image("Second page 0815")]);
     let reading = read("fax.tif", &file).await;
     assert_eq!(reading.state, TextState::Ready);
     let texts: Vec<&str> = reading.pages.iter().map(|page| page.text.as_str()).collect();
@@ -163,7 +163,7 @@ async fn a_broken_image_fails() {
     assert!(matches!(reading.state, TextState::Failed(_)), "{reading:?}");
 }
 
-fn instead_of_tesseract(folder: &Path, body: &str) -> Options {
+fn fake_tesseract(folder: &Path, body: &str) -> Options {
     let program = folder.join("tesseract");
     script(&program, body);
     Options { tesseract: program, ocr_page_seconds: 2, ..options() }
@@ -172,7 +172,7 @@ fn instead_of_tesseract(folder: &Path, body: &str) -> Options {
 #[tokio::test]
 async fn a_child_gets_limits_and_no_secrets() {
     let folder = tempfile::tempdir().unwrap();
-    let options = instead_of_tesseract(folder.path(), "/usr/bin/env; ulimit -v; ulimit -t; ulimit -c");
+    let options = fake_tesseract(folder.path(), "/usr/bin/env; ulimit -v; ulimit -t; ulimit -c");
     let memory_kib = options.child_memory_bytes / 1024;
     let reading = read_with(options, "a.png", PNG).await;
     let seen = text(&reading);
@@ -188,7 +188,7 @@ async fn a_child_gets_limits_and_no_secrets() {
 async fn a_hanging_child_is_killed_with_its_process_group() {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo $$ >\"$0.pid\"; (sleep 600 & echo $! >>\"$0.pid\"; wait)";
-    let options = instead_of_tesseract(folder.path(), script);
+    let options = fake_tesseract(folder.path(), script);
     let reading = read_with(options, "a.png", PNG).await;
     assert_eq!(reading.state, TextState::Failed("reading the file took longer than 3 s".to_owned()));
     let pids = std::fs::read_to_string(folder.path().join("tesseract.pid")).unwrap();
@@ -207,8 +207,7 @@ async fn a_hanging_child_is_killed_with_its_process_group() {
 #[tokio::test]
 async fn endless_output_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
-    let options =
-        instead_of_tesseract(folder.path(), "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done");
+    let options = fake_tesseract(folder.path(), "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done");
     let reading = read_with(options, "a.png", PNG).await;
     assert!(matches!(&reading.state, TextState::Failed(_)), "{reading:?}");
 }
@@ -216,7 +215,7 @@ async fn endless_output_is_cut_off() {
 #[tokio::test]
 async fn pages_after_the_time_of_a_document_are_marked() {
     let folder = tempfile::tempdir().unwrap();
-    let slow = instead_of_tesseract(folder.path(), "sleep 1.5; echo recognized");
+    let slow = fake_tesseract(folder.path(), "sleep 1.5; echo recognized");
     let slow = Options { ocr_page_seconds: 20, ocr_document_seconds: 1, ..slow };
     let reading = read_with(slow, "scan.pdf", &scanned(3)).await;
     assert_eq!(reading.state, TextState::Ready);

@@ -10,37 +10,37 @@ use super::*;
 
 #[tokio::test]
 async fn an_upload_is_stored_unchanged_with_its_detected_type() {
-    let bench = Bench::new();
-    let uploaded = bench.upload(&bench.uploader(None), "r1", "looks-like.txt", &sample_invoice()).await.unwrap();
+    let fixture = Fixture::new();
+    let uploaded = fixture.upload(&fixture.uploader(None), "r1", "looks-like.txt", &sample_invoice()).await.unwrap();
     let document = uploaded.document;
     assert!(uploaded.created);
     assert_eq!((document.name.as_str(), document.media_type.as_str()), ("looks-like.txt", "application/pdf"));
     assert_eq!(document.size, sample_invoice().len() as u64);
     assert_eq!(document.sha256, Digest::of(&sample_invoice()).as_str());
     assert_eq!(document.state, TextState::Uploaded);
-    assert_eq!(bench.bytes(&document.id).await.unwrap(), sample_invoice());
+    assert_eq!(fixture.bytes(&document.id).await.unwrap(), sample_invoice());
 }
 
 #[tokio::test]
 async fn a_repeated_request_gives_the_same_document_and_other_content_a_conflict() {
-    let bench = Bench::new();
-    let uploader = bench.uploader(None);
-    let first = bench.upload(&uploader, "r1", "a.txt", b"one").await.unwrap();
-    let again = bench.upload(&uploader, "r1", "a.txt", b"one").await.unwrap();
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
+    let first = fixture.upload(&uploader, "r1", "a.txt", b"one").await.unwrap();
+    let again = fixture.upload(&uploader, "r1", "a.txt", b"one").await.unwrap();
     assert_eq!((again.created, &again.document), (false, &first.document));
     for (name, content) in [("a.txt", b"two"), ("b.txt", b"one")] {
-        let refused = bench.upload(&uploader, "r1", name, content).await.unwrap_err();
+        let refused = fixture.upload(&uploader, "r1", name, content).await.unwrap_err();
         assert_eq!(refused.reason, Reason::RequestIdConflict);
     }
-    assert_eq!(bench.bytes(&first.document.id).await.unwrap(), b"one");
-    let other = bench.upload(&uploader, "r2", "a.txt", b"one").await.unwrap();
+    assert_eq!(fixture.bytes(&first.document.id).await.unwrap(), b"one");
+    let other = fixture.upload(&uploader, "r2", "a.txt", b"one").await.unwrap();
     assert_ne!(other.document.id, first.document.id);
 }
 
 #[tokio::test]
 async fn a_refused_upload_leaves_nothing_behind() {
-    let bench = Bench::new();
-    let uploader = bench.uploader(None);
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
     let large = vec![b'a'; 1024 * 1024 + 1];
     let cases: [(&str, &str, &[u8], Reason); 4] = [
         ("large", "a.txt", &large, Reason::TooLarge),
@@ -49,31 +49,31 @@ async fn a_refused_upload_leaves_nothing_behind() {
         ("nameless", " ", b"text", Reason::InvalidField),
     ];
     for (request, name, content, reason) in cases {
-        let refused = bench.upload(&uploader, request, name, content).await.unwrap_err();
+        let refused = fixture.upload(&uploader, request, name, content).await.unwrap_err();
         assert_eq!(refused.reason, reason, "{request}");
-        assert_nothing(&bench, request).await;
+        assert_nothing(&fixture, request).await;
     }
     // A client disconnects during an upload.
-    let mut upload = uploader.begin(&bench.principal, new_upload("left", "a.txt")).await.unwrap();
+    let mut upload = uploader.begin(&fixture.principal, new_upload("left", "a.txt")).await.unwrap();
     upload.write(Bytes::from_static(b"half of it")).await.unwrap();
     drop(upload);
-    assert_nothing(&bench, "left").await;
+    assert_nothing(&fixture, "left").await;
     // A tag does not exist.
     let mut new = new_upload("tagged", "a.txt");
-    new.tags = vec![TagId::generate(&*bench.environment)];
-    let mut upload = uploader.begin(&bench.principal, new).await.unwrap();
+    new.tags = vec![TagId::generate(&*fixture.environment)];
+    let mut upload = uploader.begin(&fixture.principal, new).await.unwrap();
     upload.write(Bytes::from_static(b"text")).await.unwrap();
     assert_eq!(upload.finish().await.unwrap_err().reason, Reason::NotFound);
-    assert_nothing(&bench, "tagged").await;
+    assert_nothing(&fixture, "tagged").await;
 }
 
-async fn assert_nothing(bench: &Bench, request: &str) {
-    let principal = &bench.principal;
+async fn assert_nothing(fixture: &Fixture, request: &str) {
+    let principal = &fixture.principal;
     let id = DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), request]);
-    assert_eq!(bench.bytes(&id).await, None, "{request}");
-    assert_eq!(bench.stores().of::<Document>().get(&principal.org, &id).await.unwrap(), None, "{request}");
+    assert_eq!(fixture.bytes(&id).await, None, "{request}");
+    assert_eq!(fixture.stores().of::<Document>().get(&principal.org, &id).await.unwrap(), None, "{request}");
     let mut files = Vec::new();
-    walk(&bench.folder.path().join("data/blobs"), &mut files);
+    walk(&fixture.folder.path().join("data/blobs"), &mut files);
     assert!(files.is_empty(), "{request}: {files:?}");
 }
 
@@ -89,32 +89,32 @@ fn walk(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
 
 #[tokio::test]
 async fn two_uploads_of_one_request_do_not_mix() {
-    let bench = Bench::new();
-    let uploader = bench.uploader(None);
-    let mut first = uploader.begin(&bench.principal, new_upload("r1", "a.txt")).await.unwrap();
-    let second = uploader.begin(&bench.principal, new_upload("r1", "a.txt")).await;
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
+    let mut first = uploader.begin(&fixture.principal, new_upload("r1", "a.txt")).await.unwrap();
+    let second = uploader.begin(&fixture.principal, new_upload("r1", "a.txt")).await;
     assert!(second.is_err_and(|error| error.reason == Reason::Overloaded && error.is_retriable()));
     first.write(Bytes::from_static(b"one")).await.unwrap();
     first.finish().await.unwrap();
-    assert!(!bench.upload(&uploader, "r1", "a.txt", b"one").await.unwrap().created);
+    assert!(!fixture.upload(&uploader, "r1", "a.txt", b"one").await.unwrap().created);
 }
 
 #[tokio::test]
 async fn metadata_and_tags_are_bounded() {
-    let bench = Bench::new();
-    let uploader = bench.uploader(None);
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
     let mut new = new_upload("r1", "a.txt");
     new.metadata = BTreeMap::from([("k".to_owned(), "v".repeat(2_000))]);
-    assert!(uploader.begin(&bench.principal, new).await.is_err_and(|error| error.reason == Reason::TooLarge));
+    assert!(uploader.begin(&fixture.principal, new).await.is_err_and(|error| error.reason == Reason::TooLarge));
 }
 
 #[tokio::test]
 async fn invariant_10_active_uploads_are_bounded_and_release_their_permit_on_every_exit() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let options = Options { max_bytes: 1_000, uploads: 3, upload_bytes: 2_500, ..Options::default() };
-    let uploader = bench.uploader_within(None, &options);
+    let uploader = fixture.uploader_within(None, &options);
     let begin = async |request: &str, size: Option<u64>| {
-        uploader.begin(&bench.principal, NewUpload { size, ..new_upload(request, "a.txt") }).await
+        uploader.begin(&fixture.principal, NewUpload { size, ..new_upload(request, "a.txt") }).await
     };
     // An upload without a declared size counts with the maximum size.
     let one = begin("r1", None).await.unwrap();

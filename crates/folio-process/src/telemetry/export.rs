@@ -74,7 +74,7 @@ impl Exporter {
             let result = self.export(&mut client, &metrics()).await;
             match (&result, is_failing) {
                 (Err(error), false) => tracing::warn!(%error, "cannot export metrics to the collector"),
-                (Ok(()), true) => tracing::info!("the export of metrics works again"),
+                (Ok(()), true) => tracing::info!("metrics are exported to the collector again"),
                 _ => {}
             }
             is_failing = result.is_err();
@@ -85,7 +85,7 @@ impl Exporter {
     pub async fn export_final(self, metrics: &[Family]) {
         let mut client = MetricsServiceClient::new(self.channel.clone());
         if let Err(error) = self.export(&mut client, metrics).await {
-            tracing::info!(%error, "the final metrics were not exported");
+            tracing::info!(%error, "cannot export the final metrics to the collector");
         }
     }
 

@@ -95,7 +95,7 @@ struct TextFields;
 
 impl<'writer> FormatFields<'writer> for TextFields {
     fn format_fields<R: RecordFields>(&self, out: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut line = Line { out, begun: false, written: Ok(()) };
+        let mut line = Line { out, has_field: false, written: Ok(()) };
         fields.record(&mut line);
         line.written
     }
@@ -103,13 +103,13 @@ impl<'writer> FormatFields<'writer> for TextFields {
 
 struct Line<'writer> {
     out: Writer<'writer>,
-    begun: bool,
+    has_field: bool,
     written: fmt::Result,
 }
 
 impl Line<'_> {
     fn write(&mut self, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-        if std::mem::replace(&mut self.begun, true) {
+        if std::mem::replace(&mut self.has_field, true) {
             self.out.write_char(' ')?;
         }
         if field.name() != "message" {

@@ -85,7 +85,7 @@ impl Default for Options {
 }
 
 impl Options {
-    pub fn is_on(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         !self.endpoint.is_empty()
     }
 
@@ -94,7 +94,11 @@ impl Options {
         let mut problems = Problems::of("telemetry");
         let (plain, is_https) = (self.endpoint.starts_with("http://"), self.endpoint.starts_with("https://"));
         let address = "must be http://HOST:PORT or https://HOST:PORT";
-        problems.check(!self.is_on() || ((plain || is_https) && export::address(self).is_ok()), "endpoint", address);
+        problems.check(
+            !self.is_enabled() || ((plain || is_https) && export::address(self).is_ok()),
+            "endpoint",
+            address,
+        );
         problems.check(!is_https || self.ca.is_some(), "ca", "is needed for an https collector");
         problems.number("sample_ratio", self.sample_ratio, 0.0, 1.0);
         problems.number("queue_spans", self.queue_spans, 1, 1_000_000);
@@ -142,19 +146,20 @@ impl Telemetry {
 pub fn start(log: &LogOptions, options: &Options, role: &str) -> anyhow::Result<Telemetry> {
     let filter = EnvFilter::try_new(&log.filter)
         .map_err(|error| anyhow::anyhow!("log.filter {:?} is invalid: {error}", log.filter))?;
-    let exporter = if options.is_on() { Some(Exporter::new(options, role)?) } else { None };
+    let exporter = if options.is_enabled() { Some(Exporter::new(options, role)?) } else { None };
     let spans = Spans::start(options, exporter.as_ref())?;
     let span_metrics = Arc::new(SpanMetrics::default());
     let content = options.capture_content;
     // Without a collector, spans only provide trace ids for the log, so detailed spans are not created.
-    let finest = if options.is_on() { Level::DEBUG } else { Level::INFO };
-    let traced = own(move |data| (data.is_span() && *data.level() <= finest) || (content && data.target() == CONTENT));
+    let finest = if options.is_enabled() { Level::DEBUG } else { Level::INFO };
+    let traced =
+        folio_only(move |data| (data.is_span() && *data.level() <= finest) || (content && data.target() == CONTENT));
     let logged = filter.and(filter_fn(|data| data.target() != CONTENT));
     tracing_subscriber::registry()
         .with(spans.layer().with_filter(traced))
         .with(
             span_metrics::layer(&span_metrics)
-                .with_filter(own(|data| data.is_span() && span_metrics::is_measured(data.name()))),
+                .with_filter(folio_only(|data| data.is_span() && span_metrics::is_measured(data.name()))),
         )
         .with(logs::layer(log.format).with_filter(logged))
         .try_init()
@@ -163,7 +168,9 @@ pub fn start(log: &LogOptions, options: &Options, role: &str) -> anyhow::Result<
 }
 
 /// Selects spans and events of Folio's crates that satisfy `predicate`, at level `debug` or coarser.
-fn own(predicate: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> FilterFn<impl Fn(&Metadata<'_>) -> bool> {
+fn folio_only(
+    predicate: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static,
+) -> FilterFn<impl Fn(&Metadata<'_>) -> bool> {
     filter_fn(move |data| data.target().starts_with("folio") && predicate(data)).with_max_level_hint(LevelFilter::DEBUG)
 }
 
@@ -187,6 +194,6 @@ mod tests {
         }
         let is_https = Options { endpoint: "https://collector:4317".to_owned(), ..Options::default() };
         assert!(is_https.check().unwrap_err().to_string().contains("telemetry.ca"));
-        assert!(!Options::default().is_on() && !Options::default().capture_content);
+        assert!(!Options::default().is_enabled() && !Options::default().capture_content);
     }
 }

@@ -129,10 +129,10 @@ impl Series {
             count.fetch_add(1, Ordering::Relaxed);
         }
         let micros = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_micros();
-        self.count(u64::try_from(micros).unwrap_or(u64::MAX));
+        self.add_to_sum(u64::try_from(micros).unwrap_or(u64::MAX));
     }
 
-    fn count(&self, number: u64) {
+    fn add_to_sum(&self, number: u64) {
         self.sum.fetch_add(number, Ordering::Relaxed);
     }
 
@@ -190,7 +190,7 @@ impl SpanMetrics {
                 (None, _) => {}
                 (Some(seconds), Kind::Histogram) => self.series(field_metric.metric, labels).add(*seconds),
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tokens")]
-                (Some(count), _) => self.series(field_metric.metric, labels).count(*count as u64),
+                (Some(count), _) => self.series(field_metric.metric, labels).add_to_sum(*count as u64),
             }
         }
     }
@@ -198,7 +198,7 @@ impl SpanMetrics {
 
 struct OpenSpan {
     duration_metric: &'static DurationMetric,
-    began: Instant,
+    started_at: Instant,
     labels: Vec<String>,
     numbers: [Option<f64>; FIELDS.len()],
 }
@@ -257,7 +257,7 @@ where
             return;
         };
         let labels = vec![String::new(); duration_metric.labels.len()];
-        let mut open = OpenSpan { duration_metric, began: Instant::now(), labels, numbers: [None; FIELDS.len()] };
+        let mut open = OpenSpan { duration_metric, started_at: Instant::now(), labels, numbers: [None; FIELDS.len()] };
         attributes.record(&mut open);
         span.extensions_mut().insert(open);
     }
@@ -272,7 +272,7 @@ where
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let open = context.span(&id).and_then(|span| span.extensions_mut().remove::<OpenSpan>());
         if let Some(open) = open {
-            self.0.observe(&open, open.began.elapsed());
+            self.0.observe(&open, open.started_at.elapsed());
         }
     }
 }

@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn a_store_operation_starts_no_trace() {
-        let begun = |attributes: &[KeyValue]| {
+        let decision = |attributes: &[KeyValue]| {
             let roots = RootSampler(Sampler::AlwaysOn);
             roots.should_sample(None, TraceId::from(1_u128), "read", &SpanKind::Client, attributes, &[]).decision
         };
-        assert_eq!(begun(&[KeyValue::new("db.system.name", "redis")]), SamplingDecision::Drop);
-        assert_eq!(begun(&[KeyValue::new("rpc.method", "Chat")]), SamplingDecision::RecordAndSample);
+        assert_eq!(decision(&[KeyValue::new("db.system.name", "redis")]), SamplingDecision::Drop);
+        assert_eq!(decision(&[KeyValue::new("rpc.method", "Chat")]), SamplingDecision::RecordAndSample);
     }
 }

@@ -41,7 +41,7 @@ macro_rules! faults {
                 match self { $(Self::$name => $text,)* Self::StoreDown => "store-down" }
             }
 
-            /// The suites that must catch the fault. None: the adapters' suites cannot show it, tests of turns do.
+            /// The suites that must catch the fault. None: only tests of turns can show it.
             pub fn caught_by(self) -> &'static [&'static str] {
                 match self { $(Self::$name => &[$($suite),*],)* Self::StoreDown => &["health"] }
             }
@@ -115,7 +115,7 @@ faults! {
     AuditTwice = "audit-twice", audit, records, ["audit"];
     /// The audit log of an erased organization stays readable.
     AuditLogKept = "audit-log-kept", audit, records, ["erasure"];
-    /// A row is written although another write came first.
+    /// A row is written although another write was executed first.
     RowOverwritten = "row-overwritten", rows, rows, ["access"];
     /// An account changes at any version.
     AccountVersionIgnored = "account-version-ignored", credit, credit, ["credit"];
@@ -125,7 +125,7 @@ faults! {
     SettledAgain = "settled-again", credit, credit, ["credit"];
     /// A blob is readable before its writer has finished.
     BlobVisibleBeforeFinish = "blob-visible-before-finish", blobs, blobs, ["blobs"];
-    /// The scan of the blobs does not know when they were written.
+    /// The scan returns wrong times of the blobs.
     BlobTimeUnknown = "blob-time-unknown", blobs, blobs, ["blobs"];
 }
 
@@ -139,8 +139,8 @@ impl<K> Default for Seen<K> {
 }
 
 impl<K: Hash + Eq> Seen<K> {
-    /// Adds a key. Returns whether it was seen before.
-    pub(crate) fn again(&self, key: K) -> bool {
+    /// Adds a key. Returns whether the key was already added.
+    pub(crate) fn is_repeated(&self, key: K) -> bool {
         !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key)
     }
 }

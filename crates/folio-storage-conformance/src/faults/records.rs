@@ -73,7 +73,7 @@ pub(super) struct UsageTwice(Seen<(OrgId, String)>);
 #[async_trait]
 impl UsageLayer for UsageTwice {
     async fn record(&self, below: &dyn UsageStore, mut record: UsageRecord) -> Result<()> {
-        if self.0.again((record.org.clone(), record.key.clone())) {
+        if self.0.is_repeated((record.org.clone(), record.key.clone())) {
             record.key.push_str(" again");
         }
         below.record(record).await
@@ -88,7 +88,7 @@ impl AuditLayer for AuditTwice {
     async fn append(&self, below: &dyn AuditStore, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
         let mut entries = entries.to_vec();
         for entry in &mut entries {
-            if self.0.again((org.clone(), entry.key.clone())) {
+            if self.0.is_repeated((org.clone(), entry.key.clone())) {
                 entry.key.push_str(" again");
             }
         }

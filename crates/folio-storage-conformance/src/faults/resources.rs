@@ -75,7 +75,7 @@ pub(super) struct OpRowNoCondition(Seen<(OrgId, OpKey)>);
 #[async_trait]
 impl ResourceLayer for OpRowNoCondition {
     async fn decide(&self, below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<WriteOutcome> {
-        if !self.0.again((write.org.clone(), write.op.clone())) {
+        if !self.0.is_repeated((write.org.clone(), write.op.clone())) {
             return at_any_version(below, write).await;
         }
         if let Some(version) = version(below, &write).await? {

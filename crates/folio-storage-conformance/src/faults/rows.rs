@@ -11,11 +11,11 @@ pub(super) struct RowOverwritten;
 
 #[async_trait]
 impl RowLayer for RowOverwritten {
-    async fn write(&self, below: &dyn RowStore, org: &OrgId, write: ConditionalRow) -> Result<bool> {
-        if below.write(org, write.clone()).await? {
+    async fn compare_and_set(&self, below: &dyn RowStore, org: &OrgId, write: ConditionalRow) -> Result<bool> {
+        if below.compare_and_set(org, write.clone()).await? {
             return Ok(true);
         }
         let before = below.get(org, write.group, std::slice::from_ref(&write.key)).await?.pop().flatten();
-        below.write(org, ConditionalRow { before, guard: None, ..write }).await
+        below.compare_and_set(org, ConditionalRow { before, guard: None, ..write }).await
     }
 }

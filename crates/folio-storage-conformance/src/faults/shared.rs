@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_history::event::Event;
 use folio_storage::{
-    ClaimedJob, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, NodeRecord, NodeStore, Nodes, Rate,
-    RateDecision, RateStore, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore,
+    ClaimedJob, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, MembershipSnapshot, NodeRecord, NodeStore,
+    Rate, RateDecision, RateStore, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore,
 };
 use folio_types::{Incarnation, OrgId, Result, TurnId, UserId};
 
@@ -48,8 +48,8 @@ faults! {
     ReplacedOwnerAppends, events, "events";
     /// The newest event is read twice.
     EventTwice, events, "events";
-    /// A job is taken by a second worker.
-    JobTakenTwice, jobs, "jobs";
+    /// A second worker claims a job.
+    JobClaimedTwice, jobs, "jobs";
     /// A job with the key of a waiting one is added.
     JobAddedTwice, jobs, "jobs";
     /// The heartbeat of a dead node is accepted.
@@ -113,11 +113,11 @@ impl EventLayer for EventTwice {
 }
 
 #[derive(Default)]
-struct JobTakenTwice(Mutex<Vec<ClaimedJob>>);
+struct JobClaimedTwice(Mutex<Vec<ClaimedJob>>);
 
 #[async_trait]
-impl JobLayer for JobTakenTwice {
-    async fn take(
+impl JobLayer for JobClaimedTwice {
+    async fn claim(
         &self,
         below: &dyn JobStore,
         queue: &str,
@@ -125,9 +125,9 @@ impl JobLayer for JobTakenTwice {
         limit: usize,
         abandoned_after: Duration,
     ) -> Result<Vec<ClaimedJob>> {
-        let taken = below.take(queue, worker, limit, abandoned_after).await?;
-        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), taken.clone());
-        Ok(before.into_iter().chain(taken).collect())
+        let claimed = below.claim(queue, worker, limit, abandoned_after).await?;
+        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), claimed.clone());
+        Ok(before.into_iter().chain(claimed).collect())
     }
 }
 
@@ -159,7 +159,7 @@ struct SilenceIgnored;
 
 #[async_trait]
 impl NodeLayer for SilenceIgnored {
-    async fn nodes(&self, below: &dyn NodeStore) -> Result<Nodes> {
+    async fn nodes(&self, below: &dyn NodeStore) -> Result<MembershipSnapshot> {
         let mut nodes = below.nodes().await?;
         for member in &mut nodes.members {
             member.is_dead = false;
@@ -190,8 +190,8 @@ struct SlotBoundIgnored;
 
 #[async_trait]
 impl SlotLayer for SlotBoundIgnored {
-    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
-        below.take(org, kind, slot, most).await.map(|_| true)
+    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool> {
+        below.take(org, kind, slot, limit).await.map(|_| true)
     }
 }
 
@@ -200,10 +200,10 @@ struct LeaseNeverEnds(Mutex<HashMap<(OrgId, String), BTreeSet<String>>>);
 
 #[async_trait]
 impl SlotLayer for LeaseNeverEnds {
-    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
+    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool> {
         let key = (org.clone(), kind.to_owned());
         let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).map_or(0, BTreeSet::len);
-        if taken >= most as usize || !below.take(org, kind, slot, most).await? {
+        if taken >= limit as usize || !below.take(org, kind, slot, limit).await? {
             return Ok(false);
         }
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().insert(slot.to_owned());
@@ -263,7 +263,7 @@ impl SharedTurnLayer for WaitingTurnMissing {
         &self,
         _below: &dyn SharedTurnStore,
         _org: &OrgId,
-        _asker: Option<&UserId>,
+        _requester: Option<&UserId>,
         _after: Option<&TurnCursor>,
         _limit: usize,
     ) -> Result<Vec<SharedTurn>> {

@@ -29,7 +29,7 @@ async fn found(stores: &SharedStores, node: &NodeRecord) -> Result<Option<Member
 pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     let (mut living, silent, leaver, unknown) =
         (node(nonce, "living"), node(nonce, "silent"), node(nonce, "leaver"), node(nonce, "unknown"));
-    let begun = Instant::now();
+    let started_at = Instant::now();
     for node in [&living, &silent, &leaver] {
         same!(stores.nodes.heartbeat(node, true).await?, HeartbeatStatus::Live, "the first heartbeat");
     }
@@ -38,7 +38,7 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
         check!(!nodes.is_dead(&node.incarnation), "{node:?} is dead at once");
         check!(nodes.live().any(|member| member.node == *node), "{node:?} differs from its heartbeat");
     }
-    let young = nodes.answering_for <= nodes.dead_after;
+    let young = nodes.available_for <= nodes.dead_after;
     check!(nodes.is_dead(&unknown.incarnation) != young, "an unlisted node is dead in young data");
 
     stores.nodes.leave(&leaver).await?;
@@ -55,14 +55,18 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     let returned = node(nonce, "returned");
     let status = stores.nodes.heartbeat(&returned, false).await?;
     let nodes = stores.nodes.nodes().await?;
-    let young = nodes.answering_for < nodes.dead_after;
+    let young = nodes.available_for < nodes.dead_after;
     check!(!young || status == HeartbeatStatus::Live, "an unlisted node is refused in young data");
 
     (living.draining, living.conversations) = (true, 4);
     eventually("a silent node is dead", async || {
         same!(stores.nodes.heartbeat(&living, false).await?, HeartbeatStatus::Live, "a heartbeat in time");
         let is_dead = stores.nodes.nodes().await?.is_dead(&silent.incarnation);
-        check!(!is_dead || begun.elapsed() > Duration::from_millis(1_900), "dead after {:?}", begun.elapsed());
+        check!(
+            !is_dead || started_at.elapsed() > Duration::from_millis(1_900),
+            "dead after {:?}",
+            started_at.elapsed()
+        );
         Ok(is_dead.then_some(()))
     })
     .await?;
@@ -74,7 +78,7 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     );
     same!(stores.nodes.heartbeat(&living, false).await?, HeartbeatStatus::Live, "a heartbeat in time");
     let nodes = stores.nodes.nodes().await?;
-    check!(nodes.answering_for > nodes.dead_after, "the store is available for {:?}", nodes.answering_for);
+    check!(nodes.available_for > nodes.dead_after, "the store is available for {:?}", nodes.available_for);
     check!(nodes.is_dead(&unknown.incarnation), "an unlisted node is live in old data");
     same!(
         stores.nodes.heartbeat(&unknown, false).await?,
@@ -83,7 +87,7 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     );
     same!(stores.nodes.heartbeat(&unknown, true).await?, HeartbeatStatus::Live, "a node that joins");
     let member = found(stores, &living).await?.ok_or_else(|| Failure("a live node is not listed".to_owned()))?;
-    check!(member.node == living && !member.is_dead, "the last heartbeat does not apply: {member:?}");
+    check!(member.node == living && !member.is_dead, "the last heartbeat was not applied: {member:?}");
 
     eventually("dead nodes are removed", async || {
         same!(stores.nodes.heartbeat(&living, false).await?, HeartbeatStatus::Live, "a heartbeat in time");
@@ -104,7 +108,7 @@ async fn downtime_of_the_store_does_not_count_as_silence_of_a_node(
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let nodes = stores.nodes.nodes().await?;
     check!(!nodes.is_dead(&living.incarnation), "a node is dead because the store was unavailable");
-    check!(nodes.answering_for < nodes.dead_after, "a gap counts as answering: {:?}", nodes.answering_for);
+    check!(nodes.available_for < nodes.dead_after, "a gap counts as availability: {:?}", nodes.available_for);
     same!(stores.nodes.heartbeat(living, false).await?, HeartbeatStatus::Live, "a heartbeat after the gap");
     Ok(())
 }

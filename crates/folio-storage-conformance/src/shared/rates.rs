@@ -15,7 +15,7 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
         same!(store.take(&org, "slow", slow, 1).await?, RateDecision::Allowed, "the capacity of a full bucket");
     }
     let RateDecision::Refused { retry_after } = store.take(&org, "slow", slow, 1).await? else {
-        return Err(super::super::Failure("more than the capacity of a bucket".to_owned()));
+        return Err(super::super::Failure("a bucket allows more than its capacity".to_owned()));
     };
     check!((90..=101).contains(&retry_after.as_secs()), "the retry delay is wrong: {retry_after:?}");
     same!(store.take(&org, "other", slow, 3).await?, RateDecision::Allowed, "another bucket");
@@ -24,17 +24,24 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
         RateDecision::Allowed,
         "another organization"
     );
-    check!(store.take(&org, "big", slow, 4).await? != RateDecision::Allowed, "more than a bucket can ever hold");
+    check!(
+        store.take(&org, "big", slow, 4).await? != RateDecision::Allowed,
+        "a request beyond the capacity of a bucket is allowed"
+    );
     let closed = Rate { burst: 1, per_second: 0.0 };
-    same!(store.take(&org, "closed", closed, 1).await?, RateDecision::Allowed, "once");
+    same!(
+        store.take(&org, "closed", closed, 1).await?,
+        RateDecision::Allowed,
+        "the only token of a bucket that is not refilled"
+    );
     check!(store.take(&org, "closed", closed, 1).await? != RateDecision::Allowed, "a bucket that is not refilled");
     let quick = Rate { burst: 2, per_second: 2.0 };
-    let begun = Instant::now();
+    let started_at = Instant::now();
     same!(store.take(&org, "quick", quick, 2).await?, RateDecision::Allowed, "a full bucket");
     let refused = store.take(&org, "quick", quick, 2).await?;
     check!(
         matches!(refused, RateDecision::Refused { retry_after } if retry_after <= Duration::from_millis(1_001))
-            || begun.elapsed() > Duration::from_millis(950),
+            || started_at.elapsed() > Duration::from_millis(950),
         "the retry delay is wrong: {refused:?}"
     );
     eventually("a bucket fills", async || {

@@ -33,7 +33,7 @@ fn turn(nonce: &str, number: u32, requester: &str) -> SharedTurn {
         version: 1,
         phase: Some(Phase::Paused),
         pending: vec![pending],
-        since: Timestamp::from_millisecond(since).ok(),
+        paused_at: Timestamp::from_millisecond(since).ok(),
         // The longest pause need not expire first.
         expires_at: Timestamp::from_millisecond(since + 60_000 - 10 * i64::from(number)).ok(),
         approvers: vec![Approver { roles: vec![Role::Admin], not_by_requester: true }],
@@ -106,7 +106,7 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     same!(store.waiting(&org, None, None, 10).await?.len(), 1, "turns that still wait");
     let Some(mut again) = turns.first().cloned() else { return Ok(()) };
     again.version = 3;
-    again.since = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 500).ok();
+    again.paused_at = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 500).ok();
     again.expires_at = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 90_000).ok();
     check!(store.publish(&again).await?, "another pause is refused");
     same!(store.waiting(&org, None, None, 10).await?, vec![again.clone()], "a turn that waits again is listed once");

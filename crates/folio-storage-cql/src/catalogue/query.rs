@@ -5,8 +5,8 @@
 //!
 //! - No filter, or one filter that is a term (a tag, a user): the rows of the page, the skipped rows, and one read for
 //!   each item. The server counts the total; a count over [`CACHED_COUNT_MIN`] rows is cached for [`COUNT_SECONDS`].
-//! - Any other filter: at most twice [`COUNTED_ITEMS_MAX`] rows of each term are read. If a term has no more rows, they are
-//!   filtered, ordered and counted in memory, and the total is exact. If every term has more rows, matches are
+//! - Any other filter: at most twice [`COUNTED_ITEMS_MAX`] rows of each term are read. If a term has no more rows, they
+//!   are filtered, ordered and counted in memory, and the total is exact. If every term has more rows, matches are
 //!   frequent: the list is scanned in its order and filtered. After [`SCANNED_MAX`] rows the page ends early, and its
 //!   token continues at that position. The total of such a list is exact only if one page scans all of it; otherwise
 //!   the total is [`COUNTED_ITEMS_MAX`] + 1, which stands for many.
@@ -46,14 +46,14 @@ pub(crate) struct Lookup {
 }
 
 pub(crate) struct Query<'a> {
-    /// The word of a kind: [`folio_resources::Kind::word`].
+    /// The name of a kind: [`folio_resources::Kind::name`].
     pub(crate) kind: &'a str,
     /// The lookup of all rows without a filter. None: all items of the kind.
     pub(crate) base: Option<Lookup>,
     /// An item must match at least one lookup of each filter.
     pub(crate) filters: Vec<Vec<Lookup>>,
     /// Identifies the filter in page tokens.
-    pub(crate) word: String,
+    pub(crate) filter_key: String,
     /// All conditions, which each item must fulfil.
     pub(crate) conditions: &'a [Condition],
 }
@@ -61,7 +61,7 @@ pub(crate) struct Query<'a> {
 impl<'a> Query<'a> {
     /// Returns the query for a kind, or for the children of a parent. If children are listed under conditions, the
     /// first condition must be a term under the parent.
-    pub(crate) fn new(kind: &'a str, parent: Option<&str>, conditions: &'a [Condition], word: String) -> Self {
+    pub(crate) fn new(kind: &'a str, parent: Option<&str>, conditions: &'a [Condition], filter_key: String) -> Self {
         let mut filters: Vec<Vec<Lookup>> = conditions.iter().map(lookups).collect();
         let base = parent.map(|parent| match filters.first().map(Vec::as_slice) {
             Some([only]) => only.clone(),
@@ -70,7 +70,7 @@ impl<'a> Query<'a> {
         if base.is_some() && !filters.is_empty() {
             filters.remove(0);
         }
-        Self { kind, base, filters, word, conditions }
+        Self { kind, base, filters, filter_key, conditions }
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct CatalogueRow {
 struct PageRows {
     found: Vec<CatalogueRow>,
     /// The last position that was read, and the number of items still to be skipped. None: the page did not end early.
-    rest: Option<(Position, u32)>,
+    next_position: Option<(Position, u32)>,
     total: u64,
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn page<'a, T: Send>(
     let mut page = Page { items: Vec::new(), next: None, total: selected.total };
     let positions: Vec<Position> = selected.found.iter().map(|found| found.position.clone()).collect();
     let mut loads = futures::stream::iter(selected.found).map(load).buffered(LOAD_CONCURRENCY);
-    let (mut bytes, mut rest) = (0_usize, selected.rest);
+    let (mut bytes, mut next_position) = (0_usize, selected.next_position);
     for position in &positions {
         let Some(item) = loads.next().await else { break };
         if let Some((item, size)) = item? {
@@ -108,11 +108,11 @@ pub(crate) async fn page<'a, T: Send>(
             page.items.push(item);
         }
         if bytes >= PAGE_BYTES && Some(position) != positions.last() {
-            rest = Some((position.clone(), 0));
+            next_position = Some((position.clone(), 0));
             break;
         }
     }
-    page.next = rest.map(|(position, skip)| token(org, query, request.order, &position, skip));
+    page.next = next_position.map(|(position, skip)| token(org, query, request.order, &position, skip));
     Ok(page)
 }
 
@@ -148,12 +148,12 @@ async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &P
         Some(lookup) => count(keyspace, org, query.kind, lookup).await?,
         None => COUNTED_ITEMS_MAX as u64 + 1,
     };
-    let walked = match single {
+    let lookup = match single {
         _ if by_name => all(NAME),
         Some(lookup) => lookup,
         None => query.base.clone().unwrap_or_else(|| all(ALL)),
     };
-    selector.select_by_scan(&walked.term, total).await
+    selector.select_by_scan(&lookup.term, total).await
 }
 
 /// Returns all rows of the lookups. None: the lookups have too many rows.
@@ -223,10 +223,10 @@ impl PageSelector<'_, '_> {
             found.reverse();
         }
         let mut found: Vec<_> = found.into_iter().skip(self.skip as usize).take(self.size + 1).collect();
-        let more = found.len() > self.size;
+        let has_more = found.len() > self.size;
         found.truncate(self.size);
-        let rest = found.last().filter(|_| more).map(|last| (last.position.clone(), 0));
-        PageRows { found, rest, total }
+        let next_position = found.last().filter(|_| has_more).map(|last| (last.position.clone(), 0));
+        PageRows { found, next_position, total }
     }
 
     /// Selects the page by scanning the rows of a term.
@@ -243,13 +243,13 @@ impl PageSelector<'_, '_> {
             let best = if self.backward { heads.max() } else { heads.min() };
             let Some(at) = best.map(|(_, at)| at) else {
                 let total = if filtered && self.after.is_none() { matched } else { total };
-                return Ok(PageRows { found, rest: None, total });
+                return Ok(PageRows { found, next_position: None, total });
             };
             if found.len() == self.size || (filtered && scanned >= SCANNED_MAX) {
-                let rest = last.map(|last: Position| (last, skip));
-                return Ok(PageRows { found, rest, total });
+                let next_position = last.map(|last: Position| (last, skip));
+                return Ok(PageRows { found, next_position, total });
             }
-            let Some(shard) = shards.get_mut(at) else { return Ok(PageRows { found, rest: None, total }) };
+            let Some(shard) = shards.get_mut(at) else { return Ok(PageRows { found, next_position: None, total }) };
             if let Some((position, value)) = shard.rows.pop_front() {
                 scanned += 1;
                 last = Some(position.clone());
@@ -338,7 +338,7 @@ fn scope(org: &OrgId, query: &Query<'_>, order: Order) -> [u8; 8] {
         org.as_str().as_bytes(),
         query.kind.as_bytes(),
         base.as_bytes(),
-        query.word.as_bytes(),
+        query.filter_key.as_bytes(),
         order.as_bytes(),
     ])
 }

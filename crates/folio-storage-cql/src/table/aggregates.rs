@@ -14,18 +14,18 @@ pub(crate) enum Part {
     Op,
     /// Key: the number, ten digits. Value: the revision.
     Revision,
-    /// Key: `USER/OP`, the referring resource and its op. Value: a mark.
+    /// Key: `REFERRER/OP`, the referring resource and its op. The value is empty.
     Reference,
-    /// Key: the id of a resource that belongs to this one. Value: a mark.
+    /// Key: the id of a resource that belongs to this one. The value is empty.
     Dependent,
-    /// Key: the id of a thread that refers to this resource. Value: a mark.
+    /// Key: the id of a thread that refers to this resource. The value is empty.
     Thread,
-    /// Key: the generation of a text of this resource. Value: a mark.
+    /// Key: the generation of a text of this resource. The value is empty.
     Text,
 }
 
 impl Part {
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Op => "op",
             Self::Revision => "revision",
@@ -105,7 +105,7 @@ impl Aggregates {
         (part, key): (Part, &str),
         consistency: ReadConsistency,
     ) -> Result<Option<Vec<u8>>> {
-        let values = values![org.as_str(), id, part.word(), key];
+        let values = values![org.as_str(), id, part.name(), key];
         let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.row, consistency, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
@@ -121,7 +121,7 @@ impl Aggregates {
         if rows == 0 {
             return Ok(Vec::new());
         }
-        let values = values![org.as_str(), id, part.word(), prefix, format!("{prefix}{}", char::MAX), limit(rows)];
+        let values = values![org.as_str(), id, part.name(), prefix, format!("{prefix}{}", char::MAX), limit(rows)];
         let rows: Vec<(String, Option<Vec<u8>>)> = self.cql.rows(&self.rows, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
     }
@@ -166,26 +166,26 @@ impl Aggregates {
         (part, key): (Part, &str),
         value: Vec<u8>,
     ) -> Statement<'_> {
-        (&self.insert_if_absent, values![org.as_str(), id, part.word(), key, value])
+        (&self.insert_if_absent, values![org.as_str(), id, part.name(), key, value])
     }
 
     /// Inserts or replaces a row. Allowed only in a batch with a condition.
     pub(crate) fn insert(&self, org: &OrgId, id: &str, (part, key): (Part, &str), value: Vec<u8>) -> Statement<'_> {
-        (&self.insert, values![org.as_str(), id, part.word(), key, value])
+        (&self.insert, values![org.as_str(), id, part.name(), key, value])
     }
 
     /// Changes the row only if the row exists.
     pub(crate) fn replace(&self, org: &OrgId, id: &str, (part, key): (Part, &str), value: Vec<u8>) -> Statement<'_> {
-        (&self.replace, values![value, org.as_str(), id, part.word(), key])
+        (&self.replace, values![value, org.as_str(), id, part.name(), key])
     }
 
     /// Removes a row. Allowed only in a batch with a condition.
     pub(crate) fn remove(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> Statement<'_> {
-        (&self.remove, values![org.as_str(), id, part.word(), key])
+        (&self.remove, values![org.as_str(), id, part.name(), key])
     }
 
     /// Changes the row only if the row exists.
     pub(crate) fn remove_existing(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> Statement<'_> {
-        (&self.remove_existing, values![org.as_str(), id, part.word(), key])
+        (&self.remove_existing, values![org.as_str(), id, part.name(), key])
     }
 }

@@ -17,14 +17,14 @@ pub(crate) enum ThreadPart {
     Entry,
     /// An imported entry, with key and value of [`Self::Entry`]. The text is the name of the thread's creation.
     Imported(String),
-    /// Key: the batch. Value: a mark.
+    /// Key: the batch. The value is empty.
     Batch,
     /// Key: the request id. Value: its row.
     Request,
 }
 
 impl ThreadPart {
-    fn word(&self) -> String {
+    fn name(&self) -> String {
         match self {
             Self::Entry => "entry".to_owned(),
             Self::Imported(creation) => format!("imported {creation}"),
@@ -85,7 +85,7 @@ impl Threads {
         (part, key): (ThreadPart, &str),
         consistency: ReadConsistency,
     ) -> Result<Option<Vec<u8>>> {
-        let values = values![org.as_str(), id.as_str(), part.word(), key];
+        let values = values![org.as_str(), id.as_str(), part.name(), key];
         let row: Option<(Option<bool>, Option<Vec<u8>>)> = self.cql.row(&self.row, consistency, values).await?;
         Ok(row.filter(|(live, _)| *live == Some(true)).and_then(|(_, value)| value))
     }
@@ -99,7 +99,7 @@ impl Threads {
         rows: usize,
     ) -> Result<Vec<Vec<u8>>> {
         let (from, before) = (sequence(from), sequence(before));
-        let values = values![org.as_str(), id.as_str(), part.word(), from, before, limit(rows)];
+        let values = values![org.as_str(), id.as_str(), part.name(), from, before, limit(rows)];
         let rows: Vec<(Option<bool>, String, Option<Vec<u8>>)> =
             self.cql.rows(&self.entries, ReadConsistency::Quorum, values).await?;
         let live = rows.into_iter().filter(|(live, ..)| *live == Some(true));
@@ -168,7 +168,7 @@ impl Threads {
         (part, key): (ThreadPart, &str),
         value: Vec<u8>,
     ) -> Statement<'_> {
-        (&self.insert_if_absent, values![org.as_str(), id.as_str(), part.word(), key, value])
+        (&self.insert_if_absent, values![org.as_str(), id.as_str(), part.name(), key, value])
     }
 
     /// Inserts an entry. Allowed only in the batch of the fence.
@@ -183,7 +183,7 @@ impl Threads {
         (part, key): (ThreadPart, &str),
         value: Vec<u8>,
     ) -> Statement<'_> {
-        (&self.insert, values![org.as_str(), id.as_str(), part.word(), key, value])
+        (&self.insert, values![org.as_str(), id.as_str(), part.name(), key, value])
     }
 
     /// Writes an imported entry, which is invisible until the header refers to its creation.
@@ -194,7 +194,7 @@ impl Threads {
         at: u64,
         value: Vec<u8>,
     ) -> Result<()> {
-        let part = ThreadPart::Imported(creation.to_owned()).word();
+        let part = ThreadPart::Imported(creation.to_owned()).name();
         self.cql.write(&self.import, values![org.as_str(), id.as_str(), part, sequence(at), value]).await
     }
 
@@ -207,7 +207,7 @@ impl Threads {
         now: Timestamp,
     ) -> Result<()> {
         let at = micros(now).saturating_add(DAY_MICROSECONDS);
-        self.cql.write(&self.remove_rows, values![at, org.as_str(), id.as_str(), part.word()]).await
+        self.cql.write(&self.remove_rows, values![at, org.as_str(), id.as_str(), part.name()]).await
     }
 }
 

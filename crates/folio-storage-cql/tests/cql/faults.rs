@@ -19,14 +19,14 @@ use crate::nonce;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// CQL stores, with a blob store in a folder that the tests do not use.
-struct World {
+struct TestStores {
     stores: Stores,
     org: OrgId,
     _folder: tempfile::TempDir,
     _embedded: EmbeddedStore,
 }
 
-impl World {
+impl TestStores {
     async fn open(options: Options) -> folio_types::Result<Self> {
         let cql = CqlStore::open(options).await?;
         let folder = tempfile::tempdir().unwrap();
@@ -87,8 +87,8 @@ fn options(cassandra: &Cassandra, copies: u8) -> Options {
 #[tokio::test]
 async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_after_its_return() {
     let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(1)).await.unwrap().unwrap();
-    let world = World::open(options(&cassandra, 1)).await.unwrap();
-    world.created("first").await;
+    let fixture = TestStores::open(options(&cassandra, 1)).await.unwrap();
+    fixture.created("first").await;
     for silent in [true, false] {
         match silent {
             true => cassandra.node(0).unwrap().pause().unwrap(),
@@ -96,25 +96,25 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
         }
         // Sends many calls in rounds: no call is acknowledged, and no round exceeds the time limit.
         for round in 0..3 {
-            let begun = Instant::now();
+            let round_started_at = Instant::now();
             let writes = (0..300).map(|number| {
                 let name = format!("lost-{silent}-{round}-{number}");
-                let world = &world;
-                async move { world.create(&name).await.map(drop) }
+                let fixture = &fixture;
+                async move { fixture.create(&name).await.map(drop) }
             });
             for outcome in futures::future::join_all(writes).await {
                 let refused = outcome.unwrap_err();
                 assert_eq!(refused.reason, Reason::StoreUnavailable, "{refused}");
             }
-            assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+            assert!(round_started_at.elapsed() < Duration::from_secs(10), "{:?}", round_started_at.elapsed());
             if round > 0 {
-                let again = Instant::now();
-                let refused = world.count().await.unwrap_err();
-                assert!(refused.retry_after.is_some() || again.elapsed() < Duration::from_secs(3), "{refused:?}");
+                let started_at = Instant::now();
+                let refused = fixture.count().await.unwrap_err();
+                assert!(refused.retry_after.is_some() || started_at.elapsed() < Duration::from_secs(3), "{refused:?}");
             }
         }
-        let call_counters = world.stores.health.call_counters().unwrap();
-        assert!(call_counters.is_open && call_counters.refused > 300, "{call_counters:?}");
+        let call_counters = fixture.stores.health.call_counters().unwrap();
+        assert!(call_counters.is_open && call_counters.rejected > 300, "{call_counters:?}");
         match silent {
             true => cassandra.node(0).unwrap().resume().unwrap(),
             false => {
@@ -126,34 +126,35 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
                 .unwrap();
             }
         }
-        world.created(&format!("after-{silent}")).await;
-        assert!(!world.stores.health.call_counters().unwrap().is_open);
+        fixture.created(&format!("after-{silent}")).await;
+        assert!(!fixture.stores.health.call_counters().unwrap().is_open);
     }
     // Writes with an unknown outcome may be committed; acknowledged writes are committed.
-    assert!(world.count().await.unwrap() >= 3);
+    assert!(fixture.count().await.unwrap() >= 3);
 }
 
 #[tokio::test]
 async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(3)).await.unwrap().unwrap();
     // Servers that have just started need time to discover each other and to agree on tables.
-    let world = wait_for("an open keyspace", PATIENCE, async || World::open(options(&cassandra, 3)).await.ok()).await;
+    let fixture =
+        wait_for("an open keyspace", PATIENCE, async || TestStores::open(options(&cassandra, 3)).await.ok()).await;
     for number in 0..10 {
-        world.created(&format!("before-{number}")).await;
+        fixture.created(&format!("before-{number}")).await;
     }
     cassandra.node(1).unwrap().kill();
     for number in 0..10 {
-        world.created(&format!("without-{number}")).await;
+        fixture.created(&format!("without-{number}")).await;
     }
-    assert_eq!(world.counted().await, 20);
+    assert_eq!(fixture.counted().await, 20);
     cassandra = tokio::task::spawn_blocking(move || {
         cassandra.node(1).unwrap().run().unwrap();
         cassandra
     })
     .await
     .unwrap();
-    world.created("again").await;
-    assert_eq!(world.counted().await, 21);
+    fixture.created("again").await;
+    assert_eq!(fixture.counted().await, 21);
     drop(cassandra);
 }
 
@@ -169,9 +170,9 @@ async fn connections_use_tls_a_password_and_a_client_certificate() {
     let secured =
         Options { credentials: credentials("cassandra"), tls: Some(client.clone()), ..options(&cassandra, 1) };
     // The server creates the user some time after it accepts connections.
-    let world = wait_for("the user", PATIENCE, async || World::open(secured.clone()).await.ok()).await;
-    world.created("encrypted").await;
-    assert_eq!(world.count().await.unwrap(), 1);
+    let fixture = wait_for("the user", PATIENCE, async || TestStores::open(secured.clone()).await.ok()).await;
+    fixture.created("encrypted").await;
+    assert_eq!(fixture.count().await.unwrap(), 1);
 
     let stranger = client_files(&crate::identity::identity());
     let stranger = folio_storage_client::Tls { authorities: stranger.authorities, ..client.clone() };

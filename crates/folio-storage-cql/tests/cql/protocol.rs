@@ -15,7 +15,7 @@ use scylla::client::session_builder::SessionBuilder;
 
 use crate::{nonce, opened, options};
 
-struct World {
+struct TestStores {
     stores: Stores,
     cql: CqlStore,
     session: Session,
@@ -23,20 +23,20 @@ struct World {
     _opened: crate::Opened,
 }
 
-async fn world() -> World {
+async fn fixture() -> TestStores {
     let opened = opened().await;
     let contact_points = options("folio_suites").await.contact_points;
     let session = SessionBuilder::new().known_nodes(contact_points).build().await.unwrap();
     session.use_keyspace("folio_suites", false).await.unwrap();
     let org = OrgId::derive(&[&nonce()]);
-    World { stores: opened.stores.clone(), cql: opened.cql.clone(), session, org, _opened: opened }
+    TestStores { stores: opened.stores.clone(), cql: opened.cql.clone(), session, org, _opened: opened }
 }
 
 fn op(name: &str) -> OpKey {
     OpKey::Request { user: UserId::derive(&["user"]), request: name.parse().unwrap() }
 }
 
-impl World {
+impl TestStores {
     fn write(&self, name: &str, expected: Expected, change: TagChange) -> Write<TagChange> {
         Write {
             org: self.org.clone(),
@@ -85,31 +85,31 @@ fn state(decided: WriteOutcome) -> OpState {
 
 #[tokio::test]
 async fn a_name_whose_write_was_closed_is_free() {
-    let world = world().await;
-    world.reserve("stopped", "wanted", Timestamp::now()).await;
-    assert_eq!(world.create("early", "Wanted").await.unwrap_err().reason, Reason::VersionConflict);
-    world.close("stopped").await;
-    assert!(matches!(state(world.create("late", "Wanted").await.unwrap()), OpState::Done(_)));
-    assert!(matches!(state(world.create("stopped", "Other").await.unwrap()), OpState::Aborted));
-    let found = world.stores.of::<Tag>().by_name(&world.org, "WANTED").await.unwrap().unwrap();
-    assert_eq!(found.id, world.id("late"));
+    let fixture = fixture().await;
+    fixture.reserve("stopped", "wanted", Timestamp::now()).await;
+    assert_eq!(fixture.create("early", "Wanted").await.unwrap_err().reason, Reason::VersionConflict);
+    fixture.close("stopped").await;
+    assert!(matches!(state(fixture.create("late", "Wanted").await.unwrap()), OpState::Done(_)));
+    assert!(matches!(state(fixture.create("stopped", "Other").await.unwrap()), OpState::Aborted));
+    let found = fixture.stores.of::<Tag>().by_name(&fixture.org, "WANTED").await.unwrap().unwrap();
+    assert_eq!(found.id, fixture.id("late"));
 }
 
 #[tokio::test]
 async fn a_name_that_a_stale_request_reserved_is_replaced_and_its_write_never_executed() {
-    let world = world().await;
-    world.reserve("stopped", "wanted", Timestamp::now() - Duration::from_secs(600)).await;
-    assert!(matches!(state(world.create("late", "wanted").await.unwrap()), OpState::Done(_)));
-    assert!(matches!(state(world.create("stopped", "wanted").await.unwrap()), OpState::Aborted));
-    assert_eq!(world.names().await, ["wanted"]);
+    let fixture = fixture().await;
+    fixture.reserve("stopped", "wanted", Timestamp::now() - Duration::from_secs(600)).await;
+    assert!(matches!(state(fixture.create("late", "wanted").await.unwrap()), OpState::Done(_)));
+    assert!(matches!(state(fixture.create("stopped", "wanted").await.unwrap()), OpState::Aborted));
+    assert_eq!(fixture.names().await, ["wanted"]);
 }
 
 #[tokio::test]
 async fn a_reference_of_a_stale_request_does_not_block_the_deletion_of_a_tag() {
-    let world = world().await;
-    world.create("used", "used").await.unwrap();
-    let id = world.id("used");
-    let user = folio_types::PromptId::derive(&[world.org.as_str()]);
+    let fixture = fixture().await;
+    fixture.create("used", "used").await.unwrap();
+    let id = fixture.id("used");
+    let user = folio_types::PromptId::derive(&[fixture.org.as_str()]);
     let key = format!("{user}/{}", op("prompt"));
     let batch = format!(
         "BEGIN UNLOGGED BATCH \
@@ -117,29 +117,29 @@ async fn a_reference_of_a_stale_request_does_not_block_the_deletion_of_a_tag() {
          INSERT INTO aggregates (org, id, part, key, value) \
          VALUES ('{org}', '{id}', 'reference', '{key}', textAsBlob('?{{\"at\":\"2026-01-01T00:00:00Z\"}}')) \
          IF NOT EXISTS; APPLY BATCH",
-        org = world.org
+        org = fixture.org
     );
     // The first byte is the version of the format.
     let batch = batch.replace("'?{", "'\u{1}{");
-    world.session.query_unpaged(batch, ()).await.unwrap();
-    let delete = world.write("delete", Expected::Version(1), TagChange::Delete);
-    let decided = world.stores.of::<Tag>().decide(&id, delete).await.unwrap();
+    fixture.session.query_unpaged(batch, ()).await.unwrap();
+    let delete = fixture.write("delete", Expected::Version(1), TagChange::Delete);
+    let decided = fixture.stores.of::<Tag>().decide(&id, delete).await.unwrap();
     assert!(matches!(state(decided), OpState::Done(_)));
     let target = Prompt::target(&user);
-    let closed = world.stores.ops.row(&world.org, &target, &op("prompt")).await.unwrap().unwrap();
+    let closed = fixture.stores.ops.row(&fixture.org, &target, &op("prompt")).await.unwrap().unwrap();
     assert_eq!(closed.state, OpState::Aborted, "the op of the reference is still open");
 }
 
 #[tokio::test]
 async fn list_rows_are_repaired_by_readers_and_rebuilt_from_the_resources() {
-    let world = world().await;
+    let fixture = fixture().await;
     for name in ["one", "two", "three"] {
-        world.create(name, name).await.unwrap();
+        fixture.create(name, name).await.unwrap();
     }
     let select = "SELECT shard, at FROM catalogue WHERE org = ? AND list = 'tag' AND term = 'all' AND shard = ?";
     let mut shards = Vec::new();
     for shard in 0..8 {
-        let rows = world.session.query_unpaged(select, (world.org.as_str(), shard)).await.unwrap();
+        let rows = fixture.session.query_unpaged(select, (fixture.org.as_str(), shard)).await.unwrap();
         let rows = rows.into_rows_result().unwrap();
         shards.extend(rows.rows::<(i32, i64)>().unwrap().map(Result::unwrap));
     }
@@ -147,42 +147,42 @@ async fn list_rows_are_repaired_by_readers_and_rebuilt_from_the_resources() {
     // Inserts a row of a resource that never existed, and deletes the rows of the names.
     let insert = "INSERT INTO catalogue (org, list, term, shard, sort_key, at, id, value) \
                   VALUES (?, 'tag', 'all', 0, '', ?, ?, textAsBlob(?)) USING TIMESTAMP 4";
-    let stray = world.id("stray").to_string();
+    let stray = fixture.id("stray").to_string();
     let value = format!("\u{1}{{\"id\":\"{stray}\",\"name\":\"stray\"}}");
-    world.session.query_unpaged(insert, (world.org.as_str(), shards[0].1, &stray, value)).await.unwrap();
+    fixture.session.query_unpaged(insert, (fixture.org.as_str(), shards[0].1, &stray, value)).await.unwrap();
     for shard in 0..8 {
         let delete = "DELETE FROM catalogue USING TIMESTAMP 4 \
                       WHERE org = ? AND list = 'tag' AND term = 'text/name/t' AND shard = ?";
-        world.session.query_unpaged(delete, (world.org.as_str(), shard)).await.unwrap();
+        fixture.session.query_unpaged(delete, (fixture.org.as_str(), shard)).await.unwrap();
     }
-    let mut names = world.names().await;
+    let mut names = fixture.names().await;
     names.sort();
     assert_eq!(names, ["one", "three", "two"]);
     let search = TagFilter { name_search: Some("t".into()) };
-    let found = world.stores.of::<Tag>().list(&world.org, &search, &PageRequest::default()).await.unwrap();
+    let found = fixture.stores.of::<Tag>().list(&fixture.org, &search, &PageRequest::default()).await.unwrap();
     assert_eq!(found.total, 0, "the rows exist");
-    assert_eq!(world.cql.repair_lists(&world.org).await.unwrap(), 3);
-    let found = world.stores.of::<Tag>().list(&world.org, &search, &PageRequest::default()).await.unwrap();
+    assert_eq!(fixture.cql.repair_lists(&fixture.org).await.unwrap(), 3);
+    let found = fixture.stores.of::<Tag>().list(&fixture.org, &search, &PageRequest::default()).await.unwrap();
     assert_eq!((found.total, found.items.len()), (2, 2));
 }
 
 /// The time limits are far below the latency of the server, so that nearly every outcome is unknown to the caller.
 #[tokio::test]
 async fn invariant_3_a_write_with_an_unknown_outcome_is_executed_once() {
-    let world = world().await;
+    let fixture = fixture().await;
     let breaker = BreakerOptions { failures: 0, ..BreakerOptions::default() };
     let impatient = Options { write_timeout: Duration::from_millis(3), breaker, ..options("folio_suites").await };
-    let impatient = CqlStore::open(impatient).await.unwrap().stores(world.stores.blobs.clone());
+    let impatient = CqlStore::open(impatient).await.unwrap().stores(fixture.stores.blobs.clone());
     let mut unknown = 0;
     for number in 0..20 {
         let name = format!("tag {number}");
-        let id = world.id(&name);
+        let id = fixture.id(&name);
         let create = TagChange::Create { name: name.clone(), color: None, description: None };
         let describe = TagChange::Update { name: None, color: None, description: Some(Some("described".to_owned())) };
         for (request, expected, change) in
             [("create", Expected::Absent, create), ("describe", Expected::Version(1), describe)]
         {
-            let write = world.write(&format!("{request}-{number}"), expected, change);
+            let write = fixture.write(&format!("{request}-{number}"), expected, change);
             let mut attempts = 0;
             let decided = loop {
                 match impatient.of::<Tag>().decide(&id, write.clone()).await {
@@ -193,15 +193,15 @@ async fn invariant_3_a_write_with_an_unknown_outcome_is_executed_once() {
                 attempts += 1;
                 if attempts % 5 == 0 {
                     // A call without the short limit returns the result.
-                    break world.stores.of::<Tag>().decide(&id, write.clone()).await.unwrap();
+                    break fixture.stores.of::<Tag>().decide(&id, write.clone()).await.unwrap();
                 }
             };
             assert!(matches!(state(decided), OpState::Done(_)), "{request} {number}");
         }
-        let tag = world.stores.of::<Tag>().get(&world.org, &id).await.unwrap().unwrap();
+        let tag = fixture.stores.of::<Tag>().get(&fixture.org, &id).await.unwrap().unwrap();
         assert_eq!((tag.version, tag.description.as_deref()), (2, Some("described")), "{name}");
     }
-    assert_eq!(world.names().await.len(), 20);
+    assert_eq!(fixture.names().await.len(), 20);
     println!("{unknown} outcomes were unknown");
 }
 
@@ -243,7 +243,7 @@ fn done(appended: Appended) -> ThreadHeader {
 
 #[tokio::test]
 async fn a_cached_header_never_overwrites_the_header_of_another_process() {
-    let (local, remote) = (world().await, opened().await);
+    let (local, remote) = (fixture().await, opened().await);
     let (org, new) = (&local.org, thread(&local.org));
     let (local, remote, id) = (&local.stores.threads, &remote.stores.threads, &new.id.clone());
     let made = local.create(new).await.unwrap();

@@ -11,7 +11,7 @@ use folio_types::op::{Expected, Write};
 use crate::{nonce, opened, options};
 
 /// Runs a suite twice in one keyspace, so that no suite depends on an empty keyspace.
-async fn passes(suite: &str) {
+async fn check_suite(suite: &str) {
     let opened = opened().await;
     for _ in 0..2 {
         folio_storage_conformance::run(suite, opened.stores.clone(), &nonce()).await.unwrap();
@@ -23,7 +23,7 @@ macro_rules! suites {
         $(
             #[tokio::test]
             async fn $test() {
-                passes($suite).await;
+                check_suite($suite).await;
             }
         )+
 

@@ -73,7 +73,7 @@ async fn crashing_child() {
     }
     drop(stores);
     store.close().await;
-    report(&format!("whole {}", crash_points_passed()));
+    report(&format!("crash points {}", crash_points_passed()));
 }
 
 fn report(line: &str) {
@@ -81,13 +81,13 @@ fn report(line: &str) {
     writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
 }
 
-struct Reached {
+struct ChildProgress {
     acknowledged: usize,
     /// The number of crash points. None: the process was killed.
-    whole: Option<u64>,
+    crash_points: Option<u64>,
 }
 
-fn run_child(folder: &Path, crash_at: u64, fault: Option<ChildFault>) -> Reached {
+fn run_child(folder: &Path, crash_at: u64, fault: Option<ChildFault>) -> ChildProgress {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["crash::crashing_child", "--exact", "--nocapture"])
         .env(FOLDER, folder)
@@ -97,59 +97,59 @@ fn run_child(folder: &Path, crash_at: u64, fault: Option<ChildFault>) -> Reached
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut reached = Reached { acknowledged: 0, whole: None };
+    let mut progress = ChildProgress { acknowledged: 0, crash_points: None };
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         // The test harness writes to the same lines.
         if let Some((_, number)) = line.split_once("acknowledged ") {
-            reached.acknowledged = number.trim().parse().unwrap();
-        } else if let Some((_, number)) = line.split_once("whole ") {
-            reached.whole = number.trim().parse().ok();
+            progress.acknowledged = number.trim().parse().unwrap();
+        } else if let Some((_, number)) = line.split_once("crash points ") {
+            progress.crash_points = number.trim().parse().ok();
         }
     }
     child.wait().unwrap();
-    reached
+    progress
 }
 
-async fn killed_at(expected: &[String], crash_at: u64, fault: Option<ChildFault>) -> Result<Reached, String> {
+async fn killed_at(expected: &[String], crash_at: u64, fault: Option<ChildFault>) -> Result<ChildProgress, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
-    let reached = tokio::task::spawn_blocking(move || run_child(&path, crash_at, fault)).await.unwrap();
+    let progress = tokio::task::spawn_blocking(move || run_child(&path, crash_at, fault)).await.unwrap();
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let seen = dump(&store).await;
     store.close().await;
-    let allowed = expected.iter().skip(reached.acknowledged).take(2);
+    let allowed = expected.iter().skip(progress.acknowledged).take(2);
     if allowed.into_iter().all(|state| *state != seen) {
-        return Err(format!("killed at {crash_at} after {} acknowledged steps:\n{seen}", reached.acknowledged));
+        return Err(format!("killed at {crash_at} after {} acknowledged steps:\n{seen}", progress.acknowledged));
     }
-    Ok(reached)
+    Ok(progress)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_3_a_kill_at_any_commit_step_loses_nothing_acknowledged_and_tears_nothing() {
     let expected = expected().await;
-    let whole = killed_at(&expected, u64::MAX, None).await.unwrap();
-    assert_eq!(whole.acknowledged, STEPS);
-    let points = whole.whole.expect("the child that was not killed reported its crash points");
+    let complete = killed_at(&expected, u64::MAX, None).await.unwrap();
+    assert_eq!(complete.acknowledged, STEPS);
+    let points = complete.crash_points.expect("the child that was not killed reported its crash points");
     assert!(points > 2 * STEPS as u64, "only {points} crash points");
     let kills = (1..=points).map(|crash_at| {
         let expected = &expected;
         async move { (crash_at, killed_at(expected, crash_at, None).await.unwrap()) }
     });
     let mut kills = stream::iter(kills).buffer_unordered(4);
-    while let Some((crash_at, reached)) = kills.next().await {
-        assert!(reached.whole.is_none(), "no child was killed at {crash_at} of {points}");
+    while let Some((crash_at, progress)) = kills.next().await {
+        assert!(progress.crash_points.is_none(), "no child was killed at {crash_at} of {points}");
     }
 }
 
 /// A kill in the middle of a write truncates the journal at some byte. For every such byte the store must contain
 /// complete steps only.
 #[tokio::test]
-async fn a_journal_truncated_at_any_byte_shows_whole_steps_only() {
+async fn a_journal_truncated_at_any_byte_shows_complete_steps_only() {
     let expected: Vec<String> = expected().await.iter().map(|state| without_blob(state)).collect();
-    let whole = tempfile::tempdir().unwrap();
-    run_child(whole.path(), u64::MAX, None);
-    let journal = std::fs::read(whole.path().join("store/0.jnl")).unwrap();
+    let original = tempfile::tempdir().unwrap();
+    run_child(original.path(), u64::MAX, None);
+    let journal = std::fs::read(original.path().join("store/0.jnl")).unwrap();
     let written = journal.iter().rposition(|byte| *byte != 0).unwrap();
     let seed = folio_testkit::seed();
     let mut states = std::collections::BTreeSet::new();
@@ -158,7 +158,7 @@ async fn a_journal_truncated_at_any_byte_shows_whole_steps_only() {
         let width = written / parts;
         let cut = part * width + (seed.rotate_left(part as u32 * 5) >> 20) as usize % width;
         let folder = tempfile::tempdir().unwrap();
-        copy_folder(&whole.path().join("store"), &folder.path().join("store"));
+        copy_folder(&original.path().join("store"), &folder.path().join("store"));
         let file = std::fs::File::options().write(true).open(folder.path().join("store/0.jnl")).unwrap();
         file.set_len(cut as u64).unwrap();
         file.set_len(journal.len() as u64).unwrap();
@@ -194,7 +194,7 @@ async fn the_crash_test_catches_a_torn_step_and_an_early_acknowledgement() {
     let expected = expected().await;
     for fault in [ChildFault::TornStep, ChildFault::EarlyAcknowledgement] {
         let mut caught = false;
-        let points = killed_at(&expected, u64::MAX, Some(fault)).await.unwrap().whole.unwrap();
+        let points = killed_at(&expected, u64::MAX, Some(fault)).await.unwrap().crash_points.unwrap();
         // The torn step is one of the last steps.
         for crash_at in (1..=points).rev() {
             if killed_at(&expected, crash_at, Some(fault)).await.is_err() {

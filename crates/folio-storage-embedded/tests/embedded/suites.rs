@@ -15,7 +15,7 @@ async fn opened() -> (tempfile::TempDir, EmbeddedStore) {
 }
 
 /// Runs a suite twice on one store, so that no suite depends on an empty store.
-async fn passes(suite: &str) {
+async fn check_suite(suite: &str) {
     let (_folder, store) = opened().await;
     for nonce in ["first", "second"] {
         folio_storage_conformance::run(suite, store.stores(), nonce).await.unwrap();
@@ -28,7 +28,7 @@ macro_rules! suites {
         $(
             #[tokio::test]
             async fn $test() {
-                passes($suite).await;
+                check_suite($suite).await;
             }
         )+
 
@@ -102,10 +102,11 @@ async fn random_operations_detect_faults() {
 async fn content_of_a_deleted_document_is_erased_after_a_day() {
     let (folder, store) = opened().await;
     let filled = folio_storage_conformance::fill_document(&store.stores(), "erased", "platypus").await.unwrap();
-    let with = || store.everything().unwrap().into_iter().filter(|row| row.contains("platypus")).collect::<Vec<_>>();
-    assert!(with().len() > 10, "{:?}", with());
+    let rows_containing =
+        || store.everything().unwrap().into_iter().filter(|row| row.contains("platypus")).collect::<Vec<_>>();
+    assert!(rows_containing().len() > 10, "{:?}", rows_containing());
     filled.delete().await.unwrap();
-    assert_eq!(with(), Vec::<String>::new());
+    assert_eq!(rows_containing(), Vec::<String>::new());
     let bytes = std::fs::read_dir(folder.path().join("blobs").join(filled.org().as_str()));
     assert_eq!(bytes.map_or(0, Iterator::count), 0, "its bytes are stored");
     store.close().await;
@@ -118,17 +119,17 @@ async fn content_of_an_erased_organization_is_erased_everywhere() {
     let kept = folio_storage_conformance::fill(&stores, "kept", "hippopotamus").await.unwrap();
     let before = store.everything().unwrap();
     let erased = folio_storage_conformance::fill(&stores, "erased", "rhinoceros").await.unwrap();
-    let with =
+    let rows_containing =
         |word: &str| store.everything().unwrap().into_iter().filter(|row| row.contains(word)).collect::<Vec<_>>();
-    assert!(with("rhinoceros").len() > 10, "{:?}", with("rhinoceros"));
+    assert!(rows_containing("rhinoceros").len() > 10, "{:?}", rows_containing("rhinoceros"));
     let (key, at) = (format!("delete-{erased}").parse().unwrap(), folio_types::Timestamp::now());
     let delete = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), OrganizationChange::Delete);
     stores.of::<Organization>().decide(&erased, delete).await.unwrap();
     stores.erasure.erase(&[erased.clone()].into()).await.unwrap();
     stores.blobs.delete_all(&erased).await.unwrap();
-    assert_eq!(with("rhinoceros"), Vec::<String>::new());
+    assert_eq!(rows_containing("rhinoceros"), Vec::<String>::new());
     // The remaining rows are the tombstone, the deletion index and the records of both writes.
-    let (left, platform) = (with(erased.as_str()), OrgId::platform());
+    let (left, platform) = (rows_containing(erased.as_str()), OrgId::platform());
     assert!(left.iter().all(|row| row.contains(platform.as_str())), "{left:?}");
     let others = store.everything().unwrap().into_iter().filter(|row| !row.contains(erased.as_str()));
     assert_eq!(others.collect::<Vec<_>>(), before, "{kept}");

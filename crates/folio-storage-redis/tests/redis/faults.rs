@@ -50,7 +50,7 @@ impl Deployment {
     }
 
     fn command(&mut self, command: &str) {
-        self.servers().iter().for_each(|server| assert_eq!(server.ask(command).unwrap(), "+OK"));
+        self.servers().iter().for_each(|server| assert_eq!(server.command(command).unwrap(), "+OK"));
     }
 
     fn pause(&mut self) {
@@ -148,14 +148,14 @@ async fn calls_fail_in_time_while_redis_is_down_and_succeed_after_its_restart(mu
         }
     }
     let call_counters = stores.health.call_counters().unwrap();
-    assert!(call_counters.is_open && call_counters.failed >= 4 && call_counters.refused > 0, "{call_counters:?}");
+    assert!(call_counters.is_open && call_counters.failed >= 4 && call_counters.rejected > 0, "{call_counters:?}");
     redis.run();
     answers(&stores).await;
     assert_eq!(read(&stores).await, Some(3), "acknowledged events are stored");
     assert_eq!(append(&stores, 3..=5).await.unwrap(), EventsAppended::Done);
     assert_eq!(read(&stores).await, Some(5));
     let worker = Incarnation::derive(&["one"]);
-    assert_eq!(stores.jobs.take("q", &worker, 5, PATIENCE).await.unwrap().len(), 1);
+    assert_eq!(stores.jobs.claim("q", &worker, 5, PATIENCE).await.unwrap().len(), 1);
 }
 
 async fn lost_data_is_published_again(mut redis: Deployment) {

@@ -21,7 +21,7 @@ fn opened(url: &str) -> SharedStores {
 }
 
 async fn before(redis: &Redis) -> Proxy {
-    Proxy::before(1, Some(redis.port())).await
+    Proxy::start_for(1, Some(redis.port())).await
 }
 
 fn behind(proxy: &Proxy) -> SharedStores {
@@ -64,7 +64,7 @@ async fn unresponsive_connection_is_replaced() {
     let proxy = before(&redis).await;
     let stores = behind(&proxy);
     push(&stores, "before").await.unwrap();
-    proxy.strand();
+    proxy.blackhole();
     assert_eq!(push(&stores, "silent").await.unwrap_err().reason, Reason::StoreUnavailable);
     push(&stores, "after").await.expect("the next call opens a new connection");
 }
@@ -77,22 +77,22 @@ async fn promoted_replica_behind_the_same_address_is_used() {
     let stores = behind(&proxy);
     push(&stores, "kept").await.unwrap();
     wait_for("the replica to have it", PATIENCE, async || {
-        (replica.ask("EXISTS folio:{queue:kept}:jobs").unwrap() == ":1").then_some(())
+        (replica.command("EXISTS folio:{queue:kept}:jobs").unwrap() == ":1").then_some(())
     })
     .await;
     redis.kill();
     replica.promote().unwrap();
-    proxy.lead_to(replica.port());
+    proxy.set_target(replica.port());
     proxy.cut();
     works_again(&stores).await;
     assert!(!push(&stores, "kept").await.unwrap(), "the job is stored");
     // A demoted server keeps its connections and refuses writes.
     let successor = replica.start_replica().unwrap();
     successor.promote().unwrap();
-    proxy.lead_to(successor.port());
+    proxy.set_target(successor.port());
     replica.demote(&successor).unwrap();
     works_again(&stores).await;
-    assert_eq!(successor.ask("EXISTS folio:{queue:again}:jobs").unwrap(), ":1");
+    assert_eq!(successor.command("EXISTS folio:{queue:again}:jobs").unwrap(), ":1");
     replica.kill();
 }
 
@@ -105,10 +105,10 @@ async fn cluster_serves_calls_after_a_replica_replaces_a_dead_server() {
         push(&stores, queue).await.unwrap();
     }
     let dead = &mut cluster.nodes()[0];
-    assert!(dead.ask("INFO replication").unwrap().contains("role:master"));
+    assert!(dead.command("INFO replication").unwrap().contains("role:master"));
     // A replica receives acknowledged data with a delay.
     wait_for("the replica to have all", PATIENCE, async || {
-        let info = dead.ask("INFO replication").unwrap();
+        let info = dead.command("INFO replication").unwrap();
         let sent = number_after(&info, "master_repl_offset:")?;
         (number_after(&info, "offset=")? >= sent).then_some(())
     })
@@ -120,7 +120,7 @@ async fn cluster_serves_calls_after_a_replica_replaces_a_dead_server() {
     }
     // The killed server restarts as a replica.
     cluster.nodes()[0].run().unwrap();
-    wait_for("all to agree", PATIENCE, async || cluster.agrees().then_some(())).await;
+    wait_for("all to agree", PATIENCE, async || cluster.is_converged().then_some(())).await;
     for queue in &queues {
         assert!(!push(&stores, queue).await.unwrap());
     }

@@ -51,12 +51,12 @@ async fn every_key_has_a_time_to_live_and_the_prefix() {
         folio_storage_conformance::shared::run_all(stores, "keys"),
     );
     suites.await.unwrap().unwrap();
-    let keys = redis.lines("KEYS *").unwrap();
+    let keys = redis.list_command("KEYS *").unwrap();
     assert!(keys.len() >= 6, "{keys:?}");
     for key in keys {
         assert!(key.starts_with("kept:{"), "{key}");
         // Keys may contain spaces, so the command quotes the key.
-        let ttl = redis.ask(&format!("PTTL \"{key}\"")).unwrap();
+        let ttl = redis.command(&format!("PTTL \"{key}\"")).unwrap();
         assert!(ttl.strip_prefix(':').unwrap().parse::<i64>().unwrap() > 0, "{key} has no time to live: {ttl}");
     }
 }

@@ -61,7 +61,9 @@ impl AccessStore {
         let guard = if is_guarded { stored.pop() } else { None };
         let before = stored.pop().map(|(_, bytes)| bytes);
         let key = after.user.to_string();
-        self.0.write(org, ConditionalRow { group: Member::KIND, key, before, after: encode(&after)?, guard }).await
+        self.0
+            .compare_and_set(org, ConditionalRow { group: Member::KIND, key, before, after: encode(&after)?, guard })
+            .await
     }
 
     async fn stored(&self, org: &OrgId, user: &UserId) -> Result<Option<Vec<u8>>> {

@@ -30,7 +30,7 @@ pub struct CallCounters {
     /// Calls that failed because the server was unreachable or timed out.
     pub failed: u64,
     /// Calls that were not sent because the circuit breaker was open or too many calls were in flight.
-    pub refused: u64,
+    pub rejected: u64,
     /// True if the circuit breaker is open.
     pub is_open: bool,
 }

@@ -32,12 +32,12 @@ pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
-pub use resources::{Holdings, PAGE_BYTES, ResourceExecutor, ResourceStore, StoredResource};
+pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};
 pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
-    ClaimedJob, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate,
-    RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore,
-    TurnCursor, TurnEventStore, queue_full,
+    ClaimedJob, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, Member, MembershipSnapshot, NodeRecord,
+    NodeStore, Rate, RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore,
+    SlotStore, TurnCursor, TurnEventStore, queue_full,
 };
 pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;

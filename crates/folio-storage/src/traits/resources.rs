@@ -26,15 +26,16 @@ pub struct StoredResource {
 
 /// Number and size of an organization's live resources of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Holdings {
+pub struct ResourceUsage {
     pub count: u64,
     /// Total size of their files.
     pub bytes: u64,
 }
 
-impl Holdings {
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
+impl std::ops::Add for ResourceUsage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
         Self { count: self.count.saturating_add(other.count), bytes: self.bytes.saturating_add(other.bytes) }
     }
 }
@@ -60,7 +61,7 @@ pub trait ResourceExecutor: Send + Sync {
     async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>>;
 
     /// Reads the list row of each resource.
-    async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings>;
+    async fn resource_usage(&self, org: &OrgId, kind: &'static Kind) -> Result<ResourceUsage>;
 
     /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
     /// reads.
@@ -94,7 +95,7 @@ impl<R: Resource> std::fmt::Debug for ResourceStore<R> {
 }
 
 /// Returns None if the resource was deleted.
-fn live<R: Resource>(stored: &StoredResource) -> Result<Option<R>> {
+fn decode_live<R: Resource>(stored: &StoredResource) -> Result<Option<R>> {
     let Record::Live(found) = decode_value(R::KIND, R::FORMAT, &stored.record, R::read_format)? else {
         return Ok(None);
     };
@@ -123,7 +124,7 @@ impl<R: Resource> ResourceStore<R> {
     pub async fn get_with_text(&self, org: &OrgId, id: &R::Id) -> Result<Option<(R, Option<TextRecord>)>> {
         let found = self.executor.get(org, Kind::get::<R>(), &[id.to_string()]).await?;
         let Some(stored) = found.into_iter().flatten().next() else { return Ok(None) };
-        let Some(resource) = live::<R>(&stored)? else { return Ok(None) };
+        let Some(resource) = decode_live::<R>(&stored)? else { return Ok(None) };
         let text = stored.text.as_deref().map(decode::<TextRecord>).transpose()?;
         Ok(Some((resource, text)))
     }
@@ -133,7 +134,7 @@ impl<R: Resource> ResourceStore<R> {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
         let mut found = Vec::new();
         for stored in self.executor.get(org, Kind::get::<R>(), &ids).await?.iter().flatten() {
-            if let Some(resource) = live::<R>(stored)?
+            if let Some(resource) = decode_live::<R>(stored)?
                 && self.is_parent_live(org, resource.parent()).await?
             {
                 found.push(resource);
@@ -157,20 +158,20 @@ impl<R: Resource> ResourceStore<R> {
             return Ok(Page { items: Vec::new(), next: None, total: 0 });
         }
         let mut conditions = R::conditions(filter);
-        let word = format!("{parent:?}{conditions:?}");
+        let filter_key = format!("{parent:?}{conditions:?}");
         for condition in &mut conditions {
             if let Condition::SharedTerm { with, field } = condition {
-                *condition = self.shared(org, with, field).await?;
+                *condition = self.resolve_shared_term(org, with, field).await?;
             }
         }
-        let query = ListQuery { kind: Kind::get::<R>(), parent, conditions, filter: word };
+        let query = ListQuery { kind: Kind::get::<R>(), parent, conditions, filter: filter_key };
         let Page { items, next, total } = self.executor.list(org, query, page).await?;
-        let items: Vec<Option<R>> = items.iter().map(live).collect::<Result<_>>()?;
+        let items: Vec<Option<R>> = items.iter().map(decode_live).collect::<Result<_>>()?;
         Ok(Page { items: items.into_iter().flatten().collect(), next, total })
     }
 
     /// Resolves a condition on the terms of another resource. A missing resource has no terms.
-    async fn shared(&self, org: &OrgId, with: &str, field: &str) -> Result<Condition> {
+    async fn resolve_shared_term(&self, org: &OrgId, with: &str, field: &str) -> Result<Condition> {
         let kind = Kind::of_id(with)?;
         let found = self.executor.get(org, kind, &[with.to_owned()]).await?;
         let terms = match found.first() {
@@ -195,8 +196,8 @@ impl<R: Resource> ResourceStore<R> {
     }
 
     /// Reads the list row of each resource of the organization: cache the result.
-    pub async fn holdings(&self, org: &OrgId) -> Result<Holdings> {
-        self.executor.holdings(org, Kind::get::<R>()).await
+    pub async fn resource_usage(&self, org: &OrgId) -> Result<ResourceUsage> {
+        self.executor.resource_usage(org, Kind::get::<R>()).await
     }
 
     /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request

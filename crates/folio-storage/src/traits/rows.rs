@@ -27,7 +27,7 @@ pub trait RowStore: Send + Sync {
     async fn list(&self, org: &OrgId, group: &str) -> Result<Vec<Vec<u8>>>;
 
     /// Writes a row if it and its guard have the expected values; returns false otherwise.
-    async fn write(&self, org: &OrgId, write: ConditionalRow) -> Result<bool>;
+    async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool>;
 
     /// Writes a row without a condition. The write may be lost if the machine loses power.
     async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()>;

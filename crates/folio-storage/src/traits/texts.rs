@@ -71,7 +71,7 @@ pub trait TextStore: Send + Sync {
 
     /// Returns at most `limit` live resources of all organizations that wait: a system index that no request reads. A
     /// resource is in at most one of the two indexes.
-    async fn pending_text(&self, waits: TextWait, limit: usize) -> Result<Vec<PendingText>>;
+    async fn waiting_texts(&self, waits_for: TextWait, limit: usize) -> Result<Vec<PendingText>>;
 }
 
 #[cfg(test)]

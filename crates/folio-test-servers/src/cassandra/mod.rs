@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use self::node::Node;
-use crate::cache::{self, finish};
+use crate::cache::{self, run_to_end};
 use crate::identity::Identity;
 use crate::ports;
 
@@ -70,9 +70,9 @@ pub(crate) fn is_fetched() -> bool {
 }
 
 fn jars() -> Result<PathBuf> {
-    cache::once(CACHED, |folder: &Path| {
+    cache::get_or_create(CACHED, |folder: &Path| {
         std::fs::write(folder.join("pom.xml"), include_str!("pom.xml"))?;
-        finish(
+        run_to_end(
             Command::new("mvn")
                 .args(["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"])
                 .arg(format!("-DoutputDirectory={}", folder.display()))

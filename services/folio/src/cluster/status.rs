@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use folio_storage::{Member, Nodes, SharedStores};
+use folio_storage::{Member, MembershipSnapshot, SharedStores};
 use folio_storage_redis::shared_stores;
 use folio_types::Error;
 
@@ -62,7 +62,7 @@ async fn timed<T>(query: impl Future<Output = folio_types::Result<T>>) -> (Healt
 /// Reads the nodes: live ones first, then by address.
 async fn read_nodes(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
     shared.health.check().await?;
-    let Nodes { mut members, .. } = shared.nodes.nodes().await?;
+    let MembershipSnapshot { mut members, .. } = shared.nodes.nodes().await?;
     members.sort_by_key(|member| (member.is_dead, member.node.address.clone(), member.node.started_at));
     let mut nodes = Vec::with_capacity(members.len());
     for Member { node, silent_for, is_dead } in members {

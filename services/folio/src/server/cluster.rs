@@ -28,7 +28,7 @@ impl Cluster {
     pub(crate) fn start(options: Options, shared: &SharedStores, environment: Arc<dyn Environment>) -> Result<Self> {
         let peers = Peers::new(&options, Arc::clone(&environment)).map_err(with_setting("cluster"))?;
         let (mut reload, reloaded) = (JoinSet::new(), peers.clone());
-        reload.spawn(async move { reloaded.follow().await });
+        reload.spawn(async move { reloaded.reload_certificates().await });
         let membership = Membership::start(Arc::clone(&shared.nodes), options.membership());
         let events = Arc::clone(&shared.events);
         Ok(Self { options, environment, membership, peers, events, _reload: reload })

@@ -24,7 +24,7 @@ use tonic_health::server::{HealthReporter, HealthService};
 
 use super::http_port::HttpPort;
 use super::metrics::{MetricSources, metrics};
-use folio_process::metrics::page;
+use folio_process::metrics::encode_prometheus;
 
 /// The service name of the liveness check.
 pub(crate) const LIVE: &str = "live";
@@ -68,7 +68,8 @@ pub(crate) fn start_port(
     sources: Arc<MetricSources>,
 ) -> Result<HttpPort> {
     let service = HealthServer::new(HealthService::from_health_reporter(reporter));
-    let metrics_page = move || std::future::ready(([(CONTENT_TYPE, PROMETHEUS)], page(&metrics(&sources))));
+    let metrics_page =
+        move || std::future::ready(([(CONTENT_TYPE, PROMETHEUS)], encode_prometheus(&metrics(&sources))));
     let pages = Router::new().route("/metrics", get(metrics_page));
     let server = Server::builder()
         .accept_http1(true)

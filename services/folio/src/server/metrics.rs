@@ -111,7 +111,7 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
         let help = "Live nodes that drain, in the membership view of this process.";
         page.gauge("nodes_draining", help, as_u64(draining));
         let help = "1: the store of heartbeats responds to this process.";
-        page.gauge("heartbeats_answered", help, membership.answers().into());
+        page.gauge("heartbeats_answered", help, membership.is_store_available().into());
     }
     add_credit(&mut page, &sources.credit);
     add_models(&mut page, sources.models.endpoints());
@@ -172,7 +172,7 @@ fn add_stores(page: &mut MetricsBuilder, servers: &[CallCounters]) {
     let help = "Calls that a server of the stores did not serve: it was unreachable, or did not answer in time.";
     add("store_calls_failed_total", Counter, help, |server| server.failed);
     let help = "Calls that were not sent, because the circuit breaker was open or too many calls were in flight.";
-    add("store_calls_refused_total", Counter, help, |server| server.refused);
+    add("store_calls_refused_total", Counter, help, |server| server.rejected);
     let help = "1: the circuit breaker of a server of the stores is open or half-open.";
     add("store_circuit_open", Gauge, help, |server| server.is_open.into());
 }

@@ -42,7 +42,7 @@ impl ServerTask {
         let ended = match tokio::time::timeout(limit, &mut self.task).await {
             Ok(ended) => ended,
             Err(_) => {
-                self.shutdown.cut.cancel();
+                self.shutdown.abort.cancel();
                 self.task.await
             }
         };

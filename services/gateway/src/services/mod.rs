@@ -20,7 +20,7 @@ mod upload;
 mod usage;
 mod webhook_endpoint;
 
-use folio_cluster::{Limits, Shutdown, limited};
+use folio_cluster::{Shutdown, StreamLimits, limited};
 use folio_operations::{Call, Caller, Operation, Operations};
 use folio_proto::{status, v1};
 use folio_types::{Error, Result};
@@ -49,7 +49,7 @@ pub(crate) struct Api {
 pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
     let Gateway { components, options, .. } = gateway;
     let bytes = options.message_bytes;
-    let (drain_started, drain_ended) = (shutdown.begin.clone(), shutdown.cut.clone());
+    let (drain_started, drain_ended) = (shutdown.begin.clone(), shutdown.abort.clone());
     let api = Api { operations: Operations::new(components), options, drain_started, drain_ended };
     let mut routes = Routes::builder();
     macro_rules! serve {
@@ -123,14 +123,22 @@ impl Api {
         Ok(Response::new(response(output)))
     }
 
-    fn event_limits(&self) -> Limits {
+    fn event_limits(&self) -> StreamLimits {
         let options = &self.options;
-        Limits { first: options.stream_first, idle: options.stream_idle, lifetime: options.stream_lifetime }
+        StreamLimits {
+            initial_item_timeout: options.stream_first,
+            idle_timeout: options.stream_idle,
+            max_lifetime: options.stream_lifetime,
+        }
     }
 
-    fn transfer_limits(&self) -> Limits {
+    fn transfer_limits(&self) -> StreamLimits {
         let options = &self.options;
-        Limits { first: options.transfer_idle, idle: options.transfer_idle, lifetime: options.transfer_lifetime }
+        StreamLimits {
+            initial_item_timeout: options.transfer_idle,
+            idle_timeout: options.transfer_idle,
+            max_lifetime: options.transfer_lifetime,
+        }
     }
 }
 
@@ -146,7 +154,7 @@ type ResponseStream<T> = BoxStream<'static, Result<T, Status>>;
 
 fn bounded_stream<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
-    limits: Limits,
+    limits: StreamLimits,
     drain_ended: CancellationToken,
 ) -> ResponseStream<T> {
     limited(source, limits, drain_ended).map(|item| item.map_err(status::from_error)).boxed()

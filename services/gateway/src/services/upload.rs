@@ -59,7 +59,7 @@ impl Api {
     /// Reads the description of an upload. The operation reads the chunks.
     pub(super) async fn upload(&self, stream: Streaming<v1::UploadDocumentRequest>) -> Result<Call<UploadDocument>> {
         let limits = self.transfer_limits();
-        let mut parts = Parts { stream, idle: limits.idle, end: Instant::now() + limits.lifetime };
+        let mut parts = Parts { stream, idle: limits.idle_timeout, end: Instant::now() + limits.max_lifetime };
         let Some(Part::Description(description)) = parts.next().await? else {
             return Err(Error::invalid_field("description", "must be the first message"));
         };

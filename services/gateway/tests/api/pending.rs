@@ -92,7 +92,7 @@ async fn a_watcher_sees_its_turns_behind_any_number_of_turns_of_other_approvers(
             version: 1,
             phase: Some(Phase::Paused),
             pending: Vec::new(),
-            since: Some(now - Duration::from_secs(3_600)),
+            paused_at: Some(now - Duration::from_secs(3_600)),
             expires_at: Some(now + Duration::from_secs(3_600)),
             approvers: vec![Approver { roles: vec![Role::Admin], not_by_requester: false }],
         };

@@ -83,7 +83,7 @@ async fn calls_that_remain_when_the_drain_ends_receive_draining() {
     let (_sender, upload) = open_upload(&client).await;
     client.tag("the upload was admitted before this").await;
     server.shutdown.begin.cancel();
-    server.shutdown.cut.cancel();
+    server.shutdown.abort.cancel();
     let error = refused(upload.await.unwrap(), "cut");
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Draining));
     server.serving.take().unwrap().await.unwrap().unwrap();

@@ -36,7 +36,7 @@ pub trait JobStore: Send + Sync {
 
     /// Takes at most `limit` jobs: first those whose worker sent no heartbeat for `abandoned_after`, then new ones.
     /// Does not wait for jobs.
-    async fn take(
+    async fn claim(
         &self,
         queue: &str,
         worker: &Incarnation,
@@ -45,10 +45,10 @@ pub trait JobStore: Send + Sync {
     ) -> Result<Vec<ClaimedJob>>;
 
     /// Extends the assignment of a job; returns whether the job still belongs to this worker.
-    async fn keep(&self, queue: &str, taken: &ClaimedJob) -> Result<bool>;
+    async fn extend(&self, queue: &str, claimed: &ClaimedJob) -> Result<bool>;
 
     /// Ends a job; returns whether it still belonged to this worker. If another worker took the job, it is kept.
-    async fn done(&self, queue: &str, taken: &ClaimedJob) -> Result<bool>;
+    async fn complete(&self, queue: &str, claimed: &ClaimedJob) -> Result<bool>;
 
     /// Counts the jobs without a worker.
     async fn waiting(&self, queue: &str) -> Result<u64>;

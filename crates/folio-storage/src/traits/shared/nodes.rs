@@ -42,22 +42,22 @@ pub struct Member {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nodes {
+pub struct MembershipSnapshot {
     /// Live nodes and recently dead ones, in no order.
     pub members: Vec<Member>,
     /// Time for which the store has continuously had its data and been available.
-    pub answering_for: Duration,
+    pub available_for: Duration,
     /// Time without a heartbeat after which a node is dead.
     pub dead_after: Duration,
 }
 
-impl Nodes {
+impl MembershipSnapshot {
     /// Returns whether an incarnation is dead, so that its turns may be taken over. An unlisted incarnation is dead
     /// once the store has been available long enough that a live node would have sent a heartbeat.
     pub fn is_dead(&self, incarnation: &Incarnation) -> bool {
         match self.members.iter().find(|member| member.node.incarnation == *incarnation) {
             Some(member) => member.is_dead,
-            None => self.answering_for > self.dead_after,
+            None => self.available_for > self.dead_after,
         }
     }
 
@@ -82,5 +82,5 @@ pub trait NodeStore: Send + Sync {
     async fn leave(&self, node: &NodeRecord) -> Result<()>;
 
     /// Returns all nodes, after marking nodes that missed heartbeats for too long as dead.
-    async fn nodes(&self) -> Result<Nodes>;
+    async fn nodes(&self) -> Result<MembershipSnapshot>;
 }

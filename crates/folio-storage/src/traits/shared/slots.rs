@@ -9,9 +9,9 @@ use folio_types::{OrgId, Result};
 /// owner of a slot renews the lease periodically. A slot that the store lost is free.
 #[async_trait]
 pub trait SlotStore: Send + Sync {
-    /// Takes a slot for one lease if fewer than `most` are taken; returns whether it was taken. Taking a slot again
+    /// Takes a slot for one lease if fewer than `limit` are taken; returns whether it was taken. Taking a slot again
     /// renews its lease. Costs O(log n) in the number of taken slots.
-    async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool>;
+    async fn take(&self, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool>;
 
     /// Renews the leases of `renewed`, regardless of the limit, and frees `freed`. Together they have at most
     /// [`SLOTS_SYNC_MAX`] names.

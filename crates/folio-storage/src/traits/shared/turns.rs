@@ -1,11 +1,16 @@
 //! The states of open turns, for every node and gateway.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use folio_history::event::CallView;
 use folio_history::thread::Phase;
 use folio_resources::policy::Approver;
 use folio_types::{Incarnation, OrgId, Principal, Result, Role, Timestamp, TurnId, UserId};
 use serde::{Deserialize, Serialize};
+
+/// Time to live of the state of an open turn without an expiry.
+const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
 /// The state of a turn that its owner published last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +31,8 @@ pub struct SharedTurn {
     pub phase: Option<Phase>,
     /// The calls that wait for decisions.
     pub pending: Vec<CallView>,
-    #[serde(default)]
-    pub since: Option<Timestamp>,
+    #[serde(default, rename = "since")]
+    pub paused_at: Option<Timestamp>,
     /// The time at which the pause expires. None: the pause has no expiry.
     pub expires_at: Option<Timestamp>,
     /// Approvers of the undecided calls, without duplicates. If the round only waits to be resumed: every user that can
@@ -48,8 +53,15 @@ impl SharedTurn {
 
     /// Returns the position of the turn among waiting turns. None: the turn does not wait.
     pub fn cursor(&self) -> Option<TurnCursor> {
-        let since = self.since.filter(|_| self.is_waiting())?;
-        Some(TurnCursor { since, turn: self.turn.clone() })
+        let paused_at = self.paused_at.filter(|_| self.is_waiting())?;
+        Some(TurnCursor { paused_at, turn: self.turn.clone() })
+    }
+
+    /// Returns the time to live of this state in the store.
+    pub fn ttl(&self, now: Timestamp, idle_turn_ttl: Duration) -> Duration {
+        let left = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default();
+        let open = self.phase.map(|_| self.expires_at.map_or(WITHOUT_EXPIRY, left));
+        open.unwrap_or_default().saturating_add(idle_turn_ttl)
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -60,7 +72,7 @@ impl SharedTurn {
 /// The last turn of a page of waiting turns, which are ordered by the start of their pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnCursor {
-    pub since: Timestamp,
+    pub paused_at: Timestamp,
     pub turn: TurnId,
 }
 
