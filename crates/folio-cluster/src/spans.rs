@@ -67,7 +67,7 @@ impl RpcSpan {
 
 impl Drop for RpcSpan {
     fn drop(&mut self) {
-        // Ends the span now, not at the first response message.
+        // Enters the span again, so that it ends now and not when the response started.
         self.span.in_scope(|| status::record(&self.span, self.code));
     }
 }

@@ -16,8 +16,8 @@ impl MembershipView {
         Self { snapshot: None, fresh_for }
     }
 
-    /// Applies a membership snapshot that was requested at `requested_at`. Returns true if the snapshot reports a newly
-    /// dead node.
+    /// Applies a membership snapshot that was requested at `requested_at`. Returns true if a node may be newly dead, as
+    /// after the first snapshot.
     ///
     /// Until the store has been available for `dead_after`, it may have lost its data: nodes that were live in the
     /// previous snapshot stay live. Afterwards an unknown node counts as dead.
