@@ -1,5 +1,5 @@
 //! The supervisor of a node's conversations: starts and monitors them, restarts failed ones, evicts idle ones, and
-//! sweeps.
+//! periodically sweeps open turns and expired threads.
 
 mod memory_budget;
 mod stop_reason;
@@ -46,7 +46,7 @@ pub(crate) struct Supervisor;
 
 pub(crate) struct SupervisorState {
     shared: Arc<Shared>,
-    /// Start of this incarnation.
+    /// Start of this run of the node process.
     started_at: Instant,
     /// Keys by actor, to identify stopped actors.
     keys: HashMap<ActorId, Key>,
@@ -59,7 +59,7 @@ pub(crate) struct SupervisorStart {
     pub(crate) started_at: Instant,
 }
 
-/// Returns the milliseconds since the start of this incarnation.
+/// Returns the milliseconds since `started_at`.
 pub(crate) fn millis_since(started_at: Instant) -> u64 {
     u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
@@ -123,8 +123,8 @@ impl Actor for Supervisor {
     }
 }
 
-/// Sweeps and ticks periodically. The first sweep is immediate, because an earlier incarnation may have left turns
-/// running.
+/// Sweeps, and sends [`SupervisorMsg::Tick`], periodically. The first sweep is immediate, because an earlier run of the
+/// process may have left turns running.
 fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
     let (shared, supervisor) = (shared.clone(), supervisor.clone());
     let tracker = shared.tracker.clone();
@@ -170,7 +170,7 @@ fn free_memory_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<Supervi
 }
 
 impl SupervisorState {
-    /// Starts the conversation of a thread unless it is in memory. `OVERLOADED` if the maximum number is in memory.
+    /// Starts the conversation of a thread unless it is in memory. Fails with `OVERLOADED` at `live_max` conversations.
     async fn ensure_started(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) -> Result<()> {
         if self.shared.table.find(&key).is_some() {
             return Ok(());
@@ -200,7 +200,7 @@ impl SupervisorState {
         }
     }
 
-    /// Evicts the least recently used histories until the excess is freed.
+    /// Evicts the least recently used conversations with a history until the excess over the memory budget is freed.
     fn free_memory(&self) {
         let mut excess = self.shared.memory.excess();
         for (bytes, actor) in self.shared.table.idle(u64::MAX).into_iter().filter(|(bytes, _)| *bytes > 0) {
@@ -228,7 +228,7 @@ impl SupervisorState {
         }
     }
 
-    /// Handles a stopped conversation.
+    /// Removes a stopped conversation from the table. Restarts a failed one.
     fn handle_stopped(&mut self, myself: &ActorRef<SupervisorMsg>, actor: ActorId, reason: StopReason) {
         let Some(key) = self.keys.remove(&actor) else { return };
         self.shared.table.remove(&key, actor);

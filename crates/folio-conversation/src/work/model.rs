@@ -19,9 +19,9 @@ use crate::shared::Shared;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
 use crate::window::{Window, estimated_tokens, prompt_tokens};
 
-/// Maximum number of calls of an answer to keep. The turn machine has a smaller limit for the calls that run.
+/// Maximum number of tool calls of an answer to keep. The turn machine has a smaller limit for the calls that run.
 const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
-/// Minimum tokens for an answer. A turn that leaves fewer tokens of the context is not sent.
+/// Minimum tokens for an answer. If the turn leaves fewer tokens of the context free, no model call is made.
 const ANSWER_TOKENS_MIN: usize = 256;
 
 pub(crate) struct ModelWork {
@@ -33,7 +33,7 @@ pub(crate) struct ModelWork {
     pub(crate) working: WorkingState,
     /// None: the thread has no document or several.
     pub(crate) document: Option<DocumentId>,
-    /// Shared by all calls of a turn.
+    /// Shared by all model calls of a turn.
     pub(crate) context: Arc<Mutex<ContextLoader>>,
     /// Value of the turn's write counter when the call started.
     pub(crate) write_counter: u64,
@@ -61,8 +61,8 @@ impl Failure {
 impl ModelWork {
     /// Makes the call and reports its outcome. A stopped call is not reported.
     ///
-    /// The settlement is sent before the report and awaited after it: it may share a commit with the machine's next
-    /// append, and a store that writes in order never commits the append first.
+    /// The settlement is sent before the report and awaited after it. The settlement may share a commit with the turn's
+    /// next append, and a store that writes in order never commits the append first.
     pub(crate) async fn run(mut self) {
         self.work.hit_failpoint("model", "before").await;
         let (settlement, outcome) = match self.call_model().await {
@@ -159,7 +159,7 @@ impl ModelWork {
         Err(Err(Box::new(Failure { error: error.into(), retriable, usage: Usage::default() })))
     }
 
-    /// Reads an abandoned answer to its end to obtain its usage. The drain of the process ends this.
+    /// Reads an abandoned answer to its end to obtain its usage. The shutdown of the process ends the read.
     fn drain(&self, permit: Permit, mut rest: AbandonedAnswer, prompt: usize) {
         let (shared, turn) = (Arc::clone(&self.work.shared), self.call.turn.clone());
         self.work.shared.tracker.spawn(async move {
@@ -210,7 +210,7 @@ impl ModelWork {
         })
     }
 
-    /// Describes the call to the meter. `position`: number of models that were attempted before.
+    /// Describes the call to the meter. `position`: index of the model among the candidates.
     fn metered(&self, info: &ModelInfo, prompt: usize, position: usize) -> MeteredCall {
         let ModelCall { turn, round, attempt, epoch, .. } = &self.call;
         let fallback = if position == 0 { String::new() } else { format!(".{position}") };
