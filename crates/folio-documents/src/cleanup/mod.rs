@@ -2,14 +2,14 @@
 //! bytes of uploads.
 //!
 //! Deleting a document writes its tombstone. The next sweep removes its bytes, and so does a sweep one day later,
-//! because an upload in progress may have written them again. Its threads stay readable for that day. This sweep only
-//! marks them; the sweep of the conversations removes them, because a turn may be open.
+//! because an upload in progress may have written the bytes again. The threads of the document stay readable for that
+//! day: the sweep only sets their expiry. The sweep of the conversations removes them, because a turn may be open.
 //!
 //! An upload stores its bytes before it writes its document, so a crash in between leaves orphaned bytes. A periodic
 //! search lists all blobs and removes those that have no document and are older than a day, because no upload takes a
-//! day. The search skips bytes of an active upload of this process: a request that is repeated after a day writes the
-//! same blob again. If another process completes that upload between the check and the removal, its bytes are lost; the
-//! window is milliseconds, a day after a crash.
+//! day. An upload that is repeated after a day writes the same blob again, so the search skips bytes of active uploads
+//! of this process. If another process completes such an upload between the check and the removal, its bytes are lost;
+//! the window is milliseconds, a day after a crash.
 
 mod organizations;
 mod orphans;
@@ -43,7 +43,7 @@ const ROWS_AT_ONCE: usize = 1_000;
 pub struct CleanupOptions {
     /// Seconds between two sweeps. Default: 60.
     pub interval_seconds: u64,
-    /// Maximum number of documents per sweep. Default: 10,000.
+    /// Maximum number of deleted documents per sweep. Default: 10,000.
     pub batch: usize,
     /// Seconds between two searches for orphaned bytes, the first at the start. A search lists every blob and reads the
     /// document of each blob older than a day. Default: 6 h.
@@ -92,13 +92,13 @@ pub struct CleanupHandle {
 }
 
 impl CleanupHandle {
-    /// Requests a sweep before the next interval, after a deletion.
+    /// Requests a sweep now instead of after the interval. For a caller that deleted a resource.
     pub fn sweep_soon(&self) {
         self.wake.notify_one();
     }
 }
 
-/// Owns the task that sweeps. Dropping the cleaner aborts a sweep, which a later one repeats.
+/// Owns the task that sweeps. Dropping the cleaner aborts a running sweep; the next sweep repeats the work.
 #[derive(Debug)]
 pub struct Cleaner {
     stop: CancellationToken,
@@ -170,7 +170,7 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, triggers: Trig
         if let Err(error) = sweep.run(environment.now()).await {
             tracing::warn!(%error, "a sweep failed; the next one continues it");
         }
-        // These searches may take long and are cancelled at a stop. The next search continues them.
+        // These searches may take long and are cancelled at a stop. The next search repeats them.
         let now = environment.now();
         let searches = async {
             sweep.retention.run(now).await;
