@@ -3,15 +3,15 @@
 //! | # | condition | decision |
 //! |---|---|---|
 //! | 1 | the thread was removed | `NOT_FOUND` |
-//! | 2 | [`ThreadWrite::Create`]: the thread exists, created by a request of another digest | `REQUEST_ID_CONFLICT` |
+//! | 2 | [`ThreadWrite::Create`]: the thread exists, created by a request with another digest | `REQUEST_ID_CONFLICT` |
 //! | 3 | [`ThreadWrite::Create`]: the thread exists | [`Appended::Done`] |
-//! | 4 | the row of the batch exists | [`Appended::Done`] |
+//! | 4 | the row of the append's batch exists | [`Appended::Done`] |
 //! | 5 | [`ThreadWrite::Begin`]: the thread exists | [`Appended::Refused`] |
 //! | 6 | the fence differs, or the row of the request exists | [`Appended::Refused`] |
 //! | 7 | [`ThreadWrite::Append`]: the thread does not exist | `NOT_FOUND` |
 //! | 8 | a takeover does not increase the epoch | `INTERNAL` |
 //! | 9 | the first append has another fence than epoch 0 and version 0 | `INTERNAL` |
-//! | 10 | the import contains entries of another kind | `INTERNAL` |
+//! | 10 | an entry of the import is not [`Entry::Imported`] | `INTERNAL` |
 //! | 11 | – | [`WriteDecision::Write`] |
 
 use folio_resources::ListEntry;
@@ -55,7 +55,7 @@ impl ThreadWrite {
         }
     }
 
-    /// Returns the row whose request id must be unused, or used for the same request.
+    /// Returns the request row of the write, whose request id must be unused or used for the same request.
     pub fn request(&self) -> Option<&RequestRow> {
         match self {
             Self::Create(new) => new.request.as_ref(),
@@ -84,7 +84,7 @@ pub struct StoredState {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteDecision {
-    /// Nothing is written.
+    /// The answer of a write for which nothing is written.
     Answer(Appended),
     Write(Box<ThreadPlan>),
 }
@@ -92,9 +92,9 @@ pub enum WriteDecision {
 /// Writes that execute one [`ThreadWrite`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadPlan {
-    /// Row of the index of open turns. Written before the header.
+    /// Row to add to the index of open turns. Written before the header.
     pub opens: Option<OpenTurnRow>,
-    /// Rows of that index to remove with it.
+    /// Rows to remove from the index of open turns, in the write that adds `opens`.
     pub removes: Vec<OpenTurnRow>,
     /// New or changed list row. Written before the header.
     pub list_after: Option<ListEntry>,
@@ -104,9 +104,9 @@ pub struct ThreadPlan {
     pub before: Option<ThreadHeader>,
     /// Header after the write.
     pub after: ThreadHeader,
-    /// Id of the row of the batch, inserted together with the header unless it exists.
+    /// Id of the append's batch, whose row is inserted together with the header unless the row exists.
     pub batch: Option<u128>,
-    /// Rows of requests, each inserted together with the header unless it exists.
+    /// Rows of requests, each inserted together with the header unless the row exists.
     pub requests: Vec<RequestRow>,
     /// Sequence number of the first appended entry. Entries are written together with the header. Imported entries
     /// start at 0.
