@@ -46,7 +46,7 @@ impl IndexedFields {
 /// Maximum number of resources that an `IN_USE` error names.
 pub const NAMED_USERS_MAX: usize = 5;
 
-/// A kind of resource, type-erased. See the constants of [`Resource`].
+/// A kind of resource, type-erased. The fields are the constants of [`Resource`].
 pub struct Kind {
     /// One lowercase word.
     pub name: &'static str,
@@ -132,14 +132,14 @@ impl Kind {
         Err(Error::not_found(&format!("{} revision", Self::of_id(of)?.name), format!("{of}.{number}")))
     }
 
-    /// Returns the error for a name that the resource `id` of the kind has.
+    /// Returns the error for a name that another resource of the kind, `id`, has.
     pub fn name_taken(kind: &str, name: &str, id: &str) -> Error {
         let message = format!("a {kind} named {name:?} already exists");
         Error::new(Code::AlreadyExists, Reason::NameTaken, message).detail("id", id)
     }
 
-    /// Returns the error for a deletion of a resource of the kind to which `count` resources refer. `users`:
-    /// ids and descriptions of the first ones.
+    /// Returns the error for the deletion of a resource of the kind to which `count` resources refer. `users`: ids and
+    /// descriptions of the first referring resources.
     pub fn in_use(kind: &str, users: &[(String, String)], count: u64) -> Error {
         let (ids, described): (Vec<_>, Vec<_>) = users.iter().cloned().unzip();
         let more = match count.saturating_sub(users.len() as u64) {
