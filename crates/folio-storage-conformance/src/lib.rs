@@ -1,8 +1,8 @@
 //! Conformance suites: one for each storage trait. Every adapter runs all of them.
 //!
-//! A suite uses the traits only, and works in an organization of its own. It can therefore run on a store that contains
-//! other data, and repeatedly with another `nonce`. It returns the first violation. [`faults`] proves that the suites
-//! find violations.
+//! A suite uses the traits only, and works in an organization that is derived from a `nonce`. It can therefore run on a
+//! store that contains other data, and repeatedly with another `nonce`. It returns the first violation. [`faults`]
+//! proves that the suites find violations.
 
 mod access;
 mod audit;

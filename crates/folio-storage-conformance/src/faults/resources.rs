@@ -1,4 +1,4 @@
-//! Faults of [`ResourceExecutor`] and [`TextStore`].
+//! Layers that inject one fault each into a [`ResourceExecutor`] or a [`TextStore`].
 
 use async_trait::async_trait;
 use folio_resources::{Record, ResourceWrite, StoredState, TextState, WriteDecision, decide};
@@ -15,7 +15,7 @@ fn fresh_op() -> Result<OpKey> {
     Ok(OpKey::Request { user: UserId::derive(&["fault"]), request })
 }
 
-/// Executes a write under a fresh op key, and answers under its own.
+/// Executes a write under a fresh op key. The returned op row has the original op key.
 async fn under_fresh_op(below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<WriteOutcome> {
     let own = std::mem::replace(&mut write.op, fresh_op()?);
     let mut decided = below.decide(write).await?;
@@ -36,7 +36,7 @@ async fn version(below: &dyn ResourceExecutor, write: &ResourceWrite) -> Result<
     Ok(record.and_then(Record::live).map(|fields| fields.version))
 }
 
-/// Executes a write; at the current version if the target does not have the expected one.
+/// Executes a write. After a version mismatch, executes the write again at the current version of the target.
 async fn at_any_version(below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<WriteOutcome> {
     match below.decide(write.clone()).await? {
         WriteOutcome::VersionMismatch => match version(below, &write).await? {
@@ -50,7 +50,7 @@ async fn at_any_version(below: &dyn ResourceExecutor, mut write: ResourceWrite) 
     }
 }
 
-/// Answers a refused write as if it were done.
+/// Answers a refused write as if it were done. Nothing is written.
 async fn as_done(below: &dyn ResourceExecutor, write: &ResourceWrite, refused: Error) -> Result<WriteOutcome> {
     let state = StoredState { record: record(below, write).await?, ..StoredState::default() };
     match decide(write, &state) {
@@ -108,7 +108,7 @@ impl ResourceLayer for RequestOnManyTargets {
     }
 }
 
-/// Declares faults that make a write although it is refused for a reason.
+/// Declares faults that answer a write as done although it was refused with the given reason.
 macro_rules! ignored_refusals {
     ($($fault:ident: $reason:ident;)*) => {$(
         #[derive(Default)]
