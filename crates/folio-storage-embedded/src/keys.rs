@@ -85,7 +85,7 @@ keys! {
     thread_of(org: &OrgId, referenced: &str, id: &ThreadId) = "{org}/thread_of/{referenced}/{id}";
 }
 
-/// Returns the prefix of the list of a kind. `parent`: of the list of this parent's children.
+/// Returns the prefix of the list rows of a kind. With a `parent`: only of the rows of its children.
 pub(crate) fn list(org: &OrgId, kind: &str, parent: Option<&str>) -> Vec<u8> {
     parent.map_or_else(|| list_of_kind(org, kind), |parent| list_of_children(org, kind, parent))
 }
