@@ -8,7 +8,7 @@ pub trait Environment: Send + Sync + std::fmt::Debug {
 
     fn random(&self) -> u128;
 
-    /// Returns a UUID of version 7. Later UUIDs sort after earlier ones.
+    /// Returns a UUID of version 7. UUIDs sort by millisecond; the order within a millisecond is random.
     fn uuid(&self) -> Uuid {
         let milliseconds = u64::try_from(self.now().as_millisecond()).unwrap_or(0);
         uuid::Builder::from_unix_timestamp_millis(milliseconds, &random_tail(self.random())).into_uuid()

@@ -1,7 +1,7 @@
 //! Ids, limits, error codes and small values, shared by all crates.
 //!
-//! Every item is plain data with its validation. This crate contains no async code and no I/O, and imports no other
-//! crate of the workspace. Every other crate may import it.
+//! Every item but [`environment`] is plain data with its validation. This crate contains no async code and no I/O, and
+//! imports no other crate of the workspace. Every other crate may import it.
 
 #[macro_use]
 mod named_enum;
