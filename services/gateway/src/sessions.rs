@@ -1,7 +1,7 @@
-//! Ends long calls when their token is no longer valid: within seconds after the token is revoked or expires, or its
-//! user is removed or gets a lower role.
+//! Ends long RPCs (`Class::Long`) when their token is no longer valid: within seconds after the token is revoked or
+//! expires, or its user is removed or gets a lower role.
 //!
-//! Work that the call started (a turn, an extraction) continues; only the stream to the caller ends.
+//! Work that the RPC started (a turn, an extraction) continues; only the RPC ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use crate::authenticator::Authenticator;
 use folio_operations::Caller;
 
-/// Interval at which the tokens of long calls are checked.
+/// Interval at which the tokens of long RPCs are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent checks.
 const CHECKS_MAX: usize = 32;
 
-/// The access tokens with long calls in progress.
+/// The access tokens with long RPCs in progress.
 #[derive(Default)]
 pub(crate) struct Sessions {
     open: Mutex<HashMap<TokenId, OpenCalls>>,
@@ -38,8 +38,7 @@ impl Sessions {
         let new = || OpenCalls { calls: 0, caller: caller.clone(), ended: CancellationToken::new() };
         let entry = open.entry(token.clone()).or_insert_with(new);
         entry.calls = entry.calls.saturating_add(1);
-        // All calls of a token end together, when the role falls below the highest role that one of the calls started
-        // with.
+        // All RPCs of a token end together, when the role falls below the highest role at the start of one of the RPCs.
         if entry.caller.principal.role < caller.principal.role {
             entry.caller = caller.clone();
         }
@@ -56,10 +55,10 @@ impl Sessions {
         }
     }
 
-    /// Ends the calls of a token that is no longer valid.
+    /// Ends the RPCs of a token that is no longer valid.
     async fn check(&self, authenticator: &Authenticator, caller: Caller) {
         let token = &caller.token;
-        // A failed check (an unavailable store) ends no call.
+        // A failed check (an unavailable store) ends no RPC.
         if matches!(authenticator.is_valid(&caller).await, Ok(false)) {
             tracing::info!(%token, "a token is no longer valid; ending its calls");
             if let Some(open) = self.lock().remove(token) {
@@ -73,7 +72,7 @@ impl Sessions {
     }
 }
 
-/// A long call in progress. Dropping it unregisters the call.
+/// A long RPC in progress. Dropping the session unregisters the RPC.
 pub(crate) struct Session {
     token: TokenId,
     ended: CancellationToken,
@@ -81,7 +80,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Returns a token that is cancelled when the access token is no longer valid.
+    /// Returns a cancellation token, which is cancelled when the access token is no longer valid.
     pub(crate) fn ended(&self) -> CancellationToken {
         self.ended.clone()
     }

@@ -1,4 +1,4 @@
-//! The public API over real gRPC on a real embedded store.
+//! Tests of the public API over real gRPC on a real embedded store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
