@@ -98,10 +98,10 @@ pub struct FaultPlan {
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
     pub fault: Fault,
-    /// Number of the chat request since the plan was set, from 1. None: any.
+    /// Number of the chat request that gets the fault, counted from 1 since the plan was set. None: any.
     #[serde(default)]
     pub nth: Option<u64>,
-    /// Number of the last chat request with the fault. None: no end.
+    /// Number of the last chat request that may get the fault. None: no end.
     #[serde(default)]
     pub to: Option<u64>,
 }
