@@ -9,13 +9,13 @@ use folio_tests::harness::client::{Client, approved, decide};
 use super::processes::{Cluster, metrics};
 use crate::client::{request, together, upload};
 
-/// Pause between two attempts.
+/// Pause between two attempts to approve a turn.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Timeout, far above the goal.
+/// Maximum time after the kill at which an approval is retried.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Measurements {
-    /// Turns of the killed node.
+    /// Number of turns that the killed node owned.
     pub(crate) taken_over: usize,
     /// Time from the kill to the response to the first approval.
     pub(crate) first: Duration,
@@ -47,7 +47,7 @@ pub(crate) async fn run(cluster: &mut Cluster, turns: usize) -> Result<Measureme
     Ok(Measurements { taken_over: owned, first: *first, last: *last })
 }
 
-/// Returns the time from the kill to the response.
+/// Approves a turn, with retries while its owner is unavailable. Returns the time from the kill to the response.
 async fn approve(client: Client, waiting: &v1::AwaitingApproval, killed: Instant) -> Result<Duration> {
     loop {
         match client.conversations.clone().approve(decide(waiting, approved)).await {
