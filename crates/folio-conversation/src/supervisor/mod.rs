@@ -200,7 +200,7 @@ impl SupervisorState {
         }
     }
 
-    /// Evicts the least recently used conversations with a history until the excess over the memory budget is freed.
+    /// Evicts the least recently used conversations with a history until a quarter of the memory budget is free.
     fn free_memory(&self) {
         let mut excess = self.shared.memory.excess();
         for (bytes, actor) in self.shared.table.idle(u64::MAX).into_iter().filter(|(bytes, _)| *bytes > 0) {
