@@ -22,7 +22,7 @@ pub struct Evidence {
     pub log: Vec<Logged>,
     /// Marker of each tenant. All names and texts that the tenant creates contain its marker.
     pub markers: BTreeMap<OrgId, String>,
-    /// Threads that stayed busy without progress for too long.
+    /// Threads that were still busy at a time limit.
     pub busy: Vec<StuckThread>,
     /// Entries of the audit logs. None: they are not checked.
     pub audit: Option<Vec<ObservedAuditEntry>>,
@@ -106,7 +106,7 @@ pub struct ObservedAuditEntry {
     pub ok: bool,
 }
 
-/// A busy thread whose version did not change for too long.
+/// A thread that was still busy at a time limit.
 #[derive(Debug, Clone)]
 pub struct StuckThread {
     pub thread: ThreadId,
