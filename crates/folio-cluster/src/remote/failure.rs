@@ -12,7 +12,7 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::seal::untrusted;
 
-/// Error detail with the loss stage. An error without it was reported by a node.
+/// Name of the error detail with the loss stage. A node reported a `NODE_LOST` error without this detail.
 const LOSS_STAGE: &str = "request";
 const NOT_SENT: &str = "not sent";
 const PERHAPS_SENT: &str = "perhaps sent";
@@ -27,7 +27,7 @@ pub(crate) enum LossStage {
     PerhapsSent,
 }
 
-/// Returns the stage at which the node was lost. None: another error, or an error that a node reported.
+/// Returns the stage of the RPC at which the node was lost. None: another error, or an error that a node reported.
 pub(crate) fn loss_stage(error: &Error) -> Option<LossStage> {
     if error.reason != Reason::NodeLost {
         return None;
