@@ -1,4 +1,4 @@
-//! Prepares requests before their actor handles them, and derives ids from requests.
+//! Prepares requests for the actor of their thread, and derives thread ids from requests.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::actor::PreparedChat;
 use crate::shared::Shared;
 
-/// Chats, decisions and changes require the role `member`.
+/// Fails unless the caller has at least the role `member`, which chats, decisions and changes require.
 pub(crate) fn may_change(principal: &Principal) -> Result<()> {
     match principal.role {
         Role::Member | Role::Admin => Ok(()),
@@ -30,8 +30,8 @@ pub(crate) fn may_change(principal: &Principal) -> Result<()> {
     }
 }
 
-/// Completes a chat with the organization's settings, its request id, and the digest of its content, which a repeated
-/// request must match. The digest excludes `if_busy` and `if_pending`, which may differ in a repeated request.
+/// Adds the organization's settings, the request id (generated if missing) and the digest of the content to a chat. A
+/// repeated request must have the same digest, but may have another `if_busy` and `if_pending`.
 pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<PreparedChat> {
     let organization = shared.dependencies.stores.of::<Organization>().get(&OrgId::platform(), org).await?;
     let (policy, approval_ttl_seconds) =
@@ -45,7 +45,7 @@ pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatComm
     Ok(PreparedChat { command, request, digest, new, trace, policy, models, approval_ttl_seconds })
 }
 
-/// Completes a queued chat with the organization's current settings.
+/// Replaces the settings in a queued chat by the organization's current settings.
 pub(crate) async fn refresh_chat(shared: &Shared, org: &OrgId, queued: PreparedChat) -> Result<PreparedChat> {
     let PreparedChat { command, request, new, trace, .. } = queued;
     Ok(PreparedChat { request, new, trace, ..prepare_chat(shared, org, command).await? })
@@ -94,7 +94,7 @@ pub(crate) fn new_thread_of_chat(shared: &Shared, principal: &Principal, prepare
     Ok(thread)
 }
 
-/// Returns a thread to create. The same request id yields the same thread and must have the same content.
+/// Returns the thread that a request creates. A repeated request yields the same id and must have the same content.
 pub(crate) fn new_thread(
     shared: &Shared,
     principal: &Principal,
@@ -139,7 +139,7 @@ pub(crate) fn fork_digest(command: &ForkThreadCommand) -> Digest {
     }))
 }
 
-/// The order of documents does not distinguish requests.
+/// Returns the documents in a canonical order, because digests and ids do not depend on their order.
 pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
     let mut sorted: Vec<_> = documents.iter().collect();
     sorted.sort();

@@ -1,4 +1,4 @@
-//! The conversations of a node on a separate store.
+//! Test harness: the conversations of one node on an embedded store.
 
 use std::ops::Deref;
 use std::sync::Mutex;
@@ -102,7 +102,7 @@ impl Base {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// Returns the dependencies of a single node. Its calls are metered, and recorded as usage.
+    /// Returns the dependencies of a single node. Its meter records the usage of model calls.
     pub(super) fn dependencies(&self, incarnation: Incarnation, slots: Arc<dyn SlotStore>) -> Dependencies {
         let usage = UsageRecorder::new(self.stores.usage.clone(), self.environment.clone());
         Dependencies {
@@ -165,7 +165,7 @@ impl Sandbox {
         Self::start_as(options, None, None, AbandonedCalls::Abort).await
     }
 
-    /// Starts with other tools, a wrapped store of threads, and a policy for abandoned model calls.
+    /// Starts with other tools and a wrapped thread store (None: the defaults), and a policy for abandoned model calls.
     pub(super) async fn start_as(
         options: Options,
         tools: Option<Arc<Registry>>,
@@ -208,7 +208,7 @@ impl Sandbox {
         let _ = operation.await;
     }
 
-    /// Blocks every task that reaches this point.
+    /// Blocks every task that reaches the failpoint `point`. None: blocks no task.
     pub(super) fn hang_at(&self, point: Option<&str>) {
         *self.points.hang.lock().unwrap() = point.map(str::to_owned);
     }
@@ -238,7 +238,7 @@ impl Sandbox {
         tokio::spawn(async move { conversations.approve(&principal, command).await })
     }
 
-    /// Spawns a chat that waits as the last of `count` in its thread.
+    /// Spawns a chat, and waits until `count` chats of a thread are queued.
     pub(super) async fn enqueue(&self, chat: ChatCommand, count: usize) -> JoinHandle<Result<EventStream>> {
         let waits = self.spawn_chat(ChatCommand { if_busy: IfBusy::Enqueue, ..chat });
         self.until("queued chats", |now| now.busy.iter().any(|view| view.queued == count)).await;
@@ -266,7 +266,7 @@ impl Sandbox {
         all(self.begin(command).await).await
     }
 
-    /// Runs a turn until it pauses at these calls.
+    /// Runs a turn that pauses after the model's `step`. Returns the turn and its pending calls.
     pub(super) async fn pause_at(&self, step: Step) -> (TurnId, Vec<CallView>) {
         self.models.then([step]);
         let events = self.run(self.chat("please")).await;
