@@ -32,7 +32,7 @@ pub struct ThreadHeader {
     pub user: UserId,
     pub profile: String,
     pub documents: Vec<DocumentId>,
-    /// Empty until the first message.
+    /// If the creator set no title: empty until the first message.
     pub title: String,
     /// Model of the newest turn. None: the thread had no turn, and its creator chose no model.
     pub model: Option<String>,
@@ -109,7 +109,7 @@ impl ThreadHeader {
         ListRow { id: self.id.to_string(), name: self.title.clone(), terms, ..ListRow::default() }
     }
 
-    /// None: lists omit the thread.
+    /// Returns the list entry of the thread. None: the thread is ephemeral, so lists omit it.
     pub fn listed(&self) -> Option<ListEntry> {
         let (created_at, version) = (self.created_at, self.version.saturating_add(1));
         (!self.ephemeral).then(|| ListEntry { row: self.list_row(), created_at, version })
@@ -142,7 +142,7 @@ pub enum ThreadRecord {
 }
 
 impl ThreadRecord {
-    /// None: the thread was removed.
+    /// Returns the header. None: the thread was removed.
     pub fn live(self) -> Option<ThreadHeader> {
         match self {
             Self::Live(header) => Some(*header),
@@ -170,7 +170,7 @@ pub struct NewThread {
     pub expires_at: Option<Timestamp>,
     /// `Imported` entries at the start of the thread.
     pub imported: Vec<Entry>,
-    /// Row of the creating request. Some: a repeated request must have the same digest.
+    /// Row of the request that creates the thread. A repeated request must have the same digest.
     pub request: Option<RequestRow>,
     pub at: Timestamp,
 }
@@ -194,7 +194,7 @@ impl NewThread {
         }
     }
 
-    /// Returns the header that the first append expects, without any entry.
+    /// Returns the header before the first append, which has no entries.
     pub fn header(&self) -> ThreadHeader {
         let working = self.imported.iter().rev().find_map(|entry| match entry {
             Entry::Imported(imported) => Some(imported.working.clone()),
@@ -252,7 +252,7 @@ pub struct ThreadView {
     pub user: UserId,
     pub profile: String,
     pub documents: Vec<DocumentId>,
-    /// Empty until the first message.
+    /// If the creator set no title: empty until the first message.
     pub title: String,
     /// Model of the newest turn. None: the thread had no turn, and its creator chose no model.
     pub model: Option<String>,
@@ -328,17 +328,17 @@ pub struct Append {
     /// Identifies the append, so that a caller can look up an unknown outcome.
     pub batch: u128,
     pub fence: Fence,
-    /// In order; each at most [`folio_types::limits::ENTRY_BYTES`].
+    /// Entries in order, each with at most [`folio_types::limits::ENTRY_BYTES`] bytes.
     pub entries: Vec<Entry>,
     /// New owner and its epoch (a takeover). None: the owner does not change.
     pub new_owner: Option<(u64, Incarnation)>,
     pub change: HeaderChange,
-    /// Row of an accepted turn or a rename, inserted unless a row with its request id exists.
+    /// Row of an accepted turn or a rename. The append is refused if a row with the same request id exists.
     pub request: Option<RequestRow>,
     /// Row of the open-turn index if the append opens, resumes or takes over a turn. The row is stored before the
     /// append.
     pub opens: Option<OpenTurnRow>,
-    /// Rows of ended turns, removed in the same write as `opens` is stored. The sweep removes a row that is left.
+    /// Rows of ended turns, removed by the write that stores `opens`. The periodic sweep removes rows that remain.
     pub removes: Vec<OpenTurnRow>,
     pub at: Timestamp,
 }
@@ -414,10 +414,10 @@ impl Appended {
 /// the row's epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OpenTurnRow {
-    /// A column because the index spans all organizations. No request reads the index.
+    /// Organization of the turn. The index spans all organizations, and no request reads it.
     pub org: OrgId,
     pub turn: TurnId,
     pub epoch: u64,
-    /// Time at which the row expires. Later than the longest approval.
+    /// Time at which the row expires, which is later than the end of the longest approval.
     pub until: Timestamp,
 }
