@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::join;
 
-/// Position of an instance to which a subschema applies.
+/// Position of the values to which a subschema applies, relative to the value to which its parent applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
-    /// The value itself.
+    /// The value of the parent.
     Same,
     /// A member that no other subschema of this position applies to (`properties`, `additionalProperties`).
     OneMember,
