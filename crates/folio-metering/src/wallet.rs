@@ -1,5 +1,5 @@
-//! The wallet of one organization in one process: decides which block covers a call, when a block is drawn, and when it
-//! is closed.
+//! The wallet of one organization in one process. It decides when to draw a block of credit from the organization's
+//! account, which block covers a model call, and when to close a block.
 //!
 //! A pure state machine: commands change it and return effects. It does no I/O and receives the time as an argument.
 
@@ -14,18 +14,18 @@ use crate::Options;
 /// Id of a waiting call, unique per wallet, assigned by the caller.
 pub type Ticket = u64;
 
-/// An instruction to the actor.
+/// An instruction to the actor that drives the wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// The block covers the call: insert the ledger row.
+    /// Insert the ledger row of the call, which the block covers.
     Cover(Ticket, BlockId),
     /// Draw a block of at least `need` and preferably `want` credits.
     Draw { need: u64, want: u64 },
-    /// The account does not cover the call.
+    /// Refuse the call, which the account does not cover.
     Refuse(Ticket, InsufficientCredit),
-    /// The draw failed. The call may be repeated.
+    /// Fail the call, because the draw failed. The call may be repeated.
     Fail(Ticket),
-    /// Close the block. `record`: usage records of its calls may be missing.
+    /// Close the block. `record`: true if usage records of its calls may be missing.
     Close { block: BlockId, record: bool },
 }
 
@@ -104,7 +104,7 @@ impl Wallet {
         self.waiting.retain(|call| !is_cancelled(call.ticket));
     }
 
-    /// A call ended. `credits`: its charge, 0 if the call was not sent.
+    /// Handles the end of a call. `credits`: the charge of the call, 0 if the call was not sent.
     pub fn settled(&mut self, block: &BlockId, reserved: u64, credits: u64, now: Timestamp) -> Vec<Effect> {
         if let Some(drawn) = self.blocks.get_mut(block) {
             drawn.used = drawn.used.saturating_sub(reserved.saturating_sub(credits));
@@ -114,14 +114,14 @@ impl Wallet {
         self.close_retired()
     }
 
-    /// The usage record of a call was not written. Call it before [`Self::settled`], which may close the block.
+    /// Notes that a usage record was not written. Must precede [`Self::settled`], which may close the block.
     pub fn unrecorded(&mut self, block: &BlockId) {
         if let Some(drawn) = self.blocks.get_mut(block) {
             drawn.unrecorded = true;
         }
     }
 
-    /// Another process sealed the block before the call reserved credit.
+    /// Retires a block that another process sealed before the call reserved credit.
     pub fn sealed(&mut self, block: &BlockId, reserved: u64, now: Timestamp) -> Vec<Effect> {
         if let Some(drawn) = self.blocks.get_mut(block) {
             drawn.retired = true;
@@ -144,7 +144,7 @@ impl Wallet {
         self.cover_or_draw(now)
     }
 
-    /// The account refused a draw. Refuses every call that was queued at the start of the draw and needs more than the
+    /// Handles a refused draw: refuses every call that was queued at the start of the draw and needs more than the
     /// available credit. If the account has enough credit but too many blocks, only the first call is refused.
     pub fn refused(&mut self, short: InsufficientCredit, now: Timestamp) -> Vec<Effect> {
         let has_too_many_blocks = self.draw_in_flight.take().is_some_and(|need| need <= short.available);
@@ -162,14 +162,14 @@ impl Wallet {
         effects
     }
 
-    /// The outcome of a draw is unknown. Fails all waiting calls.
+    /// Fails all waiting calls, because the draw failed or its outcome is unknown.
     pub fn failed(&mut self) -> Vec<Effect> {
         self.draw_in_flight = None;
         self.waiting.drain(..).map(|call| Effect::Fail(call.ticket)).collect()
     }
 
-    /// Closes idle and expired blocks. A block with unsettled calls is closed `overdue` after its expiry; closing it
-    /// settles their rows.
+    /// Closes idle and expired blocks. A block with unsettled calls is closed `overdue` after its expiry, which settles
+    /// the calls.
     pub fn tick(&mut self, overdue: Duration, now: Timestamp) -> Vec<Effect> {
         for drawn in self.blocks.values_mut() {
             let idle = drawn.open == 0 && now.duration_since(drawn.used_at).unsigned_abs() >= self.idle;

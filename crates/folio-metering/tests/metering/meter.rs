@@ -36,7 +36,7 @@ impl Fixture {
         CreditMeter::start(&self.stores, Arc::new(System), options).await.unwrap()
     }
 
-    /// A call with a prompt of `input_tokens`. 1,000 tokens cost 1 cent, which are 2 credits.
+    /// Returns a call with a prompt of `input_tokens`. 1,000 tokens cost 1 cent, or 2 credits.
     pub(crate) fn call(&self, key: &str, input_tokens: u64) -> MeteredCall {
         let prices = ModelPrices { input: Some(10_000_000), cached_input: None, output: Some(0) };
         MeteredCall {
@@ -109,7 +109,7 @@ async fn a_call_that_is_settled_late_keeps_its_stored_charge_and_is_counted() {
     assert_eq!(bases, [("late".to_owned(), Basis::Reserved), ("in time".to_owned(), Basis::Reported)]);
 }
 
-/// Fails one write after the flag is set.
+/// Fails the next write of a usage record if the flag is set, and clears the flag.
 struct FailOnce(Arc<AtomicBool>);
 
 #[async_trait]
