@@ -1,14 +1,14 @@
 //! The public actions of Folio, independent of the protocol that carries them.
 //!
 //! An [`Operation`] is one action: its type is the input, [`Operation::Output`] is the output, and its [`Declaration`]
-//! states the role, the scope, the duration class, the effect, the audit entry and the quota that it needs.
+//! states the required role and scope, the duration class, the effect, the audit entry and the quota.
 //! [`Operations::run`] derives everything else from the declaration: authorization, idempotency, the audit log and the
 //! permits of administrative changes. gRPC handlers, REST handlers, MCP tools and commands translate their messages
 //! into operations and call [`Operations::run`].
 //!
 //! Idempotency: an operation that changes something carries a request id. The digest of a request covers the
-//! operation's name and the canonical JSON of its input. A repeated request returns what the first one stored; another
-//! request with the same id is refused with `REQUEST_ID_CONFLICT`.
+//! operation's name and the canonical JSON of its input. A repeated request returns the stored output of the first; a
+//! different request with the same id is refused with `REQUEST_ID_CONFLICT`.
 //!
 //! This crate must know no protocol: no protobuf, no gRPC, no HTTP.
 
