@@ -25,7 +25,7 @@ const FALLBACKS_MAX: usize = 8;
 /// Maximum number of names in the model lists of all endpoints of an owner.
 // proto: Provider.available_models "at most {} names"
 const AVAILABLE_MAX: usize = 2_000;
-/// Maximum bytes of these names.
+/// Maximum total bytes of the names in the model lists of all endpoints of an owner.
 // proto: Provider.available_models "{} KiB for"
 const AVAILABLE_BYTES_MAX: usize = 64 * 1024;
 /// Maximum characters of a provider name.
@@ -42,7 +42,7 @@ pub struct ModelSettings {
     /// Empty: the platform's default model.
     pub default_model: String,
     /// Fallback models, best first, used if the endpoint of a model is unavailable or rate-limited. Empty: the
-    /// platform's.
+    /// platform's fallback models.
     pub fallbacks: Vec<String>,
     /// Providers by name. An organization's provider replaces the platform's provider of the same name.
     pub providers: BTreeMap<String, Provider>,
@@ -197,7 +197,7 @@ impl ModelSettings {
         Ok(self)
     }
 
-    /// Validates bounds that span several providers.
+    /// Validates the bounds of the whole settings, and that enabled models have different names.
     fn check(&self) -> Result<()> {
         let full = |kind: &str, max: usize| {
             Error::exhausted(Reason::QuotaExceeded, format!("an organization has at most {max} {kind}"))
@@ -230,7 +230,7 @@ impl ModelSettings {
     }
 }
 
-/// Returns the names that fit the bounds in addition to the lists of the owner's other endpoints.
+/// Returns the first names, as many as the bounds allow in addition to the lists of the owner's other endpoints.
 fn names_within_bounds<'a>(names: &[String], others: impl Iterator<Item = &'a Provider>) -> Vec<String> {
     let (mut count, mut bytes) = available_size(others);
     let fits = |name: &&String| {

@@ -25,7 +25,7 @@ pub struct PromptRevision {
     pub content: String,
     /// Schema that answers must match. None: free text.
     pub schema: Option<SchemaRevId>,
-    /// Model that runs the prompt. None: the default of the call.
+    /// Model that runs the prompt. None: the default model of the run.
     pub model: Option<String>,
     /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
@@ -51,7 +51,7 @@ pub struct Prompt {
     pub latest: PromptRevision,
 }
 
-/// Tags and the schema must be live; otherwise the change fails with `NOT_FOUND`.
+/// A change of a prompt. Fails with `NOT_FOUND` if a tag or the schema does not exist or is deleted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PromptChange {
     /// Creates a prompt with its first revision.
@@ -61,7 +61,7 @@ pub enum PromptChange {
         content: String,
         /// Schema that answers must match. None: free text.
         schema: Option<SchemaRevId>,
-        /// Model that runs the prompt. None: the default of the call.
+        /// Model that runs the prompt. None: the default model of the run.
         model: Option<String>,
         tags: Vec<TagId>,
     },
@@ -72,7 +72,7 @@ pub enum PromptChange {
         content: Option<String>,
         /// Inner None: no schema.
         schema: Option<Option<SchemaRevId>>,
-        /// Inner None: the default of the call.
+        /// Inner None: the default model of the run.
         model: Option<Option<String>>,
         tags: Option<Vec<TagId>>,
     },
