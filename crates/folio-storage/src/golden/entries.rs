@@ -1,4 +1,4 @@
-//! Entries of journals.
+//! Golden samples of journal entries.
 
 use super::*;
 use folio_resources::{Document, Resource as _, Schema};

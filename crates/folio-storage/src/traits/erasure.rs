@@ -7,13 +7,13 @@ use folio_types::{OrgId, Result};
 
 /// Removes all data of deleted organizations.
 ///
-/// A turn or a request that was in progress when an organization was deleted may still write its rows for a while. The
-/// caller therefore erases the organization again after that time, before it removes the record of the deletion.
+/// A turn or a request that was in progress when an organization was deleted may still write rows for a while. The
+/// caller therefore erases the organization again later, before it removes the record of the deletion.
 #[async_trait]
 pub trait ErasureStore: Send + Sync {
-    /// Removes every row of these organizations, also rows that no index leads to, by reading the keys of all
-    /// organizations. The records of the organizations themselves belong to the platform and are kept. Rows of system
-    /// indexes ([`is_owned_by`]) are removed last. Idempotent; may be interrupted and repeated.
+    /// Removes every row of these organizations, including rows that no index references: reads the keys of all
+    /// organizations. The records of the organizations themselves belong to the platform and are kept. Rows of indexes
+    /// that span organizations ([`is_owned_by`]) are removed last. Idempotent; may be interrupted and repeated.
     async fn erase(&self, orgs: &BTreeSet<OrgId>) -> Result<()>;
 }
 
