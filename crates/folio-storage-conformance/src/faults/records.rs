@@ -12,7 +12,7 @@ use folio_types::{Digest, OrgId, Result, Timestamp};
 use super::Seen;
 use crate::layer::{AuditLayer, OpLayer, OpenTurnLayer, UsageLayer};
 
-/// Rows of the index of open turns that a fault reads.
+/// Maximum number of rows that a fault reads from the open-turn index.
 const ALL: usize = 100_000;
 
 #[derive(Default)]
