@@ -2,13 +2,13 @@
 //!
 //! | step | partition | why it may be repeated |
 //! |---|---|---|
-//! | read the target unless a call creates it, and the op row in every attempt but the first; evaluate | the target's | reads |
+//! | read the target unless a tool call creates it; read the op row in a retry; evaluate | the target's | reads |
 //! | idempotency record of the request | its own, `IF NOT EXISTS` | the same record again changes nothing |
 //! | name | its own, `IF NOT EXISTS` or `IF` equal to the dead row that was read | an equal row changes nothing |
 //! | references | the referenced resource's, with its count | the same entry again changes nothing |
 //! | entry of a dependent | the parent's, `IF` it is live | the same row again changes nothing |
-//! | new rows of the catalogue | their own, unconditional | derived |
-//! | **the change with its op row** | the target's, `IF version`, op row `IF NOT EXISTS` | the op row |
+//! | new rows of the catalogue | their own, unconditional | equal rows change nothing |
+//! | **deciding write: change with op row** | the target's, `IF version`, op row `IF NOT EXISTS` | the op row |
 //! | old rows of the catalogue, old name, old references | as above | only dead rows are removed |
 //!
 //! After a refused or unknown deciding write, the state is read at SERIAL and evaluated again. Only a plan may be based
@@ -90,8 +90,8 @@ impl Attempt<'_> {
 
     async fn step(&mut self, consistency: ReadConsistency) -> Result<Step> {
         let (keyspace, write) = (self.keyspace, self.write);
-        // The id of a new resource is derived from its call, and recovery of a call starts with its op row. So the
-        // first attempt expects that the target was never written; the deciding write has that condition.
+        // A tool call derives the id of the resource that it creates, and recovery of a call starts with its op row. So
+        // the first attempt expects that the target was never written; the deciding write has that condition.
         let is_new = write.expected == Expected::Absent && matches!(write.op, OpKey::Call(_));
         let loaded = match consistency {
             ReadConsistency::Quorum if is_new => LoadedResource::default(),
@@ -144,7 +144,7 @@ impl Attempt<'_> {
     /// Refuses a plan that current rows contradict, before any row is reserved.
     async fn check(&self, plan: &WritePlan, uses: u64) -> Result<()> {
         let (keyspace, org) = (self.keyspace, &plan.org);
-        // Without a request, claiming the name is the first write and refuses by itself.
+        // Without a request record, claiming the name is the first write, which refuses a name that is taken.
         if let Some(name) = &plan.reserve_name
             && plan.request.is_some()
         {
@@ -239,7 +239,7 @@ fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revisio
     Ok(statements)
 }
 
-/// Returns a key whose order is the order of the numbers.
+/// Returns the key of a revision's row. The keys are ordered like the numbers.
 pub(crate) fn revision_key(number: u32) -> String {
     format!("{number:010}")
 }

@@ -36,13 +36,12 @@ const LOCK_SECONDS: i32 = 120;
 
 const LOCK_WAIT: Duration = Duration::from_millis(250);
 
-/// Maximum number of attempts to select the keyspace: a server may list a keyspace that another process creates before
-/// the keyspace is usable.
+/// Maximum number of attempts to create and select the keyspace: while another process creates the keyspace, a server
+/// may already list the keyspace although it is not usable yet.
 const BEGIN_ATTEMPTS: usize = 8;
 
-/// Creates the keyspace if it does not exist, selects it, and migrates it.
-///
-/// Errors: `STORE_UNAVAILABLE`; with the code `FAILED_PRECONDITION` if the keyspace is newer than this build.
+/// Creates the keyspace if it does not exist, selects it, and migrates it. Errors: `INVALID_FIELD` if the name of the
+/// keyspace is invalid; `STORE_UNAVAILABLE`, with the code `FAILED_PRECONDITION` if a newer build migrated it.
 pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     let mut attempts = 1;
     while let Err(error) = begin(cql).await {
@@ -53,7 +52,7 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
         tokio::time::sleep(LOCK_WAIT).await;
     }
     let select = cql.select(VERSION).await?;
-    // Processes without a migration to run do not wait for each other.
+    // A process without a migration to run does not wait for the lock.
     let found = checked_version(cql.row(&select, ReadConsistency::Quorum, values![]).await?)?;
     if found == newest() {
         return Ok(Migrated { from: found, to: found });
@@ -100,7 +99,7 @@ async fn version(cql: &Cql, select: &Select) -> Result<i32> {
     checked_version(cql.row(select, ReadConsistency::Serial, values![]).await?)
 }
 
-/// Returns 0 for no row. Fails for a version that is newer than this build.
+/// Returns the version in the row. No row: 0. Fails if the version is newer than this build.
 fn checked_version(row: Row) -> Result<i32> {
     let version = row.and_then(|(version,)| version).unwrap_or(0);
     if version > newest() {
@@ -125,7 +124,7 @@ async fn lock(cql: &Cql, lock_owner: &str) -> Result<()> {
         match cql.conditional(&lock, values![lock_owner, LOCK_SECONDS]).await? {
             ConditionalResult::Applied => return Ok(()),
             ConditionalResult::Refused | ConditionalResult::Unknown(_) => {
-                // If this read fails too, the next attempt decides.
+                // An insert with an unknown outcome may have been applied. If this read fails, the insert is repeated.
                 let row = cql.row::<(Option<String>,)>(&read_owner, ReadConsistency::Serial, values![]).await;
                 if row.is_ok_and(|row| row.and_then(|(lock_owner,)| lock_owner).as_deref() == Some(lock_owner)) {
                     return Ok(());
@@ -167,7 +166,7 @@ async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
     Ok(Migrated { from, to: newest() })
 }
 
-/// Removes comments.
+/// Returns the statements of a migration file, without comments.
 fn statements(file: &str) -> Vec<String> {
     let code: Vec<_> = file.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
     let code = code.join("\n");
