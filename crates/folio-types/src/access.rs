@@ -12,13 +12,13 @@ named_enum! {
         Viewer = "viewer",
         /// May also chat, approve and edit.
         Member = "member",
-        /// May also manage tokens, providers, credit and members.
+        /// May also manage tokens, members, policies and settings.
         Admin = "admin",
     }
 }
 
 named_enum! {
-    /// Part of the API to which a token can be limited. Calls that every token may make (listing the models) have no
+    /// Part of the API to which a token can be limited. RPCs that every token permits (listing the models) have no
     /// scope.
     pub enum Scope {
         /// Threads, turns and approvals.
@@ -37,7 +37,7 @@ named_enum! {
 }
 
 impl Scope {
-    /// Error: `INVALID_FIELD` with the existing names.
+    /// Returns the scope with this name. Fails with `INVALID_FIELD`, which lists the existing names.
     pub fn parse(field: &str, name: &str) -> Result<Self> {
         Self::from_name(name).ok_or_else(|| {
             let names = Self::ALL.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
