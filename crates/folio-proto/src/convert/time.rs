@@ -12,7 +12,7 @@ pub fn to_proto(time: Timestamp) -> prost_types::Timestamp {
     }
 }
 
-/// Error: `INVALID_FIELD` of `field` if the time is out of range.
+/// Converts a time. Fails with `INVALID_FIELD` for `field` if the time is out of range.
 pub fn from_proto(field: &str, time: &prost_types::Timestamp) -> Result<Timestamp> {
     let nanoseconds = i128::from(time.seconds) * NANOS + i128::from(time.nanos);
     Timestamp::from_nanosecond(nanoseconds).map_err(|_| Error::invalid_field(field, "is not a valid time"))
