@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-/// Bundles of trusted authorities of common systems. `SSL_CERT_FILE` takes precedence.
+/// Files of common systems with the trusted certificate authorities. `SSL_CERT_FILE` takes precedence.
 const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
@@ -18,7 +18,7 @@ pub(crate) struct TlsArguments {
 }
 
 impl TlsArguments {
-    /// Returns the endpoint of `http://HOST:PORT` or `https://…`. `HOST:PORT` means TLS only with `--tls-ca`.
+    /// Returns the endpoint of `http://HOST:PORT`, `https://HOST:PORT` or `HOST:PORT` (TLS only with `--tls-ca`).
     pub(crate) fn endpoint(&self, server: &str) -> Result<Endpoint> {
         let scheme = if self.tls_ca.is_some() { "https" } else { "http" };
         let url = if server.contains("://") { server.to_owned() } else { format!("{scheme}://{server}") };
