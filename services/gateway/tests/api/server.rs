@@ -22,7 +22,7 @@ async fn check(channel: Channel, service: &str) -> Result<ServingStatus, tonic::
     Ok(response.into_inner().status())
 }
 
-/// Starts an upload that waits for more bytes until its sender is dropped.
+/// Starts an upload that waits for more bytes until the returned sender is dropped.
 async fn open_upload(
     client: &Client,
 ) -> (tokio::sync::mpsc::Sender<v1::UploadDocumentRequest>, tokio::task::JoinHandle<Result<(), tonic::Status>>) {
@@ -156,7 +156,7 @@ async fn an_unread_response_releases_its_permit() {
         bytes += if let Some(v1::download_document_response::Part::Chunk(chunk)) = part.part { chunk.len() } else { 0 };
     }
     assert_eq!(bytes, 1_000_000, "a client that reads receives all bytes");
-    // A late reader receives the buffered bytes and then the reason of the end.
+    // A late reader receives the buffered bytes and then the error that ended the response.
     let error = loop {
         match unread.message().await {
             Ok(Some(_)) => {}
