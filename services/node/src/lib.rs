@@ -1,6 +1,6 @@
-//! The node: runs conversations.
+//! A node of a cluster, which runs conversations.
 //!
-//! [`Node`] builds the dependencies of the conversations, starts them, and is the [`ConversationPeer`] of this process.
+//! [`Node`] starts the conversations with their dependencies, and is the [`ConversationPeer`] of this process.
 //!
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
