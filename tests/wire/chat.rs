@@ -66,7 +66,7 @@ impl Chat {
         writeln!(input, "{}", lines.join("\n")).and_then(|()| input.flush()).expect("the chat reads");
     }
 
-    /// Waits until the text was written.
+    /// Waits until the output contains `text`.
     async fn until(&self, text: &str) {
         self.output.until(text, 1).await;
     }
@@ -118,7 +118,7 @@ async fn a_person_approves_edits_and_rejects_through_a_pipe() {
     assert!(!output.contains('\u{1b}'), "a pipe receives no control sequences:\n{output}");
 }
 
-/// Writes a script that edits a given file.
+/// Writes an editor script, which runs `command` on the file `$1`, and returns the path of the script.
 pub(crate) fn editor(folder: &Path, command: &str) -> String {
     let path = folder.join("editor.sh");
     std::fs::write(&path, format!("#!/bin/sh\n{command}\n")).expect("the editor is written");

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::client::{Client, ask};
 use crate::sandbox::Sandbox;
 
-/// A turn with the tools of prompts and extractions. Templates take ids from earlier results of the conversation.
+/// A turn with the tools of prompts and extractions. Templates (`{{last.…}}`) insert ids from earlier results.
 const SCRIPT: &str = r#"
 rules:
   - when: {response_format: bill}
@@ -29,7 +29,7 @@ rules:
       - text: Prompts done.
 "#;
 
-/// Returns the results of a turn by tool, in order.
+/// Runs a turn that approves every call. Returns its completion, and the results of each tool in order.
 async fn results(
     client: &Client,
     document: &str,
