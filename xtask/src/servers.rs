@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: runs the test servers until it is interrupted, so that single tests start fast.
+//! `cargo xtask servers`: runs the test servers until it is interrupted, so that test runs need not start them.
 
 use anyhow::Result;
 use folio_test_servers::{MissingProgram, Servers};
