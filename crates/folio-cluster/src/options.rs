@@ -165,7 +165,7 @@ impl Options {
         let mut problems = Problems::of("cluster");
         for (at, secret) in self.secrets.iter().enumerate() {
             let path = format!("secrets[{at}]");
-            problems.check(!secret.is_mask(), &path, "is the mask of printed settings, not a secret");
+            problems.check(!secret.is_mask(), &path, "is the mask that printed settings contain in place of a secret");
             let is_long_enough = secret.reveal().len() >= SECRET_BYTES_MIN;
             problems.check(is_long_enough, &path, format_args!("must have at least {SECRET_BYTES_MIN} bytes"));
         }

@@ -56,7 +56,7 @@ impl Options {
         problems.check(self.listen.is_empty() || !self.secrets.is_empty(), "secrets", "are required with listen");
         for (at, secret) in self.secrets.iter().enumerate() {
             let path = format!("secrets[{at}]");
-            problems.check(!secret.is_mask(), &path, "is the mask of printed settings, not a secret");
+            problems.check(!secret.is_mask(), &path, "is the mask that printed settings contain in place of a secret");
             let expected = format_args!("must be whsec_ and {KEY_BYTES_MIN} bytes or more in Base64");
             problems.check(is_secret(secret.reveal()), &path, expected);
         }
