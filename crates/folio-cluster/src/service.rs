@@ -81,11 +81,11 @@ impl NodeService {
         let run = self.run(context.scope(run(principal, request.into_inner())));
         match run.instrument(rpc_span.span().clone()).await {
             Ok(answer) => {
-                rpc_span.answered();
+                rpc_span.record_success();
                 Ok((answer, (permit, rpc_span)))
             }
             Err(status) => {
-                rpc_span.refused(&status);
+                rpc_span.record_status(&status);
                 Err(status)
             }
         }
@@ -129,7 +129,7 @@ impl NodeService {
             let _permit = &permit;
             item.map(|event| wrap((&event).into()))
                 .map_err(status::from_error)
-                .inspect_err(|status| rpc_span.refused(status))
+                .inspect_err(|status| rpc_span.record_status(status))
         });
         Ok(Response::new(events.boxed()))
     }

@@ -52,11 +52,11 @@ impl RpcSpan {
         &self.span
     }
 
-    pub(crate) fn answered(&mut self) {
+    pub(crate) fn record_success(&mut self) {
         self.code = Code::Ok;
     }
 
-    pub(crate) fn refused(&mut self, status: &Status) {
+    pub(crate) fn record_status(&mut self, status: &Status) {
         self.code = status.code();
     }
 

@@ -166,7 +166,7 @@ pub fn decide(write: &ThreadWrite, sizes: Sizes, read: StoredState) -> Result<Wr
 
 fn created(new: &NewThread, sizes: Sizes) -> Result<ThreadHeader> {
     if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
-        return Err(Error::internal("a new thread starts with imported entries only"));
+        return Err(Error::internal("the import of a new thread contains an entry that is not an imported entry"));
     }
     let JournalSize { entries, bytes } = sizes.imported;
     Ok(ThreadHeader { entries, bytes, ..new.header() })

@@ -113,7 +113,8 @@ fn parse_history(messages: Vec<v1::Message>) -> Result<Vec<Message>> {
         }
         let message = Message::try_from(message).map_err(|error| prefix_fields(&field, error))?;
         if call_ids(&message).any(|id| !is_call_id(id)) {
-            let problem = format!("a call id has 1 to {} characters of A-Z a-z 0-9 _ -", limits::CALL_ID_BYTES);
+            let max = limits::CALL_ID_BYTES;
+            let problem = format!("contains a call id that does not have 1 to {max} characters of A-Z a-z 0-9 _ -");
             return Err(Error::invalid_field(field, problem));
         }
         Ok(message)
@@ -205,7 +206,7 @@ mod tests {
 
     /// Each bound of a chat is the constant of `limits`: the largest value passes, one more is refused.
     #[test]
-    fn the_bounds_at_the_edge_are_those_of_limits() {
+    fn the_bounds_of_a_chat_are_those_of_limits() {
         let tag = || mention(v1::mention::Target::TagId(folio_types::TagId::derive(&["a"]).to_string()));
         let framed = user(limits::HISTORY_MESSAGE_BYTES / 2).encoded_len() - limits::HISTORY_MESSAGE_BYTES / 2;
         type SetSize<'a> = &'a dyn Fn(&mut v1::ChatRequest, usize);

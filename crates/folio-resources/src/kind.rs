@@ -44,7 +44,7 @@ impl IndexedFields {
 }
 
 /// Maximum number of resources that an `IN_USE` error names.
-pub const NAMED_USERS_MAX: usize = 5;
+pub const NAMED_REFERRERS_MAX: usize = 5;
 
 /// A kind of resource, type-erased. The fields are the constants of [`Resource`].
 pub struct Kind {
@@ -138,11 +138,11 @@ impl Kind {
         Error::new(Code::AlreadyExists, Reason::NameTaken, message).detail("id", id)
     }
 
-    /// Returns the error for the deletion of a resource of the kind to which `count` resources refer. `users`: ids and
+    /// Returns the error for the deletion of a resource of the kind to which `count` resources refer. `referrers`: ids and
     /// descriptions of the first referring resources.
-    pub fn in_use(kind: &str, users: &[(String, String)], count: u64) -> Error {
-        let (ids, described): (Vec<_>, Vec<_>) = users.iter().cloned().unzip();
-        let more = match count.saturating_sub(users.len() as u64) {
+    pub fn in_use(kind: &str, referrers: &[(String, String)], count: u64) -> Error {
+        let (ids, described): (Vec<_>, Vec<_>) = referrers.iter().cloned().unzip();
+        let more = match count.saturating_sub(referrers.len() as u64) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };

@@ -36,7 +36,7 @@ pub use document::{
 };
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use fields::check_document_patch;
-pub use kind::{IndexedFields, Kind, NAMED_USERS_MAX};
+pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};
 pub use listing::{Condition, ListQuery, ListRow, folded, term};
 pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{ModelSettings, ModelSettingsChange, Provider, SealedKey, check_provider_name};

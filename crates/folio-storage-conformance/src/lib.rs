@@ -109,7 +109,7 @@ macro_rules! same {
         let (one, other) = (&$one, &$other);
         if one != other {
             let what = format!($($what)+);
-            return Err($crate::Failure(format!("{what}: {one:?} is not {other:?}")));
+            return Err($crate::Failure(format!("{what}: {one:?} differs from {other:?}")));
         }
     }};
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use folio_resources::{Kind, NAMED_USERS_MAX};
+use folio_resources::{Kind, NAMED_REFERRERS_MAX};
 use folio_types::op::OpKey;
 use folio_types::{Error, OrgId, Result, Timestamp};
 
@@ -93,7 +93,7 @@ async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -
 }
 
 /// Fails with `IN_USE` if `referenced` is referenced by a live resource; the error contains the total and the first
-/// [`NAMED_USERS_MAX`]. Removes dead entries.
+/// [`NAMED_REFERRERS_MAX`]. Removes dead entries.
 pub(crate) async fn refuse_if_used(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -118,7 +118,7 @@ pub(crate) async fn refuse_if_used(
                     remove(keyspace, org, referenced, &key).await?;
                 }
             }
-            if referrers.len() > NAMED_USERS_MAX {
+            if referrers.len() > NAMED_REFERRERS_MAX {
                 break;
             }
         }
@@ -129,8 +129,8 @@ pub(crate) async fn refuse_if_used(
             continue;
         }
         let found = referrers.len() as u64;
-        let count = if referrers.len() > NAMED_USERS_MAX { count.max(found) } else { found };
-        let first: Vec<_> = referrers.into_iter().take(NAMED_USERS_MAX).collect();
+        let count = if referrers.len() > NAMED_REFERRERS_MAX { count.max(found) } else { found };
+        let first: Vec<_> = referrers.into_iter().take(NAMED_REFERRERS_MAX).collect();
         return Err(Kind::in_use(what, &first, count));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use folio_resources::{Kind, NAMED_USERS_MAX, Record};
+use folio_resources::{Kind, NAMED_REFERRERS_MAX, Record};
 use folio_types::{OrgId, Result};
 
 use super::keys::{self, Space};
@@ -22,13 +22,13 @@ pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &s
 }
 
 /// Fails with `IN_USE` if another resource refers to the resource; the error contains the total and the first
-/// [`NAMED_USERS_MAX`].
+/// [`NAMED_REFERRERS_MAX`].
 pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
     let prefix = keys::references(org, id);
     let (mut count, mut first) = (0_u64, Vec::new());
     transaction.walk(Range::prefix(Space::Records, prefix.clone()), &mut |key, _| {
         count += 1;
-        if first.len() < NAMED_USERS_MAX
+        if first.len() < NAMED_REFERRERS_MAX
             && let Some(referrer) = key.get(prefix.len()..)
         {
             first.push(String::from_utf8_lossy(referrer).into_owned());

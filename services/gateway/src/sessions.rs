@@ -60,7 +60,7 @@ impl Sessions {
         let token = &caller.token;
         // A failed check (an unavailable store) ends no RPC.
         if matches!(authenticator.is_valid(&caller).await, Ok(false)) {
-            tracing::info!(%token, "a token is no longer valid; ending its calls");
+            tracing::info!(%token, "a token is no longer valid; ending its RPCs");
             if let Some(open) = self.lock().remove(token) {
                 open.ended.cancel();
             }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_token_does_not_affect_the_streams_of_other_tokens() {
+    async fn a_check_that_never_returns_does_not_delay_the_checks_of_other_tokens() {
         let silent = caller();
         let store = EmptyStore { silent: Some(silent.token.clone()) };
         let authenticator = store.authenticator(&Options::default());
@@ -127,7 +127,7 @@ mod tests {
         let others: Vec<_> = (1..CHECKS_MAX).map(|_| sessions.begin(&caller())).collect();
         let checks = tokio::spawn(Arc::clone(&sessions).run(authenticator));
         let ended = futures::future::join_all(others.iter().map(|session| session.ended.cancelled()));
-        tokio::time::timeout(Duration::from_secs(20), ended).await.expect("all others end");
+        tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the RPCs of all other tokens end");
         assert!(!session_guard.ended().is_cancelled());
         checks.abort();
     }

@@ -131,7 +131,7 @@ impl FaultPlan {
         for (index, rule) in self.rules.iter().enumerate() {
             rule.fault.check().map_err(|problem| format!("faults[{index}].fault.{problem}"))?;
             if rule.nth == Some(0) {
-                return Err(format!("faults[{index}].nth: the first request is 1"));
+                return Err(format!("faults[{index}].nth: must be at least 1 (requests are counted from 1)"));
             }
         }
         Ok(())
@@ -180,7 +180,7 @@ mod tests {
     fn a_plan_out_of_bounds_is_refused_by_field() {
         let rule = FaultRule { nth: Some(0), ..FaultRule::always(Fault::NoFinish) };
         let plan = FaultPlan { rules: vec![rule] };
-        assert_eq!(plan.check().unwrap_err(), "faults[0].nth: the first request is 1");
+        assert_eq!(plan.check().unwrap_err(), "faults[0].nth: must be at least 1 (requests are counted from 1)");
         let plan = FaultPlan::always(Fault::Status { code: 200, retry_after: None, body: None });
         assert!(plan.check().unwrap_err().contains("faults[0].fault.status.code"));
     }

@@ -32,7 +32,7 @@ pub(crate) async fn run(cluster: &mut Cluster, turns: usize) -> Result<Measureme
         let waiting = client.send(request(&document, "", &format!("write {number}"))).await?.pause().await;
         paused.push((client, waiting));
     }
-    let victim = cluster.nodes.pop().context("no node")?;
+    let victim = cluster.nodes.pop().context("the cluster has no node to kill")?;
     let owned = metrics(&victim).await?.get("folio_conversations").copied().unwrap_or(0);
     let owned = usize::try_from(owned)?;
     anyhow::ensure!(owned > 0, "the node to be killed owns no turn");
@@ -43,7 +43,8 @@ pub(crate) async fn run(cluster: &mut Cluster, turns: usize) -> Result<Measureme
     times.sort();
     // Turns of live owners are approved within moments, so the slowest ones are those of the killed node.
     let taken_over = times.get(times.len() - owned..).unwrap_or_default();
-    let (first, last) = (taken_over.first().context("none")?, taken_over.last().context("none")?);
+    let (first, last) =
+        (taken_over.first().context("no turn was taken over")?, taken_over.last().context("no turn was taken over")?);
     Ok(Measurements { taken_over: owned, first: *first, last: *last })
 }
 

@@ -116,7 +116,7 @@ mod tests {
         assert_eq!((view.liveness(&a, start), view.live().len()), (Liveness::Live, 2));
         assert!(!view.apply(answer(&["b"], Duration::from_secs(1)), start));
         assert_eq!((view.liveness(&a, start), view.live().len()), (Liveness::Live, 2));
-        assert!(view.apply(answer(&["b"], reliable), start), "a loss");
+        assert!(view.apply(answer(&["b"], reliable), start), "the snapshot reports a newly dead node");
         assert_eq!((view.liveness(&a, start), view.live().len()), (Liveness::Dead, 1));
     }
 
@@ -130,10 +130,10 @@ mod tests {
             dead_after: DEAD_AFTER,
         };
         let a = Incarnation::derive(&["a"]);
-        assert!(view.apply(nodes(false), start), "the first answer");
+        assert!(view.apply(nodes(false), start), "the first snapshot");
         assert!(!view.apply(nodes(false), start));
         assert_eq!(view.liveness(&a, start + Duration::from_secs(60)), Liveness::Live, "the store is unavailable");
-        assert!(view.apply(nodes(true), start + Duration::from_secs(60)), "a loss");
+        assert!(view.apply(nodes(true), start + Duration::from_secs(60)), "the snapshot reports a newly dead node");
         assert_eq!(view.liveness(&a, start + Duration::from_secs(61)), Liveness::Dead);
         assert!(!view.is_fresh(start + Duration::from_secs(64)));
         assert_eq!(view.liveness(&a, start + Duration::from_secs(64)), Liveness::Unknown);

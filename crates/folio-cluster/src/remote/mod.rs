@@ -106,7 +106,7 @@ impl RemotePeer {
         let answer = tokio::time::timeout(timeout, call(self.inner.clients.clone(), request));
         match answer.instrument(rpc_span.span().clone()).await.map_err(|_| timed_out(&mut rpc_span))? {
             Ok(response) => {
-                rpc_span.answered();
+                rpc_span.record_success();
                 Ok(response.into_inner())
             }
             Err(status) => Err(self.failed(&mut rpc_span, &status)),
@@ -133,7 +133,7 @@ impl RemotePeer {
             Ok(response) => response.into_inner(),
             Err(status) => return Err(self.failed(&mut rpc_span, &status)),
         };
-        rpc_span.answered();
+        rpc_span.record_success();
         let peer = self.clone();
         let events = stream.map(move |item| {
             let _permit = &permit;
@@ -146,7 +146,7 @@ impl RemotePeer {
     }
 
     fn failed(&self, rpc_span: &mut RpcSpan, status: &Status) -> Error {
-        rpc_span.refused(status);
+        rpc_span.record_status(status);
         failure::to_error(status, &self.inner.address)
     }
 }

@@ -219,7 +219,10 @@ impl Sweep {
     async fn run(&mut self, now: Timestamp) -> Result<()> {
         let deleted = self.stores.of::<Document>().deleted(self.batch).await?;
         if deleted.len() == self.batch {
-            tracing::warn!(documents = deleted.len(), "more documents were deleted than one sweep processes");
+            tracing::warn!(
+                documents = deleted.len(),
+                "the sweep reached its maximum number of deleted documents; the next sweep continues"
+            );
         }
         let listed: HashSet<DocumentId> = deleted.iter().map(|(_, id, _)| id.clone()).collect();
         self.swept.retain(|id| listed.contains(id));

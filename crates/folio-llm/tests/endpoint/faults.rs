@@ -18,11 +18,11 @@ async fn recovers(plan: FaultPlan, requests: usize) {
     let models = models(&sim.url());
     let reply = streamed(&models).await.unwrap();
     assert!(reply.text.starts_with("The total"), "{reply:?}");
-    assert_eq!(sim.chats().len(), requests, "streamed");
+    assert_eq!(sim.chats().len(), requests, "streaming call");
     sim.reset();
     sim.set_faults(plan);
     assert!(models.complete(request()).await.is_ok());
-    assert_eq!(sim.chats().len(), requests, "whole");
+    assert_eq!(sim.chats().len(), requests, "non-streaming call");
 }
 
 /// Asserts that a streaming and a non-streaming call fail after `requests` requests each. Returns the text and the
@@ -59,7 +59,7 @@ async fn the_number_of_retries_is_bounded() {
 async fn the_retry_delay_of_an_endpoint_is_respected() {
     let began = Instant::now();
     recovers(FaultPlan::first(1, status(429, Some(1))), 2).await;
-    assert!(began.elapsed() >= Duration::from_secs(2), "once for each of two calls");
+    assert!(began.elapsed() >= Duration::from_secs(2), "each of the two calls waits one second");
 }
 
 #[tokio::test]
@@ -86,11 +86,11 @@ async fn comments_and_empty_chunks_do_not_count_as_the_first_token() {
     let server = RawServer::start(vec![send(HEAD), Step::Forever(alive.into_bytes())]).await;
     let (models, _) =
         client(&server.url(), |options| options.timeouts.first_token_seconds = Duration::from_millis(200));
-    let (models_of_call, _) =
+    let (models_with_call_timeout, _) =
         client(&server.url(), |options| options.timeouts.call_seconds = Duration::from_millis(300));
     let error = streamed(&models).await.unwrap_err().1;
     assert_eq!(error, ModelError::Timeout("first token"));
-    let error = streamed(&models_of_call).await.unwrap_err().1;
+    let error = streamed(&models_with_call_timeout).await.unwrap_err().1;
     assert_eq!(error, ModelError::Timeout("whole call"));
 }
 
@@ -144,7 +144,7 @@ async fn a_partial_answer_without_streaming_is_never_retried() {
         let sim = faulty(FaultPlan::always(fault.clone())).await;
         let failed = models(&sim.url()).complete(request()).await;
         assert!(matches!(failed, Err(ModelError::Failed(_))), "{fault:?}: {failed:?}");
-        assert_eq!(sim.chats().len(), 1, "{fault:?}: the model is paid once");
+        assert_eq!(sim.chats().len(), 1, "{fault:?}: the call is charged once, so it is not retried");
     }
 }
 
@@ -187,7 +187,7 @@ async fn a_refused_connection_is_retried_and_reported() {
         };
         assert!(error.to_string().contains("cannot connect to openai") && error.is_retriable(), "{error}");
         assert!(matches!(error, ModelError::Unreachable(_)) && !error.is_possibly_charged(), "{error:?}");
-        assert!(!progress.is_sent(), "nothing is to be paid for it");
+        assert!(!progress.is_sent(), "no attempt was sent, so the call is not charged");
     }
 }
 
@@ -255,5 +255,9 @@ async fn a_whole_answer_ends_although_its_connection_stays_open() {
         assert_eq!((reply.text.as_str(), reply.usage.reported), ("yes", false), "{tail:?}");
     }
     let broken = RawServer::start(vec![send(HEAD), send(chunk(answer)), send("no chunk\r\n")]).await;
-    assert_eq!(streamed(&models(&broken.url())).await.unwrap().text, "yes", "broken off after the finish reason");
+    assert_eq!(
+        streamed(&models(&broken.url())).await.unwrap().text,
+        "yes",
+        "the connection broke after the finish reason"
+    );
 }

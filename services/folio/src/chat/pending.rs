@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_questions_is_decided_from_the_beginning() {
+    fn a_round_without_calls_that_need_approval_has_no_decisions() {
         let turn = v1::Turn {
             status: v1::TurnStatus::AwaitingApproval.into(),
             pending: vec![call("1", false)],

@@ -162,7 +162,10 @@ fn read_models(models: Vec<v1::ProviderModel>) -> Result<BTreeMap<String, ModelO
             ..standard
         };
         if read.insert(model.name, options).is_some() {
-            return Err(Error::invalid_field(format!("provider.models[{index}].name"), "is named twice"));
+            return Err(Error::invalid_field(
+                format!("provider.models[{index}].name"),
+                "is also the name of another model",
+            ));
         }
     }
     Ok(read)
