@@ -36,7 +36,7 @@ fn dashboards_and_alerts_name_existing_metrics() {
         wrong.extend(named.difference(&known).map(|name| format!("{}: {name}", file.display())));
         shown.extend(named);
     }
-    report("an unknown metric is named", &wrong);
+    report("a dashboard or alert names a metric that docs/observability.md does not list", &wrong);
     let unseen: Vec<_> = known.difference(&shown).cloned().collect();
     report("a metric is on no dashboard and in no alert", &unseen);
 }
@@ -46,14 +46,15 @@ fn alerts_ignore_the_models_of_organizations() {
     let rules = std::fs::read_to_string(root().join("deploy/observability/alerts.yaml")).expect("the rules are read");
     let of_models: Vec<_> = rules.match_indices("folio_model_").map(|(at, _)| &rules[at..]).collect();
     assert!(of_models.len() >= 4, "{}", of_models.len());
-    let tenants_too = of_models.iter().filter(|rest| {
+    let without_tenant_filter = of_models.iter().filter(|rest| {
         let metric = rest.split('}').next().unwrap_or_default();
         let own = metric.split_once('{').filter(|(name, _)| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
         !own.is_some_and(|(_, labels)| labels.contains(r#"provider!="(tenants)""#))
     });
-    let mut wrong: Vec<_> = tenants_too.map(|rest| rest.lines().next().unwrap_or_default().to_owned()).collect();
+    let mut wrong: Vec<_> =
+        without_tenant_filter.map(|rest| rest.lines().next().unwrap_or_default().to_owned()).collect();
     wrong.extend(rules.lines().filter(|line| counts_failures_of_tenants(line)).map(|line| line.trim().to_owned()));
-    report("an alert counts what organizations choose", &wrong);
+    report("an alert counts failures of endpoints that organizations configured", &wrong);
 }
 
 /// Returns true if a rule counts calls or turns that fail because the endpoint of an organization fails.

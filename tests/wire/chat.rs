@@ -63,7 +63,7 @@ impl Chat {
 
     fn write_lines(&mut self, lines: &[&str]) {
         let input = self.input.as_mut().expect("the input is open");
-        writeln!(input, "{}", lines.join("\n")).and_then(|()| input.flush()).expect("the chat reads");
+        writeln!(input, "{}", lines.join("\n")).and_then(|()| input.flush()).expect("the chat reads its input");
     }
 
     /// Waits until the output contains `text`.
@@ -145,7 +145,7 @@ async fn a_waiting_turn_is_listed_and_resumed_by_another_chat() {
     chat.write_lines(&["hello", "tags", "a", "/quit"]);
     let output = chat.end().await;
     assert!(output.contains("A turn waits for approval"), "{output}");
-    assert!(sandbox.client().await.tag_names().await.is_empty(), "one decision of three runs nothing");
+    assert!(sandbox.client().await.tag_names().await.is_empty(), "no call runs while two of three are undecided");
 
     // The local file is deleted, so the name selects the uploaded document.
     std::fs::remove_file(sandbox.folder().join("invoice.txt")).expect("the file is removed");

@@ -69,7 +69,7 @@ async fn the_tools_of_prompts_and_extractions_work() {
     let (completed, results) = results(&client, &document, "prompts").await;
     assert_eq!(completed.text, "Prompts done.");
     let calls = sandbox.sim.chat_requests().await.len();
-    let counted = completed.usage.expect("what it used").model_calls;
+    let counted = completed.usage.expect("the completed turn reports its usage").model_calls;
     assert_eq!(usize::try_from(counted), Ok(calls), "usage includes the calls of run_extraction");
     ok(&results, "help_prompts", 0);
     let models = ok(&results, "list_llm_models", 0).to_string();
@@ -81,7 +81,7 @@ async fn the_tools_of_prompts_and_extractions_work() {
     assert_ne!(updated["prompt_revid"], created["prompt_revid"]);
     assert_eq!(updated["prompt_id"], created["prompt_id"]);
     let extracted = ok(&results, "run_extraction", 0);
-    assert_eq!(extracted["prompt_revid"], updated["prompt_revid"], "it takes the working prompt");
+    assert_eq!(extracted["prompt_revid"], updated["prompt_revid"], "run_extraction uses the working prompt");
     assert_eq!(extracted["data"]["total"], 957);
     ok(&results, "update_extraction_field", 0);
     assert!(ok(&results, "get_extraction_result", 0).to_string().contains("1250.5"));

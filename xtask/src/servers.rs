@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for (name, value) in servers.variables() {
         println!("export {name}={value}");
     }
-    eprintln!("xtask: the servers run until this program ends (Ctrl-C)");
+    eprintln!("xtask: the servers run until you press Ctrl-C; set the variables above to use them");
     loop {
         std::thread::park();
     }

@@ -140,7 +140,7 @@ impl Conversations {
     /// Ends a turn and returns it: the model call is aborted, and pending calls never run. A turn that has ended is
     /// returned unchanged, so repeating the request needs no request id.
     pub async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
-        prepare::may_change(principal)?;
+        prepare::require_member(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
         self.request(principal, &key, ANSWER_TIMEOUT, |reply| Request::Cancel(turn.number, reply)).await
     }
@@ -249,7 +249,7 @@ impl Conversations {
     }
 
     fn may_start_work(&self, principal: &Principal) -> Result<()> {
-        prepare::may_change(principal)?;
+        prepare::require_member(principal)?;
         if self.node.shared.is_draining() { Err(draining()) } else { Ok(()) }
     }
 

@@ -19,7 +19,7 @@ use crate::actor::PreparedChat;
 use crate::shared::Shared;
 
 /// Fails unless the caller has at least the role `member`, which chats, decisions and changes require.
-pub(crate) fn may_change(principal: &Principal) -> Result<()> {
+pub(crate) fn require_member(principal: &Principal) -> Result<()> {
     match principal.role {
         Role::Member | Role::Admin => Ok(()),
         Role::Viewer => Err(Error::new(

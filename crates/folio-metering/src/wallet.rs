@@ -271,7 +271,11 @@ mod tests {
         assert_eq!(effects, [Effect::Cover(1, a.id.clone()), Effect::Draw { need: 10, want: 100 }]);
         let b = block("b", 100);
         assert_eq!(wallet.drawn(&b, at(1)), [Effect::Cover(2, b.id.clone()), Effect::Cover(3, b.id.clone())]);
-        assert_eq!(wallet.settled(&a.id, 10, 4, at(2)), [closed(&a)], "it covers no further call");
+        assert_eq!(
+            wallet.settled(&a.id, 10, 4, at(2)),
+            [closed(&a)],
+            "block a was retired by the second draw, so it is closed"
+        );
     }
 
     #[test]
@@ -344,7 +348,7 @@ mod tests {
         assert_eq!(wallet.sealed(&b.id, 10, at(42)), []);
         let draw = Effect::Draw { need: 10, want: 100 };
         assert_eq!(wallet.request(4, 10, at(43)), [draw], "a sealed block covers no further call");
-        assert_eq!(wallet.tick(Duration::from_secs(900), at(900)), [], "its call may still be in flight");
+        assert_eq!(wallet.tick(Duration::from_secs(900), at(900)), [], "the call of block b may still be in flight");
         let close = Effect::Close { block: b.id, record: true };
         assert_eq!(wallet.tick(Duration::from_secs(900), at(1_000)), [close], "the call was not settled in time");
     }

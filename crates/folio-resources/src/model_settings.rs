@@ -190,7 +190,10 @@ impl ModelSettings {
                 }
             }
             ModelSettingsChange::Delete => {
-                return Err(Error::precondition(Reason::InUse, "model settings are erased with their owner only"));
+                return Err(Error::precondition(
+                    Reason::InUse,
+                    "model settings cannot be deleted: they are erased together with their organization",
+                ));
             }
         }
         self.check()?;
@@ -200,7 +203,7 @@ impl ModelSettings {
     /// Validates the bounds of the whole settings, and that enabled models have different names.
     fn check(&self) -> Result<()> {
         let full = |kind: &str, max: usize| {
-            Error::exhausted(Reason::QuotaExceeded, format!("an organization has at most {max} {kind}"))
+            Error::exhausted(Reason::QuotaExceeded, format!("an organization or the platform has at most {max} {kind}"))
         };
         if self.fallbacks.len() > FALLBACKS_MAX {
             return Err(Error::invalid_field("fallbacks", format!("has more than {FALLBACKS_MAX} models")));
@@ -209,7 +212,7 @@ impl ModelSettings {
             return Err(full("model providers", PROVIDERS_MAX));
         }
         if self.providers.values().map(|provider| provider.models.len()).sum::<usize>() > MODELS_MAX {
-            return Err(full("models of its providers together", MODELS_MAX));
+            return Err(full("models in all its providers", MODELS_MAX));
         }
         let (names, bytes) = available_size(self.providers.values());
         if names > AVAILABLE_MAX || bytes > AVAILABLE_BYTES_MAX {

@@ -63,7 +63,7 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     let release =
         cql.prepare("DELETE FROM migrations WHERE name = 'lock' IF holder = ?", StatementKind::Conditional).await?;
     if let Ok(ConditionalResult::Unknown(error)) | Err(error) = cql.conditional(&release, values![lock_owner]).await {
-        tracing::warn!(%error, "the lock of the migrations could not be released; it expires");
+        tracing::warn!(%error, "cannot release the migration lock; it expires by itself");
     }
     result
 }
@@ -158,7 +158,7 @@ async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
             _ => cql.conditional(&next, values![number, number - 1]).await?,
         };
         if version(cql, select).await? < number {
-            let message = format!("migration {number} was not recorded; start again");
+            let message = format!("migration {number} was not recorded; restart the process to repeat it");
             return Err(Error::unavailable(Reason::StoreUnavailable, message));
         }
         tracing::info!(number, "the keyspace was migrated");
@@ -188,7 +188,8 @@ async fn create_keyspace(cql: &Cql) -> Result<()> {
     let datacenter = match &cql.options().datacenter {
         Some(datacenter) => datacenter.clone(),
         None => cql.first_text("SELECT data_center FROM system.local").await?.ok_or_else(|| {
-            Error::unavailable(Reason::StoreUnavailable, "the server does not report its data center")
+            let message = "the server does not report its data center; set the data center of the store";
+            Error::unavailable(Reason::StoreUnavailable, message)
         })?,
     };
     let datacenter = datacenter.replace('\'', "''");

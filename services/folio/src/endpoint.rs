@@ -12,7 +12,7 @@ const SYSTEM_BUNDLES: [&str; 3] =
 /// The trusted authorities of a server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct TlsArguments {
-    /// The authorities trusted for a server with TLS (https://), a PEM file [default: the system's].
+    /// PEM file with the certificate authorities to trust for a server with TLS (https://) [default: the system's].
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
 }
@@ -22,7 +22,9 @@ impl TlsArguments {
     pub(crate) fn endpoint(&self, server: &str) -> Result<Endpoint> {
         let scheme = if self.tls_ca.is_some() { "https" } else { "http" };
         let url = if server.contains("://") { server.to_owned() } else { format!("{scheme}://{server}") };
-        let endpoint = Endpoint::from_shared(url.clone()).with_context(|| format!("{server:?} is not an address"))?;
+        let endpoint = Endpoint::from_shared(url.clone()).with_context(|| {
+            format!("invalid address {server:?}: expected HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+        })?;
         if !url.starts_with("https://") {
             anyhow::ensure!(self.tls_ca.is_none(), "--tls-ca requires an https:// address, got {url}");
             return Ok(endpoint);
@@ -38,7 +40,11 @@ impl TlsArguments {
 fn system() -> Result<Vec<u8>> {
     let configured = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let bundle = SYSTEM_BUNDLES.iter().map(PathBuf::from).find(|file| file.is_file());
-    read(&configured.or(bundle).context("the system has no file of trusted authorities: pass --tls-ca")?)
+    read(
+        &configured
+            .or(bundle)
+            .context("no file with trusted certificate authorities found: set SSL_CERT_FILE or pass --tls-ca")?,
+    )
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

@@ -22,7 +22,7 @@ async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
     };
     assert_eq!(sandbox.models.open(), 1);
     assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled);
-    sandbox.model_is_idle().await;
+    sandbox.wait_for_idle_model().await;
     assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
     let usage = wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
     let request = sandbox.models.requests().remove(0);
@@ -46,7 +46,7 @@ async fn a_queued_model_call_is_neither_sent_nor_charged_after_it_is_cancelled()
         let thread = sandbox.conversations.snapshot().busy[0].thread.clone();
         assert_eq!(cancel(&sandbox, &TurnId::new(thread, 1)).await, TurnStatus::Cancelled);
         assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
-        sandbox.model_is_idle().await;
+        sandbox.wait_for_idle_model().await;
         sandbox.models.release();
         sandbox.conversations.drain(SOON).await;
         assert!(!sandbox.models.requests()[0].progress.is_sent(), "{abandoned:?}");

@@ -112,7 +112,7 @@ async fn the_queue_is_bounded_and_drops_disconnected_clients() {
         waiting.push(sandbox.enqueue(sandbox.chat_in(&thread, "more"), count).await);
     }
     let ninth = ChatCommand { if_busy: IfBusy::Enqueue, ..sandbox.chat_in(&thread, "q9") };
-    let error = sandbox.refuse(ninth).await;
+    let error = sandbox.chat_error(ninth).await;
     assert_eq!(error.reason, Reason::QueueFull, "invariant 10");
     for left in waiting {
         left.abort();
@@ -141,7 +141,7 @@ async fn an_ephemeral_thread_imports_its_sanitized_history_and_expires_after_a_d
     assert_eq!((forked.ephemeral, forked.expires_at), (true, source.expires_at), "a fork expires with its source");
     sandbox.environment.advance(Duration::from_secs(25 * 60 * 60));
     for thread in [thread, forked.id] {
-        sandbox.is_removed(&thread).await;
+        sandbox.wait_for_removal(&thread).await;
     }
     sandbox.finish().await;
 }
@@ -161,7 +161,7 @@ async fn invalid_requests_have_no_effect_and_may_be_corrected_and_repeated() {
         (ChatCommand { text: large, ..good.clone() }, Reason::TooLarge, ""),
     ];
     for (command, reason, names) in table {
-        let error = sandbox.refuse(command).await;
+        let error = sandbox.chat_error(command).await;
         assert_eq!(error.reason, reason, "{error}");
         assert!(error.message.contains(names), "{error}");
     }

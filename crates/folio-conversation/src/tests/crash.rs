@@ -86,7 +86,7 @@ async fn index_rows_are_removed_after_their_turns_ended() {
     sandbox.restart().await;
     drop(stream);
     sandbox.run(chat).await;
-    sandbox.index_is_empty().await;
+    sandbox.wait_for_empty_index().await;
     let thread = sandbox.newest_thread().await;
     let resumed = sandbox.journal(&thread).await.into_iter().filter(|e| matches!(e, Entry::Resumed(_))).count();
     assert!(resumed >= 1, "a takeover is an append");

@@ -93,7 +93,7 @@ async fn the_same_documents_in_another_order_are_the_same_documents() {
         ..sandbox.chat_in(&thread, "both")
     };
     sandbox.run(reversed(&documents)).await;
-    let error = sandbox.refuse(reversed(&documents[..1])).await;
+    let error = sandbox.chat_error(reversed(&documents[..1])).await;
     assert_eq!(error.code, Code::InvalidArgument);
     sandbox.finish().await;
 }

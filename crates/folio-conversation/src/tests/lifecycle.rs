@@ -75,7 +75,7 @@ async fn conversations_in_memory_are_bounded_and_idle_ones_are_evicted() {
     sandbox.models.then([Step::Hang, Step::Hang]);
     let one = sandbox.begin(sandbox.chat("1")).await;
     let two = sandbox.begin(sandbox.chat("2")).await;
-    let error = sandbox.refuse(sandbox.chat("3")).await;
+    let error = sandbox.chat_error(sandbox.chat("3")).await;
     assert_eq!(error.reason, Reason::Overloaded, "invariant 10");
     assert!(error.retry_after.is_some());
     sandbox.wait_for_model_calls(2).await;
@@ -123,7 +123,7 @@ async fn a_history_beyond_the_memory_budget_is_refused_until_memory_is_free() {
     sandbox.wait_for_model_calls(2).await;
     sandbox.has_live(1).await;
     let again = sandbox.chat_in(&first[0].turn.thread, "again");
-    let error = sandbox.refuse(again.clone()).await;
+    let error = sandbox.chat_error(again.clone()).await;
     assert_eq!(error.reason, Reason::Overloaded, "invariant 10");
     assert!(error.retry_after.is_some());
     let busy = sandbox.conversations.snapshot().busy;
@@ -166,7 +166,7 @@ async fn draining_lets_running_turns_end_and_refuses_queued_and_new_chats() {
     let conversations = sandbox.conversations.clone();
     let drained = tokio::spawn(async move { conversations.drain(SOON).await });
     assert_eq!(queued.await.unwrap().err().unwrap().reason, Reason::Draining);
-    assert_eq!(sandbox.refuse(sandbox.chat("y")).await.reason, Reason::Draining);
+    assert_eq!(sandbox.chat_error(sandbox.chat("y")).await.reason, Reason::Draining);
     sandbox.models.release();
     assert!(matches!(closing(&all(stream).await), EventKind::Completed { .. }));
     drained.await.unwrap();
@@ -185,12 +185,12 @@ async fn an_expired_unloaded_thread_is_removed_only_after_its_open_turn_is_cance
     sandbox.has_live(0).await;
     let before = flaky.appends();
     expire(&sandbox).await;
-    sandbox.is_removed(&turn.thread).await;
+    sandbox.wait_for_removal(&turn.thread).await;
     assert!(flaky.appends() > before, "the end of its turn is appended first");
     // The open-turn row of a first turn may remain. The sweep removes it only after a delay, because the append that
     // creates the thread may be in flight.
     sandbox.environment.advance(Duration::from_secs(3_600));
-    sandbox.index_is_empty().await;
+    sandbox.wait_for_empty_index().await;
     sandbox.finish().await;
 }
 
@@ -199,13 +199,13 @@ async fn expires_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<E
     sandbox.environment.advance(limits::DAY - Duration::from_secs(60));
     sandbox.conversations.get_turn(&sandbox.principal, turn).await.expect("not yet");
     sandbox.environment.advance(Duration::from_secs(120));
-    sandbox.is_removed(&turn.thread).await;
+    sandbox.wait_for_removal(&turn.thread).await;
     let error = sandbox.conversations.get_turn(&sandbox.principal, turn).await.unwrap_err();
     assert_eq!(error.reason, Reason::NotFound);
     if let Some(stream) = follows {
         assert_eq!(closing(&all(stream).await), &EventKind::Cancelled, "the watcher receives the end");
     }
-    sandbox.index_is_empty().await;
+    sandbox.wait_for_empty_index().await;
     assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
 }
 
@@ -217,7 +217,7 @@ async fn an_ephemeral_thread_with_a_running_turn_expires_after_a_day() {
     sandbox.wait_for_model_calls(1).await;
     let row = sandbox.open_rows().await.remove(0);
     expires_after_a_day(&sandbox, &row.turn, Some(stream)).await;
-    sandbox.model_is_idle().await;
+    sandbox.wait_for_idle_model().await;
     sandbox.finish().await;
 }
 
@@ -246,7 +246,7 @@ async fn expired_threads_without_an_open_turn_are_removed_loaded_or_not() {
             sandbox.has_live(0).await;
         }
         expire(&sandbox).await;
-        sandbox.is_removed(&events[0].turn.thread).await;
+        sandbox.wait_for_removal(&events[0].turn.thread).await;
         sandbox.finish().await;
     }
 }

@@ -224,7 +224,7 @@ impl Sandbox {
         self.conversations.chat(&self.principal, command).await.unwrap()
     }
 
-    pub(super) async fn refuse(&self, command: ChatCommand) -> Error {
+    pub(super) async fn chat_error(&self, command: ChatCommand) -> Error {
         self.conversations.chat(&self.principal, command).await.err().expect("the chat is refused")
     }
 
@@ -249,17 +249,17 @@ impl Sandbox {
         wait_for(subject, SOON, || async { holds(&self.conversations.snapshot()).then_some(()) }).await;
     }
 
-    pub(super) async fn index_is_empty(&self) {
-        wait_for("an empty index", SOON, || async { self.open_rows().await.is_empty().then_some(()) }).await;
+    pub(super) async fn wait_for_empty_index(&self) {
+        wait_for("an empty open-turn index", SOON, || async { self.open_rows().await.is_empty().then_some(()) }).await;
     }
 
-    pub(super) async fn model_is_idle(&self) {
-        wait_for("the request to end", SOON, || async { (self.models.open() == 0).then_some(()) }).await;
+    pub(super) async fn wait_for_idle_model(&self) {
+        wait_for("all model requests to end", SOON, || async { (self.models.open() == 0).then_some(()) }).await;
     }
 
-    pub(super) async fn is_removed(&self, thread: &ThreadId) {
+    pub(super) async fn wait_for_removal(&self, thread: &ThreadId) {
         let header = || self.stores.threads.header(&self.principal.org, thread);
-        wait_for("the removal", SOON, || async { header().await.unwrap().is_none().then_some(()) }).await;
+        wait_for("the removal of the thread", SOON, || async { header().await.unwrap().is_none().then_some(()) }).await;
     }
 
     pub(super) async fn run(&self, command: ChatCommand) -> Vec<Event> {
@@ -385,7 +385,7 @@ pub(super) async fn all(mut stream: EventStream) -> Vec<Event> {
     };
     tokio::time::timeout(SOON, read).await.expect("the stream ends in time");
     let closing = events.iter().filter(|event| event.kind.is_closing()).count();
-    assert_eq!(closing, 1, "one closing event: {events:?}");
+    assert_eq!(closing, 1, "expected one closing event: {events:?}");
     assert!(events.last().unwrap().kind.is_closing());
     events
 }
@@ -404,7 +404,7 @@ pub(super) fn closing(events: &[Event]) -> &EventKind {
 pub(super) fn pending(events: &[Event]) -> (TurnId, Vec<CallView>) {
     match &events.last().unwrap().kind {
         EventKind::AwaitingApproval { pending, .. } => (events[0].turn.clone(), pending.clone()),
-        other => panic!("the turn does not wait: {other:?}"),
+        other => panic!("expected AwaitingApproval as the last event: {other:?}"),
     }
 }
 

@@ -11,7 +11,7 @@ async fn a_thread_with_an_open_turn_is_deleted_completely() {
     assert_eq!(error.reason, Reason::NotFound);
     let again = sandbox.conversations.delete_thread(&sandbox.principal, &turn.thread, None).await.unwrap_err();
     assert_eq!(again.reason, Reason::NotFound);
-    sandbox.index_is_empty().await;
+    sandbox.wait_for_empty_index().await;
     sandbox.finish().await;
 }
 
@@ -82,7 +82,7 @@ async fn the_request_id_of_a_new_thread_identifies_one_content() {
     }
     // A chat in the thread cannot use the request id that created the thread.
     let chat = ChatCommand { request_id: request("t-1"), ..sandbox.chat_in(&created.id, "again") };
-    let error = sandbox.refuse(chat).await;
+    let error = sandbox.chat_error(chat).await;
     assert_eq!(error.reason, Reason::RequestIdConflict);
     let header = sandbox.header(&created.id).await;
     assert_eq!((header.title.as_str(), header.turns), ("Mine", 1), "a title of the request is kept");
@@ -111,7 +111,7 @@ async fn a_repeated_rename_has_no_effect() {
         assert_eq!(error.reason, Reason::RequestIdConflict, "{id}");
     }
     let chat = ChatCommand { request_id: request("r-1"), ..sandbox.chat_in(&thread, "again") };
-    let error = sandbox.refuse(chat).await;
+    let error = sandbox.chat_error(chat).await;
     assert_eq!(error.reason, Reason::RequestIdConflict, "a chat with the id of a rename");
     let header = sandbox.header(&thread).await;
     assert_eq!((header.title.as_str(), header.turns), ("Best", 1));
@@ -152,7 +152,7 @@ async fn invariant_3_a_chat_that_is_repeated_after_the_deletion_of_its_thread_ha
     let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("first") };
     let thread = sandbox.run(chat.clone()).await[0].turn.thread.clone();
     sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
-    let error = sandbox.refuse(chat).await;
+    let error = sandbox.chat_error(chat).await;
     assert_eq!(error.reason, Reason::NotFound);
     sandbox.finish().await;
 }

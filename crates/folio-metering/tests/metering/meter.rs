@@ -76,7 +76,10 @@ async fn invariant_5_a_call_is_charged_once_and_unused_credit_is_returned() {
     let counted = Usage { reported: false, ..used(9_000) };
     meter.settle(more, Settlement::Partial(counted)).await.unwrap();
     let again = meter.request_permit(fixture.call("a", 5_000)).await;
-    assert!(again.is_err_and(|error| error.reason == Reason::VersionConflict), "a key is used once in a block");
+    assert!(
+        again.is_err_and(|error| error.reason == Reason::VersionConflict),
+        "a second call with the same key is refused"
+    );
 
     let idle = async || meter.balance(&fixture.org).await.unwrap().account.blocks.is_empty().then_some(());
     wait_for("the block to be returned", STOP, idle).await;

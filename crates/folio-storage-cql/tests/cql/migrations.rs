@@ -6,7 +6,7 @@ use scylla::client::session_builder::SessionBuilder;
 
 use crate::options;
 
-async fn fresh(keyspace: &str) -> scylla::client::session::Session {
+async fn drop_keyspace(keyspace: &str) -> scylla::client::session::Session {
     let session = SessionBuilder::new().known_nodes(options(keyspace).await.contact_points).build().await.unwrap();
     session.query_unpaged(format!("DROP KEYSPACE IF EXISTS {keyspace}"), ()).await.unwrap();
     session
@@ -14,7 +14,7 @@ async fn fresh(keyspace: &str) -> scylla::client::session::Session {
 
 #[tokio::test]
 async fn concurrently_starting_nodes_migrate_an_empty_keyspace_once() {
-    let session = fresh("folio_migrated").await;
+    let session = drop_keyspace("folio_migrated").await;
     let options = options("folio_migrated").await;
     let openings = (0..4).map(|_| CqlStore::open(options.clone()));
     futures::future::try_join_all(openings).await.unwrap();
@@ -24,7 +24,7 @@ async fn concurrently_starting_nodes_migrate_an_empty_keyspace_once() {
 
 #[tokio::test]
 async fn a_keyspace_of_a_newer_build_is_refused() {
-    let session = fresh("folio_newer").await;
+    let session = drop_keyspace("folio_newer").await;
     let options = options("folio_newer").await;
     CqlStore::open(options.clone()).await.unwrap();
     let newer = "UPDATE folio_newer.migrations SET version = 1000 WHERE name = 'keyspace' IF version > 0";

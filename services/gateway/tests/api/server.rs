@@ -84,7 +84,7 @@ async fn calls_that_remain_when_the_drain_ends_receive_draining() {
     client.tag("the upload was admitted before this").await;
     server.shutdown.begin.cancel();
     server.shutdown.abort.cancel();
-    let error = refused(upload.await.unwrap(), "cut");
+    let error = refused(upload.await.unwrap(), "an upload that the drain aborted");
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Draining));
     server.serving.take().unwrap().await.unwrap().unwrap();
 }
