@@ -29,6 +29,8 @@ pub struct TimeLimits {
 pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, limits: TimeLimits) -> Result<Evidence> {
     let busy = settle(tables, limits).await?;
     let markers = tenants.iter().map(|tenant| (tenant.org.clone(), tenant.marker.clone())).collect();
+    // Before the stores are read: a pause that expires during the read is not overdue.
+    let taken_at = Timestamp::now();
     Ok(Evidence {
         threads: tables.threads().await?,
         aggregates: tables.aggregates().await?,
@@ -37,7 +39,7 @@ pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, limits: Time
         audit: Some(tables.audit().await?),
         markers,
         busy,
-        taken_at: Timestamp::now(),
+        taken_at,
     })
 }
 
