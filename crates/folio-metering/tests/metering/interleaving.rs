@@ -111,6 +111,9 @@ impl Run {
 
     /// Kills the remaining processes, closes open blocks, executes late writes, and closes blocks again.
     async fn end(mut self) -> Result<(), String> {
+        // The store executes a write even if its caller is cancelled: the check must not run beside the last write.
+        let waiting = self.steps.all_wait().await;
+        self.steps.put_back(waiting);
         for task in std::mem::take(&mut self.nodes).into_values() {
             task.abort();
             let _ = task.await;
