@@ -46,7 +46,7 @@ impl Fixture {
         Self { _folder: folder, sim, launcher }
     }
 
-    /// Runs a command with the stores to its end. Returns its standard output if it succeeded.
+    /// Runs a command on the stores and returns its standard output. Panics if the command fails.
     fn command(&self, words: &[&str]) -> String {
         let output = self.launcher.run(words);
         assert!(output.status.success(), "{}", text(&output.stderr));

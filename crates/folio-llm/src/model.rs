@@ -28,7 +28,7 @@ pub struct ModelRequest {
     pub response_format: Option<ResponseFormat>,
     /// Requests thinking. The client omits the parameter if the model or the history does not permit it.
     pub thinking: bool,
-    /// Maximum tokens of the answer. None: the limit of the provider table.
+    /// Maximum tokens of the answer. None: the maximum of the model.
     pub max_output_tokens: Option<u32>,
     /// Progress of this call only.
     pub progress: Progress,
@@ -176,7 +176,7 @@ impl ModelError {
         )
     }
 
-    /// Returns the error as one word for logs and metrics. The message may contain a part of the prompt.
+    /// Returns the error as one word for logs and metrics, because the message may contain a part of the prompt.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::NotAvailable(_) => "not_available",
@@ -193,7 +193,7 @@ impl ModelError {
         }
     }
 
-    /// Returns true if a fallback model may answer: the endpoint is unavailable or limits the rate.
+    /// Returns true if a fallback model may answer: the circuit breaker is open, or the endpoint limits the rate.
     pub fn allows_fallback(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::RetriesStopped { .. } | Self::RateLimited { .. })
     }

@@ -137,7 +137,7 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
         Target::new(Self::KIND, id)
     }
 
-    /// None: the target is of another kind.
+    /// Returns the id in a target. None: the target is of another kind.
     fn id_in(target: &Target) -> Option<Self::Id> {
         (target.kind() == Self::KIND).then(|| target.id().parse().ok()).flatten()
     }
@@ -166,7 +166,7 @@ pub trait Revisioned: Resource {
     fn revision_under_name(&self, stored: &[u8]) -> Result<Self::Revision>;
 }
 
-/// Implements the functions of [`Resource`] that return the fields `id`, `version` and `created_at`.
+/// Implements the functions of [`Resource`] about the id, the version and the time of creation.
 macro_rules! common_functions {
     ($Id:ty) => {
         crate::resource::id_functions!($Id);

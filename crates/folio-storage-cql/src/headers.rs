@@ -1,5 +1,5 @@
-//! A cache of the headers that this process wrote last. The next append of this process to a thread need not read the
-//! header.
+//! A cache of the thread headers that this process wrote last. The next append of this process to a thread need not
+//! read the header.
 //!
 //! Every write of a header has a new fence, so a fence identifies the content of a header. The condition of the append
 //! checks that the cached header and its expiry are the stored ones.

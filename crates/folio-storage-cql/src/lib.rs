@@ -3,41 +3,42 @@
 //!
 //! The embedded adapter executes a write in one transaction. This adapter executes it in steps, and a process may stop
 //! after each step: the table in `decide.rs` lists them. Reads are LOCAL_QUORUM, or LOCAL_SERIAL if they read the
-//! result of a condition. The driver never repeats a conditional write; the adapter resolves an unknown outcome by
-//! reading the write's own row (`session.rs`).
+//! result of a conditional write. The driver never repeats a conditional write; the adapter resolves an unknown outcome
+//! by reading the write's own row (`session.rs`).
 //!
 //! # Tables
 //!
 //! Values are encoded as in the embedded adapter: a byte with the version of the format, then JSON. "Plain" writes have
 //! no condition. Tables with their partition keys:
 //!
-//! - `aggregates` (organization, id): static, the record of a resource, its version, whether it is live, the count of
-//!   its references, the state of its text. Rows by part: op rows, revisions, reference entries, dependents.
+//! - `aggregates` (organization, id): in static columns, the record of a resource, its version, whether it is live, the
+//!   count of references to it, the state of its text. Rows by part: op rows, revisions, reference entries, dependents.
 //!   Conditional.
 //! - `names` (organization, kind, folded name): the id of the resource, and the op that reserved the name. Conditional.
 //! - `idempotency` (organization, op key of a request): the target that the request changes. Conditional.
-//! - `threads` (organization, thread): static, the header, epoch, version and expiry. Rows by part: entries, batches,
-//!   requests. Conditional, except imported history before the header and the removal of rows after the tombstone.
+//! - `threads` (organization, thread): in static columns, the header, epoch, version and expiry. Rows by part: entries,
+//!   batches, requests. Conditional, except imported history before the header and the removal of rows after the
+//!   tombstone.
 //! - `text_pages` (organization, resource, generation): the pages of one text. Plain; `aggregates` has the valid
 //!   generation.
 //! - `catalogue` (organization, list, term, shard): the rows that lists and searches read. Plain, with the version as
 //!   timestamp.
-//! - `system_rows` (index, one of 16 buckets): open turns (with a time to live), texts that wait, deletions, expiring
-//!   threads, requests. Plain: a row is a hint.
+//! - `system_rows` (index, one of 16 buckets): open turns (with a time to live), texts to extract, deletions,
+//!   expiring threads, requests. Plain: a row is a hint.
 //! - `org_rows` (organization, group): encoded rows such as members and the last uses of tokens. A group is either
 //!   conditional or plain.
 //! - `usage_days` (organization), `usage` (organization, day): model calls by time and key. Plain: repeated writes of a
 //!   record are equal.
 //! - `audit_hours` (organization), `audit` (organization, hour): the hours with audit entries, and the entries by time
 //!   and key. Plain: repeated writes of an entry are equal.
-//! - `credit_accounts` (organization): static, the credit account and its version. Rows by key: its changes.
+//! - `credit_accounts` (organization): in static columns, the credit account and its version. Rows by key: its changes.
 //!   Conditional.
-//! - `credit_blocks` (organization, block): static, whether the block is sealed. Rows by key: its ledger, one row for
-//!   each model call. Conditional.
-//! - `migrations` (name): the version of the keyspace; the lock. Conditional.
+//! - `credit_blocks` (organization, block): in a static column, whether the block is sealed. Rows by key: its ledger,
+//!   one row for each model call. Conditional.
+//! - `migrations` (name): the version of the keyspace, and the lock of a migration. Conditional.
 //!
 //! Partitions are bounded: a thread by its limits, a text by the limits of a document, a shard of the catalogue by an
-//! eighth of an organization's rows of one term, a used tag or schema by its users (about 150 bytes each).
+//! eighth of an organization's rows of one term, a tag or schema by the references to it (about 150 bytes each).
 //!
 //! # Conditional writes
 //!
@@ -49,8 +50,7 @@
 //! # Erasure
 //!
 //! A table whose partition key has the column `org` belongs to organizations. `erasure.rs` finds these tables in the
-//! schema, so later tables are erased without a change there. `erasure.rs` lists the system tables that contain
-//! organizations in another form.
+//! schema, so later tables are erased without a change there. Rows of `system_rows` are erased by their keys.
 //!
 //! # Lists
 //!
@@ -141,17 +141,17 @@ impl CqlStore {
         self.keyspace.migrated
     }
 
-    /// Serves callers without a blob store.
+    /// Needs no blob store, unlike [`Self::stores`].
     pub fn resources(&self) -> Arc<dyn ResourceExecutor> {
         Arc::new(resources::Resources(Arc::clone(&self.keyspace)))
     }
 
-    /// Serves callers without a blob store.
+    /// Needs no blob store, unlike [`Self::stores`].
     pub fn rows(&self) -> Arc<dyn RowStore> {
         Arc::new(rows::Rows(Arc::clone(&self.keyspace)))
     }
 
-    /// Serves callers without a blob store.
+    /// Needs no blob store, unlike [`Self::stores`].
     pub fn audit(&self) -> Arc<dyn AuditStore> {
         Arc::new(audit::Audits::new(Arc::clone(&self.keyspace)))
     }

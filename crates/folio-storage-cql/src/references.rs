@@ -1,8 +1,8 @@
 //! References between resources. The partition of the referenced resource has an entry for each op that added a
-//! reference. The count of entries is a static column that changes with them; the deletion is conditional on it.
+//! reference. A static column counts the entries; the deletion of the resource is conditional on this count.
 //!
-//! An entry is *live* while the referring resource is live and refers to the resource; else *open* while the
-//! referring resource's partition has no op row of the entry's key; else *dead*. Any process may remove a dead entry.
+//! An entry is *live* while the referring resource is live and refers to the resource; else *open* while the referring
+//! resource's partition has no row of the op that added the entry; else *dead*. Any process may remove a dead entry.
 
 use std::collections::BTreeMap;
 
@@ -92,8 +92,8 @@ async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -
     Err(retry::contended("the referenced resource"))
 }
 
-/// Fails with `IN_USE` if `referenced` is referenced by a live resource; the error contains the total and the first
-/// [`NAMED_REFERRERS_MAX`]. Removes dead entries.
+/// Fails with `IN_USE` if `referenced` is referenced by a live resource; the error contains the number of such
+/// resources and describes the first [`NAMED_REFERRERS_MAX`]. Removes dead entries.
 pub(crate) async fn refuse_if_used(
     keyspace: &Keyspace,
     org: &OrgId,

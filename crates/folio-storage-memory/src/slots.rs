@@ -1,4 +1,4 @@
-//! Slots.
+//! Slots in memory: leases that limit an organization's concurrent work.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -11,7 +11,7 @@ use super::connection::{Connection, encode, read};
 use super::milliseconds;
 use folio_storage::{HeartbeatStatus, Member, MembershipSnapshot, NodeRecord, NodeStore};
 
-/// Time to live of the key after the last call, in milliseconds.
+/// Time to live of the key `nodes` after the last script that accessed it, in milliseconds.
 const TTL_MS: u64 = 3_600_000;
 
 pub(super) struct RedisNodes {

@@ -4,7 +4,7 @@ use folio_types::Result;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// `table`: the table that the operation accesses, if the store has tables.
+/// Returns the span of a store operation. `table`: the table that the operation accesses, if the store has tables.
 pub fn operation(system: &'static str, operation: &'static str, table: Option<&str>) -> Span {
     tracing::debug_span!(
         "store",
@@ -18,7 +18,7 @@ pub fn operation(system: &'static str, operation: &'static str, table: Option<&s
     )
 }
 
-/// Records the error of the operation in its span.
+/// Runs an operation in a span that records its error.
 pub async fn within<T>(system: &'static str, name: &'static str, run: impl Future<Output = Result<T>>) -> Result<T> {
     let span = operation(system, name, None);
     let answer = run.instrument(span.clone()).await;

@@ -26,7 +26,7 @@ const SEARCHED_BYTES: usize = 1024;
 
 /// Returns the first rule that matches a call, None if no rule matches.
 ///
-/// If the bounds do not permit an exact answer for a rule, the stricter answer applies: a rule that denies matches, and
+/// If a search bound prevents an exact answer for a rule, the stricter answer applies: a rule that denies matches, and
 /// a rule that allows does not. A rule that requires approval matches; its approvers must also satisfy the next rule
 /// that requires approval, and a later matching rule that denies wins.
 pub fn rule<'a>(policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<Cow<'a, Rule>> {
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(evaluation.rule(&policy, "create_tag", Access::ReadWrite, &arguments), None);
         assert_eq!(evaluation.searches, SEARCHES_MAX);
 
-        // A stored policy that exceeds the bound is searched up to the bound; then its rule denies.
+        // In a stored policy with too many patterns, the first rule beyond the bound is not searched and denies.
         let before = searching((0..100).map(|n| format!("x{n}$")));
         let mut evaluation = Evaluation::default();
         let found = evaluation.rule(&before, "create_tag", Access::ReadWrite, &arguments);
@@ -445,7 +445,7 @@ mod tests {
             assert_eq!(ruling_of(vec![on(pattern, Ruling::Deny)]), Some(Ruling::Deny), "{pattern}");
             assert_eq!(ruling_of(vec![on(pattern, ask())]), Some(ask()), "{pattern}");
             assert_eq!(ruling_of(vec![on(pattern, Ruling::Allow)]), None, "{pattern}");
-            // A rule that may not match does not hide a stricter rule, and a less strict rule does not hide it.
+            // An unknown match does not hide a later stricter rule. A later less strict rule does not hide the match.
             assert_eq!(ruling_of(vec![on(pattern, ask()), named("all", Ruling::Allow)]), Some(ask()), "{pattern}");
             assert_eq!(
                 ruling_of(vec![on(pattern, ask()), named("all", Ruling::Deny)]),

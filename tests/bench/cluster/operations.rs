@@ -45,7 +45,7 @@ fn between(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTr
     after.iter().map(|(labels, count)| (labels.clone(), count - before.get(labels).unwrap_or(&0.0))).collect()
 }
 
-/// Runs this number of turns of each kind sequentially on a resident thread. Background operations are subtracted.
+/// Counts the operations of `turns` sequential turns of each kind and subtracts the background operations.
 pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measurements>> {
     let client = cluster.client(0).await;
     let document = upload(&client).await;

@@ -1,4 +1,4 @@
-//! A simulated node: makes calls like the meter actor, one store operation at a time.
+//! A simulated node: reserves and settles model calls like the meter actor, one store operation at a time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

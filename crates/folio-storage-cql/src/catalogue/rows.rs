@@ -1,4 +1,4 @@
-//! The terms and sort keys of an item's rows.
+//! The terms and sort keys of an item's rows in the catalogue.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ pub(crate) fn keys(row: &ListRow) -> BTreeSet<Key> {
     keys
 }
 
-/// Returns the lookups of a condition. At least one of them finds each item that fulfils the condition.
+/// Returns the lookups that together find all items that fulfil a condition. None fulfils an unresolved `SharedTerm`.
 pub(crate) fn lookups(condition: &Condition) -> Vec<Lookup> {
     match condition {
         Condition::AnyTerm(terms) => terms.iter().map(|term| all(term)).collect(),

@@ -1,4 +1,4 @@
-//! One file for each table, with its prepared statements. Only these modules and the migrations contain statements.
+//! The tables and their prepared statements. Only these modules, the migrations and `erasure.rs` contain statements.
 
 /// Declares a table with its prepared statements: name, kind (`read`, `write` or `conditional`) and text of each.
 macro_rules! table {

@@ -9,7 +9,7 @@ use crate::value::encode;
 /// Maximum size of an encoded entry, in bytes.
 const ENTRY_BYTES: usize = 16 * 1024;
 
-/// Audit logs: one for each organization, ordered by time and key. Nothing changes or removes an entry.
+/// Audit logs: one for each organization, ordered by time and key. Entries are removed only with their organization.
 #[async_trait]
 pub trait AuditStore: Send + Sync {
     /// Adds entries, in any order. Idempotent: an entry whose time and key are stored changes nothing. Returns once all

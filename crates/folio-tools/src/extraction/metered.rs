@@ -17,7 +17,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Makes one model call. Dropping the future (the turn was cancelled) settles the reservation too.
 ///
 /// # Errors
-/// The outer error comes from the meter: the call was not made. The inner error comes from the model.
+/// Outer error: the meter issued no permit, or the task of the call failed. Inner error: the model call failed.
 pub async fn complete_metered(
     resources: &ToolResources,
     call: MeteredCall,

@@ -1,4 +1,4 @@
-//! Truncated and refused sizes and numbers (invariant 10).
+//! Bounds: texts are truncated, and messages, turns, decisions and requests are refused (invariant 10).
 
 use folio_history::json_bytes;
 use proptest::prelude::*;

@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 /// Time to live of the state of an open turn without an expiry.
 const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
-/// The state of a turn that its owner published last.
+/// The newest published state of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedTurn {
     pub org: OrgId,
-    /// The owner of the thread.
+    /// The user that owns the thread.
     pub user: UserId,
-    /// The user that started the turn, who is not always the owner of the thread.
+    /// The user that started the turn, who is not always the user that owns the thread.
     pub requester: UserId,
     pub turn: TurnId,
-    /// The node that published the state.
+    /// The node that owned the thread and published the state.
     pub owner: Incarnation,
     /// The epoch of the thread's header at publication.
     pub epoch: u64,
@@ -78,8 +78,8 @@ pub struct TurnCursor {
 
 /// States of turns that wait for decisions, with the indexes over them.
 ///
-/// An owner publishes a turn when it starts to wait and when it stops waiting. A turn that never waits is not
-/// published. The store may lose its data: the thread is authoritative.
+/// The node that owns the thread publishes a turn when its wait starts and when its wait ends. A turn that never
+/// waits is not published. The store may lose its data: the thread is authoritative.
 #[async_trait]
 pub trait SharedTurnStore: Send + Sync {
     /// Stores a state unless a state with a higher (epoch, version) is stored. Returns whether it was stored.
@@ -89,8 +89,8 @@ pub trait SharedTurnStore: Send + Sync {
     /// older state is dropped.
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>>;
 
-    /// Returns at most `limit` turns that wait for decisions, after `after`, the longest pause first: of an
-    /// organization, or of the user that started them. A shorter list is the last page.
+    /// Returns at most `limit` turns of an organization that wait for decisions, after `after`, the longest pause
+    /// first. `requester`: only turns that this user started. A shorter list is the last page.
     async fn waiting(
         &self,
         org: &OrgId,

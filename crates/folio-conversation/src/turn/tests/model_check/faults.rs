@@ -1,7 +1,7 @@
 //! Faults between the machine and the stores: a wrapper that alters what the machine's effects do.
 //!
-//! The machine itself is never altered. Each fault leaves out one step that the protocol requires, so that a scope of
-//! the search must report what that step prevents. `cargo xtask mutants` covers the rules inside the machine.
+//! The machine itself is never altered. Each fault omits one step of the protocol; the model check must then find the
+//! violation that the step prevents. `cargo xtask mutants` covers the rules inside the machine.
 
 use folio_history::History;
 use folio_history::journal::{CallStatus, End, Entry};
@@ -17,7 +17,7 @@ use crate::turn::{Command, Effect, ToolOutcome, ToolResult};
 pub(in super::super) struct Faults {
     /// The `closing` entry is not written.
     pub closing_entry_dropped: bool,
-    /// Op rows of an ending turn are not closed; the machine receives that they are.
+    /// Op rows of an ending turn are not closed, although the machine receives `Closed`.
     pub close_dropped: bool,
     /// `TURN_EXPIRED` is returned when the expired end is sent, not when it is committed.
     pub expired_returned_early: bool,
@@ -25,7 +25,7 @@ pub(in super::super) struct Faults {
     pub expiry_before_recorded: bool,
     /// Open intents are not recovered; their calls are reported as not run.
     pub recovery_dropped: bool,
-    /// A takeover with nothing else to write sends no append; the machine receives that it is committed.
+    /// A takeover with nothing else to write sends no append, although the machine receives `Appended`.
     pub takeover_dropped: bool,
     /// The first owner writes an intent without the round that requested its call.
     pub round_dropped: bool,
@@ -39,17 +39,17 @@ pub(in super::super) struct Faults {
     pub requests_hidden: bool,
     /// Appends are not conditional on epoch and version.
     pub fence_off: bool,
-    /// The op row is no condition of the deciding write.
+    /// The deciding write is not conditional on the absence of its op row.
     pub op_row_ignored: bool,
     /// A conflict is reported before its op row is stored.
     pub conflict_unclosed: bool,
     /// The deciding write has the version that was read last, not that of its intent.
     pub expected_ignored: bool,
-    /// The row of an open turn comes after its append.
+    /// The row that lists an open turn is written after the append that opens the turn.
     pub row_late: bool,
-    /// The key of that row lacks the epoch.
+    /// The key of the row that lists an open turn lacks the epoch.
     pub epoch_dropped: bool,
-    /// The sweep removes a row without a comparison with the header's epoch.
+    /// The sweep removes the row of an open turn without a comparison with the header's epoch.
     pub removal_unguarded: bool,
 }
 
@@ -93,8 +93,8 @@ impl Faults {
 }
 
 impl World {
-    /// Returns an effect of a node's machine as the fault alters it. Err: the answer that the machine receives without the
-    /// effect.
+    /// Returns an effect of a node's machine as the fault alters it. Err: the answer that the machine receives in place
+    /// of the omitted effect.
     pub(in super::super) fn altered(&mut self, node: usize, mut effect: Effect) -> Result<Effect, Box<Command>> {
         let faults = self.scope.faults;
         match &mut effect {
@@ -123,7 +123,7 @@ impl World {
         Ok(effect)
     }
 
-    /// Returns true if a request is answered `TURN_EXPIRED` without the machine, because its pause has expired.
+    /// If the fault is set, answers a decision on an expired pause instead of the machine. Returns true if it answered.
     pub(in super::super) fn is_answered_expired(&mut self, node: usize, command: &Command) -> bool {
         let Command::Decide(decide) = command else { return false };
         let pause = self.node(node).and_then(|live| {
@@ -157,7 +157,7 @@ impl World {
         Command::Appended { batch: append.batch, header }
     }
 
-    /// Returns the thread's history as a node loads it.
+    /// Returns the thread's history as a node loads it. `again`: the node loaded the thread before.
     pub(in super::super) fn loaded_history(&self, again: bool) -> History {
         match again {
             true => self.scope.faults.reloaded(&self.thread.row.entries, &self.thread.history),
