@@ -75,10 +75,11 @@ impl PrincipalSigner {
         let issued = now.as_second();
         let (principal, call, expires) = (principal.cloned(), method.to_owned(), issued + VALIDITY_SECONDS);
         let claims = Claims { principal, call, issued, expires, hop };
-        let body = serde_json::to_vec(&claims).map_err(|error| Error::internal(format!("claims: {error}")))?;
+        let failed = |error: String| Error::internal(format!("cannot encode the signed principal: {error}"));
+        let body = serde_json::to_vec(&claims).map_err(|error| failed(error.to_string()))?;
         let mac = self.keys.first().map(|key| mac(key, &body).finalize().into_bytes()).unwrap_or_default();
         let text = format!("{}.{}", BASE64.encode(&body), BASE64.encode(mac));
-        let value = AsciiMetadataValue::try_from(text).map_err(|error| Error::internal(format!("claims: {error}")))?;
+        let value = AsciiMetadataValue::try_from(text).map_err(|error| failed(error.to_string()))?;
         to.insert(HEADER, value);
         Ok(())
     }

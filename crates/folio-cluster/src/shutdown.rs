@@ -61,5 +61,5 @@ pub async fn catch_panic<T>(call: impl Future<Output = T>) -> Result<T> {
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    Error::internal(format!("an RPC panicked: {}", text.unwrap_or("without a message")))
+    Error::internal(format!("an RPC panicked: {}", text.unwrap_or("no message")))
 }

@@ -132,7 +132,7 @@ pub fn may_approve(
         }
         Ruling::Ask(approver) if !approver.roles.is_empty() && !approver.names(by.1) => {
             let roles: Vec<_> = approver.roles.iter().map(|role| role.as_str()).collect();
-            denied(format!("only the role {} may approve this call (rule {name:?})", roles.join(" or ")))
+            denied(format!("approving this call requires at least the role {} (rule {name:?})", roles.join(" or ")))
         }
         Ruling::Ask(_) => Ok(()),
     }

@@ -119,7 +119,7 @@ mod tests {
         let mut listed = BTreeSet::new();
         for row in docs.lines().filter(|line| line.starts_with("| `") && line.contains('.')) {
             let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
-            assert!(cells.len() == 4 && cells.iter().all(|cell| !cell.is_empty()), "a cell lacks: {row}");
+            assert!(cells.len() == 4 && cells.iter().all(|cell| !cell.is_empty()), "expected 4 cells with text: {row}");
             listed.extend(cells[0].split(", ").map(|name| name.trim_matches('`').to_owned()));
         }
         assert_eq!(prepared, listed);
