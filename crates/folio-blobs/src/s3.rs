@@ -71,7 +71,7 @@ pub(super) async fn request<T>(
     what: &'static str,
     request: impl Future<Output = object_store::Result<T>>,
 ) -> Result<T> {
-    spans::within("s3", name, async { request.await.map_err(failed(what)) }).await
+    spans::run_in_span("s3", name, async { request.await.map_err(failed(what)) }).await
 }
 
 #[derive(Debug, Clone)]
@@ -193,7 +193,7 @@ impl BlobStore for S3BlobStore {
     }
 
     async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
-        let found = spans::within("s3", "get", async {
+        let found = spans::run_in_span("s3", "get", async {
             match self.store.get(&self.blob_path(org, id)).await {
                 Ok(found) => Ok(Some(found)),
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -205,7 +205,7 @@ impl BlobStore for S3BlobStore {
     }
 
     async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
-        spans::within("s3", "delete", async {
+        spans::run_in_span("s3", "delete", async {
             match self.store.delete(&self.blob_path(org, id)).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(failed("a blob cannot be removed")(error)),
@@ -215,7 +215,7 @@ impl BlobStore for S3BlobStore {
     }
 
     async fn delete_all(&self, org: &OrgId) -> Result<()> {
-        spans::within("s3", "delete_all", self.remove_all(org)).await
+        spans::run_in_span("s3", "delete_all", self.remove_all(org)).await
     }
 
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {

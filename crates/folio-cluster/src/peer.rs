@@ -22,7 +22,7 @@ pub struct NodeStatus {
     /// Number of conversations in memory.
     pub conversations: u64,
     /// Number of conversations with work in progress.
-    pub turns_running: u64,
+    pub busy_conversations: u64,
     pub version: String,
     pub started_at: Timestamp,
 }

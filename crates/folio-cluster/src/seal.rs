@@ -36,7 +36,7 @@ pub(crate) struct Claims {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) principal: Option<Principal>,
     /// Service and method.
-    call: String,
+    method: String,
     /// Seconds since the Unix epoch.
     issued: i64,
     /// Seconds since the Unix epoch.
@@ -73,8 +73,8 @@ impl PrincipalSigner {
         to: &mut MetadataMap,
     ) -> Result<()> {
         let issued = now.as_second();
-        let (principal, call, expires) = (principal.cloned(), method.to_owned(), issued + VALIDITY_SECONDS);
-        let claims = Claims { principal, call, issued, expires, hop };
+        let (principal, method, expires) = (principal.cloned(), method.to_owned(), issued + VALIDITY_SECONDS);
+        let claims = Claims { principal, method, issued, expires, hop };
         let failed = |error: String| Error::internal(format!("cannot encode the signed principal: {error}"));
         let body = serde_json::to_vec(&claims).map_err(|error| failed(error.to_string()))?;
         let mac = self.keys.first().map(|key| mac(key, &body).finalize().into_bytes()).unwrap_or_default();
@@ -99,7 +99,7 @@ impl PrincipalSigner {
             return Err(refused("signed with another secret, or modified"));
         }
         let claims: Claims = serde_json::from_slice(&body).map_err(|_| refused("malformed"))?;
-        if claims.call != method {
+        if claims.method != method {
             return Err(refused("for another RPC"));
         }
         let now = now.as_second();

@@ -295,7 +295,7 @@ impl NodeRpc for NodeService {
                 incarnation: status.incarnation.to_string(),
                 draining: status.draining,
                 conversations: status.conversations,
-                turns_running: status.turns_running,
+                busy_conversations: status.busy_conversations,
                 version: status.version,
                 start_time: Some(time::to_proto(status.started_at)),
             })

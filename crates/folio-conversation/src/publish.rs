@@ -210,8 +210,8 @@ impl PublisherTask {
 
     async fn append(&self, events: &[Event]) -> AppendOutcome {
         let (Some(last), Some(store)) = (events.last(), &self.shared_stores.events) else { return AppendOutcome::Done };
-        let SharedTurn { org, turn, owner, epoch, .. } = &self.newest_state;
-        match self.work.retry(ATTEMPTS_MAX, || store.append(org, turn, owner, *epoch, events)).await {
+        let SharedTurn { org, turn, node, epoch, .. } = &self.newest_state;
+        match self.work.retry(ATTEMPTS_MAX, || store.append(org, turn, node, *epoch, events)).await {
             Ok(EventsAppended::Done) => {
                 self.published.fetch_max(last.number, Ordering::Relaxed);
                 AppendOutcome::Done

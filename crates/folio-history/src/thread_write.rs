@@ -93,9 +93,9 @@ pub enum WriteDecision {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadPlan {
     /// Row to add to the index of open turns. Written before the header.
-    pub opens: Option<OpenTurnRow>,
-    /// Rows to remove from the index of open turns, in the write that adds `opens`.
-    pub removes: Vec<OpenTurnRow>,
+    pub open_turn_row: Option<OpenTurnRow>,
+    /// Rows to remove from the index of open turns, in the write that adds `open_turn_row`.
+    pub removed_open_turn_rows: Vec<OpenTurnRow>,
     /// New or changed list row. Written before the header.
     pub list_after: Option<ListEntry>,
 
@@ -179,8 +179,8 @@ fn plan(write: &ThreadWrite, before: Option<ThreadHeader>, after: ThreadHeader, 
     let has_new_title = before.as_ref().is_none_or(|before| before.title != after.title);
     let list_after = after.listed().filter(|_| has_new_title);
     WriteDecision::Write(Box::new(ThreadPlan {
-        opens: write.append().and_then(|append| append.opens.clone()),
-        removes: write.append().map(|append| append.removes.clone()).unwrap_or_default(),
+        open_turn_row: write.append().and_then(|append| append.opens.clone()),
+        removed_open_turn_rows: write.append().map(|append| append.removes.clone()).unwrap_or_default(),
         list_before: before.as_ref().and_then(ThreadHeader::listed).filter(|_| list_after.is_some()),
         list_after,
         batch: write.append().map(|append| append.batch),

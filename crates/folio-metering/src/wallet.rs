@@ -34,8 +34,10 @@ struct DrawnBlock {
     amount: u64,
     /// Credits that are reserved for or charged to its calls.
     used: u64,
-    open: u32,
-    until: Timestamp,
+    /// Number of its calls that are not settled.
+    open_calls: u32,
+    /// Time from which the block covers no further call.
+    reserves_until: Timestamp,
     used_at: Timestamp,
     /// A retired block covers no further call.
     retired: bool,
@@ -46,7 +48,7 @@ struct DrawnBlock {
 impl DrawnBlock {
     /// Returns the effect that closes the block. A call that was never settled may have no usage record.
     fn close(&self, block: BlockId) -> Effect {
-        Effect::Close { block, record: self.unrecorded || self.open > 0 }
+        Effect::Close { block, record: self.unrecorded || self.open_calls > 0 }
     }
 }
 
@@ -108,7 +110,7 @@ impl Wallet {
     pub fn settled(&mut self, block: &BlockId, reserved: u64, credits: u64, now: Timestamp) -> Vec<Effect> {
         if let Some(drawn) = self.blocks.get_mut(block) {
             drawn.used = drawn.used.saturating_sub(reserved.saturating_sub(credits));
-            drawn.open = drawn.open.saturating_sub(1);
+            drawn.open_calls = drawn.open_calls.saturating_sub(1);
             drawn.used_at = now;
         }
         self.close_retired()
@@ -138,8 +140,16 @@ impl Wallet {
             (self.want / 2).max(self.want_min)
         };
         self.drawn_at = Some(now);
-        let (amount, until) = (block.amount(), block.reserves_until);
-        let drawn = DrawnBlock { amount, used: 0, open: 0, until, used_at: now, retired: false, unrecorded: false };
+        let (amount, reserves_until) = (block.amount(), block.reserves_until);
+        let drawn = DrawnBlock {
+            amount,
+            used: 0,
+            open_calls: 0,
+            reserves_until,
+            used_at: now,
+            retired: false,
+            unrecorded: false,
+        };
         self.blocks.insert(block.id.clone(), drawn);
         self.cover_or_draw(now)
     }
@@ -172,18 +182,18 @@ impl Wallet {
     /// the calls.
     pub fn tick(&mut self, overdue: Duration, now: Timestamp) -> Vec<Effect> {
         for drawn in self.blocks.values_mut() {
-            let idle = drawn.open == 0 && now.duration_since(drawn.used_at).unsigned_abs() >= self.idle;
-            drawn.retired |= idle || drawn.until <= now;
+            let idle = drawn.open_calls == 0 && now.duration_since(drawn.used_at).unsigned_abs() >= self.idle;
+            drawn.retired |= idle || drawn.reserves_until <= now;
         }
         let mut effects = self.close_retired();
         let is_overdue =
-            |drawn: &DrawnBlock| now.duration_since(drawn.until).as_secs() > overdue.as_secs().cast_signed();
+            |drawn: &DrawnBlock| now.duration_since(drawn.reserves_until).as_secs() > overdue.as_secs().cast_signed();
         effects.extend(self.close(is_overdue));
         effects
     }
 
     /// Closes every block without unsettled calls, and retires the others.
-    pub fn leave(&mut self) -> Vec<Effect> {
+    pub fn retire_all(&mut self) -> Vec<Effect> {
         for drawn in self.blocks.values_mut() {
             drawn.retired = true;
         }
@@ -194,12 +204,13 @@ impl Wallet {
     fn cover_or_draw(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         while let Some(call) = self.waiting.front().cloned() {
-            let fits =
-                |drawn: &&mut DrawnBlock| !drawn.retired && drawn.until > now && drawn.amount - drawn.used >= call.need;
+            let fits = |drawn: &&mut DrawnBlock| {
+                !drawn.retired && drawn.reserves_until > now && drawn.amount - drawn.used >= call.need
+            };
             let found = self.blocks.iter_mut().map(|(id, drawn)| (id.clone(), drawn)).find(|(_, drawn)| fits(drawn));
             let Some((id, drawn)) = found else { break };
             drawn.used += call.need;
-            drawn.open += 1;
+            drawn.open_calls += 1;
             drawn.used_at = now;
             effects.push(Effect::Cover(call.ticket, id));
             self.waiting.pop_front();
@@ -223,7 +234,7 @@ impl Wallet {
     }
 
     fn close_retired(&mut self) -> Vec<Effect> {
-        self.close(|drawn| drawn.retired && drawn.open == 0)
+        self.close(|drawn| drawn.retired && drawn.open_calls == 0)
     }
 
     fn close(&mut self, done: impl Fn(&DrawnBlock) -> bool) -> Vec<Effect> {
@@ -364,7 +375,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(wallet.settled(&a.id, 10, 10, at(1)), []);
         }
-        assert_eq!(wallet.leave(), [Effect::Close { block: a.id, record: true }]);
+        assert_eq!(wallet.retire_all(), [Effect::Close { block: a.id, record: true }]);
     }
 
     #[test]

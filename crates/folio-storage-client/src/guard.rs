@@ -71,7 +71,7 @@ impl Guard {
         if let Some(sent) = self.sent.get(kind) {
             sent.fetch_add(1, Ordering::Relaxed);
         }
-        let span = spans::operation(self.system, self.kinds.get(kind).copied().unwrap_or_default(), table);
+        let span = spans::operation_span(self.system, self.kinds.get(kind).copied().unwrap_or_default(), table);
         let answer = call.instrument(span.clone()).await;
         attempt.outcome = answer.as_ref().err().map_or(Outcome::Success, classify);
         if attempt.outcome == Outcome::Failure {

@@ -187,8 +187,8 @@ async fn prepare(keyspace: &Keyspace, plan: &ThreadPlan, (creation, imported): (
     if let Some(at) = plan.after.expires_at.filter(|_| plan.before.is_none()) {
         enter_expiry(keyspace, org, id, at).await?;
     }
-    match &plan.opens {
-        Some(row) => open_turns::replace(keyspace, row, &plan.removes).await,
+    match &plan.open_turn_row {
+        Some(row) => open_turns::replace(keyspace, row, &plan.removed_open_turn_rows).await,
         None => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::keyspace::Keyspace;
 use folio_storage::value::decode;
-use folio_storage::{AuditStore, encoded_audit};
+use folio_storage::{AuditStore, encode_audit_checked};
 
 /// Time range of a partition, in microseconds.
 const HOUR_MICROSECONDS: i64 = 60 * 60 * 1_000_000;
@@ -63,7 +63,7 @@ impl AuditStore for Audits {
         let mut hours = BTreeMap::<i64, Vec<_>>::new();
         for entry in entries {
             let position = entry.position();
-            hours.entry(hour(position.micros)).or_default().push((position, encoded_audit(entry)?));
+            hours.entry(hour(position.micros)).or_default().push((position, encode_audit_checked(entry)?));
         }
         let written = hours.into_iter().map(|(hour, rows)| async move {
             futures::try_join!(self.index(org, hour), self.keyspace.tables.audit.put(org, hour, rows)).map(|_| ())

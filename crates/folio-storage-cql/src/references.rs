@@ -21,7 +21,7 @@ use folio_storage::value::{Reference, decode, encode};
 /// Maximum number of entries that one read returns.
 const ENTRIES_PER_READ: usize = 100;
 
-enum RowStatus {
+enum EntryStatus {
     /// The entry is live; the text describes the referring resource.
     Live(String),
     Open,
@@ -68,7 +68,7 @@ pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, referenced: &s
     for (key, _) in
         keyspace.tables.aggregates.rows(org, referenced, (Part::Reference, &prefix), ENTRIES_PER_READ).await?
     {
-        if let RowStatus::Dead = status(keyspace, org, referenced, &key).await? {
+        if let EntryStatus::Dead = status(keyspace, org, referenced, &key).await? {
             remove(keyspace, org, referenced, &key).await?;
         }
     }
@@ -111,9 +111,9 @@ pub(crate) async fn refuse_if_used(
                 continue;
             }
             match status(keyspace, org, referenced, &key).await? {
-                RowStatus::Live(description) => drop(referrers.insert(referrer, description)),
-                RowStatus::Dead => remove(keyspace, org, referenced, &key).await?,
-                RowStatus::Open => {
+                EntryStatus::Live(description) => drop(referrers.insert(referrer, description)),
+                EntryStatus::Dead => remove(keyspace, org, referenced, &key).await?,
+                EntryStatus::Open => {
                     close(keyspace, org, &key, decode::<Reference>(&value)?.at).await?;
                     remove(keyspace, org, referenced, &key).await?;
                 }
@@ -135,15 +135,15 @@ pub(crate) async fn refuse_if_used(
     }
 }
 
-async fn status(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<RowStatus> {
+async fn status(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<EntryStatus> {
     let (referrer, op) = referrer_and_op(key)?;
     // The op row is read first: if it exists, it was written before the referring resource is read.
     let has_op_row = ops::row(keyspace, org, referrer, op, ReadConsistency::Serial).await?.is_some();
     let live = describe_referrer(keyspace, org, referenced, referrer).await?;
     Ok(match (live, has_op_row) {
-        (Some(description), _) => RowStatus::Live(description),
-        (None, true) => RowStatus::Dead,
-        (None, false) => RowStatus::Open,
+        (Some(description), _) => EntryStatus::Live(description),
+        (None, true) => EntryStatus::Dead,
+        (None, false) => EntryStatus::Open,
     })
 }
 

@@ -46,10 +46,10 @@ fn execute(transaction: &mut Transaction<'_>, plan: ThreadPlan, write: EncodedTh
     for row in &plan.requests {
         transaction.put(Space::Threads, keys::request(org, id, &row.request), row)?;
     }
-    if let Some(row) = &plan.opens {
+    if let Some(row) = &plan.open_turn_row {
         transaction.put(Space::System, keys::open_turn(row), row)?;
     }
-    for row in &plan.removes {
+    for row in &plan.removed_open_turn_rows {
         transaction.remove(Space::System, keys::open_turn(row));
     }
     if let Some(batch) = plan.batch {

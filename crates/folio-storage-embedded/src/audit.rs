@@ -9,14 +9,14 @@ use folio_types::{OrgId, Result};
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads as _};
-use folio_storage::{AuditStore, encoded_audit};
+use folio_storage::{AuditStore, encode_audit_checked};
 
 pub(crate) struct Audits(pub(crate) Arc<Engine>);
 
 #[async_trait]
 impl AuditStore for Audits {
     async fn append(&self, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
-        entries.iter().try_for_each(|entry| encoded_audit(entry).map(drop))?;
+        entries.iter().try_for_each(|entry| encode_audit_checked(entry).map(drop))?;
         let rows: Vec<_> = entries.iter().map(|entry| (keys::audit(org, &entry.position()), entry.clone())).collect();
         self.0
             .write(move |transaction| {

@@ -5,7 +5,7 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 /// Returns the span of a store operation. `table`: the table that the operation accesses, if the store has tables.
-pub fn operation(system: &'static str, operation: &'static str, table: Option<&str>) -> Span {
+pub fn operation_span(system: &'static str, operation: &'static str, table: Option<&str>) -> Span {
     tracing::debug_span!(
         "store",
         otel.name = operation,
@@ -19,8 +19,12 @@ pub fn operation(system: &'static str, operation: &'static str, table: Option<&s
 }
 
 /// Runs an operation in a span that records its error.
-pub async fn within<T>(system: &'static str, name: &'static str, run: impl Future<Output = Result<T>>) -> Result<T> {
-    let span = operation(system, name, None);
+pub async fn run_in_span<T>(
+    system: &'static str,
+    name: &'static str,
+    run: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let span = operation_span(system, name, None);
     let answer = run.instrument(span.clone()).await;
     if let Err(error) = &answer {
         folio_trace::record_error(&span, error.reason.as_str());

@@ -192,7 +192,7 @@ impl Inner {
                 address: address.clone(),
                 draining: node.is_none_or(|node| node.is_draining()),
                 conversations: snapshot.live as u64,
-                turns_running: snapshot.working as u64,
+                busy_conversations: snapshot.working as u64,
                 capacity: capacity as u64,
                 started_at,
                 version: env!("CARGO_PKG_VERSION").to_owned(),

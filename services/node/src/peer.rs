@@ -73,7 +73,7 @@ impl NodePeer for Node {
             incarnation: self.incarnation(),
             draining: now.draining,
             conversations: now.live as u64,
-            turns_running: now.working as u64,
+            busy_conversations: now.working as u64,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: self.started_at(),
         })

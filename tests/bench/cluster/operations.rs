@@ -56,7 +56,7 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
     let quiet = between(&before, &count(cluster).await?);
 
     let mut measurements = Vec::new();
-    for (kind, begin) in [
+    for (kind, prompt) in [
         ("answer", QUESTION),
         ("one round of a read-only tool, answer", "read"),
         ("one write tool, approved", "write"),
@@ -65,8 +65,8 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
     ] {
         let (before, began) = (count(cluster).await?, std::time::Instant::now());
         for number in 0..turns {
-            let named = if begin == "new" { "" } else { thread.as_str() };
-            turn(&client, &document, named, begin, number).await?;
+            let named = if prompt == "new" { "" } else { thread.as_str() };
+            turn(&client, &document, named, prompt, number).await?;
         }
         let mut operations = between(&before, &count(cluster).await?);
         let share = began.elapsed().as_secs_f64() / QUIET.as_secs_f64();
@@ -79,13 +79,13 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
     Ok(measurements)
 }
 
-async fn turn(client: &Client, document: &str, thread: &str, begin: &str, number: usize) -> Result<()> {
-    if matches!(begin, QUESTION | "read") {
-        client.send(request(document, thread, begin)).await?.end().await;
+async fn turn(client: &Client, document: &str, thread: &str, prompt: &str, number: usize) -> Result<()> {
+    if matches!(prompt, QUESTION | "read") {
+        client.send(request(document, thread, prompt)).await?.end().await;
         return Ok(());
     }
-    let waiting = client.send(request(document, thread, &format!("write {begin} {number}"))).await?.pause().await;
-    if begin == "cancel" {
+    let waiting = client.send(request(document, thread, &format!("write {prompt} {number}"))).await?.pause().await;
+    if prompt == "cancel" {
         client.cancel(&waiting.turn_id).await?;
     } else {
         client.approve_all(&waiting).await;

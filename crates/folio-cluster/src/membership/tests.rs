@@ -69,7 +69,7 @@ pub(crate) fn record(incarnation: &Incarnation, address: &str) -> NodeRecord {
         address: address.to_owned(),
         draining: false,
         conversations: 0,
-        turns_running: 0,
+        busy_conversations: 0,
         capacity: 100_000,
         started_at: Timestamp::UNIX_EPOCH,
         version: String::new(),

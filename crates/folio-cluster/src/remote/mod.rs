@@ -266,7 +266,7 @@ impl NodePeer for RemotePeer {
             incarnation,
             draining: answer.draining,
             conversations: answer.conversations,
-            turns_running: answer.turns_running,
+            busy_conversations: answer.busy_conversations,
             version: answer.version,
             started_at: time::from_proto("start_time", &present(answer.start_time)?)?,
         })

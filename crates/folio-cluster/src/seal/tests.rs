@@ -86,8 +86,8 @@ fn a_header_signed_with_an_unknown_secret_is_refused() {
 #[test]
 fn a_forged_body_is_refused_even_if_its_times_are_valid() {
     let signer = signer(&[NEW]);
-    let call = "Chat".to_owned();
-    let long = Claims { principal: None, call, issued: at(0).as_second(), expires: at(31).as_second(), hop: 0 };
+    let method = "Chat".to_owned();
+    let long = Claims { principal: None, method, issued: at(0).as_second(), expires: at(31).as_second(), hop: 0 };
     let body = serde_json::to_vec(&long).unwrap();
     let header = |mac: &[u8]| {
         let mut metadata = MetadataMap::new();

@@ -104,7 +104,7 @@ impl Node {
             address: self.server.address.clone(),
             draining: false,
             conversations: 0,
-            turns_running: 0,
+            busy_conversations: 0,
             capacity: 100_000,
             started_at: Timestamp::UNIX_EPOCH,
             version: String::new(),

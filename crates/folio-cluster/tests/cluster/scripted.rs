@@ -242,7 +242,7 @@ impl NodePeer for ScriptedPeer {
             incarnation: self.incarnation.clone(),
             draining: true,
             conversations: 7,
-            turns_running: 3,
+            busy_conversations: 3,
             version: "0.1.0".into(),
             started_at: Timestamp::from_second(1_790_000_000).unwrap(),
         };

@@ -38,7 +38,7 @@ async fn every_call_carries_its_principal_and_its_trace() {
             assert!(peer.is_thread_active(&who.org, &thread).await.unwrap());
             let status = peer.status().await.unwrap();
             assert_eq!((status.incarnation, status.draining), (node.scripted.incarnation.clone(), true));
-            assert_eq!((status.conversations, status.turns_running), (7, 3));
+            assert_eq!((status.conversations, status.busy_conversations), (7, 3));
         })
         .await;
     let calls = node.scripted.calls();

@@ -107,7 +107,7 @@ impl State {
             user: header.user.clone(),
             requester,
             turn: TurnId::new(header.id.clone(), number),
-            owner: self.shared.dependencies.incarnation.clone(),
+            node: self.shared.dependencies.incarnation.clone(),
             epoch: header.epoch,
             version: header.version,
             phase,

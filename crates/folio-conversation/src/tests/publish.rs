@@ -71,7 +71,7 @@ async fn other_nodes_receive_a_pause_and_all_later_states() {
     several.join_with(Some(shared_turns.clone())).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "published"}))).await;
     let waits = published(&shared_turns, &several, &turn, SharedTurn::is_waiting).await;
-    assert_eq!((&waits.pending, &waits.owner), (&pending, &several.nodes[0].incarnation));
+    assert_eq!((&waits.pending, &waits.node), (&pending, &several.nodes[0].incarnation));
     assert!(waits.expires_at.is_some());
     let listed = shared_turns.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
     assert_eq!(listed, [waits]);

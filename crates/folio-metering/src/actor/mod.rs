@@ -182,7 +182,7 @@ impl Actor for MeterActor {
             }
             Msg::Tick => state.tick(&myself, now),
             Msg::Leave(reply) => {
-                for effect in state.wallet.leave() {
+                for effect in state.wallet.retire_all() {
                     state.run(&myself, effect);
                 }
                 let _ = reply.send(());

@@ -49,7 +49,7 @@ impl Run {
             ..Options::default()
         };
         let org = OrgId::derive(&["credit", name, &seed.to_string()]);
-        let world = Arc::new(World { org, environment: time.clone(), made: Mutex::default(), options });
+        let world = Arc::new(World { org, environment: time.clone(), reserved_calls: Mutex::default(), options });
         let random = StdRng::seed_from_u64(seed);
         let usage = Arc::new(Records::default());
         Self { world, time, store, usage, steps: Arc::default(), random, nodes: BTreeMap::new(), next_node: 0 }
@@ -127,7 +127,7 @@ impl Run {
         }
         let _ = self.steps.all_wait().await;
         escrow.reclaim(&self.world.org).await.map_err(|error| error.to_string())?;
-        let calls = self.world.made.lock().unwrap().clone();
+        let calls = self.world.reserved_calls.lock().unwrap().clone();
         checker::check_closed(self.store.as_ref(), &self.world.org, &calls).await
     }
 }
@@ -152,7 +152,7 @@ async fn run(
     }
     let world = Arc::clone(&run.world);
     run.end().await?;
-    Ok(world.made.lock().unwrap().len())
+    Ok(world.reserved_calls.lock().unwrap().len())
 }
 
 pub(crate) fn embedded() -> (tempfile::TempDir, EmbeddedStore) {

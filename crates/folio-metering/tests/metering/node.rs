@@ -26,11 +26,11 @@ pub(crate) struct ReservedCall {
 pub(crate) struct World {
     pub(crate) org: OrgId,
     pub(crate) environment: Arc<dyn Environment>,
-    pub(crate) made: Mutex<Vec<ReservedCall>>,
+    pub(crate) reserved_calls: Mutex<Vec<ReservedCall>>,
     pub(crate) options: Options,
 }
 
-pub(crate) const CALL: Duration = Duration::from_secs(30);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Node {
     world: Arc<World>,
@@ -39,7 +39,7 @@ pub(crate) struct Node {
     wallet: Wallet,
     holder: Incarnation,
     random: StdRng,
-    /// Calls in flight, each with its index in [`World::made`].
+    /// Calls in flight, each with its index in [`World::reserved_calls`].
     running: Vec<(usize, LedgerRow)>,
     number: u64,
 }
@@ -68,7 +68,7 @@ impl Node {
                 }
                 2 => {
                     let now = self.world.environment.now();
-                    let effects = self.wallet.tick(CALL, now);
+                    let effects = self.wallet.tick(CALL_TIMEOUT, now);
                     self.perform(effects, 0).await;
                 }
                 3 => drop(self.escrow.collect(&self.world.org).await),
@@ -79,7 +79,7 @@ impl Node {
         while !self.running.is_empty() {
             self.settle().await;
         }
-        let effects = self.wallet.leave();
+        let effects = self.wallet.retire_all();
         self.perform(effects, 0).await;
     }
 
@@ -147,15 +147,15 @@ impl Node {
             credits: need,
             input_tokens: 1,
             at: now,
-            deadline: now.checked_add(CALL).unwrap(),
+            deadline: now.checked_add(CALL_TIMEOUT).unwrap(),
             settled: None,
         };
         match self.store.reserve(&self.world.org, &block, row.clone()).await {
             Ok(ReserveOutcome::Done) => {
                 let cost = self.random.random_range(1..=need + 1);
-                let mut made = self.world.made.lock().unwrap();
-                made.push(ReservedCall { key: row.key.clone(), block, reserved: need, cost, settled: None });
-                self.running.push((made.len() - 1, row));
+                let mut calls = self.world.reserved_calls.lock().unwrap();
+                calls.push(ReservedCall { key: row.key.clone(), block, reserved: need, cost, settled: None });
+                self.running.push((calls.len() - 1, row));
                 Vec::new()
             }
             Ok(ReserveOutcome::Sealed) => self.wallet.sealed(&block, need, now),
@@ -175,22 +175,22 @@ impl Node {
         }
         let at = self.random.random_range(0..self.running.len());
         let (number, row) = self.running.swap_remove(at);
-        let made = self.world.made.lock().unwrap()[number].clone();
+        let call = self.world.reserved_calls.lock().unwrap()[number].clone();
         let now = self.world.environment.now();
         let settled = SettlementRecord {
-            credits: made.cost.min(made.reserved),
+            credits: call.cost.min(call.reserved),
             usage: Usage { model_calls: 1, ..Usage::default() },
             cost_microdollars: None,
             basis: Basis::Counted,
-            written_off: made.cost.saturating_sub(made.reserved),
+            written_off: call.cost.saturating_sub(call.reserved),
             completed: true,
             at: now,
         };
         let settled_row = LedgerRow { settled: Some(settled), ..row };
-        let stored = self.store.settle(&self.world.org, &made.block, settled_row).await;
-        let used = stored.as_ref().map_or(made.reserved, LedgerRow::charge);
-        self.world.made.lock().unwrap()[number].settled = stored.ok().map(|stored| stored.charge());
-        let effects = self.wallet.settled(&made.block, made.reserved, used, now);
+        let stored = self.store.settle(&self.world.org, &call.block, settled_row).await;
+        let used = stored.as_ref().map_or(call.reserved, LedgerRow::charge);
+        self.world.reserved_calls.lock().unwrap()[number].settled = stored.ok().map(|stored| stored.charge());
+        let effects = self.wallet.settled(&call.block, call.reserved, used, now);
         self.perform(effects, 0).await;
     }
 }

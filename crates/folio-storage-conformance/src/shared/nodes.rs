@@ -14,7 +14,7 @@ fn node(nonce: &str, name: &str) -> NodeRecord {
         address: format!("http://127.0.0.1:1/{name}"),
         draining: false,
         conversations: 3,
-        turns_running: 1,
+        busy_conversations: 1,
         capacity: 10,
         started_at: Timestamp::UNIX_EPOCH,
         version: "1".to_owned(),

@@ -28,7 +28,7 @@ fn turn(nonce: &str, number: u32, requester: &str) -> SharedTurn {
         user: UserId::derive(&["owner"]),
         requester: UserId::derive(&[requester]),
         turn,
-        owner: Incarnation::derive(&[nonce, "owner"]),
+        node: Incarnation::derive(&[nonce, "owner"]),
         epoch: 1,
         version: 1,
         phase: Some(Phase::Paused),

@@ -104,7 +104,7 @@ fn node(name: &str) -> NodeRecord {
         address: "http://127.0.0.1:1".to_owned(),
         draining: false,
         conversations: 0,
-        turns_running: 0,
+        busy_conversations: 0,
         capacity: 1,
         started_at: Timestamp::UNIX_EPOCH,
         version: "1".to_owned(),

@@ -30,7 +30,7 @@ pub trait AuditStore: Send + Sync {
     ) -> Result<Vec<AuditEntry>>;
 }
 
-pub fn encoded(entry: &AuditEntry) -> Result<Vec<u8>> {
+pub fn encode_checked(entry: &AuditEntry) -> Result<Vec<u8>> {
     let too_large = |message| Err(Error::invalid(Reason::TooLarge, message));
     let length = entry.key.len();
     if length == 0 || length > KEY_BYTES {

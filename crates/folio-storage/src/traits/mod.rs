@@ -25,7 +25,7 @@ use std::sync::Arc;
 use folio_resources::Resource;
 
 pub use access::{AccessStore, MEMBERS_MAX, quota_exceeded};
-pub use audit::{AuditStore, encoded as encoded_audit};
+pub use audit::{AuditStore, encode_checked as encode_audit_checked};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};

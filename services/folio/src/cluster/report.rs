@@ -26,7 +26,7 @@ pub(crate) struct Node {
     /// Maximum number of conversations in memory.
     pub(crate) capacity: u64,
     /// Number of conversations with work in progress.
-    pub(crate) turns_running: u64,
+    pub(crate) busy_conversations: u64,
     /// Time since the last heartbeat.
     pub(crate) silent_milliseconds: u64,
     pub(crate) started_at: String,
@@ -126,7 +126,7 @@ impl fmt::Display for Report {
                 node.address,
                 node.state,
                 node.conversations,
-                node.turns_running,
+                node.busy_conversations,
                 node.silent_milliseconds,
                 node.incarnation
             )?;

@@ -77,7 +77,7 @@ async fn read_nodes(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
             state,
             conversations: node.conversations,
             capacity: node.capacity,
-            turns_running: node.turns_running,
+            busy_conversations: node.busy_conversations,
             silent_milliseconds: u64::try_from(silent_for.as_millis()).unwrap_or(u64::MAX),
             started_at: node.started_at.to_string(),
             version: node.version,

@@ -19,7 +19,7 @@ mod issuer;
 mod jwt;
 mod limits;
 mod malformed;
-mod many;
+mod many_documents;
 mod organizations;
 mod pending;
 mod providers;

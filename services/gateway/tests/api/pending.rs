@@ -87,7 +87,7 @@ async fn a_watcher_sees_its_turns_behind_any_number_of_turns_of_other_approvers(
             user: UserId::derive(&["another"]),
             requester: UserId::derive(&["another"]),
             turn,
-            owner: Incarnation::derive(&["owner"]),
+            node: Incarnation::derive(&["owner"]),
             epoch: 1,
             version: 1,
             phase: Some(Phase::Paused),

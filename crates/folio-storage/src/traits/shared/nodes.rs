@@ -17,7 +17,7 @@ pub struct NodeRecord {
     /// Number of conversations in memory.
     pub conversations: u64,
     #[serde(default)]
-    pub turns_running: u64,
+    pub busy_conversations: u64,
     /// Maximum number of conversations.
     pub capacity: u64,
     pub started_at: Timestamp,

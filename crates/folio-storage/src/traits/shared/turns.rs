@@ -22,7 +22,7 @@ pub struct SharedTurn {
     pub requester: UserId,
     pub turn: TurnId,
     /// The node that owned the thread and published the state.
-    pub owner: Incarnation,
+    pub node: Incarnation,
     /// The epoch of the thread's header at publication.
     pub epoch: u64,
     /// The version of the thread's header at publication.
@@ -44,8 +44,8 @@ pub struct SharedTurn {
 impl SharedTurn {
     /// Returns whether the turn waits for a decision that this principal may make.
     pub fn is_waiting_for(&self, principal: &Principal) -> bool {
-        let (owner, role) = (self.user == principal.user, principal.role);
-        let sees = owner || role == Role::Admin || self.approvers.iter().any(|approver| approver.names(role));
+        let (is_owner, role) = (self.user == principal.user, principal.role);
+        let sees = is_owner || role == Role::Admin || self.approvers.iter().any(|approver| approver.names(role));
         let is_requester = self.requester == principal.user;
         let may = self.approvers.iter().any(|approver| approver.lets(role, is_requester));
         self.is_waiting() && self.org == principal.org && sees && may

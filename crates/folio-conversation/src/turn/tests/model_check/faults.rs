@@ -124,7 +124,7 @@ impl World {
     }
 
     /// If the fault is set, answers a decision on an expired pause instead of the machine. Returns true if it answered.
-    pub(in super::super) fn is_answered_expired(&mut self, node: usize, command: &Command) -> bool {
+    pub(in super::super) fn answer_if_expired(&mut self, node: usize, command: &Command) -> bool {
         let Command::Decide(decide) = command else { return false };
         let pause = self.node(node).and_then(|live| {
             let round = live.machine.history().turn(decide.turn)?.round(decide.round?)?;
@@ -157,9 +157,9 @@ impl World {
         Command::Appended { batch: append.batch, header }
     }
 
-    /// Returns the thread's history as a node loads it. `again`: the node loaded the thread before.
-    pub(in super::super) fn loaded_history(&self, again: bool) -> History {
-        match again {
+    /// Returns the thread's history as a node loads it. `is_reload`: the node loaded the thread before.
+    pub(in super::super) fn loaded_history(&self, is_reload: bool) -> History {
+        match is_reload {
             true => self.scope.faults.reloaded(&self.thread.row.entries, &self.thread.history),
             false => self.thread.history.clone(),
         }

@@ -190,20 +190,20 @@ impl World {
         rows.retain(|stored| if by_epoch { *stored != row } else { stored.0 != row.0 });
     }
 
-    fn load(&mut self, node: usize, again: bool) {
+    fn load(&mut self, node: usize, is_reload: bool) {
         if self.nodes[node].live.is_some() {
             return;
         }
         self.nodes[node].loads += 1;
         let seed = (node as u128 + 1) << 64 | u128::from(self.nodes[node].loads) << 32;
-        let (header, history) = (self.thread.row.header.clone(), self.loaded_history(again));
+        let (header, history) = (self.thread.row.header.clone(), self.loaded_history(is_reload));
         let machine = Machine::load(incarnation(node as u32), 8, header, history, seed);
         self.nodes[node].live = Some(Arc::new(Node::new(machine)));
     }
 
     /// Passes a command to a node's machine and queues the resulting effects.
     fn handle(&mut self, node: usize, command: Command) {
-        if self.is_answered_expired(node, &command) {
+        if self.answer_if_expired(node, &command) {
             return;
         }
         let now = self.now(node);
