@@ -14,18 +14,35 @@ use anyhow::{Context as _, Result, bail};
 use crate::run::{cargo, display, finish, root, tools_folder};
 use crate::tools::{Install, MUTANTS, missing_of};
 
-/// Sources of the pure code: decisions without I/O.
-const PURE: &[&str] = &[
-    "crates/folio-breaker/src/**/*.rs",
-    "crates/folio-credit/src/**/*.rs",
-    "crates/folio-history/src/**/*.rs",
-    "crates/folio-resources/src/**/*.rs",
-    "crates/folio-types/src/**/*.rs",
-    "crates/folio-conversation/src/turn/**/*.rs",
-    "crates/folio-conversation/src/audit/**/*.rs",
-    "crates/folio-metering/src/wallet.rs",
-    "crates/folio-cluster/src/placement.rs",
-    "crates/folio-permits/src/scheduler.rs",
+/// Pure code (decisions without I/O) and the unit tests that must catch its mutants.
+struct Part {
+    name: &'static str,
+    sources: &'static [&'static str],
+    /// Names of tests contain one of these. Empty: all unit tests of the crate.
+    tests: &'static [&'static str],
+}
+
+const PARTS: &[Part] = &[
+    Part {
+        name: "rules",
+        sources: &[
+            "crates/folio-breaker/src/**/*.rs",
+            "crates/folio-credit/src/**/*.rs",
+            "crates/folio-history/src/**/*.rs",
+            "crates/folio-resources/src/**/*.rs",
+            "crates/folio-types/src/**/*.rs",
+            "crates/folio-metering/src/wallet.rs",
+            "crates/folio-cluster/src/placement.rs",
+            "crates/folio-permits/src/scheduler.rs",
+        ],
+        tests: &[],
+    },
+    // The remaining unit tests of the crate run the actor, for many seconds.
+    Part {
+        name: "turn",
+        sources: &["crates/folio-conversation/src/turn/**/*.rs", "crates/folio-conversation/src/audit/**/*.rs"],
+        tests: &["turn::", "audit::"],
+    },
 ];
 
 const TESTS: &[&str] = &["**/tests.rs", "**/tests/**"];
@@ -37,35 +54,26 @@ pub(crate) struct Arguments {
     /// Maximum duration in minutes. When it has passed, the results so far are reported.
     #[arg(long, default_value_t = 180)]
     minutes: u64,
-    /// Only sources that match this glob. May be repeated. Default: all pure code.
-    #[arg(long)]
-    file: Vec<String>,
+    /// Only mutants whose name (`path: description`) matches this regular expression. Default: all.
+    #[arg(long, default_value = "")]
+    only: String,
     #[command(flatten)]
     install: Install,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     arguments.install.require(|| missing_of(&[MUTANTS]))?;
-    let output = tools_folder().join("mutants");
-    std::fs::create_dir_all(&output)?;
-    let mut command = cargo();
-    let program = MUTANTS.path().context("cargo-mutants is not found")?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = program.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
-    command.env("PATH", std::env::join_paths(folders)?);
-    command
-        .args(["mutants", "--no-times", "--colors", "never", "--minimum-test-timeout", "60", "--output"])
-        .arg(&output);
-    let files: Vec<&str> = match &arguments.file[..] {
-        [] => PURE.to_vec(),
-        files => files.iter().map(String::as_str).collect(),
-    };
-    command.args(files.iter().flat_map(|file| ["--file", file]));
-    command.args(TESTS.iter().flat_map(|file| ["--exclude", file]));
-    let complete = bounded(&mut command, Duration::from_secs(arguments.minutes * 60))?;
-    let results = output.join("mutants.out");
-    let survivors = names(&results.join("missed.txt"))?;
-    let caught = names(&results.join("caught.txt"))?;
+    let end = Instant::now() + Duration::from_secs(arguments.minutes * 60);
+    let (mut survivors, mut caught, mut complete) = (BTreeSet::new(), BTreeSet::new(), true);
+    for part in PARTS {
+        let output = tools_folder().join("mutants").join(part.name);
+        let _ = std::fs::remove_dir_all(&output);
+        std::fs::create_dir_all(&output)?;
+        complete &= bounded(&mut command(part, &arguments.only, &output)?, end)?;
+        let results = output.join("mutants.out");
+        survivors.append(&mut names(&results.join("missed.txt"))?);
+        caught.append(&mut names(&results.join("caught.txt"))?);
+    }
     let text =
         std::fs::read_to_string(root().join(EXPLAINED)).with_context(|| format!("{EXPLAINED} is not readable"))?;
     let explained = explained(&text);
@@ -76,11 +84,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     verdict(&survivors, &caught, &explained)
 }
 
-/// Runs a command for at most `limit`. Returns true if it ended before the limit. Surviving mutants are not an error.
-fn bounded(command: &mut Command, limit: Duration) -> Result<bool> {
+fn command(part: &Part, only: &str, output: &Path) -> Result<Command> {
+    let mut command = cargo();
+    let program = MUTANTS.path().context("cargo-mutants is not found")?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = program.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
+    // Every mutant is compiled and linked: without debug information, and with dependencies from the run before.
+    command
+        .env("PATH", std::env::join_paths(folders)?)
+        .env("CARGO_PROFILE_DEV_DEBUG", "none")
+        .env("CARGO_INCREMENTAL", "1")
+        .env("CARGO_TARGET_DIR", tools_folder().join("mutants").join("target"))
+        .args(["mutants", "--no-times", "--colors", "never", "--minimum-test-timeout", "60"])
+        .args(["--re", only, "--output"])
+        .arg(output)
+        .args(part.sources.iter().flat_map(|file| ["--file", file]))
+        .args(TESTS.iter().flat_map(|file| ["--exclude", file]))
+        .args(["--", "--lib", "--"])
+        .args(part.tests);
+    Ok(command)
+}
+
+/// Runs a command until `end` at the latest. Returns true if it ended before. Surviving mutants are not an error.
+fn bounded(command: &mut Command, end: Instant) -> Result<bool> {
     eprintln!("xtask: {}", display(command));
     let mut child = command.spawn().context("cargo cannot be started")?;
-    let end = Instant::now() + limit;
     while Instant::now() < end {
         if let Some(status) = child.try_wait()? {
             // 2: mutants survived; 3: tests of a mutant timed out. Any other status is a failure of cargo-mutants.
