@@ -19,7 +19,7 @@ pub(crate) struct Measurements {
 }
 
 /// Warm-up turns that fill the store's caches before the comparison.
-const FILLING: Load = Load { clients: 16, turns: 40_000 };
+const FILLING: Load = Load { clients: 32, turns: 40_000 };
 /// Time after which the events of ended turns are evicted and a conversation is idle.
 const IDLE: Duration = Duration::from_secs(30);
 
