@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use folio_resources::{Cleanup, KINDS, Kind, Record, Resource as _, ResourceWrite, Schema, folded};
 use folio_storage::ResourceUsage;
-use folio_types::op::{Expected, OpResult, OpRow, Target, WriteOutcome};
+use folio_types::op::{ClosedAs, Expected, OpKey, OpResult, OpRow, Target, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
-use folio_types::{Digest, Reason, SchemaRevId};
+use folio_types::{CallId, Digest, Reason, SchemaRevId, TurnId};
 
 use super::context::{Context, done, row};
 use super::memory::Memory;
@@ -319,6 +319,10 @@ impl Run {
         same!(unlinked.is_ok(), !kind.has_parent, "whether a resource without links is created");
         let deleted = self.created(sampled, Seed::named("deleted").linked(&both)).await?;
         done(self.delete(&deleted).await??)?;
+        let call = CallId::new(TurnId::new(self.context.thread_id(), 1), 1, 1);
+        for op in [self.context.op()?, OpKey::Call(call)] {
+            self.create_under_a_closed_op(sampled, op, Seed::named("closed").linked(&both)).await?;
+        }
         let seeds = [("A", &one), ("überW", &two), ("nothing", &both)];
         let seeds = seeds.map(|(name, links)| Seed::named(name).linked(links));
         (sampled.lists)(self, &seeds).await?;
@@ -332,6 +336,18 @@ impl Run {
                 "the resource usage"
             );
         }
+        Ok(())
+    }
+
+    async fn create_under_a_closed_op(&mut self, sampled: &Sampled, op: OpKey, seed: Seed) -> Outcome {
+        let (id, at) = (self.id(sampled), self.context.now());
+        let write = Write { op, ..self.context.write(Expected::Absent, Step::Create(seed))? };
+        let (target, op, digest) = (Target::new(sampled.kind.name, &id), write.op.clone(), write.digest.clone());
+        let (ops, org) = (&self.context.stores.ops, &self.context.org);
+        let closed = ops.close(org, &target, &op, &digest, ClosedAs::Aborted, at).await?;
+        same!(closed, self.memory.close(target, &op, &digest, ClosedAs::Aborted, at), "a closed op");
+        let answer = self.decide((sampled.write)(&id, write)?, "a creation under a closed op").await?;
+        same!(row(answer?)?, closed, "the row of a closed op");
         Ok(())
     }
 

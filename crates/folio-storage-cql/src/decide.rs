@@ -2,7 +2,7 @@
 //!
 //! | step | partition | why it may be repeated |
 //! |---|---|---|
-//! | read the target unless a tool call creates it; read the op row in a retry; evaluate | the target's | reads |
+//! | read the target unless a tool call creates it; read the op row, of a call only in a retry; evaluate | the target's | reads |
 //! | idempotency record of the request | its own, `IF NOT EXISTS` | the same record again changes nothing |
 //! | name | its own, `IF NOT EXISTS` or `IF` equal to the dead row that was read | an equal row changes nothing |
 //! | references | the referenced resource's, with its count | the same entry again changes nothing |
@@ -43,8 +43,11 @@ pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result
     let mut attempt = Attempt { keyspace, write, entered: None };
     let decided = attempt.run().await;
     if let Some(entered) = &attempt.entered {
-        // Another write was applied instead, or the outcome is unknown: the entered rows may be dangling.
-        let repaired = catalogue::repair_row(keyspace, &write.org, entered).await;
+        // Another write was applied instead, or the outcome is unknown: the entered rows may be dangling. An op that has
+        // a row creates nothing any more, and no other op creates its resource.
+        let creates_nothing = write.expected == Expected::Absent && decided.is_ok();
+        let version = if creates_nothing { entered.version } else { 0 };
+        let repaired = catalogue::repair_row(keyspace, &write.org, &ListEntry { version, ..entered.clone() }).await;
         if let Err(error) = repaired {
             tracing::warn!(%error, id = write.id, "list rows of a failed write stay until a reader repairs them");
         }
@@ -98,13 +101,11 @@ impl Attempt<'_> {
             _ => load(keyspace, &write.org, &write.id, consistency).await?,
         };
         // The version is read first: an op row that is missing afterwards was missing when the version was read. The
-        // first attempt does not read the op row, because few ops are repeated: the deciding write inserts it on
-        // condition that it is missing, and every other decision is confirmed by SERIAL reads.
-        let op_row = match consistency {
-            ReadConsistency::Quorum => None,
-            ReadConsistency::Serial => {
-                ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), consistency).await?
-            }
+        // first attempt of a tool call does not read the op row, because its recovery did: the deciding write inserts
+        // the row on condition that it is missing, and every other decision is confirmed by SERIAL reads.
+        let op_row = match (consistency, &write.op) {
+            (ReadConsistency::Quorum, OpKey::Call(_)) => None,
+            _ => ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), consistency).await?,
         };
         let is_request_id_used = op_row.is_none() && idempotency::is_taken(keyspace, write).await?;
         let revisions = match write.deletes && write.kind.keeps_revisions {

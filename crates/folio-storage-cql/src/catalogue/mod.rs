@@ -137,7 +137,8 @@ pub(crate) async fn remove_old_rows(
     write_rows(keyspace, (org, kind), before, old, None, stamp).await
 }
 
-/// Removes the rows of an item that do not describe its stored state.
+/// Removes the rows of an item that do not describe its stored state. `seen.version`: 0, or the version of a write that
+/// is known to be lost; otherwise the rows of a version that is not stored yet stay.
 pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntry) -> Result<()> {
     let kind = Kind::of_id(&seen.row.id)?.name;
     let loaded = load(keyspace, org, &seen.row.id, ReadConsistency::Serial).await?;
@@ -149,7 +150,7 @@ pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntr
     } else {
         keys(&seen.row)
     };
-    write_rows(keyspace, (org, kind), seen, wrong, None, stamp(version, Stage::Repair)).await
+    write_rows(keyspace, (org, kind), seen, wrong, None, stamp(version.max(seen.version), Stage::Repair)).await
 }
 
 /// Visits the `all` row of every item of a kind.
