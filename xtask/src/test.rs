@@ -43,5 +43,8 @@ fn run_tests(filter: Option<&str>) -> Result<(Counts, ExitStatus)> {
     let servers = starting.join().map_err(|_| anyhow!("starting the test servers panicked"))??;
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs(servers.variables());
+    // Most tests wait for servers, processes and timers.
+    let threads = 2 * std::thread::available_parallelism()?.get();
+    command.env("RUST_TEST_THREADS", threads.to_string());
     run_counted(&mut command)
 }
