@@ -177,21 +177,8 @@ async fn while_the_owner_is_unreachable_a_watch_reads_the_published_events() {
     };
     assert_eq!(unknown.reason, Reason::NodeLost);
 
-    let Principal { org, user, .. } = principal();
-    let thread = NewThread {
-        id: turn.thread.clone(),
-        org: org.clone(),
-        user,
-        profile: "document".to_owned(),
-        documents: Vec::new(),
-        title: String::new(),
-        model: None,
-        ephemeral: false,
-        expires_at: None,
-        imported: Vec::new(),
-        request: None,
-        at: Timestamp::UNIX_EPOCH,
-    };
+    let org = principal().org;
+    let thread = NewThread::new(turn.thread.clone(), &principal(), "document", Vec::new(), Timestamp::UNIX_EPOCH);
     threads.create(thread).await.unwrap();
     let event = |number, kind| Event { turn: turn.clone(), number, kind };
     let text = |text: &str| EventKind::TextDelta { text: text.to_owned() };

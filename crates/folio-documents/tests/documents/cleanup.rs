@@ -33,20 +33,7 @@ async fn change_organization(fixture: &Fixture, key: &str, expected: Expected, c
 async fn thread(fixture: &Fixture, documents: Vec<DocumentId>) -> ThreadId {
     let id = ThreadId::generate(&*fixture.environment);
     let at = fixture.environment.now();
-    let thread = NewThread {
-        id: id.clone(),
-        org: fixture.principal.org.clone(),
-        user: fixture.principal.user.clone(),
-        profile: "document".to_owned(),
-        documents,
-        title: String::new(),
-        model: None,
-        ephemeral: false,
-        expires_at: None,
-        imported: Vec::new(),
-        request: None,
-        at,
-    };
+    let thread = NewThread::new(id.clone(), &fixture.principal, "document", documents, at);
     fixture.stores().threads.create(thread).await.unwrap();
     id
 }

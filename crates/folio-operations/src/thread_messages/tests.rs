@@ -8,7 +8,7 @@ use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, Thre
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Digest, OrgId, RequestId, ThreadId, Timestamp, UserId};
+use folio_types::{Digest, OrgId, Principal, RequestId, Role, ThreadId, Timestamp, UserId};
 
 use super::*;
 
@@ -63,20 +63,9 @@ impl Journal {
     }
 
     fn header(&self) -> ThreadHeader {
-        let new = NewThread {
-            id: ThreadId::derive(&["t"]),
-            org: OrgId::derive(&["o"]),
-            user: UserId::derive(&["u"]),
-            profile: "document".into(),
-            documents: vec![],
-            title: String::new(),
-            model: None,
-            ephemeral: false,
-            expires_at: None,
-            imported: vec![],
-            request: None,
-            at: Timestamp::UNIX_EPOCH,
-        };
+        let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+        let id = ThreadId::derive(&["t"]);
+        let new = NewThread::new(id, &principal, "document", vec![], Timestamp::UNIX_EPOCH);
         ThreadHeader { entries: self.entries.len() as u64, ..new.header() }
     }
 

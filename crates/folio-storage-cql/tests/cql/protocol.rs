@@ -9,7 +9,7 @@ use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_types::op::{ClosedAs, Expected, OpKey, OpState, Write, WriteOutcome};
 use folio_types::page::PageRequest;
-use folio_types::{Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
+use folio_types::{Digest, OrgId, Principal, Reason, Role, TagId, ThreadId, Timestamp, UserId};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 
@@ -206,20 +206,10 @@ async fn invariant_3_a_write_with_an_unknown_outcome_is_executed_once() {
 }
 
 fn thread(org: &OrgId) -> NewThread {
-    NewThread {
-        id: ThreadId::derive(&[org.as_str(), "thread"]),
-        org: org.clone(),
-        user: UserId::derive(&["user"]),
-        profile: "document".to_owned(),
-        documents: Vec::new(),
-        title: "Before".to_owned(),
-        model: Some("model".to_owned()),
-        ephemeral: false,
-        expires_at: None,
-        imported: Vec::new(),
-        request: None,
-        at: Timestamp::constant(1_790_000_000, 0),
-    }
+    let principal = Principal { org: org.clone(), user: UserId::derive(&["user"]), role: Role::Member };
+    let (id, at) = (ThreadId::derive(&[org.as_str(), "thread"]), Timestamp::constant(1_790_000_000, 0));
+    let new = NewThread::new(id, &principal, "document", Vec::new(), at);
+    NewThread { title: "Before".to_owned(), model: Some("model".to_owned()), ..new }
 }
 
 fn titled(batch: u128, header: &ThreadHeader, title: &str) -> Append {

@@ -3,23 +3,12 @@
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread, OpenTurnRow};
 use folio_storage::Stores;
 use folio_storage_embedded::{EmbeddedStore, Options};
-use folio_types::{OrgId, Reason, ThreadId, Timestamp, TurnId, UserId};
+use folio_types::{OrgId, Principal, Reason, Role, ThreadId, Timestamp, TurnId, UserId};
 
 fn thread(number: u32) -> NewThread {
-    NewThread {
-        id: ThreadId::derive(&[&number.to_string()]),
-        org: OrgId::derive(&["org"]),
-        user: UserId::derive(&["user"]),
-        profile: "document".to_owned(),
-        documents: Vec::new(),
-        title: String::new(),
-        model: None,
-        ephemeral: false,
-        expires_at: None,
-        imported: Vec::new(),
-        request: None,
-        at: Timestamp::constant(1_790_000_000, 0),
-    }
+    let principal = Principal { org: OrgId::derive(&["org"]), user: UserId::derive(&["user"]), role: Role::Member };
+    let (id, at) = (ThreadId::derive(&[&number.to_string()]), Timestamp::constant(1_790_000_000, 0));
+    NewThread::new(id, &principal, "document", Vec::new(), at)
 }
 
 fn append(version: u64) -> Append {

@@ -4,7 +4,7 @@ use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread};
 use folio_resources::{Tag, TagChange};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write, WriteOutcome};
-use folio_types::{Code, Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
+use folio_types::{Code, Digest, OrgId, Principal, Reason, Role, TagId, ThreadId, Timestamp, UserId};
 
 fn org() -> OrgId {
     OrgId::derive(&["org"])
@@ -28,20 +28,8 @@ fn create_tag(name: &str) -> Write<TagChange> {
 }
 
 fn thread() -> NewThread {
-    NewThread {
-        id: ThreadId::derive(&["thread"]),
-        org: org(),
-        user: UserId::derive(&["user"]),
-        profile: "document".to_owned(),
-        documents: Vec::new(),
-        title: String::new(),
-        model: None,
-        ephemeral: false,
-        expires_at: None,
-        imported: Vec::new(),
-        request: None,
-        at: now(),
-    }
+    let principal = Principal { org: org(), user: UserId::derive(&["user"]), role: Role::Member };
+    NewThread::new(ThreadId::derive(&["thread"]), &principal, "document", Vec::new(), now())
 }
 
 fn append(batch: u128, version: u64) -> Append {
