@@ -193,6 +193,21 @@ mod tests {
     }
 
     #[test]
+    fn a_row_without_a_report_is_charged_with_its_reservation_or_nothing_if_not_sent() {
+        let prompt = Usage { input_tokens: 10, model_calls: 1, ..Usage::default() };
+        for (settled, basis, credits, usage) in [
+            (row("mine").settled_as_reserved(at(3)), Basis::Reserved, 5, prompt),
+            (row("mine").settled_as_not_sent(at(3)), Basis::NotSent, 0, Usage::default()),
+        ] {
+            let reported = settled_row("mine", credits).settled.unwrap();
+            let record = SettlementRecord { usage, basis, completed: false, ..reported };
+            assert_eq!(settled, LedgerRow { settled: Some(record), ..row("mine") });
+            assert_eq!(settled.charge(), credits);
+        }
+        assert_eq!((row("mine").charge(), settled_row("mine", 3).charge()), (5, 3));
+    }
+
+    #[test]
     fn only_entries_of_blocks_may_be_removed() {
         let (block, amount) = (folio_types::BlockId::derive(&["block"]), 1);
         let closed = AccountEntry::Closed { block, amount, settled: 1, at: at(1) };

@@ -107,3 +107,64 @@ fn only_available_credit_is_withdrawn() {
         assert!(account.grant(grant("wrong", amount, None), at(3)).is_err());
     }
 }
+
+#[test]
+fn each_change_increments_the_version_and_is_found_by_its_key() {
+    let mut account = Account::default();
+    let granted = account.grant(grant("a", AMOUNT_MAX, None), at(1)).unwrap();
+    let (one, two) = (draw(&mut account, "one", 10, 0, 2), draw(&mut account, "two", 20, 0, 3));
+    assert_eq!((account.block(&one.id), account.block(&two.id)), (Some(&one), Some(&two)));
+    let closed = account.close(&one.id, 5, at(4)).unwrap();
+    assert_eq!((account.block(&one.id), account.version), (None, 4));
+    let id = GrantId::derive(&["b"]);
+    let withdrawn = AccountEntry::Withdrawn { id: id.clone(), amount: 1, note: String::new(), by: None, at: at(5) };
+    let drawn = AccountEntry::Drawn(OpenBlock { at: at(2), ..one.clone() });
+    for (entry, key, time) in [
+        (granted, format!("grant/{}", GrantId::derive(&["a"])), at(0)),
+        (withdrawn, format!("grant/{id}"), at(5)),
+        (drawn, format!("drawn/{}", one.id), at(2)),
+        (closed, format!("closed/{}", one.id), at(4)),
+    ] {
+        assert_eq!((entry.key(), entry.at()), (key, time), "{entry:?}");
+    }
+}
+
+#[test]
+fn a_withdrawal_starts_with_the_grant_that_would_be_used_last() {
+    let mut account = Account::default();
+    account.grant(grant("first", 10, Some(50)), at(0)).unwrap();
+    account.grant(grant("last", 10, None), at(0)).unwrap();
+    account.withdraw(15, at(1)).unwrap();
+    account.check().unwrap();
+    let left: Vec<_> = account.grants.iter().map(|grant| (&grant.id, grant.available)).collect();
+    assert_eq!(left, [(&GrantId::derive(&["first"]), 5)]);
+}
+
+#[test]
+fn all_available_credit_can_be_drawn_and_a_block_has_no_empty_part() {
+    let mut account = Account::default();
+    account.grant(grant("first", 10, Some(50)), at(0)).unwrap();
+    account.grant(grant("last", 10, None), at(0)).unwrap();
+    assert_eq!(amounts(&draw(&mut account, "a", 10, 0, 1)), [10]);
+    assert_eq!(amounts(&draw(&mut account, "b", 10, 0, 2)), [10], "the first grant is in a block");
+}
+
+#[test]
+fn the_check_finds_an_account_and_a_grant_whose_parts_do_not_add_up() {
+    let mut account = Account::default();
+    account.grant(grant("soon", 100, Some(10)), at(0)).unwrap();
+    let drawn = draw(&mut account, "a", 60, 0, 0);
+    account.draw(block("b"), (1, 0), at(11)).unwrap_err();
+    assert_eq!((account.expired, account.in_blocks()), (40, 60));
+    account.check().unwrap();
+    for (granted, expired) in [(99, 40), (101, 40), (100, 39), (100, 101)] {
+        let wrong = Account { granted, expired, ..account.clone() };
+        assert!(wrong.check().unwrap_err().contains("granted"), "{granted} {expired}");
+    }
+    let mut wrong = account.clone();
+    wrong.grants[0].settled += 1;
+    assert!(wrong.check().unwrap_err().contains("the parts of grant"));
+    account.close(&drawn.id, 0, at(12)).unwrap();
+    assert_eq!((account.granted, account.expired), (100, 100));
+    account.check().unwrap();
+}
