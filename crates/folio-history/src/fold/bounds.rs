@@ -2,11 +2,15 @@
 
 use proptest::prelude::*;
 
-use super::tests::{accepted, completed, ended, result, round, state, texts};
-use super::{History, json_bytes};
-use crate::journal::{Entry, Imported, WorkingState};
+use super::tests::{accepted, chat, completed, ended, result, round, state, texts};
+use super::{History, import, json_bytes, shorten_results};
+use crate::journal::{Entry, Imported, WorkingExtraction, WorkingState};
 use folio_types::limits;
 use folio_types::message::{Message, ToolCall};
+use folio_types::{DocumentId, ExtractionId, PromptId, PromptRevId, Reason};
+
+/// Bytes that an entry and a fork reserve for everything except messages and working state.
+const FRAME_BYTES: usize = 2 * 1024;
 
 /// Returns the journal that an owner writes for turns with these numbers of rounds and truncations.
 fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
@@ -142,9 +146,12 @@ fn a_round_that_exceeds_an_entry_with_the_working_state_is_reduced_to_text() {
         name: "t".into(),
         arguments: serde_json::json!({ "long": "a".repeat(limits::ENTRY_BYTES) }),
     };
+    let text = "t".repeat(2_000);
     let messages = vec![
         Message::User { text: "u".repeat(2 * limits::ENTRY_BYTES) },
-        Message::Assistant { text: String::new(), thinking: Vec::new(), calls: vec![call] },
+        Message::Assistant { text: String::new(), thinking: Vec::new(), calls: vec![call.clone()] },
+        Message::Tool { call: "c".into(), content: "r".into() },
+        Message::Assistant { text: text.clone(), thinking: Vec::new(), calls: vec![call] },
         Message::Tool { call: "c".into(), content: "r".into() },
     ];
     let history =
@@ -152,7 +159,102 @@ fn a_round_that_exceeds_an_entry_with_the_working_state_is_reduced_to_text() {
     let fork = history.fork(None).unwrap();
     assert!(fork.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
     let kept: Vec<Message> = History::fold(fork).messages().map(|shown| shown.message).collect();
-    assert!(matches!(&kept[0], Message::User { text } if text.ends_with("for a fork]")));
+    let Message::User { text: truncated } = &kept[0] else { panic!() };
+    assert!(truncated.ends_with("for a fork]") && truncated.len() > limits::ENTRY_BYTES / 4);
     assert!(matches!(&kept[1], Message::Assistant { text, calls, .. } if calls.is_empty() && !text.is_empty()));
-    assert_eq!(kept.len(), 2);
+    assert_eq!(
+        kept[2],
+        Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() },
+        "a fitting text is complete"
+    );
+    assert_eq!(kept.len(), 3);
+}
+
+fn imported(messages: Vec<Message>, working: WorkingState) -> Entry {
+    Entry::Imported(Imported { messages, working, position: None })
+}
+
+#[test]
+fn a_fork_is_complete_up_to_exactly_its_maximum_size() {
+    let copied = |turn: &Vec<Entry>| size(&History::fold(turn.clone()).fork(None).unwrap());
+    let mut turns: Vec<_> = (1..=160).map(|turn| large(turn, 104_000)).collect();
+    let left = limits::FORK_BYTES - FRAME_BYTES - turns.iter().map(copied).sum::<usize>();
+    for (added, is_complete) in [(left, true), (left + 1, false)] {
+        turns[0] = large(1, 104_000 + added);
+        let history = History::fold(turns.concat());
+        let forked = History::fold(history.fork(None).unwrap());
+        assert_eq!(texts(&forked) == texts(&history), is_complete);
+    }
+}
+
+#[test]
+fn a_fork_counts_every_user_message_and_notes_an_omission_with_its_working_state() {
+    let users = |text: &str, version| imported(vec![Message::User { text: text.into() }; 600], state(version));
+    let forked = History::fold(History::fold([users("old", 1), users("new", 2)]).fork(None).unwrap());
+    let kept = texts(&forked);
+    assert!(kept[0].contains("omitted") && kept[1..].iter().all(|text| text == "new"), "{}", kept[0]);
+    assert_eq!(kept.len(), 601);
+    assert_eq!((forked.working_at(1), forked.working()), (state(1), state(2)));
+}
+
+#[test]
+fn a_round_is_complete_if_it_leaves_the_reserved_bytes_of_its_entry() {
+    let round = |bytes| {
+        let arguments = serde_json::json!({ "long": "a".repeat(bytes) });
+        let calls = vec![ToolCall { id: "c".into(), name: "t".into(), arguments }];
+        let assistant = Message::Assistant { text: String::new(), thinking: Vec::new(), calls };
+        vec![assistant, Message::Tool { call: "c".into(), content: "r".into() }]
+    };
+    let working = WorkingState::default();
+    let fitting = limits::ENTRY_BYTES - FRAME_BYTES - json_bytes(&working) - json_bytes(&round(0));
+    for (bytes, messages, entries) in [(fitting, 2, Ok(1)), (fitting + 1, 1, Err(Reason::TooLarge))] {
+        let fork = History::fold([imported(round(bytes), working.clone())]).fork(None).unwrap();
+        assert_eq!((fork.len(), History::fold(fork).messages().count()), (1, messages));
+        let found = import(round(bytes), &working).map(|entries| entries.len());
+        assert_eq!(found.map_err(|error| error.reason), entries);
+    }
+}
+
+#[test]
+fn a_text_is_truncated_only_if_its_entry_has_room_for_more_than_1_kib() {
+    for (room, kept) in [(1_024, Err(Reason::TooLarge)), (1_025, Ok(1))] {
+        let working = |bytes| {
+            let (id, document) = (ExtractionId::derive(&["e"]), DocumentId::derive(&["d"]));
+            let prompt = PromptRevId::new(PromptId::derive(&["p"]), 1);
+            let data = "x".repeat(bytes).into();
+            let extraction = Some(WorkingExtraction { id, document, prompt, data });
+            WorkingState { extraction, ..WorkingState::default() }
+        };
+        let filling = working(limits::ENTRY_BYTES - FRAME_BYTES - room - json_bytes(&working(0)));
+        let history = History::fold([imported(vec![Message::User { text: "u".repeat(5_000) }], filling)]);
+        let fork = history.fork(None).map(|entries| entries.len());
+        assert_eq!(fork.map_err(|error| error.reason), kept, "{room} bytes");
+    }
+}
+
+#[test]
+fn results_are_halved_until_they_fit_or_have_1_kib() {
+    let (long, half) = (limits::TOOL_RESULT_BYTES, limits::TOOL_RESULT_BYTES / 2);
+    let result = |bytes| Message::Tool { call: "c".into(), content: "r".repeat(bytes) };
+    for (bytes_max, expected) in [
+        (2 * long, [(long, false), (half, false)]),
+        (long + 1_000, [(half, true), (half, false)]),
+        (0, [(1_024, true), (1_024, true)]),
+    ] {
+        let mut messages = [result(long), result(half)];
+        shorten_results(&mut messages, "[cut]", |messages| json_bytes(&messages) <= bytes_max);
+        let found = messages.map(|message| match message {
+            Message::Tool { content, .. } => (content.len(), content.ends_with("[cut]")),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(found, expected, "{bytes_max} bytes");
+    }
+}
+
+#[test]
+fn a_position_references_the_segments_at_distances_1_2_4_and_8() {
+    let history = History::fold(chat(9));
+    assert_eq!(history.position(None).below, [16, 14, 10, 2], "the entries of the turns 9, 8, 6 and 2");
+    let fork = history.fork(None).unwrap();
+    assert_eq!(fork[8].position().unwrap().below, [7, 6, 4, 0]);
 }

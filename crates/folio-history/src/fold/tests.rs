@@ -4,17 +4,19 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{History, import, json_bytes, sanitize};
+use super::{History, import, json_bytes, sanitize, thinking_text};
 use crate::event::{EventKind, TurnStatus};
 use crate::journal::{
-    Accepted, Access, Call, CallResult, CallStatus, Decision, Decisions, End, Ended, Entry, Imported, Intent, Outcome,
-    Paused, ResumeCause, Resumed, Round, TurnOptions, WorkingState,
+    Accepted, Access, Call, CallResult, CallStatus, Closing, ClosingCause, Decision, Decisions, End, Ended, Entry,
+    Imported, Intent, Outcome, Paused, ResumeCause, Resumed, Round, TurnOptions, WorkingChange, WorkingExtraction,
+    WorkingState,
 };
 use folio_types::limits;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{Expected, Target};
-use folio_types::{Digest, Incarnation, SchemaId, SchemaRevId, ThreadId, UserId};
+use folio_types::{Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, SchemaId, SchemaRevId};
 use folio_types::{Error, Reason};
+use folio_types::{ThreadId, UserId};
 
 fn at() -> Timestamp {
     Timestamp::constant(1_790_000_000, 0)
@@ -176,7 +178,8 @@ fn a_fork_has_the_prefix_and_its_working_states() {
 fn a_long_history_is_split_into_entries_within_their_bound() {
     let messages: Vec<_> = (0..20).map(|_| Message::User { text: "x".repeat(60_000) }).collect();
     let entries = import(messages.clone(), &state(1)).unwrap();
-    assert!(entries.len() > 1 && entries.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
+    assert!(entries.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
+    assert_eq!(entries.len(), 5, "an entry contains the messages that fit");
     let history = History::fold(entries);
     assert_eq!(history.messages().map(|shown| shown.message).collect::<Vec<_>>(), messages);
     let large = import(vec![Message::User { text: "x".repeat(limits::ENTRY_BYTES) }], &state(1));
@@ -214,6 +217,7 @@ fn a_result_is_final_and_edited_arguments_are_shown() {
     assert_eq!(calls[0].arguments, edited);
     let view = record.view(&thread(), at());
     assert_eq!(view.rounds[0].calls[0].arguments, edited);
+    assert_eq!(view.rounds[0].results[0].content, "result 1");
 }
 
 #[test]
@@ -227,6 +231,7 @@ fn the_answer_to_decisions_is_the_next_pause_or_end_and_a_failed_end_is_replaced
     ]);
     let answer = |history: &History, round| history.last().unwrap().answer_event(&thread(), round);
     assert_eq!(answer(&history, 1), None);
+    assert_eq!(history.last().unwrap().open_intents().count(), 0);
     history.push(Entry::Intent(Intent {
         turn: 1,
         round: 1,
@@ -238,10 +243,13 @@ fn the_answer_to_decisions_is_the_next_pause_or_end_and_a_failed_end_is_replaced
     }));
     assert_eq!(history.last().unwrap().open_intents().count(), 1);
     history.push(Entry::Outcome(Outcome { turn: 1, result: result(1, 1) }));
+    assert_eq!(history.last().unwrap().open_intents().count(), 0);
     history.push(ended(1, End::Failed { error, retriable: true }, Vec::new(), state(1), 9));
     assert!(matches!(answer(&history, 1).unwrap().kind, EventKind::Failed { .. }));
     assert!(history.last().unwrap().is_retriable() && history.open().is_none());
+    assert_eq!(history.last().unwrap().first_event_of_next_owner(), 1 << 32 | 1);
     history.push(resumed(1, ResumeCause::Retry));
+    assert_eq!(history.last().unwrap().first_event_of_next_owner(), 2 << 32 | 1);
     assert_eq!(answer(&history, 1), None);
     assert_eq!(history.last().unwrap().next_event(), 1 << 32 | 1);
     history.push(round(1, 2, 1, Vec::new()));
@@ -275,6 +283,176 @@ fn entries_of_missing_turns_change_nothing() {
     history.push(Entry::Outcome(Outcome { turn: 1, result: result(3, 3) }));
     assert_eq!(history.turns(), before.turns());
     assert_eq!(texts(&history), texts(&before));
+}
+
+#[test]
+fn a_turn_is_found_by_its_number_and_its_request() {
+    let mut history = History::fold(chat(2));
+    assert!(history.open().is_none());
+    history.push(accepted(3, None, state(3)));
+    assert_eq!(history.open().unwrap().number(), 3);
+    for turn in 1..=3 {
+        let request = format!("request-{turn}").parse().unwrap();
+        assert_eq!(history.turn(turn).unwrap().number(), turn);
+        assert_eq!(history.by_request(&request).unwrap().number(), turn);
+    }
+    assert!(history.turn(4).is_none() && history.by_request(&"request-4".parse().unwrap()).is_none());
+    let before: Vec<_> = history.groups_before(2).flatten().collect();
+    assert_eq!(before, history.turn(1).unwrap().messages().into_iter().rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn an_import_is_truncated_after_every_counted_message() {
+    let messages: Vec<_> = ["a", "b", "c", "d"].map(|text| Message::User { text: text.into() }).into();
+    for keep in 0..=4 {
+        let mut history = History::fold([Entry::Imported(Imported {
+            messages: messages.clone(),
+            working: state(1),
+            position: None,
+        })]);
+        history.push(accepted(1, Some(keep), state(1)));
+        assert_eq!(texts(&history)[..keep as usize], ["a", "b", "c", "d"][..keep as usize]);
+        assert_eq!(history.count(), keep + 1);
+    }
+}
+
+#[test]
+fn a_round_without_all_results_has_only_its_text() {
+    for (text, results, messages) in
+        [("", 0, 1), ("", 1, 1), ("", 2, 4), ("text", 0, 2), ("text", 1, 2), ("text", 2, 4)]
+    {
+        let mut entry = round(1, 1, 2, (1..=results).map(|index| result(1, index)).collect());
+        if let Entry::Round(round) = &mut entry {
+            round.text = text.into();
+        }
+        let history = History::fold([accepted(1, None, state(1)), entry]);
+        assert_eq!(history.messages().count(), messages, "{text:?} and {results} results");
+        assert_eq!(history.position(None).messages as usize, messages, "{text:?} and {results} results");
+    }
+}
+
+#[test]
+fn a_pause_waits_for_its_decisions_entry_and_every_needed_decision() {
+    let mut one_needed = round(1, 1, 2, Vec::new());
+    let mut none_needed = one_needed.clone();
+    for (entry, needed) in [(&mut one_needed, 1), (&mut none_needed, 0)] {
+        let Entry::Round(round) = entry else { panic!() };
+        round.calls.iter_mut().for_each(|call| call.needs_approval = call.index <= needed);
+    }
+    let approved = || vec![(1, Decision::Approve)];
+    for (entry, decided, undecided, is_waiting) in [
+        (&one_needed, None, 1, true),
+        (&one_needed, Some(Vec::new()), 1, true),
+        (&one_needed, Some(approved()), 0, false),
+        (&none_needed, None, 0, true),
+        (&none_needed, Some(Vec::new()), 0, false),
+    ] {
+        let mut history = History::fold([accepted(1, None, state(1)), entry.clone()]);
+        assert!(!history.last().unwrap().newest_round().unwrap().is_waiting(), "the round is not paused");
+        history.push(paused(1, 1, 4));
+        decided.into_iter().for_each(|decided| history.push(decisions(1, 1, decided)));
+        let record = history.last().unwrap();
+        let newest = record.newest_round().unwrap();
+        assert_eq!((newest.undecided().count(), newest.is_waiting()), (undecided, is_waiting));
+        assert_eq!((record.pause().is_some(), newest.is_decided()), (is_waiting, !is_waiting));
+        let closing = record.closing_event(&thread());
+        assert_eq!(closing.map(|event| (event.number, event.kind.is_closing())), is_waiting.then_some((4, true)));
+        let cause = ClosingCause::Cancelled;
+        for end in [Entry::Closing(Closing { turn: 1, cause, at: at() }), ended(1, completed(1), vec![], state(1), 5)] {
+            let mut history = history.clone();
+            history.push(end);
+            assert_eq!(history.last().unwrap().pause(), None, "the turn is being ended or has ended");
+        }
+    }
+}
+
+#[test]
+fn the_view_and_the_closing_event_of_a_turn_state_its_end() {
+    let failed = |retriable| End::Failed { error: Error::unavailable(Reason::ModelFailed, "down"), retriable };
+    for (end, status, retriable) in [
+        (completed(1), TurnStatus::Completed, false),
+        (failed(true), TurnStatus::Failed, true),
+        (failed(false), TurnStatus::Failed, false),
+        (End::Cancelled, TurnStatus::Cancelled, false),
+        (End::Expired, TurnStatus::Expired, false),
+        (End::Superseded, TurnStatus::Superseded, false),
+    ] {
+        let mut history = History::fold([accepted(1, None, state(1))]);
+        assert_eq!(history.last().unwrap().closing_event(&thread()), None);
+        history.push(ended(1, end, Vec::new(), state(1), 5));
+        let record = history.last().unwrap();
+        let view = record.view(&thread(), at());
+        assert_eq!((view.status, view.retriable, record.is_retriable()), (status, retriable, retriable));
+        let event = record.closing_event(&thread()).unwrap();
+        assert!(event.number == 5 && event.kind.is_closing(), "{event:?}");
+    }
+    assert!(!EventKind::TextDelta { text: String::new() }.is_closing());
+}
+
+#[test]
+fn the_usage_of_a_turn_includes_its_model_calls_and_tools() {
+    let used = |index, input_tokens| {
+        let usage = Usage { input_tokens, model_calls: 1, reported: true, ..Usage::default() };
+        CallResult { usage, ..result(1, index) }
+    };
+    let mut history = History::fold([accepted(1, None, state(1)), round(1, 1, 2, vec![used(1, 10)])]);
+    history.push(Entry::Outcome(Outcome { turn: 1, result: used(2, 100) }));
+    let usage = history.last().unwrap().usage;
+    assert_eq!((usage.input_tokens, usage.model_calls), (111, 3));
+}
+
+#[test]
+fn the_thinking_of_a_round_is_joined_by_empty_lines() {
+    let blocks = |texts: &[&str]| -> Vec<_> {
+        texts.iter().map(|&text| ThinkingBlock { text: text.into(), ..ThinkingBlock::default() }).collect()
+    };
+    assert_eq!(thinking_text(&blocks(&["one", "", "two"])), "one\n\ntwo");
+}
+
+#[test]
+fn a_call_status_has_its_stored_name() {
+    use CallStatus::{Cancelled, Conflict, Expired, Failed, NotRun, Ok, Rejected, Superseded};
+    for status in [Ok, Failed, Rejected, Cancelled, Expired, Superseded, Conflict, NotRun] {
+        assert_eq!(json!(status), status.as_str());
+    }
+}
+
+#[test]
+fn a_working_state_loses_exactly_the_deleted_resources() {
+    let prompt = PromptRevId::new(PromptId::derive(&["own"]), 1);
+    let extraction = WorkingExtraction {
+        id: ExtractionId::derive(&["e"]),
+        document: DocumentId::derive(&["own"]),
+        prompt: prompt.clone(),
+        data: json!({}),
+    };
+    let schema = SchemaRevId::new(SchemaId::derive(&["own"]), 1);
+    let created = WorkingChange {
+        schema_revid: Some(schema),
+        prompt_revid: Some(prompt),
+        extraction: Some(extraction),
+        ..WorkingChange::default()
+    };
+    let deleted = |name| WorkingChange {
+        deleted_schema: Some(SchemaId::derive(&[name])),
+        deleted_prompt: Some(PromptId::derive(&[name])),
+        deleted_document: Some(DocumentId::derive(&[name])),
+        ..WorkingChange::default()
+    };
+    let mut working = WorkingState::default();
+    working.apply(&created);
+    let full = working.clone();
+    working.apply(&deleted("other"));
+    assert_eq!(working, full);
+    assert!(full.schema_revid.is_some() && full.prompt_revid.is_some() && full.extraction.is_some());
+    working.apply(&deleted("own"));
+    assert_eq!(working, WorkingState::default());
+    // A stored result contains a change unless the change is empty.
+    for (change, is_stored) in [(created, true), (deleted("own"), true), (WorkingChange::default(), false)] {
+        let stored = json!(CallResult { change: change.clone(), ..result(1, 1) });
+        assert_eq!(stored.get("change").is_some(), is_stored);
+        assert_eq!(serde_json::from_value::<CallResult>(stored).unwrap().change, change);
+    }
 }
 
 fn any_message() -> impl Strategy<Value = Message> {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use folio_types::op::OpKey;
-use folio_types::{Digest, DocumentId, Incarnation, Principal, Reason, Role, Timestamp, UserId};
+use folio_types::{Digest, DocumentId, ExtractionId, Incarnation, Principal, PromptId, PromptRevId, Reason, Role};
+use folio_types::{Timestamp, UserId};
 
 use super::*;
-use crate::journal::{Closing, ClosingCause, Imported, WorkingState};
-use crate::thread::HeaderChange;
+use crate::journal::{Closing, ClosingCause, Imported, WorkingExtraction, WorkingState};
+use crate::thread::{HeaderChange, OpenTurn, Phase, ThreadFilter};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -205,4 +206,50 @@ fn a_tombstone_keeps_fence_and_request() {
         (expiring.is_kept_at(at(8)), expiring.is_kept_at(at(9)), stored().is_kept_at(at(9))),
         (true, false, true)
     );
+}
+
+#[test]
+fn a_thread_is_unused_until_an_append_or_an_open_turn() {
+    let fence = stored().fence();
+    let open_turn = Some(OpenTurn { number: 1, phase: Phase::Running, expires_at: None });
+    for (header, is_unused) in [
+        (stored(), true),
+        (ThreadHeader { version: 6, ..stored() }, false),
+        (ThreadHeader { epoch: 3, ..stored() }, false),
+        (ThreadHeader { open_turn, ..stored() }, false),
+    ] {
+        assert_eq!(header.is_unused_at(fence), is_unused, "{header:?}");
+    }
+}
+
+#[test]
+fn a_filter_lists_the_threads_that_meet_each_set_condition() {
+    let row = stored().list_row();
+    assert_eq!((row.id, row.name), (stored().id.to_string(), "title".to_owned()));
+    for is_listed in [true, false] {
+        let name = |same: &'static str| if is_listed { same } else { "other" };
+        let user = ThreadFilter { user: Some(UserId::derive(&[name("ann")])), ..ThreadFilter::default() };
+        let document = ThreadFilter { document: Some(DocumentId::derive(&[name("a")])), ..ThreadFilter::default() };
+        let profile = ThreadFilter { profile: Some(name("document").into()), ..ThreadFilter::default() };
+        let title = ThreadFilter { title_search: Some(name("ITL").into()), ..ThreadFilter::default() };
+        for filter in [user, document, profile, title] {
+            assert_eq!(stored().list_row().matches(&filter.conditions()), is_listed, "{filter:?}");
+        }
+    }
+    assert!(stored().list_row().matches(&ThreadFilter::default().conditions()));
+}
+
+#[test]
+fn a_header_counts_the_bytes_of_its_extraction_and_starts_with_the_last_imported_working_state() {
+    let working = |data: &str| {
+        let (id, document) = (ExtractionId::derive(&["e"]), DocumentId::derive(&["a"]));
+        let prompt = PromptRevId::new(PromptId::derive(&["p"]), 1);
+        let extraction = Some(WorkingExtraction { id, document, prompt, data: data.into() });
+        WorkingState { extraction, ..WorkingState::default() }
+    };
+    let import = |data| Entry::Imported(Imported { messages: vec![], working: working(data), position: None });
+    let header = NewThread { imported: vec![import("first"), import("last")], ..*new(None) }.header();
+    assert_eq!(header.working, working("last"));
+    assert_eq!(new(None).header().working, WorkingState::default());
+    assert_eq!(header.size_bytes() - new(None).header().size_bytes(), "\"last\"".len());
 }
