@@ -216,6 +216,18 @@ fn a_round_is_complete_if_it_leaves_the_reserved_bytes_of_its_entry() {
 }
 
 #[test]
+fn a_message_is_truncated_if_its_segment_exceeds_the_maximum() {
+    let working = WorkingState::default();
+    let user = |bytes| vec![Message::User { text: "u".repeat(bytes) }];
+    let fitting = limits::ENTRY_BYTES - FRAME_BYTES - json_bytes(&working) - json_bytes(&user(0));
+    for added in 0..4 {
+        let history = History::fold([imported(user(fitting + added), working.clone())]);
+        let forked = History::fold(history.fork(None).unwrap());
+        assert_eq!(texts(&forked) == texts(&history), added == 0, "{added} bytes too many");
+    }
+}
+
+#[test]
 fn a_text_is_truncated_only_if_its_entry_has_room_for_more_than_1_kib() {
     for (room, kept) in [(1_024, Err(Reason::TooLarge)), (1_025, Ok(1))] {
         let working = |bytes| {

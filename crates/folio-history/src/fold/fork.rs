@@ -99,7 +99,7 @@ fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
     group
 }
 
-/// Drops everything but the text of a message, and truncates the text to `bytes_max`.
+/// Drops everything but the text of a message, and truncates the text so that a segment with the message fits.
 fn reduce_to_text(message: &mut Message, bytes_max: usize) {
     let mut longest = bytes_max;
     if let Message::Assistant { text, thinking, calls } = message {
@@ -108,7 +108,7 @@ fn reduce_to_text(message: &mut Message, bytes_max: usize) {
             text.push_str("(The calls of this round are omitted.)");
         }
     }
-    while json_bytes(message) > bytes_max && longest > TEXT_BYTES_MIN {
+    while json_bytes(&[&*message]) > bytes_max && longest > TEXT_BYTES_MIN {
         longest /= 2;
         let (Message::User { text } | Message::Assistant { text, .. } | Message::Tool { content: text, .. }) = message;
         truncate_text(text, longest, TRUNCATION_NOTE);
