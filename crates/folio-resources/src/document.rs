@@ -220,3 +220,63 @@ impl Resource for Document {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use folio_types::op::Expected;
+
+    use super::*;
+    use crate::golden::{at, document};
+
+    fn later() -> Timestamp {
+        at() + std::time::Duration::from_secs(1)
+    }
+
+    #[test]
+    fn an_update_keeps_the_fields_that_it_does_not_name_and_increments_the_version_once() {
+        let before = document();
+        let apply = |patch| {
+            let (key, change) = ("update".parse().unwrap(), DocumentChange::Update(patch));
+            let write = Write::by_platform(before.org.clone(), key, later(), Expected::Version(4), change);
+            Document::apply(&before.id, &write, Some(before.clone())).unwrap().after.unwrap()
+        };
+        let name = |name: &str| DocumentPatch { name: Some(name.into()), ..DocumentPatch::default() };
+        assert_eq!(apply(name("invoice.pdf")), before, "a change without effect keeps the version");
+        let changed = Document { version: 5, updated_at: later(), ..before.clone() };
+        assert_eq!(apply(name("b.pdf")), Document { name: "b.pdf".into(), ..changed.clone() });
+        let metadata = DocumentPatch { metadata: Some(BTreeMap::new()), ..DocumentPatch::default() };
+        assert_eq!(apply(metadata), Document { metadata: BTreeMap::new(), ..changed });
+    }
+
+    #[test]
+    fn attempts_count_from_the_last_settled_state() {
+        let (failed, no_text) = (TextState::Failed("x".into()), TextState::NoText("x".into()));
+        let mut record: Option<TextRecord> = None;
+        for (state, is_settled, attempts) in [
+            (TextState::Uploaded, false, 0),
+            (TextState::Processing, false, 1),
+            (TextState::Uploaded, false, 1),
+            (TextState::Processing, false, 2),
+            (TextState::Ready, true, 0),
+            (TextState::Processing, false, 1),
+            (failed, true, 0),
+            (no_text, true, 0),
+        ] {
+            assert_eq!(state.is_settled(), is_settled, "{state:?}");
+            let next = text_record_of(record.as_ref(), state.clone(), 7, true, at());
+            let expected =
+                TextRecord { text: state, pages: 7, generation: None, attempts, lacks_program: true, at: at() };
+            assert_eq!(next, expected);
+            record = Some(next);
+        }
+    }
+
+    #[test]
+    fn a_document_shows_its_text_state_and_the_later_time_of_both() {
+        for (time, updated_at) in [(later(), later()), (Timestamp::UNIX_EPOCH, at())] {
+            let text = text_record_of(None, TextState::Ready, 7, false, time);
+            let expected = Document { state: TextState::Ready, pages: 7, updated_at, ..document() };
+            assert_eq!(document().with_text(&text), expected);
+        }
+    }
+}

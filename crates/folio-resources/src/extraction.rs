@@ -155,3 +155,35 @@ impl Resource for Extraction {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use folio_types::op::Expected;
+    use serde_json::json;
+
+    use super::*;
+    use crate::golden::{at, extraction};
+
+    #[test]
+    fn an_edit_replaces_the_current_data_and_a_verification_keeps_it() {
+        let later = at() + std::time::Duration::from_secs(1);
+        let before = Extraction { edited: None, ..extraction() };
+        let by = UserId::derive(&["platform"]);
+        let changed = Extraction { version: 4, updated_at: later, ..before.clone() };
+        let edit = ExtractionChange::Edit { data: json!({"a": 2}) };
+        let edited =
+            Extraction { edited: Some(json!({"a": 2})), verified: false, verified_by: None, ..changed.clone() };
+        let verified = Extraction { verified: true, verified_by: Some(by), ..changed };
+        for (change, expected, data) in [
+            (edit, edited, json!({"a": 2})),
+            (ExtractionChange::Verify { verified: true }, verified, before.original.clone()),
+        ] {
+            let key = "change".parse().unwrap();
+            let write = Write::by_platform(before.org.clone(), key, later, Expected::Version(3), change);
+            let plan = Extraction::apply(&before.id, &write, Some(before.clone())).unwrap();
+            let (id, document, prompt) = (before.id.clone(), before.document.clone(), before.prompt.clone());
+            assert_eq!(plan.result, OpResult::Extraction { id, document, prompt, data });
+            assert_eq!(plan.after, Some(expected));
+        }
+    }
+}

@@ -207,7 +207,10 @@ mod tests {
         let (a, b) = (TagId::derive(&["a"]), TagId::derive(&["b"]));
         assert_eq!(check_tags("tag_ids", &[b.clone(), a.clone(), b.clone()]).unwrap(), [b.clone(), a]);
         let many: Vec<_> = (0..51).map(|n: u32| TagId::derive(&[&n.to_string()])).collect();
+        assert_eq!(check_tags("tag_ids", &many[..50]).unwrap(), many[..50]);
         assert!(check_tags("tag_ids", &many).is_err());
+        let texts: Vec<_> = many[..50].iter().map(ToString::to_string).collect();
+        assert_eq!(tags("tag_ids", &texts).unwrap(), many[..50]);
         assert_eq!(tags("tag_ids", &[b.to_string(), b.to_string()]).unwrap(), std::slice::from_ref(&b));
         assert!(tags("tag_ids", &vec![b.to_string(); limits::TAGS_MAX + 1]).is_err());
     }
@@ -223,8 +226,9 @@ mod tests {
             let error = check_metadata("metadata", &bad).unwrap_err();
             assert_eq!((error.reason, error.violations[0].field.as_str()), (Reason::InvalidField, "metadata"));
         }
-        let many = (0..51).map(|n| (n.to_string(), String::new())).collect();
-        assert!(check_metadata("metadata", &many).is_err());
+        let many = |count| (0..count).map(|n| (n.to_string(), String::new())).collect();
+        assert!(check_metadata("metadata", &many(50)).is_ok());
+        assert!(check_metadata("metadata", &many(51)).is_err());
     }
 
     #[test]
@@ -242,5 +246,51 @@ mod tests {
         let document = DocumentId::derive(&["a"]).to_string();
         let error = ids::<DocumentId>("document_ids", &[document.clone(), document], 3).unwrap_err();
         assert_eq!((error.reason, error.message.as_str()), (Reason::InvalidField, "document_ids[1]: appears twice"));
+    }
+
+    #[test]
+    fn a_checked_patch_keeps_its_values_without_duplicate_tags() {
+        let (name, tag) = (Some("a".to_owned()), TagId::derive(&["a"]));
+        let metadata = Some(BTreeMap::from([("k".to_owned(), "v".to_owned())]));
+        let patch = |tags| DocumentPatch { name: name.clone(), tags: Some(tags), metadata: metadata.clone() };
+        let checked = check_document_patch("", patch(vec![tag.clone(), tag.clone()])).unwrap();
+        assert_eq!(checked, patch(vec![tag]));
+        let key = Some(BTreeMap::from([(" ".to_owned(), String::new())]));
+        for (bad, field) in [
+            (DocumentPatch { name: Some(" ".into()), ..DocumentPatch::default() }, "document.name"),
+            (DocumentPatch { metadata: key, ..DocumentPatch::default() }, "document.metadata"),
+        ] {
+            assert_eq!(check_document_patch("document.", bad).unwrap_err().violations[0].field, field);
+        }
+    }
+
+    #[test]
+    fn texts_are_returned_as_sent_if_they_are_within_their_bounds() {
+        let lines: fn(&str) -> Result<String> = |value| line("f", value, 3);
+        let paragraphs: fn(&str) -> Result<String> = |value| paragraph("f", value, 3);
+        let texts: fn(&str) -> Result<String> = |value| text("f", value, 3);
+        let words: fn(&str) -> Result<String> = |value| word("f", value);
+        let (longest, too_long) = ("ä".repeat(200), "x".repeat(201));
+        for (kind, check, valid, invalid) in [
+            ("line", lines, ["", "ä b", "äöü"], ["äöüß", "a\nb", "\0"]),
+            ("paragraph", paragraphs, ["", "a\nb", "äöü"], ["äöüß", "\0", "\0a"]),
+            ("text", texts, ["a", "a\nb", "äb"], [" \n", "äö", "\0"]),
+            ("word", words, ["a", "a-b", &longest], ["", "a b", &too_long]),
+        ] {
+            for value in valid {
+                assert_eq!(check(value).unwrap(), value, "{kind}");
+            }
+            for value in invalid {
+                assert_eq!(check(value).unwrap_err().violations[0].field, "f", "{kind} {value:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_optional_value_is_none() {
+        assert_eq!((optional_word("f", "").unwrap(), optional_word("f", "a").unwrap()), (None, Some("a".to_owned())));
+        let document = DocumentId::derive(&["a"]);
+        assert_eq!(optional_id::<DocumentId>("f", "").unwrap(), None);
+        assert_eq!(optional_id::<DocumentId>("f", document.as_str()).unwrap(), Some(document));
     }
 }

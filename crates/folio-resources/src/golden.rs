@@ -3,7 +3,7 @@
 //! A released file must not change. A new format adds a folder, and files of older formats stay readable.
 //! `FOLIO_WRITE_GOLDEN=1` writes missing files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
@@ -12,17 +12,17 @@ use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::token::Token;
 use folio_types::{
     Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,
-    Timestamp, UserId,
+    Timestamp, UserId, WebhookEndpointId,
 };
 use serde_json::json;
 
 use crate::stored::encode_value;
 use crate::{
     Document, Extraction, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt, PromptRevision, Provider,
-    Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState, TokenRecord,
+    Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState, TokenRecord, WebhookEndpoint,
 };
 
-fn at() -> Timestamp {
+pub(crate) fn at() -> Timestamp {
     Timestamp::constant(1_790_000_000, 123_456_789)
 }
 
@@ -30,7 +30,7 @@ fn org() -> OrgId {
     OrgId::derive(&["golden"])
 }
 
-fn user() -> UserId {
+pub(crate) fn user() -> UserId {
     UserId::derive(&["golden"])
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn tag() -> Tag {
     }
 }
 
-fn schema() -> Schema {
+pub(crate) fn schema() -> Schema {
     let revid = SchemaRevId::new(SchemaId::derive(&["golden"]), 2);
     let latest = SchemaRevision {
         revid: revid.clone(),
@@ -66,7 +66,7 @@ fn schema() -> Schema {
     Schema { id: revid.of, version: 9, created_at: at(), latest }
 }
 
-fn prompt() -> Prompt {
+pub(crate) fn prompt() -> Prompt {
     let revid = PromptRevId::new(PromptId::derive(&["golden"]), 3);
     let latest = PromptRevision {
         revid: revid.clone(),
@@ -82,7 +82,7 @@ fn prompt() -> Prompt {
     Prompt { id: revid.of, version: 9, created_at: at(), latest }
 }
 
-fn document() -> Document {
+pub(crate) fn document() -> Document {
     Document {
         id: DocumentId::derive(&["golden"]),
         org: org(),
@@ -101,7 +101,7 @@ fn document() -> Document {
     }
 }
 
-fn extraction() -> Extraction {
+pub(crate) fn extraction() -> Extraction {
     Extraction {
         id: ExtractionId::derive(&["golden"]),
         org: org(),
@@ -120,7 +120,7 @@ fn extraction() -> Extraction {
     }
 }
 
-fn organization() -> Organization {
+pub(crate) fn organization() -> Organization {
     Organization {
         id: org(),
         name: "Äcme".into(),
@@ -133,7 +133,7 @@ fn organization() -> Organization {
     }
 }
 
-fn token() -> TokenRecord {
+pub(crate) fn token() -> TokenRecord {
     let text = format!("folio_{}_{}_{}", "ab".repeat(16), "bc".repeat(16), "cd".repeat(32));
     let token: Token = text.parse().unwrap();
     let (org, id, hash, name) = (token.org().clone(), token.id().clone(), token.hash(), "for a test".to_owned());
@@ -167,7 +167,7 @@ fn policy() -> Policy {
     }
 }
 
-fn model_settings() -> ModelSettings {
+pub(crate) fn model_settings() -> ModelSettings {
     let model = ModelOptions {
         upstream: "vendor/large-1".into(),
         chat: false,
@@ -193,6 +193,22 @@ fn model_settings() -> ModelSettings {
         default_model: "large".into(),
         fallbacks: vec!["small".into()],
         providers: [("own".to_owned(), provider), ("openai".to_owned(), Provider::default())].into(),
+    }
+}
+
+pub(crate) fn webhook_endpoint() -> WebhookEndpoint {
+    let at = Timestamp::constant(1_790_000_000, 0);
+    WebhookEndpoint {
+        id: WebhookEndpointId::derive(&["golden"]),
+        org: org(),
+        url: "https://example.com/hooks".into(),
+        event_types: BTreeSet::from(["document.ready".into(), "turn.failed".into()]),
+        secret: Some(SealedKey { master: "0011223344556677".into(), sealed: "c2VhbGVk".into() }),
+        enabled: true,
+        created_by: user(),
+        created_at: at,
+        updated_at: at,
+        version: 2,
     }
 }
 

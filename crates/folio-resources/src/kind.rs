@@ -171,29 +171,4 @@ pub(crate) fn read<R: Resource>(record: &[u8]) -> Result<Record<R>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn names_and_id_prefixes_of_kinds_are_unique() {
-        let names: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
-        let prefixes: BTreeSet<_> = KINDS.iter().map(|kind| kind.id_prefix).collect();
-        assert_eq!((names.len(), prefixes.len()), (KINDS.len(), KINDS.len()));
-        for kind in KINDS {
-            assert_eq!(Kind::of_id(&format!("{}_0", kind.id_prefix)).unwrap(), kind);
-            assert_eq!(Kind::by_name(kind.name), Some(kind));
-        }
-        assert!(Kind::of_id("thr_0").is_err());
-    }
-
-    #[test]
-    fn a_tombstone_keeps_version_and_time_only() {
-        let at = Timestamp::from_second(1_790_000_000).unwrap();
-        for kind in KINDS {
-            let stored = kind.tombstone(7, at).unwrap();
-            assert_eq!(kind.read(&stored).unwrap(), Record::Tombstone { version: 7, at });
-        }
-    }
-}
+mod tests;

@@ -141,4 +141,12 @@ mod tests {
         assert_eq!(Condition::shared("tag", &row().terms), Condition::AnyTerm(vec!["tag/a".into()]));
         assert_eq!(Condition::name_search(Some(&String::new())), None);
     }
+
+    #[test]
+    fn a_stored_row_omits_the_size_of_kinds_without_files() {
+        let stored =
+            |size_bytes| serde_json::to_value(ListRow { id: "doc".into(), size_bytes, ..ListRow::default() }).unwrap();
+        assert_eq!(stored(0), serde_json::json!({"id": "doc"}));
+        assert_eq!(stored(5), serde_json::json!({"id": "doc", "size_bytes": 5}));
+    }
 }

@@ -406,4 +406,54 @@ mod tests {
         let wrong = json!({ "providers": { "mine": { "models": { "large": { "upstream": 7 } } } } });
         assert!(serde_json::from_value::<ModelSettings>(wrong).is_err(), "a known field of another type");
     }
+
+    #[test]
+    fn a_model_name_is_unique_among_the_enabled_models_of_own_providers() {
+        let settings = applied(None, set("mine", own(&["a"]))).unwrap();
+        let models = |options: ModelOptions| [("a".to_owned(), options)].into();
+        let keyed = Some(SealedKey { master: "m".into(), sealed: "s".into() });
+        let disabled_model = ModelOptions { enabled: false, ..ModelOptions::default() };
+        for (other, is_taken) in [
+            (Provider { base_url: String::new(), ..own(&["a"]) }, false),
+            (Provider { base_url: String::new(), key: keyed, ..own(&["a"]) }, true),
+            (Provider { enabled: false, ..own(&["a"]) }, false),
+            (Provider { models: models(disabled_model), ..own(&[]) }, false),
+            (Provider { models: models(ModelOptions::default()), ..own(&[]) }, true),
+        ] {
+            let reason = applied(Some(settings.clone()), set("other", other)).err().map(|error| error.reason);
+            assert_eq!(reason, is_taken.then_some(Reason::NameTaken));
+        }
+    }
+
+    #[test]
+    fn settings_at_their_bounds_are_stored() {
+        let models: Vec<String> = (0..MODELS_MAX).map(|n| n.to_string()).collect();
+        let models: Vec<&str> = models.iter().map(String::as_str).collect();
+        let settings = applied(None, set("mine", own(&models))).unwrap();
+        let fallbacks = Some(vec!["0".to_owned(); FALLBACKS_MAX]);
+        let defaults = ModelSettingsChange::SetDefaults { default_model: None, fallbacks };
+        assert_eq!(applied(Some(settings), defaults).unwrap().fallbacks.len(), FALLBACKS_MAX);
+    }
+
+    #[test]
+    fn model_lists_are_bounded_by_their_bytes() {
+        let names = |count: usize| -> Vec<String> { vec!["x".repeat(1024); count] };
+        let provider = |available| Provider { available, ..own(&[]) };
+        let full = applied(None, set("mine", provider(names(64)))).unwrap();
+        let longer = [names(64), vec!["x".to_owned()]].concat();
+        for (refused, what) in [(longer.clone(), "bytes"), (vec![String::new(); AVAILABLE_MAX + 1], "names")] {
+            let refused = applied(None, set("mine", provider(refused))).unwrap_err();
+            assert_eq!(refused.reason, Reason::QuotaExceeded, "{what}");
+        }
+        let list = |name: &str, available: Vec<String>| ModelSettingsChange::SetAvailable {
+            name: name.to_owned(),
+            base_url: own(&[]).base_url,
+            available,
+        };
+        let cut = applied(Some(full.clone()), list("mine", longer)).unwrap();
+        assert_eq!(cut.providers["mine"].available, names(64), "the bound itself is permitted");
+        let both = applied(Some(full), set("more", own(&[]))).unwrap();
+        let more = applied(Some(both), list("more", names(1))).unwrap();
+        assert_eq!(more.providers["more"].available, Vec::<String>::new());
+    }
 }

@@ -224,4 +224,13 @@ mod tests {
         let refused = applied(&id, OrganizationChange::Create { name: String::new() }, None).unwrap_err();
         assert_eq!(refused.violations[0].field, "organization.name");
     }
+
+    #[test]
+    fn a_value_at_its_bound_is_stored() {
+        let id = OrgId::derive(&["acme"]);
+        let days = limits::THREAD_RETENTION_DAYS_MAX;
+        let change = OrganizationChange::Update { name: None, thread_retention_days: Some(Some(days)) };
+        let kept = applied(&id, change, Some(created(&id))).unwrap().after.unwrap();
+        assert_eq!(kept.thread_retention_days, Some(days));
+    }
 }

@@ -143,3 +143,72 @@ impl Policy {
         Self { rules: self.rules.iter().filter(concerns).map(plain).collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn approver(roles: &[Role], not_by_requester: bool) -> Approver {
+        Approver { roles: roles.to_vec(), not_by_requester }
+    }
+
+    #[test]
+    fn approvers_have_write_access_and_fulfil_the_rule() {
+        use Role::{Admin, Member, Viewer};
+        for (approver, role, requester, lets) in [
+            (approver(&[], false), Viewer, false, false),
+            (approver(&[], false), Member, false, true),
+            (approver(&[], false), Member, true, true),
+            (approver(&[], true), Member, true, false),
+            (approver(&[], true), Member, false, true),
+            (approver(&[Viewer], false), Viewer, false, false),
+            (approver(&[Member], false), Admin, false, true),
+            (approver(&[Admin], false), Member, false, false),
+            (approver(&[Admin], true), Admin, true, false),
+            (approver(&[Admin, Member], true), Member, false, true),
+        ] {
+            assert_eq!(approver.lets(role, requester), lets, "{approver:?} {role:?} {requester}");
+        }
+    }
+
+    #[test]
+    fn combined_approvers_fulfil_both_rules() {
+        use Role::{Admin, Member};
+        for (one, other, both) in [
+            (approver(&[], false), approver(&[], false), approver(&[], false)),
+            (approver(&[Member, Admin], false), approver(&[], true), approver(&[Member], true)),
+            (approver(&[Member], true), approver(&[Admin], true), approver(&[Admin], true)),
+        ] {
+            assert_eq!((one.and(&other), other.and(&one)), (both.clone(), both));
+        }
+    }
+
+    #[test]
+    fn the_rules_of_a_turn_are_those_for_its_user_role_and_profile() {
+        let (ann, bob) = (UserId::derive(&["ann"]), UserId::derive(&["bob"]));
+        let rule = |users: &[&UserId], roles: &[Role], profiles: &[&str]| Rule {
+            name: format!("{users:?} {roles:?} {profiles:?}"),
+            tools: vec!["create_tag".into()],
+            arguments: vec![Condition { path: "name".into(), test: Test::Absent }],
+            users: users.iter().map(|&user| user.clone()).collect(),
+            roles: roles.to_vec(),
+            profiles: profiles.iter().map(|&profile| profile.to_owned()).collect(),
+            ruling: Ruling::Deny,
+        };
+        for (rule, applies) in [
+            (rule(&[], &[], &[]), true),
+            (rule(&[&bob, &ann], &[Role::Admin, Role::Member], &["library", "document"]), true),
+            (rule(&[&bob], &[], &[]), false),
+            (rule(&[], &[Role::Admin], &[]), false),
+            (rule(&[], &[], &["library"]), false),
+            (rule(&[&bob], &[Role::Member], &["document"]), false),
+            (rule(&[&ann], &[Role::Admin], &["document"]), false),
+            (rule(&[&ann], &[Role::Member], &["library"]), false),
+        ] {
+            let plain = Rule { users: Vec::new(), roles: Vec::new(), profiles: Vec::new(), ..rule.clone() };
+            let policy = Policy { rules: vec![rule] };
+            let expected = Policy { rules: if applies { vec![plain] } else { Vec::new() } };
+            assert_eq!(policy.of_turn(&ann, Role::Member, "document"), expected);
+        }
+    }
+}

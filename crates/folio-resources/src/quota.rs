@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.concurrent_turns");
         let bad = OwnQuotas { storage_bytes: Some(STORAGE_BYTES_MAX + 1), ..own };
         assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.storage_bytes");
-        assert!(own.check("limits").is_ok());
+        assert!(OwnQuotas { storage_bytes: Some(STORAGE_BYTES_MAX), ..own }.check("limits").is_ok());
     }
 
     #[test]

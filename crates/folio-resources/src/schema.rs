@@ -144,3 +144,26 @@ impl Resource for Schema {
 }
 
 revisioned!(Schema, SchemaRevision, SchemaRevId, REVISION);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::golden::schema;
+
+    #[test]
+    fn the_inner_schema_is_absent_from_a_malformed_response_format() {
+        let revision = |response_format| SchemaRevision { response_format, ..schema().latest };
+        for (format, inner) in [
+            (
+                json!({"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}),
+                Some(json!({"type": "object"})),
+            ),
+            (json!({"json_schema": {"name": "invoice"}}), None),
+            (json!({"schema": {}}), None),
+        ] {
+            assert_eq!(revision(format).schema(), inner.as_ref());
+        }
+    }
+}

@@ -130,32 +130,16 @@ mod tests {
     use folio_types::op::Expected;
 
     use super::*;
-    use crate::golden::assert_golden;
-
-    fn endpoint() -> WebhookEndpoint {
-        let at = Timestamp::constant(1_790_000_000, 0);
-        WebhookEndpoint {
-            id: WebhookEndpointId::derive(&["golden"]),
-            org: OrgId::derive(&["golden"]),
-            url: "https://example.com/hooks".into(),
-            event_types: BTreeSet::from(["document.ready".into(), "turn.failed".into()]),
-            secret: Some(SealedKey { master: "0011223344556677".into(), sealed: "c2VhbGVk".into() }),
-            enabled: true,
-            created_by: UserId::derive(&["golden"]),
-            created_at: at,
-            updated_at: at,
-            version: 2,
-        }
-    }
+    use crate::golden::{assert_golden, webhook_endpoint};
 
     #[test]
     fn the_stored_format_is_that_of_the_golden_file() {
-        assert_golden("live", endpoint());
+        assert_golden("live", webhook_endpoint());
     }
 
     #[test]
     fn an_update_keeps_the_fields_that_it_does_not_name() {
-        let before = endpoint();
+        let before = webhook_endpoint();
         let apply = |change| {
             let (key, at) =
                 ("update".parse::<RequestId>().unwrap(), before.updated_at + std::time::Duration::from_secs(1));
@@ -169,5 +153,25 @@ mod tests {
             WebhookEndpoint { enabled: false, version: 3, updated_at: disabled.updated_at, ..before.clone() };
         assert_eq!(disabled, expected);
         assert_eq!(apply(update(Some(None), None)).secret, None);
+    }
+
+    #[test]
+    fn a_creation_stores_its_fields_as_version_1() {
+        let WebhookEndpoint { id, org, url, event_types, secret, enabled, created_at, .. } = webhook_endpoint();
+        let create = WebhookEndpointChange::Create {
+            url: url.clone(),
+            event_types: event_types.clone(),
+            secret: secret.clone(),
+            enabled,
+        };
+        let write = Write::by_platform(org, "create".parse().unwrap(), created_at, Expected::Absent, create);
+        let plan = WebhookEndpoint::apply(&id, &write, None).unwrap();
+        assert_eq!(plan.result, OpResult::Resource { id: id.to_string(), name: url });
+        assert_eq!(
+            plan.after,
+            Some(WebhookEndpoint { created_by: write.by.clone(), version: 1, ..webhook_endpoint() })
+        );
+        let again = WebhookEndpoint::apply(&id, &write, plan.after).unwrap_err();
+        assert_eq!(again.reason, folio_types::Reason::NotFound, "a creation of an existing endpoint");
     }
 }

@@ -220,4 +220,13 @@ mod tests {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
         }
     }
+
+    #[test]
+    fn an_entry_has_a_bounded_subject_and_the_id_of_its_position() {
+        let at = Timestamp::constant(1_790_000_000, 0);
+        let entry = AuditEntry::new("request", AuditKind::CallDenied, at, None, &"ä".repeat(WORD_CHARS + 1));
+        assert_eq!(entry.subject, "ä".repeat(WORD_CHARS));
+        let position = AuditPosition { micros: at.as_microsecond(), key: "request:call_denied".into() };
+        assert_eq!((entry.id(), entry.position()), (position.to_string(), position));
+    }
 }

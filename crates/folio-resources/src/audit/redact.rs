@@ -218,4 +218,38 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn values_that_might_exceed_the_bound_are_counted_instead() {
+        let texts = vec![json!("a".repeat(200)); 40];
+        let redacted = Redacted::request(&json!(texts)).value;
+        // 4096 bytes hold the brackets (18), 16 texts (218 each), and a reserve of 608 for the next text and the note.
+        assert_eq!(redacted, Value::Array([&texts[..16], &[json!("<24 more>")]].concat()));
+
+        let wide = vec![json!("ä".repeat(200)); 40];
+        // A text of two-byte characters costs 418 bytes and reserves 1008.
+        let expected = Value::Array([&wide[..8], &[json!("<32 more>")]].concat());
+        assert_eq!(Redacted::request(&json!(wide)).value, expected);
+
+        let members = |count| (10..10 + count).map(|n| (format!("k{n}"), texts[0].clone())).collect::<Map<_, _>>();
+        let mut expected = members(15);
+        expected.insert("…".into(), json!("<25 more>"));
+        // A member costs its name (19 bytes) in addition to its text.
+        assert_eq!(Redacted::request(&Value::Object(members(40))).value, Value::Object(expected));
+
+        let text = json!("<1 characters>");
+        let (full, partial) = (vec![text.clone(); 32], [vec![text; 19], vec![json!("<13 more>")]].concat());
+        let nested = json!(vec![vec!["x"; 32]; 40]);
+        let (full, partial, empty) = (json!(full), json!(partial), json!(["<32 more>"]));
+        let expected = json!([full, full, full, partial, empty, empty, empty, "<33 more>"]);
+        assert_eq!(Redacted::call(&nested).value, expected);
+    }
+
+    #[test]
+    fn values_below_the_sixth_level_are_counted() {
+        assert_eq!(Redacted::call(&json!([[[[[[[1, 2]]]]]]])).value, json!([[[[[["<array of 2>"]]]]]]));
+        let levels = |end: Value, count: u8| (0..count).fold(end, |inner, _| json!({ "a": inner }));
+        let redacted = Redacted::call(&levels(json!({"a": 1, "b": 2}), 6)).value;
+        assert_eq!(redacted, levels(json!("<object of 2>"), 6));
+    }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, KINDS, NewDocument, NewExtraction, Prompt,
-    PromptChange, Schema, SchemaChange, Tag, TagChange,
+    PromptChange, PromptRevision, Schema, SchemaChange, Tag, TagChange, golden,
 };
 
 fn at(seconds: i64) -> Timestamp {
@@ -250,6 +250,50 @@ fn a_rename_adds_no_revision() {
         let number = super::tests::revision(&plan).map(|(number, _)| number);
         assert_eq!((plan.version(), number), (version, revision), "{change:?}");
     }
+}
+
+#[test]
+fn a_rename_of_a_prompt_adds_no_revision() {
+    let sample = golden::prompt();
+    let rename = PromptChange::Update { name: Some("q".into()), content: None, schema: None, model: None, tags: None };
+    let write = ResourceWrite::new::<Prompt>(&sample.id, write(request("p"), Expected::Version(9), rename));
+    let stored = encode_value(Prompt::KIND, Prompt::FORMAT, &Record::Live(sample.clone())).unwrap();
+    let plan = written(decide(&write, &StoredState { record: Some(stored), ..StoredState::default() }));
+    assert_eq!((plan.version(), revision(&plan)), (10, None));
+    let latest = PromptRevision { name: "q".into(), ..sample.latest.clone() };
+    let renamed = Prompt { version: 10, latest, ..sample };
+    assert_eq!(read::<Prompt>(&record(&plan)).unwrap(), Record::Live(renamed));
+}
+
+/// Deletes a sample, and a resource that never existed.
+fn assert_deletion<R: Resource>(sample: &R) {
+    let id = sample.id();
+    let delete = |expected| ResourceWrite::new::<R>(id, write(request("delete"), expected, R::DELETE));
+    let existing = delete(Expected::Version(sample.version()));
+    assert!(existing.deletes);
+    assert_eq!(
+        format!("{existing:?}"),
+        format!("ResourceWrite {{ id: {:?}, op: {:?}, .. }}", existing.id, existing.op)
+    );
+    let stored = encode_value(R::KIND, R::FORMAT, &Record::Live(sample.clone())).unwrap();
+    let plan = written(decide(&existing, &StoredState { record: Some(stored), ..StoredState::default() }));
+    assert_eq!(plan.answer.state, OpState::Done(OpResult::Deleted));
+    let version = sample.version() + 1;
+    assert_eq!(plan.kind.read(&record(&plan)).unwrap(), Record::Tombstone { version, at: at(5) });
+    let missing = refused(decide(&delete(Expected::Absent), &StoredState::default()));
+    assert_eq!(missing, Reason::NotFound, "{}", R::KIND);
+}
+
+#[test]
+fn a_deletion_of_any_kind_leaves_a_tombstone_and_requires_the_resource() {
+    assert_deletion(&golden::document());
+    assert_deletion(&golden::schema());
+    assert_deletion(&golden::prompt());
+    assert_deletion(&golden::tag());
+    assert_deletion(&golden::extraction());
+    assert_deletion(&golden::organization());
+    assert_deletion(&golden::token());
+    assert_deletion(&golden::webhook_endpoint());
 }
 
 #[test]
