@@ -2,15 +2,13 @@
 
 use proptest::prelude::*;
 
+use super::fork::FRAME_BYTES;
 use super::tests::{accepted, chat, completed, ended, result, round, state, texts};
 use super::{History, import, json_bytes, shorten_results};
 use crate::journal::{Entry, Imported, WorkingExtraction, WorkingState};
 use folio_types::limits;
 use folio_types::message::{Message, ToolCall};
 use folio_types::{DocumentId, ExtractionId, PromptId, PromptRevId, Reason};
-
-/// Bytes that an entry and a fork reserve for everything except messages and working state.
-const FRAME_BYTES: usize = 2 * 1024;
 
 /// Returns the journal that an owner writes for turns with these numbers of rounds and truncations.
 fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {

@@ -10,7 +10,7 @@ use folio_types::limits;
 use folio_types::message::Message;
 
 /// Bytes reserved in an entry for everything except its messages and working state.
-const FRAME_BYTES: usize = 2 * 1024;
+pub(super) const FRAME_BYTES: usize = 2 * 1024;
 
 /// Text of the first message of a fork whose source was not copied completely.
 const OMISSION_NOTE: &str = "(Earlier messages are omitted: a fork copies the newest part of a long thread. The source \
@@ -31,7 +31,7 @@ impl History {
     /// # Errors
     /// `TOO_LARGE` if a working state alone fills an entry; no stored working state is that large.
     pub fn fork(&self, count: Option<u32>) -> Result<Vec<Entry>> {
-        let slots = count.map_or_else(|| self.slots.clone(), |count| self.slots_with_first(count).0);
+        let slots = count.map_or_else(|| self.slots.clone(), |count| self.slots_with_first(count));
         let mut newest_first: Vec<Entry> = Vec::new();
         let (mut bytes, mut turns) = (FRAME_BYTES, 0usize);
         for (at, slot) in slots.iter().enumerate().rev() {

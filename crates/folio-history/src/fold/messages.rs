@@ -58,19 +58,19 @@ impl History {
 
     /// Returns the working state after the first `count` user and final assistant messages.
     pub fn working_at(&self, count: u32) -> WorkingState {
-        let (slots, _) = self.slots_with_first(count);
+        let slots = self.slots_with_first(count);
         slots.last().map(|slot| self.working_after(*slot)).unwrap_or_default()
     }
 
     /// Keeps the first `count` user and final assistant messages and their tool results.
     pub(super) fn truncate(&mut self, count: u32) {
-        let (slots, _) = self.slots_with_first(count);
+        let slots = self.slots_with_first(count);
         self.positions.truncate(slots.len());
         self.slots = slots;
     }
 
-    /// Returns the slots that contain the first `count` counted messages, and the number of messages that they count.
-    pub(super) fn slots_with_first(&self, count: u32) -> (Vec<Slot>, u32) {
+    /// Returns the slots that contain the first `count` counted messages.
+    pub(super) fn slots_with_first(&self, count: u32) -> Vec<Slot> {
         let mut kept = Vec::new();
         let mut counted = 0u32;
         for slot in &self.slots {
@@ -83,12 +83,11 @@ impl History {
             }
             if let Some(part) = self.slot_prefix(*slot, remaining) {
                 kept.push(part);
-                counted = counted.saturating_add(remaining);
             }
             break;
         }
         // A turn without an answer counts as one message. It is dropped if none of its messages is kept.
-        (kept, counted)
+        kept
     }
 
     /// Returns the part of a slot with its first `count` counted messages; `count` is less than the slot contains.
