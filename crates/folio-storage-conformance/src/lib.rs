@@ -21,6 +21,7 @@ mod ops;
 mod paging;
 mod random;
 mod resources;
+mod revisions;
 mod sample;
 mod scenario;
 pub mod shared;

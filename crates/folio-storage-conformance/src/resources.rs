@@ -3,16 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use folio_resources::{Cleanup, KINDS, Kind, Record, Resource as _, ResourceWrite, Schema, folded};
+use folio_resources::{Cleanup, KINDS, Kind, Record, ResourceWrite, folded};
 use folio_storage::ResourceUsage;
 use folio_types::op::{ClosedAs, Expected, OpKey, OpResult, OpRow, Target, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
-use folio_types::{CallId, Digest, Reason, SchemaRevId, TurnId};
+use folio_types::{CallId, Digest, Reason, TurnId};
 
 use super::context::{Context, done, row};
 use super::memory::Memory;
 use super::sample::{SAMPLES, Sample, Sampled, Seed, Step};
-use super::{Failure, Outcome, check, paging, refused, same};
+use super::{Failure, Outcome, check, paging, refused, revisions, same};
 
 /// More rows than a system index has in any test.
 const ALL: usize = 100_000;
@@ -37,7 +37,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         let outcome = run.kind(sampled).await;
         outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.name)))?;
     }
-    revisions_by_page(context).await
+    revisions::by_page(context).await
 }
 
 /// Compares one resource, as it is read.
@@ -491,33 +491,4 @@ impl Run {
 
 fn of_id(id: &str) -> Result<&'static Sampled, Failure> {
     Sampled::of_id(id).ok_or_else(|| Failure(format!("no sample of the kind of {id}")))
-}
-
-/// Pages of revisions, each under the name that the resource has now.
-async fn revisions_by_page(context: &Context) -> Outcome {
-    let (store, org) = (context.stores.of::<Schema>(), &context.org);
-    let id = context.sample::<Schema>(&Seed::named("before")).await?;
-    let update = context.write(Expected::Version(1), Schema::update(&Seed::named("after").with(2)))?;
-    done(store.decide(&id, update).await?)?;
-    let revid = |number| SchemaRevId::new(id.clone(), number);
-    for (order, expected) in [(Order::Newest, [2, 1]), (Order::Oldest, [1, 2])] {
-        let (mut seen, mut page) = (Vec::new(), PageRequest { size: 1, order, ..PageRequest::default() });
-        loop {
-            let part = store.list_revisions(org, &id, &page).await?;
-            same!(part.total, 2, "the number of revisions");
-            check!(part.items.iter().all(|revision| revision.name == "after"), "a revision under an old name");
-            seen.extend(part.items.into_iter().map(|revision| revision.revid.version));
-            let Some(token) = part.next else { break };
-            page.token = Some(token);
-        }
-        same!(seen, expected, "the revisions by {order:?}");
-    }
-    same!(store.revision(&context.other(), &revid(1)).await?, None, "a revision in another organization");
-    let both = store.revisions(org, &[revid(2), revid(9), revid(1)]).await?;
-    let both: Vec<_> = both.into_iter().map(|found| found.revid.version).collect();
-    same!(both, [2, 1], "several revisions in the requested order");
-    done(store.decide(&id, context.write(Expected::Version(2), Schema::DELETE)?).await?)?;
-    same!(store.revision(org, &revid(2)).await?, None, "a revision of a deleted schema");
-    same!(store.list_revisions(org, &id, &PageRequest::default()).await?.total, 0, "the revisions of a deleted schema");
-    Ok(())
 }
