@@ -146,10 +146,13 @@ fn without_position(name: &str) -> String {
     format!("{file}: {}", rest.trim())
 }
 
-/// Returns the mutants that the document explains: rows with code in the first column and text in the second.
+/// Returns the mutants that the document explains: rows with code in the first column and text in the second. A table
+/// escapes `|` as `\|`.
 fn explained(text: &str) -> BTreeSet<String> {
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
-    rows.filter(|(_, reason)| reason.trim_end_matches(['|', ' ']).len() > 10).map(|(name, _)| name.to_owned()).collect()
+    rows.filter(|(_, reason)| reason.trim_end_matches(['|', ' ']).len() > 10)
+        .map(|(name, _)| name.replace("\\|", "|"))
+        .collect()
 }
 
 /// Fails if a survivor has no explanation, or an explained mutant was caught.
