@@ -345,6 +345,19 @@ mod tests {
     }
 
     #[test]
+    fn a_wallet_with_a_block_or_a_draw_is_not_empty() {
+        let (mut wallet, a) = (wallet(), block("a", 10));
+        assert!(wallet.is_empty());
+        wallet.request(1, 10, at(0));
+        wallet.remove_cancelled(|_| true);
+        assert!(!wallet.is_empty(), "the draw is in flight");
+        wallet.drawn(&a, at(1));
+        assert!(!wallet.is_empty(), "the block is not closed");
+        assert_eq!(wallet.retire_all(), [closed(&a)]);
+        assert!(wallet.is_empty());
+    }
+
+    #[test]
     fn idle_old_and_sealed_blocks_are_returned_when_no_call_uses_them() {
         let (mut wallet, a, b) = (wallet(), block("a", 50), block("b", 50));
         wallet.request(1, 10, at(0));
@@ -359,7 +372,7 @@ mod tests {
         assert_eq!(wallet.sealed(&b.id, 10, at(42)), []);
         let draw = Effect::Draw { need: 10, want: 100 };
         assert_eq!(wallet.request(4, 10, at(43)), [draw], "a sealed block covers no further call");
-        assert_eq!(wallet.tick(Duration::from_secs(900), at(900)), [], "the call of block b may still be in flight");
+        assert_eq!(wallet.tick(Duration::from_secs(900), at(960)), [], "the call of block b may still be in flight");
         let close = Effect::Close { block: b.id, record: true };
         assert_eq!(wallet.tick(Duration::from_secs(900), at(1_000)), [close], "the call was not settled in time");
     }
@@ -381,7 +394,7 @@ mod tests {
     #[test]
     fn frequent_draws_increase_the_size_of_a_block() {
         let mut wallet = wallet();
-        for (second, want) in [(0, 100), (1, 100), (2, 200), (3, 400), (100, 800), (200, 400)] {
+        for (second, want) in [(0, 100), (1, 100), (2, 200), (3, 400), (100, 800), (200, 400), (215, 200), (300, 100)] {
             let effects = wallet.request(1, 60, at(second));
             let drawn = effects.iter().find_map(|effect| match effect {
                 Effect::Draw { want, .. } => Some(*want),
