@@ -24,24 +24,27 @@ struct Part {
 
 const PARTS: &[Part] = &[
     Part {
-        name: "rules",
+        name: "crates",
         sources: &[
             "crates/folio-breaker/src/**/*.rs",
             "crates/folio-credit/src/**/*.rs",
             "crates/folio-history/src/**/*.rs",
             "crates/folio-resources/src/**/*.rs",
             "crates/folio-types/src/**/*.rs",
-            "crates/folio-metering/src/wallet.rs",
-            "crates/folio-cluster/src/placement.rs",
-            "crates/folio-permits/src/scheduler.rs",
         ],
         tests: &[],
     },
-    // The remaining unit tests of the crate run the actor, for many seconds.
+    // The remaining unit tests of these crates run actors, for many seconds.
     Part {
-        name: "turn",
-        sources: &["crates/folio-conversation/src/turn/**/*.rs", "crates/folio-conversation/src/audit/**/*.rs"],
-        tests: &["turn::", "audit::"],
+        name: "modules",
+        sources: &[
+            "crates/folio-metering/src/wallet.rs",
+            "crates/folio-cluster/src/placement.rs",
+            "crates/folio-permits/src/scheduler.rs",
+            "crates/folio-conversation/src/turn/**/*.rs",
+            "crates/folio-conversation/src/audit/**/*.rs",
+        ],
+        tests: &["wallet::", "placement::", "scheduler::", "turn::", "audit::"],
     },
 ];
 
@@ -95,7 +98,7 @@ fn command(part: &Part, only: &str, output: &Path) -> Result<Command> {
         .env("CARGO_PROFILE_DEV_DEBUG", "none")
         .env("CARGO_INCREMENTAL", "1")
         .env("CARGO_TARGET_DIR", tools_folder().join("mutants").join("target"))
-        .args(["mutants", "--no-times", "--colors", "never", "--minimum-test-timeout", "60"])
+        .args(["mutants", "--no-times", "--colors", "never", "--minimum-test-timeout", "20"])
         .args(["--re", only, "--output"])
         .arg(output)
         .args(part.sources.iter().flat_map(|file| ["--file", file]))
