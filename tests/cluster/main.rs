@@ -1,7 +1,8 @@
 //! Tests of two gateways and three nodes on Redis and a CQL server.
 //!
-//! The tests share one cluster sequentially ([`test_cluster::on_cluster`]), each with its own organization. After each test the
-//! checker of the random faults checks its data. The binaries must be built first, see `wire`.
+//! The tests share two clusters ([`test_cluster::on_cluster`]). A cluster runs one test at a time; each test has its own
+//! organization. After each test the checker of the random faults checks its data. The binaries must be built first, see
+//! `wire`.
 
 mod credit;
 mod drain;

@@ -1,4 +1,4 @@
-//! The cluster that all tests share.
+//! The clusters that the tests share.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -24,8 +24,9 @@ use tonic::Status;
 
 /// The runtime of all tests. Its proxies and connections live as long as the process.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// The shared cluster. It exists while a test uses it or waits for it.
-static CLUSTER: Mutex<Weak<tokio::sync::Mutex<TestCluster>>> = Mutex::new(Weak::new());
+/// The shared clusters. Each exists while tests use it or wait for it. Most tests wait for a node to be declared dead, so
+/// two of them run at once.
+static CLUSTERS: Mutex<[Weak<tokio::sync::Mutex<TestCluster>>; 2]> = Mutex::new([Weak::new(), Weak::new()]);
 
 /// Silence after which a node counts as dead.
 pub(crate) const DEAD_AFTER: Duration = HeartbeatTimes::QUICK.dead_after;
@@ -37,7 +38,7 @@ pub(crate) const BUSY_MARGIN: Duration = Duration::from_secs(8);
 /// Lines per process that are printed when a test fails.
 const LINES_PRINTED: usize = 15;
 
-/// The shared cluster with its stores, and the document and log of the current test.
+/// A shared cluster with its stores, and the document and log of the current test.
 pub(crate) struct TestCluster {
     pub(crate) cluster: Cluster,
     pub(crate) redis: Redis,
@@ -46,18 +47,16 @@ pub(crate) struct TestCluster {
     pub(crate) document: String,
 }
 
-/// Runs a test on the cluster with this script for the models.
+/// Runs a test on the least used cluster, with this script for the models.
 pub(crate) fn on_cluster(script: &str, run: impl AsyncFnOnce(&mut TestCluster)) {
     let shared = {
-        let mut test = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-        match test.upgrade() {
-            Some(shared) => shared,
-            None => {
-                let shared = Arc::new(tokio::sync::Mutex::new(RUNTIME.block_on(TestCluster::start())));
-                *test = Arc::downgrade(&shared);
-                shared
-            }
-        }
+        let mut clusters = CLUSTERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let least_used = clusters.iter_mut().min_by_key(|cluster| cluster.strong_count()).expect("a cluster");
+        least_used.upgrade().unwrap_or_else(|| {
+            let started = Arc::new(tokio::sync::Mutex::new(RUNTIME.block_on(TestCluster::start())));
+            *least_used = Arc::downgrade(&started);
+            started
+        })
     };
     RUNTIME.block_on(async {
         let mut test = shared.lock().await;
