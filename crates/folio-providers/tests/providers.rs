@@ -1,8 +1,9 @@
 //! Model settings with the embedded store and simulated model endpoints.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +20,6 @@ use folio_types::{Environment, Error, Etag, OrgId, Reason, RequestId, Result, Se
 use llm_sim::{LlmSim, Script};
 use tokio_util::sync::CancellationToken;
 use tracing::field::{Field, Visit};
-use tracing::instrument::WithSubscriber as _;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
@@ -38,6 +38,7 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> anyhow::Result<Self> {
+        record_model_spans()?;
         let folder = tempfile::tempdir()?;
         let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
         Ok(Self { stores: store.stores(), store, folder })
@@ -198,17 +199,29 @@ async fn a_url_of_an_organization_cannot_reach_the_operators_network() -> anyhow
     Ok(())
 }
 
-/// Records the fields of model call spans, which become labels of metrics.
-#[derive(Clone, Default)]
-struct RecordedFields(Arc<Mutex<Vec<String>>>);
+thread_local! {
+    /// Fields of the model call spans of this thread: of one test, because a test runs on one thread of its own.
+    static MODEL_SPAN_FIELDS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
 
-impl Visit for &RecordedFields {
+/// Starts the recording for the whole process. A subscriber of one test would miss spans: another test that reaches a
+/// span first, without a subscriber, disables it.
+fn record_model_spans() -> anyhow::Result<()> {
+    static IS_RECORDING: LazyLock<bool> = LazyLock::new(|| tracing::subscriber::set_global_default(ModelSpans).is_ok());
+    anyhow::ensure!(*IS_RECORDING, "the process has another subscriber");
+    Ok(())
+}
+
+/// Records the fields of model call spans, which become labels of metrics.
+struct ModelSpans;
+
+impl Visit for &ModelSpans {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{}={value:?}", field.name()));
+        MODEL_SPAN_FIELDS.with_borrow_mut(|fields| fields.push(format!("{}={value:?}", field.name())));
     }
 }
 
-impl Subscriber for RecordedFields {
+impl Subscriber for ModelSpans {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         about.is_span() && about.name() == "model"
     }
@@ -233,17 +246,16 @@ async fn metrics_omit_models_that_an_organization_uses_with_its_own_key() -> any
     let platform: Vec<String> =
         process.models_of(&org("them")).await?.endpoints().into_iter().map(|endpoint| endpoint.name).collect();
     let [platform] = platform.as_slice() else { anyhow::bail!("one provider: {platform:?}") };
-    let fields = RecordedFields::default();
     for name in ["us", "them"] {
         let model = format!("model-of-{name}");
         let key = Some(Secret::new(&format!("{KEY}-{name}")));
         let set = ProviderChange { base_url: None, api_key: key, ..own("", &[&model]) };
         process.update(write(&org(name)), platform, None, set).await?;
-        let asked = complete(&process, &org(name), &model).with_subscriber(fields.clone()).await?;
+        let asked = complete(&process, &org(name), &model).await?;
         assert_eq!(asked.text, "from the hub", "the URL is the platform's");
     }
-    complete(&process, &org("others"), "hub-model").with_subscriber(fields.clone()).await?;
-    let fields = fields.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    complete(&process, &org("others"), "hub-model").await?;
+    let fields = MODEL_SPAN_FIELDS.take();
     let has = |field: &str, value: &str| fields.iter().filter(|entry| **entry == format!("{field}={value:?}")).count();
     for (provider, model, count) in [("(tenants)", "(tenants)", 2), (platform.as_str(), "hub-model", 1)] {
         assert_eq!(has("gen_ai.provider.name", provider), count, "{fields:?}");
