@@ -54,3 +54,15 @@ pub struct Principal {
     pub user: UserId,
     pub role: Role,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_scope_is_refused_with_the_known_ones() {
+        assert_eq!(Scope::parse("scope", "usage"), Ok(Scope::Usage));
+        let refused = Scope::parse("scope", "Usage").unwrap_err();
+        assert!(refused.message.contains("conversations, documents"), "{refused}");
+    }
+}

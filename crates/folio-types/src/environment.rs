@@ -33,3 +33,32 @@ impl Environment for System {
         rand::random()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Fixed;
+
+    impl Environment for Fixed {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millisecond(0x0123_4567_89ab).unwrap()
+        }
+
+        fn random(&self) -> u128 {
+            0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100
+        }
+    }
+
+    #[test]
+    fn a_uuid_contains_the_milliseconds_and_the_random_number() {
+        assert_eq!(Fixed.uuid().to_string(), "01234567-89ab-7908-8706-050403020100");
+    }
+
+    #[test]
+    fn the_system_has_a_clock_and_random_numbers() {
+        assert!(System.now() > Timestamp::from_second(1_700_000_000).unwrap());
+        assert_ne!(System.random(), System.random());
+    }
+}

@@ -302,3 +302,60 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constructor_sets_code_reason_and_message() {
+        let reason = Reason::TooLarge;
+        for (error, code) in [
+            (Error::invalid(reason, "text"), Code::InvalidArgument),
+            (Error::precondition(reason, "text"), Code::FailedPrecondition),
+            (Error::unavailable(reason, "text"), Code::Unavailable),
+            (Error::exhausted(reason, "text"), Code::ResourceExhausted),
+            (Error::internal("text").with_reason(reason), Code::Internal),
+        ] {
+            assert_eq!(error, Error::new(code, reason, "text"));
+            assert_eq!(error.to_string(), "text (TOO_LARGE)");
+        }
+        assert_eq!(Error::internal("text").reason, Reason::Internal);
+        let conflict = Error::request_id_conflict();
+        assert_eq!((conflict.code, conflict.reason), (Code::AlreadyExists, Reason::RequestIdConflict));
+        let field = Error::invalid_field("name", "is too long");
+        assert_eq!((field.reason, field.message.as_str()), (Reason::InvalidField, "name: is too long"));
+        let violation = FieldViolation { field: "name".to_owned(), description: "is too long".to_owned() };
+        assert_eq!(field.violations, [violation]);
+    }
+
+    #[test]
+    fn an_error_names_the_missing_resource_or_the_owner() {
+        let missing = Error::not_found("tag", "tag_1");
+        assert_eq!((missing.code, missing.reason), (Code::NotFound, Reason::NotFound));
+        assert_eq!((missing.missing_resource(), missing.owner()), (Some(("tag", "tag_1")), None));
+        let owner = Incarnation::derive(&["a"]);
+        let moved = Error::moved(&owner);
+        assert_eq!((moved.code, moved.retry_after), (Code::Unavailable, Some(MOVED_RETRY)));
+        assert_eq!((moved.owner(), moved.missing_resource()), (Some(owner), None));
+        assert_eq!(moved.with_reason(Reason::NodeLost).owner(), None, "another error with an owner");
+    }
+
+    #[test]
+    fn the_code_decides_about_retries_and_logs() {
+        let error = |code| Error::new(code, Reason::Overloaded, "text");
+        for code in [Code::Unavailable, Code::Aborted, Code::DeadlineExceeded] {
+            assert!(error(code).is_retriable(), "{code:?}");
+        }
+        for code in [Code::ResourceExhausted, Code::Internal, Code::NotFound] {
+            assert!(!error(code).is_retriable(), "{code:?}");
+        }
+        let after = Duration::from_secs(1);
+        assert!(error(Code::ResourceExhausted).retry_after(after).is_retriable());
+        assert!(!error(Code::Internal).retry_after(after).is_retriable());
+        assert_eq!(error(Code::Internal).retry_after(after).retry_after, Some(after));
+        for (code, logged) in [(Code::Internal, "text"), (Code::DataLoss, "text"), (Code::Aborted, "OVERLOADED")] {
+            assert_eq!(error(code).logged(), logged, "{code:?}");
+        }
+    }
+}

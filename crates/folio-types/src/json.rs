@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn fractions_keep_their_value_or_are_refused() {
-        let exact = "120.50 0.1 -0.0 1e3 1E+3 1.5e-7 33.333333333333336 5e-324 0.000 0e999 1e22 805191030015989.2";
+        let exact = "120.50 0.1 -0.0 1e3 1E+3 1.5e-7 33.333333333333336 5e-324 0.000 0e999 1e22 805191030015989.2 \
+                     0.00001";
         for parsed in exact.split(' ') {
             assert!(read(parsed).is_ok(), "{parsed}");
         }
@@ -146,6 +147,7 @@ mod tests {
     fn depth_is_bounded_before_recursion() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(read(&nested(JSON_DEPTH)).is_ok());
+        assert!(read(&format!("[{}1]", "[[]],".repeat(JSON_DEPTH))).is_ok(), "siblings are not nested");
         assert!(matches!(read(&nested(JSON_DEPTH + 1)), Err(ParseError::TooDeep)));
         assert!(matches!(read(&"[".repeat(200_000)), Err(ParseError::TooDeep)));
     }

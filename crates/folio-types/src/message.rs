@@ -111,3 +111,43 @@ pub enum FinishReason {
     /// The turn reached its maximum of rounds.
     MaxRounds,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_signed_by_a_signature_or_data() {
+        let block = |signature: Option<&str>, data: Option<&str>| ThinkingBlock {
+            signature: signature.map(str::to_owned),
+            data: data.map(str::to_owned),
+            ..ThinkingBlock::default()
+        };
+        assert!(block(Some("s"), None).is_signed() && block(None, Some("d")).is_signed());
+        assert!(!block(None, None).is_signed() && !block(Some(""), None).is_signed());
+    }
+
+    #[test]
+    fn usages_are_added_without_overflow() {
+        let usage = |tokens, reported, model_calls| Usage {
+            input_tokens: tokens,
+            cached_input_tokens: tokens / 2,
+            output_tokens: tokens / 4,
+            reported,
+            model_calls,
+        };
+        let sum = Usage { input_tokens: 24, cached_input_tokens: 12, output_tokens: 6, reported: true, model_calls: 3 };
+        assert_eq!(usage(8, true, 1).plus(usage(16, true, 2)), sum);
+        assert_eq!(usage(u64::MAX, true, 1).plus(usage(u64::MAX, true, 1)).input_tokens, u64::MAX);
+        assert!(Usage::default().is_empty() && !sum.is_empty());
+        for (left, right, reported) in [
+            (usage(1, true, 1), usage(1, false, 1), false),
+            (usage(1, false, 1), usage(1, true, 1), false),
+            (usage(1, true, 1), Usage::default(), true),
+            (Usage::default(), usage(1, true, 1), true),
+            (usage(1, false, 1), Usage::default(), false),
+        ] {
+            assert_eq!(left.plus(right).reported, reported, "{left:?} {right:?}");
+        }
+    }
+}

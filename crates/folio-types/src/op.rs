@@ -269,3 +269,101 @@ impl OpResult {
         matches!(self, Self::Schema { revised: true, .. } | Self::Prompt { revised: true, .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{PromptId, SchemaId, TagId, TurnId};
+
+    fn request() -> OpKey {
+        OpKey::Request { user: UserId::derive(&["a"]), request: "once:1".parse().unwrap() }
+    }
+
+    fn row(state: OpState, digest: Digest) -> OpRow {
+        OpRow { op: request(), digest, state, at: Timestamp::UNIX_EPOCH }
+    }
+
+    #[test]
+    fn an_op_key_is_read_back_from_its_text() {
+        let call = CallId::new(TurnId::new(ThreadId::derive(&["a"]), 1), 2, 3);
+        for (key, prefix) in [(OpKey::Call(call), "call:thr_"), (request(), "request:usr_")] {
+            let text = key.to_string();
+            assert!(text.starts_with(prefix), "{text}");
+            assert_eq!(text.parse(), Ok(key.clone()));
+            assert_eq!(format!("{key:?}"), text);
+            assert_eq!(serde_json::from_value::<OpKey>(serde_json::to_value(&key).unwrap()).unwrap(), key);
+        }
+        for bad in ["", "call", "call:1", "request:usr_1", "other:1", "request::"] {
+            assert!(bad.parse::<OpKey>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_target_without_op_rows_is_a_thread_or_an_operation() {
+        let tag = Target::new("tag", TagId::derive(&["a"]));
+        assert_eq!((tag.kind(), tag.id()), ("tag", TagId::derive(&["a"]).as_str()));
+        assert_eq!(tag.to_string(), tag.id());
+        assert!(tag.has_op_rows());
+        assert_eq!(tag.outcome_text(), None);
+        let thread = ThreadId::derive(&["a"]);
+        let outcome = Target::outcome("{}".to_owned());
+        assert_eq!((Target::thread(&thread).id(), Target::operation("SetPolicy").id()), (thread.as_str(), "SetPolicy"));
+        assert_eq!(outcome.outcome_text(), Some("{}"));
+        for target in [Target::thread(&thread), Target::operation("SetPolicy"), outcome] {
+            assert!(!target.has_op_rows(), "{target:?}");
+        }
+    }
+
+    #[test]
+    fn writes_of_the_platform_differ_by_their_change() {
+        let write = |change: u32| {
+            let key = "once".parse().unwrap();
+            Write::by_platform(OrgId::platform(), key, Timestamp::UNIX_EPOCH, Expected::Absent, change)
+        };
+        assert_eq!((write(1).op, write(1).digest), (write(2).op, write(1).digest));
+        assert_ne!(write(1).digest, write(2).digest);
+    }
+
+    #[test]
+    fn only_an_aborted_op_without_content_is_closed_by_another_process() {
+        assert_eq!(OpState::from(ClosedAs::Conflict), OpState::Conflict);
+        assert_eq!(OpState::from(ClosedAs::Aborted), OpState::Aborted);
+        assert!(row(OpState::Aborted, OpRow::unknown_digest()).is_closed_by_another());
+        assert!(!row(OpState::Aborted, Digest::of(b"{}")).is_closed_by_another());
+        assert!(!row(OpState::Conflict, OpRow::unknown_digest()).is_closed_by_another());
+    }
+
+    #[test]
+    fn names_and_data_are_removed_from_results() {
+        let id = ExtractionId::derive(&["a"]);
+        let (document, prompt) = (DocumentId::derive(&["a"]), PromptRevId::new(PromptId::derive(&["a"]), 1));
+        let extraction =
+            |data| OpResult::Extraction { id: id.clone(), document: document.clone(), prompt: prompt.clone(), data };
+        let resource = |name: &str| OpResult::Resource { id: "tag_1".to_owned(), name: name.to_owned() };
+        let removed = |result| {
+            let mut row = row(OpState::Done(result), Digest::of(b""));
+            let has_content = row.remove_content();
+            (has_content, row.state)
+        };
+        assert_eq!(removed(extraction(Value::from(1))), (true, OpState::Done(extraction(Value::Null))));
+        assert_eq!(removed(resource("private")), (true, OpState::Done(resource(""))));
+        assert_eq!(removed(OpResult::Deleted), (false, OpState::Done(OpResult::Deleted)));
+    }
+
+    #[test]
+    fn only_a_new_revision_counts_as_revised() {
+        let schema = |revised| OpResult::Schema {
+            revid: SchemaRevId::new(SchemaId::derive(&["a"]), 1),
+            name: String::new(),
+            revised,
+        };
+        let prompt = |revised| OpResult::Prompt {
+            revid: PromptRevId::new(PromptId::derive(&["a"]), 1),
+            name: String::new(),
+            schema: None,
+            revised,
+        };
+        assert!(schema(true).revised() && prompt(true).revised());
+        assert!(!schema(false).revised() && !prompt(false).revised() && !OpResult::Deleted.revised());
+    }
+}

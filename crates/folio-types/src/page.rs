@@ -50,3 +50,19 @@ pub struct Page<T> {
     /// Number of items of the complete list.
     pub total: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX};
+
+    #[test]
+    fn the_size_of_a_page_has_a_default_and_a_maximum() {
+        for (requested, size) in
+            [(0, PAGE_SIZE_DEFAULT), (7, 7), (PAGE_SIZE_MAX, PAGE_SIZE_MAX), (PAGE_SIZE_MAX + 1, PAGE_SIZE_MAX)]
+        {
+            let request = PageRequest { size: requested, ..PageRequest::default() };
+            assert_eq!(request.effective_size(), size as usize, "{requested}");
+        }
+    }
+}

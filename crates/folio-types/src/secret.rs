@@ -68,4 +68,11 @@ mod tests {
         assert!(Secret::new(secret.masked()).is_mask());
         assert_eq!(serde_json::to_string(&Secret::default()).unwrap(), "\"\"");
     }
+
+    #[test]
+    fn only_the_mask_is_the_mask() {
+        assert!(Secret::new(" ").is_empty() && !Secret::new("x").is_empty());
+        assert!(!Secret::new("x").is_mask());
+        assert_eq!(format!("{:?}", Secret::new("x")), format!("Secret({MASK})"));
+    }
 }

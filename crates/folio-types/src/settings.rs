@@ -75,4 +75,17 @@ mod tests {
         assert!(!message.contains("streams"), "{message}");
         assert_eq!(Problems::of("gateway").into_result(), Ok(()));
     }
+
+    #[test]
+    fn bounds_are_inclusive() {
+        let seconds = Duration::from_secs;
+        for (value, is_valid) in [(1, true), (2, true), (3, true), (0, false), (4, false)] {
+            let mut problems = Problems::of("gateway");
+            problems.number("calls", value, 1, 3);
+            assert_eq!(problems.into_result().is_ok(), is_valid, "{value}");
+            let mut problems = Problems::of("gateway");
+            problems.seconds("wait_seconds", seconds(value), seconds(1), seconds(3));
+            assert_eq!(problems.into_result().is_ok(), is_valid, "{value} s");
+        }
+    }
 }

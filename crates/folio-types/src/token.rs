@@ -130,4 +130,17 @@ mod tests {
             assert_eq!(wrong.parse::<Token>().unwrap_err().reason, Reason::InvalidToken, "{wrong}");
         }
     }
+
+    #[test]
+    fn tokens_have_different_secrets_and_debug_hides_them() {
+        let (org, id) = (OrgId::generate(&System), TokenId::generate(&System));
+        let [one, two] = [0, 1].map(|_| Token::with_id(&org, id.clone(), &System));
+        assert_ne!(one.hash(), two.hash());
+        assert_eq!(one.id(), &id);
+        assert_eq!(format!("{one:?}"), format!("folio_{}_{}_…", &org.as_str()[4..], &id.as_str()[4..]));
+        assert_eq!(format!("{:?}", one.hash()), "TokenHash(…)");
+        assert!(one.reveal().parse::<Token>().is_ok());
+        let short_id = format!("folio_{}_{}_{}", digits(org.as_str()), &digits(id.as_str())[1..], one.secret);
+        assert_eq!(short_id.parse::<Token>().unwrap_err(), Token::refused());
+    }
 }
