@@ -206,3 +206,111 @@ fn ground_of(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Acc
         None => Some(Ground::WritesWait),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use folio_history::journal::{CallStatus, Paused, ResumeCause, Resumed, WorkingChange, WorkingState};
+    use folio_resources::policy::{Policy, Ruling};
+    use folio_types::message::Usage;
+    use folio_types::op::{Expected, Target};
+    use folio_types::{Digest, Incarnation};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn call(name: &str, access: Access) -> Call {
+        Call {
+            index: 1,
+            provider_id: String::new(),
+            name: name.to_owned(),
+            arguments: json!({}),
+            access,
+            needs_approval: false,
+            approval_requirement: None,
+            problem: None,
+        }
+    }
+
+    fn options(ruling: Ruling) -> TurnOptions {
+        let (arguments, users, roles, profiles) = Default::default();
+        let tools = vec!["ruled".to_owned()];
+        let rule = Rule { name: "a rule".to_owned(), tools, arguments, users, roles, profiles, ruling };
+        TurnOptions { policy: Policy { rules: vec![rule] }, ..TurnOptions::default() }
+    }
+
+    #[test]
+    fn a_call_is_audited_if_it_writes_needs_a_decision_or_matches_a_rule() {
+        let problem = || Some("unknown tool".to_owned());
+        let (reads, writes, ruled) = ("reads", "writes", "ruled");
+        let stage = |ruling, call: Call| audited_call(&options(ruling), &call).map(|audited| audited.stage);
+        for (ruling, call, expected) in [
+            (Ruling::Allow, call(reads, Access::ReadOnly), None),
+            (Ruling::Allow, call(writes, Access::ReadWrite), Some(Stage::Undecided)),
+            (Ruling::Allow, Call { needs_approval: true, ..call(reads, Access::ReadOnly) }, Some(Stage::Undecided)),
+            (Ruling::Allow, call(ruled, Access::ReadOnly), Some(Stage::Undecided)),
+            (Ruling::Allow, Call { problem: problem(), ..call(ruled, Access::ReadWrite) }, None),
+            (Ruling::Deny, Call { problem: problem(), ..call(ruled, Access::ReadWrite) }, Some(Stage::Denied)),
+            (Ruling::Deny, Call { problem: problem(), ..call(writes, Access::ReadWrite) }, None),
+            (Ruling::Deny, call(ruled, Access::ReadWrite), Some(Stage::Undecided)),
+        ] {
+            assert_eq!(stage(ruling.clone(), call.clone()), expected, "{ruling:?} {call:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_only_reads_has_no_ground_without_a_rule() {
+        let options = TurnOptions { auto_approve: true, ..TurnOptions::default() };
+        assert_eq!(ground_of(&options, None, "reads", Access::ReadOnly), None);
+        assert_eq!(ground_of(&options, None, "writes", Access::ReadWrite), Some(Ground::AutoApprove));
+    }
+
+    #[test]
+    fn an_entry_without_a_time_has_the_newest_time_of_the_journal() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let accepted = Accepted {
+            turn: 1,
+            request: "r".parse().unwrap(),
+            digest: Digest::of(b"r"),
+            user: UserId::derive(&["user"]),
+            text: String::new(),
+            mentions: Vec::new(),
+            options: TurnOptions::default(),
+            truncate_to: None,
+            working: WorkingState::default(),
+            position: None,
+            at: at(1),
+        };
+        let round = Round {
+            turn: 1,
+            round: 1,
+            model: String::new(),
+            text: String::new(),
+            thinking: Vec::new(),
+            calls: vec![call("writes", Access::ReadWrite)],
+            results: Vec::new(),
+            usage: Usage::default(),
+        };
+        let working = WorkingState::default();
+        let paused = Paused { turn: 1, round: 1, expires_at: at(9), working, event: 1, at: at(5) };
+        let owner = Incarnation::derive(&["node"]);
+        let resumed = Resumed { turn: 1, owner, epoch: 1, cause: ResumeCause::Takeover, at: at(3) };
+        let target = Target::new("tag", "t");
+        let (expected, resolved) = (Expected::Absent, Value::Null);
+        let intent = Intent { turn: 1, round: 1, index: 1, target, expected, resolved, at: None };
+        let (content, change, usage) = (String::new(), WorkingChange::default(), Usage::default());
+        let result = CallResult { round: 1, index: 1, status: CallStatus::Ok, content, change, usage, at: Some(at(7)) };
+        let (mut log, mut entries) = (TurnLog::new(ThreadId::derive(&["a"])), Vec::new());
+        for entry in [
+            Entry::Accepted(Box::new(accepted)),
+            Entry::Round(Box::new(round)),
+            Entry::Paused(paused),
+            Entry::Resumed(resumed),
+            Entry::Intent(intent),
+            Entry::Outcome(folio_history::journal::Outcome { turn: 1, result }),
+        ] {
+            log.push(&entry, &mut entries);
+        }
+        let written: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.at)).collect();
+        assert_eq!(written, [(AuditKind::CallAllowed, at(5)), (AuditKind::CallEffect, at(7))]);
+    }
+}

@@ -11,8 +11,9 @@ use super::{Answer, Effect, Machine, Ticket, bounds};
 
 /// Bytes of buffered entries above which they are appended before the turn continues.
 pub(super) const BUFFERED_BYTES: usize = limits::APPEND_BYTES / 2;
-/// Hours until an open-turn row expires: longer than the longest approval (30 days).
+/// Hours until an open-turn row expires.
 pub(crate) const OPEN_TURN_ROW_HOURS: i64 = 40 * 24;
+const _: () = assert!(OPEN_TURN_ROW_HOURS as u64 * 3600 > limits::APPROVAL_TTL_MAX.as_secs());
 
 /// The append in flight and its continuation.
 #[derive(Debug, Clone, PartialEq)]

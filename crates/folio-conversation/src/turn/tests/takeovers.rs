@@ -1,5 +1,8 @@
 //! Takeovers of turns without an owner.
 
+use folio_history::journal::{Entry, ResumeCause};
+use folio_history::thread::{HeaderChange, Phase};
+
 use super::*;
 
 fn is_node_lost(rig: &Rig) -> bool {
@@ -15,12 +18,25 @@ fn a_running_turn_without_owner_ends_failed_retriable_invariant_8() {
     rig.send(Command::TakeOver);
     assert!(is_node_lost(&rig));
     assert_eq!(rig.journal(), ["accepted", "resumed", "ended"]);
+    assert!(matches!(&rig.store.entries[1], Entry::Resumed(resumed) if resumed.cause == ResumeCause::Takeover));
     let numbers: Vec<_> = rig.events.iter().map(|event| event.number).collect();
     assert_eq!(numbers[numbers.len() - 2..], [1 << 32 | 1, 1 << 32 | 2], "invariant 9");
     assert!(matches!(rig.events[rig.events.len() - 2].kind, EventKind::Snapshot(_)));
     rig.resume();
     rig.reply(text_reply("hi"));
     assert!(matches!(rig.last_event(), EventKind::Completed { .. }));
+}
+
+#[test]
+fn an_owner_keeps_its_epoch_and_changes_the_phase_only_if_it_differs() {
+    let mut rig = Rig::started();
+    rig.reply(text_reply("hi"));
+    let epoch = rig.store.header.epoch;
+    rig.start("next");
+    assert_eq!(rig.store.header.epoch, epoch);
+    assert_eq!(rig.machine.phase_change(Phase::Running), HeaderChange::default());
+    let open_turn = rig.machine.phase_change(Phase::Executing).open_turn.flatten().unwrap();
+    assert_eq!((open_turn.number, open_turn.phase), (2, Phase::Executing));
 }
 
 #[test]
