@@ -214,7 +214,7 @@ pub enum CallStatus {
     Superseded,
     /// The target changed since the approval; nothing was written.
     Conflict,
-    /// The turn reached its maximum number of rounds.
+    /// The turn ended before the call ran: it reached its limit of rounds, or it failed.
     NotRun,
 }
 

@@ -85,11 +85,11 @@ pub enum Ruling {
 /// Users that may approve a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Approver {
-    /// Minimum roles that may decide, regardless of the thread's owner. Empty: every user with write access to the
+    /// Minimum roles that may approve, regardless of the thread's owner. Empty: every user with write access to the
     /// thread.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Role>,
-    /// Excludes the user who started the turn.
+    /// Excludes the requester of the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_by_requester: bool,
 }
