@@ -110,7 +110,7 @@ impl State {
     /// Starts a task that is stopped only together with this machine.
     fn spawn_for_machine(&self, task: impl FnOnce(TaskContext, &Loaded)) {
         if let Some(loaded) = &self.loaded {
-            task(self.work(loaded.token.clone()), loaded);
+            task(self.task_context(loaded.token.clone()), loaded);
         }
     }
 
@@ -142,7 +142,7 @@ impl State {
         let Some(loaded) = &self.loaded else { return };
         let number = call.turn.number;
         let (Some(record), Some(turn)) = (loaded.machine.history().turn(number), &loaded.turn) else { return };
-        let work = self.work(loaded.work.clone());
+        let work = self.task_context(loaded.work.clone());
         let model = ModelWork {
             work: work.clone(),
             user: record.accepted.user.clone(),
@@ -239,7 +239,7 @@ impl State {
         };
         let spent = UsageRecorder::new(self.shared.dependencies.meter.clone());
         Some(ToolWork {
-            work: self.work(token),
+            work: self.task_context(token),
             tool: loaded.profile.get(&run.name).cloned(),
             context,
             resources: ToolResources { meter: spent.clone(), ..self.shared.resources() },

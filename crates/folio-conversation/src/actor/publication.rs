@@ -56,7 +56,7 @@ impl State {
         if self.loaded.as_ref().is_some_and(|loaded| loaded.publication.state == state) {
             return;
         }
-        let work = self.work(self.shared.token.clone());
+        let work = self.task_context(self.shared.token.clone());
         let Some(shared) = self.shared_turn() else { return };
         let Some(loaded) = self.loaded.as_mut() else { return };
         let record = loaded.machine.history().turn(shared.turn.number);
@@ -80,7 +80,7 @@ impl State {
     pub(super) fn republish(&self) {
         let Some(shared_stores) = self.shared.dependencies.shared_turns.clone() else { return };
         let Some(state) = self.shared_turn().filter(SharedTurn::is_waiting) else { return };
-        self.work(self.shared.token.clone()).spawn(async move {
+        self.task_context(self.shared.token.clone()).spawn(async move {
             if let Err(error) = shared_stores.turns.publish(&state).await {
                 tracing::debug!(turn = %state.turn, %error, "a pending turn could not be published again");
             }

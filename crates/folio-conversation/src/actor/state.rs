@@ -93,7 +93,7 @@ pub(super) struct Pending {
 
 /// Recipient of the machine's answer to a request.
 pub(super) enum Recipient {
-    /// Queued if the thread is busy and the command requests it.
+    /// Receives the stream of a new turn. If the thread is busy, a chat with `IfBusy::Enqueue` is queued.
     Chat { prepared: Option<Box<PreparedChat>>, principal: Principal, reply: Reply<StreamStart> },
     /// Receives the stream of a resumed turn.
     Stream(Reply<StreamStart>),
@@ -185,8 +185,8 @@ impl State {
         turn.map_or_else(Span::none, |turn| turn.spans.current().clone())
     }
 
-    /// Returns the environment of a task that `token` stops.
-    pub(super) fn work(&self, token: CancellationToken) -> TaskContext {
+    /// Returns the context of a task that `token` stops.
+    pub(super) fn task_context(&self, token: CancellationToken) -> TaskContext {
         TaskContext {
             shared: self.shared.clone(),
             org: self.org().clone(),
@@ -228,7 +228,7 @@ impl State {
             self.turn_slot = None;
         } else if !is_idle {
             let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);
-            // A turn that was queued behind another turn replaces its slot.
+            // The slot of a turn that was queued behind another turn replaces the slot of that turn.
             if self.turn_slot.as_ref().is_none_or(|(number, _)| *number < turn) {
                 let slot = self.shared.dependencies.turn_slots.join(&self.key.0, &self.slot_name(turn));
                 self.turn_slot = Some((turn, slot));

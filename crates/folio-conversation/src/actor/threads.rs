@@ -35,7 +35,7 @@ impl State {
 
     /// Deletes the thread, whose open turn must have ended.
     pub(super) fn delete_thread(&mut self) {
-        let work = self.work(self.token.clone());
+        let work = self.task_context(self.token.clone());
         let by = self.deleted_by.clone();
         let due = self.loaded.as_ref().map(|loaded| loaded.audit.due().to_vec()).unwrap_or_default();
         work.spawn({
@@ -65,7 +65,7 @@ impl State {
             Ok(thread) => thread,
             Err(error) => return drop(reply.send(Err(error))),
         };
-        let work = self.work(self.token.clone());
+        let work = self.task_context(self.token.clone());
         work.spawn({
             let work = work.clone();
             async move {

@@ -31,7 +31,7 @@ struct Turn {
     clock: Timestamp,
 }
 
-/// A call that writes, needs a decision, or is denied.
+/// A call that writes, needs a decision, matches a rule, or is denied.
 #[derive(Debug, Clone)]
 struct AuditedCall {
     name: String,

@@ -103,7 +103,7 @@ pub(super) fn synthetic(status: CallStatus) -> &'static str {
         CallStatus::Expired => "Not run: the approval expired.",
         CallStatus::Superseded => "Not run: the user wrote another message instead of approving.",
         CallStatus::Conflict => "Not run: the target changed after the action was approved.",
-        CallStatus::NotRun => "Not run: the turn reached its maximum number of rounds.",
+        CallStatus::NotRun => "Not run: the turn ended before this call.",
         CallStatus::Ok | CallStatus::Failed => "Failed: no result was recorded.",
     }
 }

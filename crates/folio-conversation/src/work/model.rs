@@ -39,7 +39,7 @@ pub(crate) struct ModelWork {
     pub(crate) write_counter: u64,
 }
 
-/// None: the call was stopped.
+/// Outcome of a model call. `Ok(None)`: the call was stopped.
 type Outcome = Result<Option<Reply>, Box<Failure>>;
 
 struct Failure {
@@ -97,8 +97,8 @@ impl ModelWork {
         }
     }
 
-    /// Makes the call and returns its permit, settlement and outcome. Err: only the outcome, because nothing is left to
-    /// settle. Usage of failed fallback attempts counts towards the outcome.
+    /// Makes the call and returns its permit, settlement and outcome. Err: only the outcome, because the caller has
+    /// nothing to settle. Usage of failed fallback attempts counts towards the outcome.
     async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let mut spent = Usage::default();
         match self.call_with_fallbacks(&mut spent).await {
@@ -107,7 +107,8 @@ impl ModelWork {
         }
     }
 
-    /// Calls the models in order until one answers or fails permanently. Adds the usage of failed models to `spent`.
+    /// Calls the models in order until one answers, or fails with an error that does not allow a fallback. Adds the
+    /// usage of failed models to `spent`.
     async fn call_with_fallbacks(&mut self, spent: &mut Usage) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let window = std::mem::take(&mut self.window);
         let shared = &self.work.shared;
@@ -118,7 +119,7 @@ impl ModelWork {
         let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !requested.tools);
         let candidates = catalogue.candidates(requested, able);
         let last = candidates.len().saturating_sub(1);
-        // Error of the requested model. Returned if no fallback model has enough context or credit.
+        // Error of the first model that failed. Returned if the last candidate lacks context or credit.
         let mut first = None;
         for (position, info) in candidates.iter().enumerate() {
             let request = tokio::select! {
