@@ -50,7 +50,7 @@ pub struct Options {
     /// Timeout of an RPC that does not wait for a model. Default: 70 s.
     #[serde(rename = "call_timeout_seconds", with = "folio_types::seconds")]
     pub call_timeout: Duration,
-    /// Timeout of an RPC that waits for a turn. Default: 2 h 1 min.
+    /// Timeout of `Approve`, and of a stream until the node accepts it. Default: 2 h 1 min.
     #[serde(rename = "turn_timeout_seconds", with = "folio_types::seconds")]
     pub turn_timeout: Duration,
     /// Maximum time until the first event of a stream. Default: 60 s.
@@ -78,7 +78,8 @@ pub struct Options {
     pub avoid: Duration,
     /// Maximum number of threads whose owner a gateway caches. Default: 100,000.
     pub owners_remembered: u64,
-    /// Maximum load of a node in percent of the mean. Above it, threads are placed on other nodes. Default: 125.
+    /// Maximum number of conversations of a node in percent of the mean over the nodes. Further threads are placed on
+    /// other nodes. Default: 125.
     pub load_percent: u64,
     /// Conversations that a node may have in addition to `load_percent`. Default: 16.
     pub load_slack: u64,
@@ -206,9 +207,10 @@ impl Options {
         ] {
             problems.seconds(path, value, TIMEOUT_MIN, max);
         }
-        // The store treats a longer gap between two requests as its own outage, during which no node is declared dead.
+        // The store treats a gap of more than half of `dead_after` between two calls as its own downtime, which does not
+        // count as silence of a node.
         let is_frequent = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.dead_after;
-        let why = "must be at least twice heartbeat_seconds and heartbeat_answer_seconds together";
+        let why = "must be at least 2 × (heartbeat_seconds + heartbeat_answer_seconds)";
         problems.check(is_frequent, "dead_after_seconds", why);
         problems.into_result()
     }
@@ -230,8 +232,9 @@ impl Options {
     pub(crate) fn all_secrets(&self) -> Result<Vec<Secret>> {
         let mut secrets = Vec::new();
         if let Some(path) = &self.secret_file {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Error::internal(format!("cluster.secret_file {}: {error}", path.display())))?;
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Error::internal(format!("cannot read cluster.secret_file {}: {error}", path.display()))
+            })?;
             secrets.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Secret::new));
         }
         secrets.extend(self.secrets.iter().cloned());

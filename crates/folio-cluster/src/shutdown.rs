@@ -21,8 +21,9 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Runs a server through both phases of the shutdown. After `begin`, the server must return once its RPCs have
-    /// ended. `begun` runs at the start of the first phase.
+    /// Runs a server until it ends, through both phases of the shutdown. After `begin`, the server must return once its
+    /// RPCs have ended. After `abort`, the server is dropped without an error if it does not end within 2 s.
+    /// `begun` runs at the start of the first phase.
     ///
     /// # Errors
     /// The server failed.

@@ -14,7 +14,7 @@ use crate::options::{Options, TlsOptions};
 pub(crate) struct Tls {
     pem: Pem,
     server_name: String,
-    handshake_within: Duration,
+    handshake_timeout: Duration,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -36,17 +36,17 @@ impl Tls {
             certificate: read("certificate", certificate.as_deref())?,
             key: read("key", key.as_deref())?,
         };
-        Ok(Some(Self { pem, server_name: server_name.clone(), handshake_within: options.connect_timeout }))
+        Ok(Some(Self { pem, server_name: server_name.clone(), handshake_timeout: options.connect_timeout }))
     }
 
-    /// Waits until the files contain other valid certificates. Pending forever without certificates. Invalid files are
-    /// skipped, for example while only one of them has been replaced.
-    pub(crate) async fn wait_for_change(options: &Options, now: Option<&Self>) -> Self {
-        let Some(now) = now else { return std::future::pending().await };
+    /// Waits until the files contain other valid certificates. Never returns if no certificates are configured. While
+    /// the files are invalid, for example because only one of them has been replaced, the wait continues.
+    pub(crate) async fn wait_for_change(options: &Options, current: Option<&Self>) -> Self {
+        let Some(current) = current else { return std::future::pending().await };
         loop {
             tokio::time::sleep(options.tls.reload_interval).await;
             match Self::load(options) {
-                Ok(Some(next)) if next.pem != now.pem => match Server::builder().tls_config(next.server()) {
+                Ok(Some(next)) if next.pem != current.pem => match Server::builder().tls_config(next.server()) {
                     Ok(_) => {
                         tracing::info!("the cluster certificates were reloaded");
                         return next;
@@ -64,7 +64,7 @@ impl Tls {
         ServerTlsConfig::new()
             .identity(self.identity())
             .client_ca_root(Certificate::from_pem(&self.pem.ca))
-            .timeout(self.handshake_within)
+            .timeout(self.handshake_timeout)
     }
 
     /// Returns the configuration of a client: any node with a certificate of the authority is trusted, regardless of
@@ -74,7 +74,7 @@ impl Tls {
             .identity(self.identity())
             .ca_certificate(Certificate::from_pem(&self.pem.ca))
             .domain_name(&self.server_name)
-            .timeout(self.handshake_within)
+            .timeout(self.handshake_timeout)
     }
 
     fn identity(&self) -> Identity {
@@ -84,5 +84,6 @@ impl Tls {
 
 fn read(name: &str, path: Option<&Path>) -> Result<Vec<u8>> {
     let path = path.ok_or_else(|| Error::internal(format!("cluster.tls.{name} is missing")))?;
-    std::fs::read(path).map_err(|error| Error::internal(format!("cluster.tls.{name} {}: {error}", path.display())))
+    std::fs::read(path)
+        .map_err(|error| Error::internal(format!("cannot read cluster.tls.{name} {}: {error}", path.display())))
 }

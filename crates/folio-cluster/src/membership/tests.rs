@@ -101,7 +101,7 @@ async fn nodes_see_each_other_join_drain_and_leave() {
     wait_for_liveness(&other, &incarnation, Liveness::Draining).await;
     one.leave().await;
     wait_for_liveness(&other, &incarnation, Liveness::Dead).await;
-    assert_eq!(store.joined.lock().unwrap().len(), 1, "it joins once");
+    assert_eq!(store.joined.lock().unwrap().len(), 1, "the incarnation joins once");
     one.stop().await;
     other.stop().await;
 }
@@ -114,11 +114,11 @@ async fn an_unavailable_store_neither_kills_nor_restarts_a_node() {
     one.join(incarnation.clone(), describe(&incarnation, &draining)).await;
     wait_for_liveness(&other, &incarnation, Liveness::Live).await;
     store.is_unavailable.store(true, Ordering::SeqCst);
-    wait_for("the answer to be old", SOON, || async { (!other.is_store_available()).then_some(()) }).await;
+    wait_for("the snapshot to be outdated", SOON, || async { (!other.is_store_available()).then_some(()) }).await;
     assert_eq!(other.liveness(&incarnation), Liveness::Live, "its threads stay where they are");
     assert_eq!(other.liveness(&Incarnation::derive(&["unknown"])), Liveness::Unknown, "takeovers wait");
     store.is_unavailable.store(false, Ordering::SeqCst);
-    wait_for("an answer", SOON, || async { other.is_store_available().then_some(()) }).await;
+    wait_for("a fresh snapshot", SOON, || async { other.is_store_available().then_some(()) }).await;
     assert_eq!(other.liveness(&Incarnation::derive(&["unknown"])), Liveness::Dead);
     one.stop().await;
     other.stop().await;

@@ -91,7 +91,7 @@ impl RemotePeer {
         Ok((request, permit, rpc_span))
     }
 
-    /// Dropping the future cancels the RPC at the node.
+    /// Makes a unary RPC. Dropping the future cancels the RPC at the node.
     async fn unary<Q: Call, A, F>(
         &self,
         principal: Option<&Principal>,

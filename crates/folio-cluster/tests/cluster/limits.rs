@@ -24,7 +24,7 @@ async fn calls_to_one_node_are_bounded_and_one_more_is_refused_at_once() {
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert!(is_overloaded(&refused) && refused.retry_after.is_some());
-    assert_eq!(node.scripted.call_count(), 1, "it never left");
+    assert_eq!(node.scripted.call_count(), 1, "the refused RPC was not sent");
     drop(watched);
     peer.get_turn(&principal(), &turn(1)).await.unwrap();
 }

@@ -44,9 +44,9 @@ async fn gateways_and_nodes_of_one_authority_communicate() {
 async fn a_client_with_a_missing_or_untrusted_certificate_is_refused() {
     let (own, foreign) = (authority(), authority());
     let node = Node::start("a", &options_with_certificates(own.path(), "node"));
-    // Plain text.
+    // The client does not use TLS.
     refused(&node, &options()).await;
-    // Client and trust of another authority.
+    // The client presents and trusts only certificates of another authority.
     refused(&node, &options_with_certificates(foreign.path(), "gateway")).await;
     // The client trusts the node but presents a certificate of another authority.
     let mut mixed = options_with_certificates(foreign.path(), "gateway");
@@ -81,7 +81,7 @@ fn replace_files(folder: &Path, from: &Path) {
 }
 
 #[tokio::test]
-async fn changed_certificates_apply_to_new_connections_and_cut_no_call() {
+async fn changed_certificates_apply_to_new_connections_and_do_not_end_streams() {
     let (own, other) = (authority(), authority());
     let soon = |name| {
         let mut options = options_with_certificates(own.path(), name);
@@ -98,11 +98,11 @@ async fn changed_certificates_apply_to_new_connections_and_cut_no_call() {
 
     replace_files(own.path(), other.path());
     let new = options_with_certificates(other.path(), "gateway");
-    folio_testkit::wait_for("the node shows the new certificate", LIMIT, || async {
+    folio_testkit::wait_for("the node presents the new certificate", LIMIT, || async {
         peer(&node.server, &new).get_turn(&principal(), &turn(1)).await.ok()
     })
     .await;
-    folio_testkit::wait_for("the gateway shows the new certificate", LIMIT, || async {
+    folio_testkit::wait_for("the gateway uses the new certificates", LIMIT, || async {
         peers.at(&address).unwrap().get_turn(&principal(), &turn(1)).await.ok()
     })
     .await;
