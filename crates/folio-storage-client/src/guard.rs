@@ -36,7 +36,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// `kinds`: the names of the kinds of calls, for metrics and spans.
+    /// Returns a guard for the calls to `server`. `kinds`: the names of the kinds of calls, for metrics and spans.
     pub fn new(server: &'static str, kinds: &'static [&'static str], options: BreakerOptions) -> Self {
         Self {
             server,
@@ -53,8 +53,8 @@ impl Guard {
     }
 
     /// Makes a call. `kind`: an index into the kinds. `table`: the table that the call accesses, if any. `limit`: the
-    /// time limit of the call; the call also waits for a permit for at most this time. `classify` maps an error to the
-    /// health of the server.
+    /// maximum time to wait for a permit; `call` must enforce its own time limit. `classify` maps an error to the health
+    /// of the server.
     ///
     /// Errors: `STORE_UNAVAILABLE` if the call was not sent. The reason is the same as for an unknown outcome, because
     /// an earlier attempt of the same write may have been sent.

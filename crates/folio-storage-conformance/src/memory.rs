@@ -93,7 +93,7 @@ impl Memory {
         Ok(live)
     }
 
-    /// Returns the id of the live resource that has a unique name.
+    /// Returns the id of the live resource of a kind whose unique name equals `name`, ignoring case.
     pub(crate) fn named(&self, kind: &Kind, name: &str) -> Result<Option<String>> {
         let is_name = |fields: &IndexedFields| fields.unique_name.as_deref().map(folded) == Some(folded(name));
         let live = self.live()?.into_iter().filter(|(id, _)| Kind::of_id(id).is_ok_and(|of| of == kind));

@@ -92,12 +92,13 @@ async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -
     Err(retry::contended("the referenced resource"))
 }
 
-/// Fails with `IN_USE` if `referenced` is referenced by a live resource; the error contains the number of such
-/// resources and describes the first [`NAMED_REFERRERS_MAX`]. Removes dead entries.
+/// Fails with `IN_USE` if `referenced` is referenced by a live resource. The error describes the first
+/// [`NAMED_REFERRERS_MAX`] such resources. It contains their number or, if there are more, `count`: the number of
+/// entries, which may be higher. Removes the dead entries that it reads.
 pub(crate) async fn refuse_if_used(
     keyspace: &Keyspace,
     org: &OrgId,
-    what: &str,
+    kind_name: &str,
     referenced: &str,
     count: u64,
 ) -> Result<()> {
@@ -131,7 +132,7 @@ pub(crate) async fn refuse_if_used(
         let found = referrers.len() as u64;
         let count = if referrers.len() > NAMED_REFERRERS_MAX { count.max(found) } else { found };
         let first: Vec<_> = referrers.into_iter().take(NAMED_REFERRERS_MAX).collect();
-        return Err(Kind::in_use(what, &first, count));
+        return Err(Kind::in_use(kind_name, &first, count));
     }
 }
 
@@ -156,14 +157,14 @@ async fn describe_referrer(
     referrer: &str,
 ) -> Result<Option<String>> {
     let kind = Kind::of_id(referrer)?;
-    let Some(facts) = load(keyspace, org, referrer, ReadConsistency::Serial).await?.live() else { return Ok(None) };
-    let mut refers = facts.references.contains(referenced);
+    let Some(fields) = load(keyspace, org, referrer, ReadConsistency::Serial).await?.live() else { return Ok(None) };
+    let mut refers = fields.references.contains(referenced);
     if !refers && kind.keeps_revisions {
         for (_, stored) in keyspace.tables.aggregates.rows(org, referrer, (Part::Revision, ""), usize::MAX).await? {
             refers |= kind.revision_references(&stored)?.contains(referenced);
         }
     }
-    Ok(refers.then(|| format!("{} {:?} ({referrer})", kind.name, facts.label)))
+    Ok(refers.then(|| format!("{} {:?} ({referrer})", kind.name, fields.label)))
 }
 
 /// Closes the op of a stale request that added a reference. Fails for any other op.

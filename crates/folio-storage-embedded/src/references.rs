@@ -46,7 +46,7 @@ pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &
 fn description_of(reads: &impl Reads, org: &OrgId, id: &str) -> Result<String> {
     let kind = Kind::of_id(id)?;
     let label = match resources::record(reads, org, id)? {
-        Some(Record::Live(facts)) => facts.label,
+        Some(Record::Live(fields)) => fields.label,
         Some(Record::Tombstone { .. }) | None => String::new(),
     };
     Ok(format!("{} {label:?} ({id})", kind.name))

@@ -10,13 +10,13 @@ use folio_types::page::{Order, PageRequest};
 use folio_types::{Digest, DocumentId, OrgId, Timestamp, UserId};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
-use crate::{nonce, opened};
+use crate::{nonce, open_shared_stores};
 
 const DOCUMENTS: usize = 300;
 
 #[tokio::test]
 async fn lists_and_searches_find_their_rows_without_a_scan() {
-    let (opened, org) = (opened().await, OrgId::derive(&[&nonce()]));
+    let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
     let stores = &opened.stores;
     let count = DOCUMENTS;
     futures::stream::iter(0..count)
@@ -81,7 +81,7 @@ fn calls_so_far(stores: &Stores) -> u64 {
 /// Rows of long metadata contain no copy of it, and a batch of such rows is smaller than the limit of a server.
 #[tokio::test]
 async fn documents_with_long_metadata_are_stored_and_found() {
-    let (opened, org) = (opened().await, OrgId::derive(&[&nonce()]));
+    let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
     let stores = &opened.stores;
     let user = UserId::derive(&["user"]);
     let long: BTreeMap<String, String> =

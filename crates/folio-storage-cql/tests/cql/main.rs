@@ -17,28 +17,28 @@ use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_storage_embedded::EmbeddedStore;
 
-/// Returns settings for a keyspace on the server of this test run, with one replica, because the run may have one
-/// server.
+/// Returns settings for a keyspace on the server of this test run. One replica, because there may be only one server.
 async fn options(keyspace: &str) -> Options {
     let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await.unwrap().unwrap();
     let contact_points = servers.split(',').map(str::to_owned).collect();
     Options { keyspace: keyspace.to_owned(), replication_factor: 1, ..Options::at(contact_points) }
 }
 
-/// The stores of one keyspace, which all tests share because creating tables is slow. The blobs are in a folder.
-struct Opened {
+/// The stores of the keyspace that most tests share, because creating tables is slow. The blobs are in a temporary
+/// folder.
+struct SharedStores {
     stores: Stores,
     cql: CqlStore,
     _folder: tempfile::TempDir,
     _embedded: EmbeddedStore,
 }
 
-async fn opened() -> Opened {
+async fn open_shared_stores() -> SharedStores {
     let cql = CqlStore::open(options("folio_suites").await).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let embedded = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path())).unwrap();
     let stores = cql.stores(embedded.stores().blobs);
-    Opened { stores, cql, _folder: folder, _embedded: embedded }
+    SharedStores { stores, cql, _folder: folder, _embedded: embedded }
 }
 
 /// Returns a name that no other test uses in the keyspace, not even in an earlier run.

@@ -13,18 +13,18 @@ use folio_types::{Digest, OrgId, Principal, Reason, Role, TagId, ThreadId, Times
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 
-use crate::{nonce, opened, options};
+use crate::{nonce, open_shared_stores, options};
 
 struct TestStores {
     stores: Stores,
     cql: CqlStore,
     session: Session,
     org: OrgId,
-    _opened: crate::Opened,
+    _opened: crate::SharedStores,
 }
 
 async fn fixture() -> TestStores {
-    let opened = opened().await;
+    let opened = open_shared_stores().await;
     let contact_points = options("folio_suites").await.contact_points;
     let session = SessionBuilder::new().known_nodes(contact_points).build().await.unwrap();
     session.use_keyspace("folio_suites", false).await.unwrap();
@@ -233,7 +233,7 @@ fn done(appended: Appended) -> ThreadHeader {
 
 #[tokio::test]
 async fn a_cached_header_never_overwrites_the_header_of_another_process() {
-    let (local, remote) = (fixture().await, opened().await);
+    let (local, remote) = (fixture().await, open_shared_stores().await);
     let (org, new) = (&local.org, thread(&local.org));
     let (local, remote, id) = (&local.stores.threads, &remote.stores.threads, &new.id.clone());
     let made = local.create(new).await.unwrap();

@@ -8,11 +8,11 @@ use folio_storage_cql::CqlStore;
 use folio_types::OrgId;
 use folio_types::op::{Expected, Write};
 
-use crate::{nonce, opened, options};
+use crate::{nonce, open_shared_stores, options};
 
 /// Runs a suite twice in one keyspace, so that no suite depends on an empty keyspace.
 async fn check_suite(suite: &str) {
-    let opened = opened().await;
+    let opened = open_shared_stores().await;
     for _ in 0..2 {
         folio_storage_conformance::run(suite, opened.stores.clone(), &nonce()).await.unwrap();
     }
@@ -52,7 +52,7 @@ fn every_suite_except_that_of_blobs_runs() {
 
 #[tokio::test]
 async fn random_operations_match_the_pure_rules_in_memory() {
-    let (seed, opened) = (folio_testkit::seed(), opened().await);
+    let (seed, opened) = (folio_testkit::seed(), open_shared_stores().await);
     folio_storage_conformance::random_operations(opened.stores.clone(), &nonce(), seed, 150).await.unwrap();
 }
 
@@ -61,7 +61,7 @@ async fn every_suite_catches_the_faults_of_its_trait() {
     let mut proved: BTreeSet<&str> = BTreeSet::new();
     let mut missed = Vec::new();
     // Uses a keyspace of its own, because the rows that a fault leaves must not disturb other tests.
-    let (blobs, keyspace) = (opened().await, CqlStore::open(options("folio_faults").await).await.unwrap());
+    let (blobs, keyspace) = (open_shared_stores().await, CqlStore::open(options("folio_faults").await).await.unwrap());
     let stores = keyspace.stores(blobs.stores.blobs.clone());
     for fault in Fault::ALL.iter().copied() {
         for suite in fault.caught_by().iter().filter(|suite| **suite != "blobs") {
@@ -78,7 +78,7 @@ async fn every_suite_catches_the_faults_of_its_trait() {
 
 #[tokio::test]
 async fn content_of_a_deleted_document_is_erased_from_all_tables_after_a_day() {
-    let opened = opened().await;
+    let opened = open_shared_stores().await;
     let filled = folio_storage_conformance::fill_document(&opened.stores, &nonce(), "platypus").await.unwrap();
     let rows = async || {
         let all = opened.cql.everything().await.unwrap();
@@ -91,7 +91,7 @@ async fn content_of_a_deleted_document_is_erased_from_all_tables_after_a_day() {
 
 #[tokio::test]
 async fn content_of_an_erased_organization_is_erased_from_all_tables() {
-    let opened = opened().await;
+    let opened = open_shared_stores().await;
     let (stores, nonce) = (&opened.stores, nonce());
     let kept = folio_storage_conformance::fill(stores, &format!("{nonce} kept"), "hippopotamus").await.unwrap();
     let erased = folio_storage_conformance::fill(stores, &format!("{nonce} erased"), "rhinoceros").await.unwrap();
