@@ -59,19 +59,19 @@ impl std::fmt::Debug for S3Options {
     }
 }
 
-fn failed(what: &'static str) -> impl FnOnce(object_store::Error) -> Error {
+fn failed(failure: &'static str) -> impl FnOnce(object_store::Error) -> Error {
     move |error| {
-        tracing::error!(%error, what, "S3 request failed");
-        Error::unavailable(Reason::StoreUnavailable, what)
+        tracing::error!(%error, failure, "S3 request failed");
+        Error::unavailable(Reason::StoreUnavailable, failure)
     }
 }
 
 pub(super) async fn request<T>(
     name: &'static str,
-    what: &'static str,
+    failure: &'static str,
     request: impl Future<Output = object_store::Result<T>>,
 ) -> Result<T> {
-    spans::run_in_span("s3", name, async { request.await.map_err(failed(what)) }).await
+    spans::run_in_span("s3", name, async { request.await.map_err(failed(failure)) }).await
 }
 
 #[derive(Debug, Clone)]
@@ -112,7 +112,10 @@ impl S3BlobStore {
         };
         let store = builder.build().map_err(incomplete)?;
         let prefix = Path::parse(prefix.trim_matches('/')).map_err(|error| {
-            Error::invalid(Reason::InvalidField, format!("invalid prefix of a bucket {prefix:?}: {error}"))
+            Error::invalid(
+                Reason::InvalidField,
+                format!("invalid key prefix {prefix:?} after the bucket name: {error}"),
+            )
         })?;
         Ok(Self { store, prefix, part_bytes: options.part_bytes })
     }
@@ -237,8 +240,9 @@ impl BlobStore for S3BlobStore {
 
 /// Returns the id of an upload from the name of its record, in which some characters are percent-encoded.
 fn decode_upload_id(record: &str) -> Result<String> {
-    let id = Path::from_url_path(record)
-        .map_err(|error| Error::internal(format!("the record of an upload has a malformed name: {error}")))?;
+    let id = Path::from_url_path(record).map_err(|error| {
+        Error::internal(format!("the record of an upload has a malformed name {record:?}: {error}"))
+    })?;
     Ok(id.to_string())
 }
 

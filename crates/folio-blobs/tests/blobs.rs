@@ -164,7 +164,7 @@ async fn scan_of_a_shared_folder_removes_only_uploads_that_are_a_day_old() {
     let open = || blobs_at(folder.path().to_str().unwrap(), &S3Options::default()).unwrap();
     let (one, other) = (open(), open());
     let (org, id) = ids("folder");
-    // Nothing is written to it: a write may end after this test sets the time of the file.
+    // Nothing is written to this upload, because a write could end after the test sets the time of the file.
     std::mem::forget(one.create(&org, &id).await.unwrap());
     let [left] = files(folder.path()).try_into().unwrap();
     let mut writer = one.create(&org, &id).await.unwrap();
