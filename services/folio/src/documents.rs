@@ -45,7 +45,11 @@ pub(crate) async fn upload(
 }
 
 /// Waits until the document's text is ready or has failed. `waiting` is called after each read of another state.
-pub(crate) async fn settled(client: &Client, id: &str, mut waiting: impl FnMut(&v1::Document)) -> Result<v1::Document> {
+pub(crate) async fn wait_until_settled(
+    client: &Client,
+    id: &str,
+    mut waiting: impl FnMut(&v1::Document),
+) -> Result<v1::Document> {
     loop {
         let request = v1::GetDocumentRequest { document_id: id.to_owned() };
         let document = answer(client.documents().get_document(request)).await?.document;

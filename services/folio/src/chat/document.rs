@@ -26,7 +26,7 @@ pub(super) async fn find(client: &Client, screen: &mut Screen, what: &str) -> Re
         by_name(client, what).await?
     };
     let bar = on_terminal(screen, || ProgressBar::new_spinner().with_message("reading its text"));
-    let document = documents::settled(client, &document.document_id, |_| bar.tick()).await?;
+    let document = documents::wait_until_settled(client, &document.document_id, |_| bar.tick()).await?;
     bar.finish_and_clear();
     announce(screen, &document);
     Ok(document)

@@ -27,7 +27,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The document: PDF, PNG, TXT or MD. Without one, the sample invoice.
+    /// The document: a PDF, an image (PNG, JPEG, TIFF), HTML or plain text. Default: the sample invoice.
     file: Option<PathBuf>,
     /// Ask for each approval instead of approving every call.
     #[arg(long)]
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Print one JSON object at the end on stdout, and everything else on stderr.
     #[arg(long)]
     json: bool,
-    /// The model of the endpoint of OPENAI_API_KEY.
+    /// The default model. Requires OPENAI_API_KEY or a provider in the settings.
     #[arg(long)]
     model: Option<String>,
 }
@@ -85,7 +85,7 @@ async fn run_demo(
     screen.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
     let document = documents::upload(&client, name, bytes, "", |_| {}).await.map_err(|status| explain(&status))?;
     screen.wait(Waiting::Text);
-    let document = documents::settled(&client, &document.document_id, |_| {}).await?;
+    let document = documents::wait_until_settled(&client, &document.document_id, |_| {}).await?;
     if document.pages == 0 {
         bail!("{name} has no text to work on: {}", document.state_reason);
     }
