@@ -31,12 +31,12 @@ fn flush(test: &TestCluster) {
     test.redis.command("FLUSHALL").expect("Redis answers");
 }
 
-/// Minimum time without Redis: longer than the heartbeat time, after which a dead node would be replaced.
+/// Minimum time without Redis: longer than `dead_after`, so that a takeover without Redis would be detected.
 const REDIS_OUTAGE: Duration = Duration::from_secs(20);
 /// Minimum number of turns that complete before Redis is started again.
 const TURNS_WITHOUT_REDIS: usize = 20;
-/// Maximum number of threads that are created until another node owns some of them.
-const THREADS_MAX: usize = 40;
+/// Maximum number of pairs of threads that are created until another node owns two threads of each kind.
+const THREAD_PAIRS_MAX: usize = 40;
 
 #[test]
 fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
@@ -86,7 +86,7 @@ fn emptying_redis_does_not_revive_a_dead_owner() {
         let owner = test.owner(&waiting.turn_id).await;
         test.node(owner).kill();
         flush(test);
-        // Redis declares the owner dead once the data after the flush is old enough.
+        // The owner counts as dead once Redis has had its data for longer than `dead_after` since the flush.
         let answer = test.approve_until_accepted(1, &TestCluster::approvals_of(&waiting)).await;
         assert_completed(&answer);
         test.assert_clean().await;
@@ -100,7 +100,7 @@ fn while_redis_is_unavailable_turns_of_live_owners_complete_and_takeovers_wait()
         let orphan = test.chat(0, "pause orphan").await.pause().await;
         let owner = test.owner(&orphan.turn_id).await;
         let mut owned = (Vec::new(), Vec::new());
-        for number in 0..THREADS_MAX {
+        for number in 0..THREAD_PAIRS_MAX {
             let stream = test.chat(0, "hello").await;
             let thread = stream.thread();
             stream.completed().await;

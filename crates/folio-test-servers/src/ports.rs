@@ -1,4 +1,4 @@
-//! Private ports, below the range of ephemeral ports, so that a restarted server can bind its port again.
+//! Finds free ports below the range of ephemeral ports, so that a restarted server can bind its port again.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ pub(crate) fn free(count: u16) -> Result<u16> {
         .filter_map(|number| u16::try_from(random.hash_one(number) % offsets).ok())
         .map(|offset| RANGE.start + offset)
         .find(|first| (0..count).all(|offset| is_free(first + offset)))
-        .context("found no free ports")
+        .with_context(|| format!("found no {count} consecutive free ports in {RANGE:?}"))
 }
 
 fn is_free(port: u16) -> bool {

@@ -196,7 +196,7 @@ async fn embeddings_and_models_are_served() {
 }
 
 #[tokio::test]
-async fn without_a_record_a_constant_script_streams_the_same() {
+async fn a_constant_script_streams_the_same_events_with_and_without_a_record() {
     let builder = || {
         let pacing = Pacing { chunk_tokens: 1, ..Pacing::default() };
         LlmSim::builder().script(Script::always("just this")).pacing(pacing)

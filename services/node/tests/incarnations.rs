@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 struct NoModels;
 
-fn none() -> ModelError {
+fn no_model() -> ModelError {
     ModelError::Failed("there is no model".to_owned())
 }
 
@@ -33,15 +33,15 @@ impl Models for NoModels {
     }
 
     async fn stream(&self, _request: ModelRequest) -> Result<ModelStream, ModelError> {
-        Err(none())
+        Err(no_model())
     }
 
     async fn complete(&self, _request: ModelRequest) -> Result<ModelReply, ModelError> {
-        Err(none())
+        Err(no_model())
     }
 
     async fn embed(&self, _org: &OrgId, _model: &str, _texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        Err(none())
+        Err(no_model())
     }
 }
 
@@ -106,7 +106,10 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
     recording.inner.leave(&record).await.unwrap();
     wait_for("another incarnation", SOON, || async { (node.incarnation() != first).then_some(()) }).await;
     let second = node.incarnation();
-    wait_for("it to join", SOON, || async { (membership.liveness(&second) == Liveness::Live).then_some(()) }).await;
+    wait_for("the second incarnation to join", SOON, || async {
+        (membership.liveness(&second) == Liveness::Live).then_some(())
+    })
+    .await;
     assert_eq!(node.status().await.unwrap().incarnation, second);
     let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
     let unknown = node.open_turn(&principal, &ThreadId::derive(&["t"])).await.unwrap_err();

@@ -1,5 +1,5 @@
-//! Invariant 5: granted − expired = available + in open blocks + settled in closed blocks, computed from the entries
-//! and the ledgers only.
+//! Invariant 5: granted − expired = available + in open blocks + settled in closed blocks. The check compares the
+//! account with sums over its entries and the ledgers.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,10 @@ pub(super) fn check(observed: &ObservedAccount, findings: &mut Findings) {
     let available: u64 = account.grants.iter().map(|grant| grant.available).sum();
     let total = available + open.values().sum::<u64>() + account.settled;
     if account.granted != account.expired + total {
-        add(format!("{} granted, {} expired, {total} reserved or settled", account.granted, account.expired));
+        add(format!(
+            "granted {} differs from expired {} plus available, in open blocks and settled {total}",
+            account.granted, account.expired
+        ));
     }
     let mut settled = 0;
     for (block, amount) in &drawn {
@@ -48,7 +51,9 @@ pub(super) fn check(observed: &ObservedAccount, findings: &mut Findings) {
                 }
             }
             (None, Some(_)) => {}
-            (closed, open) => add(format!("block {block}: closed {closed:?}, open {open:?}")),
+            (closed, open) => {
+                add(format!("block {block} is not either open or closed: closed {closed:?}, open {open:?}"))
+            }
         }
     }
     if let Some(block) = open.keys().chain(closed.keys()).find(|block| !drawn.contains_key(**block)) {
