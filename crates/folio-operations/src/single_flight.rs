@@ -24,14 +24,14 @@ impl<K> Default for SingleFlight<K> {
 pub struct SingleFlightGuard<K: Eq + Hash> {
     flights: SingleFlight<K>,
     key: K,
-    /// None after the guard was dropped.
+    /// None only within `drop`, which counts the other references.
     lock: Option<Arc<AsyncMutex<()>>>,
     /// None while the guard waits for the lock.
     acquired: Option<OwnedMutexGuard<()>>,
 }
 
 impl<K: Eq + Hash + Clone> SingleFlight<K> {
-    /// Waits until no other task works on this key. A cancelled wait leaves no entry behind.
+    /// Acquires the exclusive right to work on a key, after the tasks that acquired it earlier. A cancelled wait leaves no entry behind.
     pub async fn acquire(&self, key: &K) -> SingleFlightGuard<K> {
         let lock = self.lock().entry(key.clone()).or_default().clone();
         // Created before the wait, so that its drop removes the entry of a cancelled wait.

@@ -27,7 +27,7 @@ pub fn choice<T: TryFrom<i32>>(field: &str, number: i32) -> Result<T> {
     T::try_from(number).map_err(|_| Error::invalid_field(field, format!("{number} is not a value of this field")))
 }
 
-/// Error: `INVALID_FIELD` if the field is missing.
+/// Returns the value of a required message field. Error: `INVALID_FIELD` if the field is missing.
 pub fn required<T>(field: &str, part: Option<T>) -> Result<T> {
     part.ok_or_else(|| Error::invalid_field(field, "is missing"))
 }
