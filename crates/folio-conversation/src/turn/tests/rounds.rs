@@ -1,6 +1,11 @@
 //! Chats that need no approval.
 
+use folio_history::journal::WorkingChange;
+use folio_history::thread::RequestRow;
+use folio_types::{SchemaId, SchemaRevId};
+
 use super::*;
+use crate::turn::ToolResult;
 
 #[test]
 fn a_chat_without_tools_appends_twice() {
@@ -191,4 +196,31 @@ fn a_rename_of_a_running_thread_keeps_the_buffered_entries() {
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
     let stored = rig.stored();
     assert_eq!(stored.last().unwrap().rounds, rig.record().rounds);
+}
+
+#[test]
+fn a_repeated_rename_is_made_once_and_another_one_with_its_request_id_is_refused() {
+    let mut rig = Rig::new();
+    let mut rename = |title: &str| {
+        let (ticket, digest) = (rig.ticket(), Digest::of(title.as_bytes()));
+        let request = Some(RequestRow { request: "once".parse().unwrap(), turn: 0, digest });
+        rig.send(Command::Rename { ticket, title: title.into(), request });
+        (rig.answer(ticket).unwrap().clone().map(drop).map_err(|error| error.reason), rig.store.header.version)
+    };
+    assert_eq!(rename("one"), (Ok(()), 1));
+    assert_eq!(rename("one"), (Ok(()), 1));
+    assert_eq!(rename("two"), (Err(Reason::RequestIdConflict), 1));
+    assert_eq!(rig.store.header.title, "one");
+}
+
+#[test]
+fn the_working_state_after_a_turn_is_stored_in_the_header() {
+    let mut rig = Rig::auto_approved(&["r1"]);
+    let (round, index) = call_position(&rig.work.pop_front().unwrap());
+    let schema_revid = Some(SchemaRevId::new(SchemaId::derive(&["a"]), 1));
+    let change = WorkingChange { schema_revid: schema_revid.clone(), ..WorkingChange::default() };
+    let outcome = ToolOutcome::Done(ToolResult { change, ..result("made") });
+    rig.send(Command::ToolFinished { round, index, outcome });
+    rig.finish();
+    assert_eq!(rig.store.header.working.schema_revid, schema_revid);
 }

@@ -21,7 +21,8 @@ fn a_running_turn_without_owner_ends_failed_retriable_invariant_8() {
     assert!(matches!(&rig.store.entries[1], Entry::Resumed(resumed) if resumed.cause == ResumeCause::Takeover));
     let numbers: Vec<_> = rig.events.iter().map(|event| event.number).collect();
     assert_eq!(numbers[numbers.len() - 2..], [1 << 32 | 1, 1 << 32 | 2], "invariant 9");
-    assert!(matches!(rig.events[rig.events.len() - 2].kind, EventKind::Snapshot(_)));
+    let EventKind::Snapshot(view) = &rig.events[rig.events.len() - 2].kind else { panic!("{:?}", rig.events) };
+    assert_eq!(view.next_event, 1 << 32 | 2);
     rig.resume();
     rig.reply(text_reply("hi"));
     assert!(matches!(rig.last_event(), EventKind::Completed { .. }));
@@ -147,4 +148,20 @@ fn the_sweep_advances_a_decided_turn_whose_header_is_still_paused() {
     rig.run();
     assert!(is_node_lost(&rig));
     assert_eq!(rig.aggregates.calls(), ["1.1.2"], "decided calls are executed");
+}
+
+#[test]
+fn an_append_that_was_sent_again_and_refused_is_looked_up_again() {
+    let mut rig = Rig::new();
+    let start = super::rig::start(rig.ticket(), "once", "hello");
+    let effects = rig.machine.handle(rig.now, Command::Start(Box::new(start)));
+    let [Effect::Append(append)] = effects.as_slice() else { panic!("{effects:?}") };
+    let batch = append.batch;
+    let header = Box::new(rig.store.header.clone());
+    let unknown = Command::AppendUnknown { batch };
+    assert_eq!(rig.machine.handle(rig.now, unknown), [Effect::LookUp { batch, sends: 1 }]);
+    let looked_up = Command::LookedUp { batch, is_committed: false, header: header.clone() };
+    assert_eq!(rig.machine.handle(rig.now, looked_up), effects);
+    let refused = Command::AppendRefused { batch, header, request: None };
+    assert_eq!(rig.machine.handle(rig.now, refused), [Effect::LookUp { batch, sends: 2 }]);
 }
