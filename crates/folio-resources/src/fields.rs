@@ -1,13 +1,14 @@
 //! Validation of names, metadata and tags, shared by the tools and the API. An error contains the field name that the
 //! caller passes.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 use std::str::FromStr;
 
 use folio_types::{Error, FieldViolation, Reason, Result, TagId, limits};
 
 use crate::DocumentPatch;
+use crate::tag_set::distinct;
 
 /// Validates a name or title: 1 to [`limits::NAME_CHARS`] characters, no control characters, no surrounding blanks,
 /// because users cannot distinguish `Invoice` from `Invoice `. Blanks are rejected and not trimmed, so that the stored
@@ -51,10 +52,8 @@ pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Resul
             return Err(Error::invalid_field(field, text).with_reason(Reason::TooLarge));
         }
         if value.contains('\0') {
-            return Err(Error::invalid_field(
-                field,
-                format!("the value of {excerpt:?} must not contain NUL characters"),
-            ));
+            let text = format!("the value of {excerpt:?} must not contain NUL characters");
+            return Err(Error::invalid_field(field, text));
         }
     }
     Ok(())
@@ -63,8 +62,7 @@ pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Resul
 /// Validates the tags of a document or prompt: at most [`limits::TAGS_MAX`]. Returns the tags without duplicates, in
 /// the given order.
 pub fn check_tags(field: &str, tags: &[TagId]) -> Result<Vec<TagId>> {
-    let mut seen = BTreeSet::new();
-    let distinct: Vec<TagId> = tags.iter().filter(|tag| seen.insert(*tag)).cloned().collect();
+    let distinct = distinct(tags);
     if distinct.len() > limits::TAGS_MAX {
         let text = format!("has {} tags; the maximum is {}", distinct.len(), limits::TAGS_MAX);
         return Err(Error::invalid_field(field, text));
