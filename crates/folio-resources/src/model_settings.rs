@@ -341,24 +341,22 @@ mod tests {
     #[test]
     fn a_model_list_is_stored_for_the_url_that_it_was_read_from_and_within_the_bounds() {
         let settings = applied(None, set("mine", own(&[]))).unwrap();
-        let list = |base_url: &str, names: usize| ModelSettingsChange::SetAvailable {
-            name: "mine".into(),
+        let list = |name: &str, base_url: &str, names: usize| ModelSettingsChange::SetAvailable {
+            name: name.into(),
             base_url: base_url.into(),
             available: (0..names).map(|n| n.to_string()).collect(),
         };
         let url = "https://models.example/v1";
-        let stored = applied(Some(settings.clone()), list(url, AVAILABLE_MAX + 1)).unwrap();
+        let stored = applied(Some(settings.clone()), list("mine", url, AVAILABLE_MAX + 1)).unwrap();
         let mine = &stored.providers["mine"];
         assert_eq!((mine.available.len(), mine.discovered_at), (AVAILABLE_MAX, Some(at())));
-        let moved = applied(Some(settings), list("https://other.example/v1", 1)).unwrap_err();
+        let moved = applied(Some(settings), list("mine", "https://other.example/v1", 1)).unwrap_err();
         assert_eq!(moved.reason, Reason::VersionConflict);
         let full = applied(Some(stored), set("more", own(&[]))).unwrap();
-        let more = ModelSettingsChange::SetAvailable {
-            name: "more".into(),
-            base_url: url.into(),
-            available: vec!["one".into()],
-        };
-        assert_eq!(applied(Some(full), more).unwrap().providers["more"].available, Vec::<String>::new());
+        assert_eq!(
+            applied(Some(full), list("more", url, 1)).unwrap().providers["more"].available,
+            Vec::<String>::new()
+        );
     }
 
     #[test]

@@ -126,7 +126,6 @@ impl Resource for WebhookEndpoint {
 
 #[cfg(test)]
 mod tests {
-    use folio_types::RequestId;
     use folio_types::op::Expected;
 
     use super::*;
@@ -141,8 +140,7 @@ mod tests {
     fn an_update_keeps_the_fields_that_it_does_not_name() {
         let before = webhook_endpoint();
         let apply = |change| {
-            let (key, at) =
-                ("update".parse::<RequestId>().unwrap(), before.updated_at + std::time::Duration::from_secs(1));
+            let (key, at) = ("update".parse().unwrap(), before.updated_at + std::time::Duration::from_secs(1));
             let write = Write::by_platform(before.org.clone(), key, at, Expected::Version(before.version), change);
             WebhookEndpoint::apply(&before.id, &write, Some(before.clone())).unwrap().after.unwrap()
         };

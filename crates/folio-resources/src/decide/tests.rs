@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use folio_types::op::ClosedAs;
 use folio_types::{
     CallId, DocumentId, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId, ThreadId, TurnId,
     UserId,
@@ -352,13 +351,9 @@ fn an_extraction_is_added_to_its_document_once_and_an_edit_resets_verified() {
 
 #[test]
 fn only_an_aborted_op_without_a_digest_is_closed_by_another() {
-    let closed = |closed| match closed {
-        ClosedAs::Aborted => OpState::Aborted,
-        ClosedAs::Conflict => OpState::Conflict,
-    };
-    let row = OpRow { op: request("a"), digest: OpRow::unknown_digest(), state: closed(ClosedAs::Aborted), at: at(1) };
+    let row = OpRow { op: request("a"), digest: OpRow::unknown_digest(), state: OpState::Aborted, at: at(1) };
     assert!(row.is_closed_by_another());
-    assert!(!OpRow { state: closed(ClosedAs::Conflict), ..row.clone() }.is_closed_by_another());
+    assert!(!OpRow { state: OpState::Conflict, ..row.clone() }.is_closed_by_another());
     assert!(!OpRow { digest: Digest::of(b"x"), ..row }.is_closed_by_another());
 }
 
