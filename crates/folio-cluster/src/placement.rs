@@ -5,7 +5,7 @@
 //! the best score, and a leaving node loses only its own threads. The score uses the node's address, so that a
 //! restarted node gets its threads back.
 
-use folio_storage::Member;
+use folio_storage::ClusterNode;
 use folio_types::{OrgId, ThreadId};
 use sha2::{Digest as _, Sha256};
 
@@ -42,9 +42,9 @@ impl LoadBound {
 pub fn place<'a>(
     org: &OrgId,
     thread: &ThreadId,
-    nodes: impl IntoIterator<Item = &'a Member> + Clone,
+    nodes: impl IntoIterator<Item = &'a ClusterNode> + Clone,
     bound: LoadBound,
-) -> Option<&'a Member> {
+) -> Option<&'a ClusterNode> {
     let max = bound.of(nodes.clone().into_iter().map(|node| node.node.conversations));
     nodes
         .into_iter()
@@ -69,13 +69,13 @@ mod tests {
     use folio_types::Incarnation;
     use proptest::prelude::*;
 
-    fn node(name: usize, conversations: u64) -> Member {
+    fn node(name: usize, conversations: u64) -> ClusterNode {
         let incarnation = Incarnation::derive(&[&name.to_string()]);
         let node = NodeRecord { conversations, ..record(&incarnation, &format!("node-{name}:7000")) };
-        Member { node, silent_for: std::time::Duration::ZERO, is_dead: false }
+        ClusterNode { node, silent_for: std::time::Duration::ZERO, is_dead: false }
     }
 
-    fn nodes(loads: &[u64]) -> Vec<Member> {
+    fn nodes(loads: &[u64]) -> Vec<ClusterNode> {
         loads.iter().enumerate().map(|(name, load)| node(name, *load)).collect()
     }
 
@@ -87,7 +87,7 @@ mod tests {
         OrgId::derive(&["o"])
     }
 
-    fn address(number: u32, nodes: &[Member], bound: LoadBound) -> &str {
+    fn address(number: u32, nodes: &[ClusterNode], bound: LoadBound) -> &str {
         &place(&org(), &thread(number), nodes, bound).unwrap().node.address
     }
 

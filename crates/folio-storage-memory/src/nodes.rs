@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_types::{Incarnation, Result, Timestamp};
 
 use super::{Context, locked, since};
-use folio_storage::{HeartbeatStatus, Member, MembershipSnapshot, NodeRecord, NodeStore};
+use folio_storage::{ClusterNode, HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore};
 
 pub(super) struct MemoryNodes {
     context: Context,
@@ -92,7 +92,7 @@ impl NodeStore for MemoryNodes {
             entry.update_liveness(from, now, context);
             entry.dead_since.is_none_or(|dead_since| since(dead_since, now) <= context.options.dead_listed_for)
         });
-        let members = state.nodes.values().map(|entry| Member {
+        let members = state.nodes.values().map(|entry| ClusterNode {
             node: entry.node.clone(),
             silent_for: since(entry.last_heartbeat.max(from), now),
             is_dead: entry.dead_since.is_some(),

@@ -9,7 +9,7 @@ use redis::{FromRedisValue as _, Script, Value};
 
 use super::connection::{Connection, encode, read};
 use super::milliseconds;
-use folio_storage::{HeartbeatStatus, Member, MembershipSnapshot, NodeRecord, NodeStore};
+use folio_storage::{ClusterNode, HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore};
 
 /// Time to live of the key `nodes` after the last script that accessed it, in milliseconds.
 const TTL_MS: u64 = 3_600_000;
@@ -67,7 +67,7 @@ impl NodeStore for RedisNodes {
             let (record, silent, is_dead) = <(String, u64, bool)>::from_redis_value(value).ok()?;
             // Skips a node whose record was written by another build in an unknown format.
             let node = read(&record).ok()?;
-            Some(Member { node, silent_for: Duration::from_millis(silent), is_dead })
+            Some(ClusterNode { node, silent_for: Duration::from_millis(silent), is_dead })
         });
         Ok(MembershipSnapshot {
             members: members.collect(),

@@ -10,7 +10,7 @@ mod view;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use folio_storage::{HeartbeatStatus, Member, NodeRecord, NodeStore};
+use folio_storage::{ClusterNode, HeartbeatStatus, NodeRecord, NodeStore};
 use folio_types::{Error, Incarnation, Liveness, Reason, Result};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,7 @@ struct Inner {
     options: MembershipOptions,
     view: Mutex<MembershipView>,
     own: Mutex<Option<OwnNode>>,
-    live: watch::Sender<Arc<Vec<Member>>>,
+    live: watch::Sender<Arc<Vec<ClusterNode>>>,
     /// Number of membership snapshots that reported a newly dead node.
     losses: watch::Sender<u64>,
     /// The last incarnation of this process that was declared dead.
@@ -140,7 +140,7 @@ impl Membership {
     }
 
     /// Returns the live nodes in the last snapshot.
-    pub fn live(&self) -> watch::Receiver<Arc<Vec<Member>>> {
+    pub fn live(&self) -> watch::Receiver<Arc<Vec<ClusterNode>>> {
         self.inner.live.subscribe()
     }
 

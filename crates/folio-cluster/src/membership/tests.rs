@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
 struct ScriptedNodeStore {
-    members: Mutex<Vec<Member>>,
+    members: Mutex<Vec<ClusterNode>>,
     is_unavailable: AtomicBool,
     dead: Mutex<Vec<Incarnation>>,
     joined: Mutex<Vec<Incarnation>>,
@@ -40,7 +40,7 @@ impl NodeStore for ScriptedNodeStore {
         }
         let mut members = self.members.lock().unwrap();
         members.retain(|member| member.node.incarnation != node.incarnation);
-        members.push(Member { node: node.clone(), silent_for: Duration::ZERO, is_dead: false });
+        members.push(ClusterNode { node: node.clone(), silent_for: Duration::ZERO, is_dead: false });
         Ok(HeartbeatStatus::Live)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use folio_storage::{Member, MembershipSnapshot};
+use folio_storage::{ClusterNode, MembershipSnapshot};
 use folio_types::{Incarnation, Liveness};
 
 #[derive(Debug, Clone)]
@@ -25,17 +25,17 @@ impl MembershipView {
         let is_reliable = |nodes: &MembershipSnapshot| nodes.available_for > nodes.dead_after;
         if let Some((before, _)) = self.snapshot.as_ref().filter(|_| !is_reliable(&nodes)) {
             let names =
-                |member: &&Member| nodes.members.iter().any(|now| now.node.incarnation == member.node.incarnation);
-            let remembered: Vec<Member> = before.live().filter(|member| !names(member)).cloned().collect();
+                |member: &&ClusterNode| nodes.members.iter().any(|now| now.node.incarnation == member.node.incarnation);
+            let remembered: Vec<ClusterNode> = before.live().filter(|member| !names(member)).cloned().collect();
             nodes.members.extend(remembered);
         }
         let before = self.snapshot.replace((nodes, requested_at)).map(|(before, _)| before);
         let (Some(before), Some((now, _))) = (before, &self.snapshot) else { return true };
-        let lost = |member: &Member| !member.is_dead && now.is_dead(&member.node.incarnation);
+        let lost = |member: &ClusterNode| !member.is_dead && now.is_dead(&member.node.incarnation);
         before.members.iter().any(lost) || (is_reliable(now) && !is_reliable(&before))
     }
 
-    pub(crate) fn live(&self) -> Vec<Member> {
+    pub(crate) fn live(&self) -> Vec<ClusterNode> {
         self.snapshot.iter().flat_map(|(nodes, _)| nodes.live().cloned()).collect()
     }
 
@@ -68,9 +68,9 @@ mod tests {
     const FRESH: Duration = Duration::from_secs(3);
     const DEAD_AFTER: Duration = Duration::from_secs(5);
 
-    fn member(name: &str, draining: bool, is_dead: bool) -> Member {
+    fn member(name: &str, draining: bool, is_dead: bool) -> ClusterNode {
         let node = NodeRecord { draining, ..record(&Incarnation::derive(&[name]), "127.0.0.1:1") };
-        Member { node, silent_for: Duration::ZERO, is_dead }
+        ClusterNode { node, silent_for: Duration::ZERO, is_dead }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use folio_history::command::{
 use folio_history::event::TurnView;
 use folio_history::peer::{ConversationPeer, EventStream, SharedPeer};
 use folio_history::thread::{ThreadView, chat_thread_id};
-use folio_storage::{Member, ThreadStore, TurnEventStore};
+use folio_storage::{ClusterNode, ThreadStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
@@ -43,7 +43,7 @@ pub struct Router {
 #[derive(Clone)]
 struct Inner {
     /// The live nodes of the membership view.
-    live: Receiver<Arc<Vec<Member>>>,
+    live: Receiver<Arc<Vec<ClusterNode>>>,
     peers: Peers,
     /// Address and interface of the node in this process.
     local: Option<(Arc<str>, SharedPeer)>,
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Router {
 impl Router {
     /// Creates a router over the live nodes of a membership view.
     pub fn new(
-        live: Receiver<Arc<Vec<Member>>>,
+        live: Receiver<Arc<Vec<ClusterNode>>>,
         peers: Peers,
         options: &Options,
         environment: Arc<dyn Environment>,
@@ -138,7 +138,7 @@ impl Inner {
         key: Key,
         is_idempotent: bool,
         call: impl Fn(SharedPeer) -> F,
-    ) -> Result<(T, Member)>
+    ) -> Result<(T, ClusterNode)>
     where
         F: Future<Output = Result<T>>,
     {
@@ -175,7 +175,7 @@ impl Inner {
     }
 
     /// Returns true if another node is called after this error.
-    async fn calls_another_node(&self, error: &Error, node: &Member, is_idempotent: bool) -> bool {
+    async fn calls_another_node(&self, error: &Error, node: &ClusterNode, is_idempotent: bool) -> bool {
         match loss_stage(error) {
             Some(stage) => {
                 self.avoided.insert(node.node.incarnation.clone(), ()).await;
@@ -193,9 +193,9 @@ impl Inner {
         key: &Key,
         redirect: Option<&Incarnation>,
         called: &[(Incarnation, Error)],
-    ) -> Option<Member> {
+    ) -> Option<ClusterNode> {
         let live = Arc::clone(&self.live.borrow());
-        let is_uncalled = |node: &Member| !called.iter().any(|(before, _)| *before == node.node.incarnation);
+        let is_uncalled = |node: &ClusterNode| !called.iter().any(|(before, _)| *before == node.node.incarnation);
         if let Some(redirect) = redirect
             && called.last().is_some_and(|(_, error)| error.owner().as_ref() == Some(redirect))
         {
@@ -207,13 +207,13 @@ impl Inner {
             return Some(node.clone());
         }
         let (org, thread) = key;
-        let of = |nodes: Vec<&Member>| place(org, thread, nodes, self.bound).cloned();
-        let up: Vec<&Member> = live.iter().filter(|node| !node.node.draining && is_uncalled(node)).collect();
+        let of = |nodes: Vec<&ClusterNode>| place(org, thread, nodes, self.bound).cloned();
+        let up: Vec<&ClusterNode> = live.iter().filter(|node| !node.node.draining && is_uncalled(node)).collect();
         let reachable = up.iter().copied().filter(|node| !self.avoided.contains_key(&node.node.incarnation)).collect();
         of(reachable).or_else(|| of(up)).or_else(|| of(live.iter().filter(|node| is_uncalled(node)).collect()))
     }
 
-    async fn call_once<T, F>(&self, node: &Member, call: &impl Fn(SharedPeer) -> F) -> Result<T>
+    async fn call_once<T, F>(&self, node: &ClusterNode, call: &impl Fn(SharedPeer) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
@@ -231,11 +231,11 @@ impl Inner {
     ///
     /// A restarted node at the same address serves the RPCs to the previous incarnation. Therefore the future is
     /// pending while any incarnation at the address is live; keepalive closes the connections of a stopped process.
-    fn death_of(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
+    fn death_of(&self, node: &ClusterNode) -> impl Future<Output = Error> + Send + use<> {
         let (mut live, node) = (self.live.clone(), node.node.clone());
         async move {
             let is_same_process =
-                |one: &Member| one.node.incarnation == node.incarnation || one.node.address == node.address;
+                |one: &ClusterNode| one.node.incarnation == node.incarnation || one.node.address == node.address;
             if live.wait_for(|live| !live.iter().any(is_same_process)).await.is_err() {
                 // Membership has stopped, so no further snapshot can report a death.
                 std::future::pending::<()>().await;
@@ -245,7 +245,7 @@ impl Inner {
     }
 }
 
-fn find<'a>(live: &'a [Member], incarnation: &Incarnation) -> Option<&'a Member> {
+fn find<'a>(live: &'a [ClusterNode], incarnation: &Incarnation) -> Option<&'a ClusterNode> {
     live.iter().find(|member| member.node.incarnation == *incarnation)
 }
 

@@ -7,7 +7,7 @@ use folio_cluster::{NodePeer, NodeServer, Options, Peers, RemotePeer, Router, Sh
 use folio_history::command::{ApproveCommand, ForkThreadCommand};
 use folio_history::event::Event;
 use folio_history::peer::EventStream;
-use folio_storage::{Member, NodeRecord};
+use folio_storage::{ClusterNode, NodeRecord};
 use folio_types::{OrgId, Principal, Result, Role, Secret, System, ThreadId, Timestamp, TurnId, UserId};
 use futures::StreamExt as _;
 use tokio::net::TcpListener;
@@ -98,7 +98,7 @@ impl Node {
         (node, peer)
     }
 
-    pub(crate) fn member(&self) -> Member {
+    pub(crate) fn member(&self) -> ClusterNode {
         let node = NodeRecord {
             incarnation: self.scripted.incarnation.clone(),
             address: self.server.address.clone(),
@@ -109,7 +109,7 @@ impl Node {
             started_at: Timestamp::UNIX_EPOCH,
             version: String::new(),
         };
-        Member { node, silent_for: Duration::ZERO, is_dead: false }
+        ClusterNode { node, silent_for: Duration::ZERO, is_dead: false }
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn peer(server: &Server, options: &Options) -> RemotePeer {
 
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
-    members: watch::Sender<Arc<Vec<Member>>>,
+    members: watch::Sender<Arc<Vec<ClusterNode>>>,
     pub(crate) router: Router,
 }
 
@@ -133,13 +133,13 @@ impl Cluster {
         Self { nodes, members, router }
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Member>)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<ClusterNode>)) {
         self.members.send_modify(|members| change(Arc::make_mut(members)));
     }
 
     /// Returns a thread that is placed at this node.
     pub(crate) fn thread_of(&self, node: usize) -> ThreadId {
-        let members: Vec<Member> = self.nodes.iter().map(Node::member).collect();
+        let members: Vec<ClusterNode> = self.nodes.iter().map(Node::member).collect();
         let placed = |thread: &ThreadId| {
             folio_cluster::placement::place(&principal().org, thread, &members, options().load_bound()).cloned()
         };

@@ -6,7 +6,7 @@ use folio_types::{Incarnation, Timestamp};
 
 use super::super::{Failure, Outcome, check, same};
 use super::eventually;
-use folio_storage::{HeartbeatStatus, Member, NodeRecord, SharedStores};
+use folio_storage::{ClusterNode, HeartbeatStatus, NodeRecord, SharedStores};
 
 fn node(nonce: &str, name: &str) -> NodeRecord {
     NodeRecord {
@@ -21,7 +21,7 @@ fn node(nonce: &str, name: &str) -> NodeRecord {
     }
 }
 
-async fn found(stores: &SharedStores, node: &NodeRecord) -> Result<Option<Member>, Failure> {
+async fn found(stores: &SharedStores, node: &NodeRecord) -> Result<Option<ClusterNode>, Failure> {
     let nodes = stores.nodes.nodes().await?;
     Ok(nodes.members.into_iter().find(|member| member.node.incarnation == node.incarnation))
 }

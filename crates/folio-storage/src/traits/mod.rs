@@ -35,9 +35,9 @@ pub use ops::OpStore;
 pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};
 pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
-    ClaimedJob, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, Member, MembershipSnapshot, NodeRecord,
-    NodeStore, Rate, RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore,
-    SlotStore, TurnCursor, TurnEventStore, queue_full,
+    ClaimedJob, ClusterNode, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, MembershipSnapshot,
+    NodeRecord, NodeStore, Rate, RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn,
+    SharedTurnStore, SlotStore, TurnCursor, TurnEventStore, queue_full,
 };
 pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;

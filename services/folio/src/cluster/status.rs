@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use folio_storage::{Member, MembershipSnapshot, SharedStores};
+use folio_storage::{ClusterNode, MembershipSnapshot, SharedStores};
 use folio_storage_redis::shared_stores;
 use folio_types::Error;
 
@@ -65,7 +65,7 @@ async fn read_nodes(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
     let MembershipSnapshot { mut members, .. } = shared.nodes.nodes().await?;
     members.sort_by_key(|member| (member.is_dead, member.node.address.clone(), member.node.started_at));
     let mut nodes = Vec::with_capacity(members.len());
-    for Member { node, silent_for, is_dead } in members {
+    for ClusterNode { node, silent_for, is_dead } in members {
         let state = match (is_dead, node.draining) {
             (true, _) => State::Dead,
             (false, true) => State::Draining,

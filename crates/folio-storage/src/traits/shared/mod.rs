@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use events::{EventsAppended, EventsRead, TurnEventStore};
 pub use jobs::{ClaimedJob, Job, JobStore, queue_full};
-pub use nodes::{HeartbeatStatus, Member, MembershipSnapshot, NodeRecord, NodeStore};
+pub use nodes::{ClusterNode, HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore};
 pub use rates::{Rate, RateDecision, RateStore};
 pub use slots::{SLOTS_SYNC_MAX, SlotStore};
 pub use turns::{SharedTurn, SharedTurnStore, TurnCursor};

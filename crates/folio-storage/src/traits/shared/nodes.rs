@@ -33,7 +33,7 @@ pub enum HeartbeatStatus {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct ClusterNode {
     pub node: NodeRecord,
     /// Time since the last heartbeat during which the store was available.
     pub silent_for: Duration,
@@ -44,7 +44,7 @@ pub struct Member {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MembershipSnapshot {
     /// Live nodes and recently dead ones, in no order.
-    pub members: Vec<Member>,
+    pub members: Vec<ClusterNode>,
     /// Time for which the store has continuously had its data and been available.
     pub available_for: Duration,
     /// Time without a heartbeat after which a node is dead.
@@ -62,7 +62,7 @@ impl MembershipSnapshot {
     }
 
     /// Returns the live nodes, including draining ones.
-    pub fn live(&self) -> impl Iterator<Item = &Member> {
+    pub fn live(&self) -> impl Iterator<Item = &ClusterNode> {
         self.members.iter().filter(|member| !member.is_dead)
     }
 }
