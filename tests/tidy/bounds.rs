@@ -1,18 +1,21 @@
 //! The bounds that the proto comments state are those of the code.
 //!
 //! A comment `// proto: ELEMENT "PHRASE"` above a constant names the proto comment that states its value. A phrase with
-//! a bound that no constant declares fails the test, and so does a constant with another value.
+//! a bound that no constant declares fails the test, and so does a constant with another value. The element may be
+//! docs/api.md. A bound of an operation or a resource that clients do not see has the element `none` and the reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use regex::Regex;
 
 use crate::{files, report, root, sources};
 
+const CONVENTIONS: &str = "docs/api.md";
+
 /// A phrase that the comment of a proto element states.
 struct Bound {
-    /// `Message.field`, `Service.Rpc` or the name of a message; `*` for any message.
+    /// `Message.field`, `Service.Rpc` or the name of a message; `*` for any message. Or a document, or `none`.
     element: String,
     /// The phrase with `{}` for the value.
     phrase: String,
@@ -45,9 +48,11 @@ fn bounds() -> Vec<Bound> {
     found
 }
 
-/// Returns the elements of the proto files with their comments, each in one line and without quoted code.
+/// Returns the document with the conventions of the API, and the elements of the proto files with their comments, each
+/// in one line and without quoted code.
 fn comments() -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
+    let conventions = std::fs::read_to_string(root().join(CONVENTIONS)).expect("a document").replace('\n', " ");
+    let mut found = BTreeMap::from([(CONVENTIONS.to_owned(), conventions)]);
     for file in files().into_iter().filter(|file| file.starts_with("proto/folio/v1")) {
         let text = std::fs::read_to_string(root().join(&file)).expect("a proto file is readable");
         let (mut block, mut comment) = (String::new(), String::new());
@@ -142,7 +147,7 @@ fn the_proto_comments_state_the_bounds_of_the_code() {
         r"|\d[\d,]* to \d|\d[\d,^]* (KiB|MiB|characters|entries|days|hours|h|s)\b",
     ))
     .expect("an expression");
-    let bounds = bounds();
+    let bounds: Vec<_> = bounds().into_iter().filter(|bound| bound.element != "none").collect();
     let (mut wrong, mut used) = (Vec::new(), vec![false; bounds.len()]);
     for (element, comment) in comments() {
         let wildcard = element.split_once('.').map(|(_, field)| format!("*.{field}"));
@@ -166,7 +171,7 @@ fn the_proto_comments_state_the_bounds_of_the_code() {
                 wrong.push(format!("{element} does not state {expected:?} ({constant}): {comment}"));
             }
         }
-        if let Some(unknown) = bound.find(&rest) {
+        if let Some(unknown) = bound.find(&rest).filter(|_| element != CONVENTIONS) {
             wrong.push(format!("{element} states {:?}, which no constant declares: {comment}", unknown.as_str()));
         }
     }
@@ -176,4 +181,20 @@ fn the_proto_comments_state_the_bounds_of_the_code() {
         }
     }
     report("bounds in proto comments differ from the code", &wrong);
+}
+
+#[test]
+fn each_bound_of_an_operation_or_resource_is_declared() {
+    // The audit log shortens its entries; their bounds are no bounds of requests.
+    let is_bounding = |file: &Path| {
+        let folders = ["crates/folio-operations/src", "crates/folio-resources/src"];
+        folders.iter().any(|folder| file.starts_with(folder)) && !file.starts_with("crates/folio-resources/src/audit")
+    };
+    let constant = Regex::new(r"const (\w+_(?:MAX|BYTES|CHARS)):").expect("an expression");
+    let mut missing = BTreeSet::new();
+    for (file, text) in sources().into_iter().filter(|(file, _)| is_bounding(file)) {
+        missing.extend(constant.captures_iter(&text).map(|found| (file.display().to_string(), found[1].to_owned())));
+    }
+    bounds().iter().for_each(|bound| _ = missing.remove(&bound.constant));
+    assert!(missing.is_empty(), "bounds without a comment `// proto:`: {missing:#?}");
 }

@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 // proto: GrantCreditRequest.credits "1 to {} credits"
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
 /// Maximum number of grants with unused credit. Monthly allowances are exempt; each expires with its month.
+// proto: CreditService.GrantCredit "at most {} grants"
 pub const GRANTS_MAX: usize = 500;
 pub const BLOCKS_MAX: usize = 1_000;
 

@@ -12,7 +12,7 @@ use folio_breaker::BreakerOptions;
 mod check;
 mod openai;
 
-pub(crate) use check::THINKING_TOKENS_MIN;
+pub(crate) use check::{THINKING_TOKENS_MIN, is_model_name};
 pub use check::{check_http_url, check_url, model_problem};
 pub use folio_types::models::{ModelOptions, OutputLimitField};
 pub use openai::OPENAI_BASE_URL;

@@ -29,6 +29,7 @@ use crate::operation::Operation;
 const READ_ENTRIES: usize = 128;
 /// Maximum number of index reads of one poll, because an organization may have many entries for other users. The next
 /// poll continues at the last position.
+// proto: none "bounds the work of a poll"
 const READS_MAX: usize = 32;
 const HEADERS_AT_ONCE: usize = 16;
 

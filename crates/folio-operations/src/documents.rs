@@ -53,7 +53,6 @@ impl fmt::Debug for Content {
 /// Stores a file as a document. Its text is extracted asynchronously.
 #[derive(Debug, Serialize)]
 pub struct UploadDocument {
-    /// The file name: 1 to 200 characters without surrounding blanks.
     pub name: String,
     /// At most 50 tags, which must exist.
     pub tag_ids: Vec<TagId>,

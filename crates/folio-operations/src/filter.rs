@@ -7,11 +7,13 @@
 use folio_types::{Error, Result, limits};
 
 /// Maximum size of a filter.
+// proto: docs/api.md "at most {} KiB"
+// proto: *.filter "and {} KiB"
 pub const FILTER_BYTES: usize = 8 * 1024;
 /// Maximum number of conditions of a filter.
+// proto: docs/api.md "up to {} conditions"
+// proto: *.filter "At most {} conditions"
 pub const CONDITIONS_MAX: usize = 60;
-/// Maximum number of characters of a search text.
-pub const SEARCH_CHARS: usize = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
@@ -33,11 +35,14 @@ impl Condition {
     /// Returns the value as a part of a text.
     ///
     /// # Errors
-    /// `INVALID_FIELD` if the operator is `=`, or the value is blank or longer than [`SEARCH_CHARS`].
+    /// `INVALID_FIELD` if the operator is `=`, or the value is blank or longer than [`limits::SEARCH_CHARS`].
     pub fn search(&self) -> Result<String> {
-        self.require_operator(Operator::Has)?;
-        if self.value.trim().is_empty() || self.value.chars().count() > SEARCH_CHARS {
-            return Err(malformed(&format!("the value of {} must have 1 to {SEARCH_CHARS} characters", self.field)));
+        if self.operator != Operator::Has {
+            return Err(malformed(&format!("{} requires the operator ':'", self.field)));
+        }
+        if self.value.trim().is_empty() || self.value.chars().count() > limits::SEARCH_CHARS {
+            let problem = format!("the value of {} must have 1 to {} characters", self.field, limits::SEARCH_CHARS);
+            return Err(malformed(&problem));
         }
         Ok(self.value.clone())
     }
@@ -45,19 +50,6 @@ impl Condition {
     /// Returns the value as an id, with either operator. Error: `INVALID_ID`.
     pub fn id<T: std::str::FromStr<Err = Error>>(&self) -> Result<T> {
         self.value.parse().map_err(|error: Error| malformed(&error.message).with_reason(error.reason))
-    }
-
-    /// Error: `INVALID_FIELD` if the condition has the other operator.
-    pub fn require_operator(&self, operator: Operator) -> Result<()> {
-        let sign = match operator {
-            Operator::Has => ':',
-            Operator::Equals => '=',
-        };
-        if self.operator == operator {
-            Ok(())
-        } else {
-            Err(malformed(&format!("{} requires the operator {sign:?}", self.field)))
-        }
     }
 }
 
@@ -227,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_value_states_its_operator() {
+    fn a_text_is_searched_by_the_operator_has() {
         let [equals] = parse("name=a").unwrap().try_into().unwrap();
-        assert!(equals.search().is_err() && equals.require_operator(Operator::Equals).is_ok());
+        assert!(equals.search().is_err());
     }
 
     proptest! {

@@ -9,6 +9,7 @@ use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{Digest, Error, Reason, Result, Timestamp, limits};
 use serde::Serialize;
 
+// proto: none "a page token is opaque"
 const TOKEN_BYTES: usize = 2_048;
 const SCOPE_DIGEST_DIGITS: usize = 16;
 
@@ -21,12 +22,14 @@ const SCOPE_DIGEST_DIGITS: usize = 16;
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.
+// proto: none "internal; the page stays below the 4 MiB of docs/api.md"
 const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
 /// Maximum number of matching items that [`Listing::scan`] counts. A larger number is returned as this plus one.
 // proto: *.total_size "exact up to {}."
 const COUNT_MAX: u64 = 1_024;
 /// Maximum number of reads of [`Listing::scan`] for one page.
+// proto: none "bounds the work of a page"
 const READS_MAX: usize = 20;
 
 /// A request for a page of a list. Default: the first page of 50 items in the list's default order.

@@ -24,7 +24,6 @@ const ATTEMPTS: u32 = 5;
 pub struct AddMember {
     /// The id of a user who exists elsewhere. None: a new id.
     pub user_id: Option<UserId>,
-    /// The display name: 1 to 200 characters without surrounding blanks.
     pub name: String,
     /// The maximum role of the member's tokens.
     pub role: Role,
@@ -94,7 +93,6 @@ impl Operation for ListMembers {
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateMember {
     pub user_id: UserId,
-    /// The new display name: 1 to 200 characters without surrounding blanks.
     pub name: Option<String>,
     pub role: Option<Role>,
 }

@@ -30,9 +30,8 @@ service! {
 /// Creates an organization with its first admin and the admin's token.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateOrganization {
-    /// The display name: 1 to 200 characters without surrounding blanks.
     pub name: String,
-    /// The display name of the first admin: 1 to 200 characters without surrounding blanks.
+    /// The display name of the first admin.
     pub admin_name: String,
 }
 
@@ -140,7 +139,6 @@ impl Operation for GetOrganization {
 /// Updates the caller's organization. A field that is None keeps its value.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateOrganization {
-    /// The new display name: 1 to 200 characters without surrounding blanks.
     pub name: Option<String>,
     /// Days without activity after which a thread is deleted. 0: threads are kept.
     pub thread_retention_days: Option<u32>,

@@ -27,7 +27,6 @@ service! {
 /// The fields of a prompt that a client sets, unchecked: [`ValidatePrompt`] reports every invalid one.
 #[derive(Debug, Clone, Serialize)]
 pub struct PromptFields {
-    /// 1 to 200 characters without surrounding blanks.
     pub name: String,
     /// The instructions: not blank, at most 64 KiB.
     pub content: String,

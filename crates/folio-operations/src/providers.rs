@@ -135,7 +135,6 @@ impl Operation for ListProviders {
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateProvider {
     pub owner: ProviderOwner,
-    /// The name: 1 to 64 characters of a-z, 0-9, '-', '_' and '.'.
     pub name: String,
     pub enabled: Option<bool>,
     /// Empty: the URL of the platform's provider with the same name.

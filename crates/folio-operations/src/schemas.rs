@@ -32,7 +32,6 @@ pub struct UpdateResult<R> {
 /// Creates a schema, or a revision of the schema with this name (case-insensitive).
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateSchema {
-    /// 1 to 200 characters without surrounding blanks.
     pub name: String,
     /// `{type: "json_schema", json_schema: {name, schema, strict}}`.
     pub response_format: Value,

@@ -19,11 +19,10 @@ service! {
 /// Creates a tag. Errors: `NAME_TAKEN`, without regard to case.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateTag {
-    /// 1 to 200 characters without surrounding blanks.
     pub name: String,
     /// `#rrggbb`. Empty: none.
     pub color: String,
-    /// At most 2,000 characters. Empty: none.
+    /// Empty: none.
     pub description: String,
 }
 

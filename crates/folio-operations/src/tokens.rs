@@ -34,7 +34,7 @@ const TTL_MAX: Duration = Duration::from_secs(316_224_000);
 
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateToken {
-    /// The purpose: 1 to 200 characters without surrounding blanks.
+    /// The purpose.
     pub name: String,
     /// The member that the token authenticates. None: the caller.
     pub user_id: Option<UserId>,

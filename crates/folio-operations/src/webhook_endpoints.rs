@@ -34,11 +34,10 @@ const SECRET_CHARS: usize = 1_000;
 /// secret is set and the process has no master key.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateWebhookEndpoint {
-    /// Absolute HTTP or HTTPS URL, at most 2,000 characters.
+    /// Absolute HTTP or HTTPS URL.
     pub url: String,
-    /// 1 to 20 event types of at most 100 characters.
     pub event_types: Vec<String>,
-    /// Secret for signing events, at most 1,000 characters. None or empty: events are not signed.
+    /// Secret for signing events. None or empty: events are not signed.
     #[serde(serialize_with = "as_digest")]
     pub secret: Option<Secret>,
     /// True if events are to be sent to the endpoint.

@@ -4,7 +4,9 @@ use folio_llm::{AddressPolicy, ModelOptions, ProviderOptions, options};
 use folio_resources::Provider;
 use folio_types::{Error, Result, Secret};
 
+// proto: Provider.base_url "at most {} bytes"
 const URL_BYTES: usize = 500;
+// proto: Provider.api_key "at most {} characters"
 const KEY_BYTES: usize = 4_096;
 
 /// Validates the base URL of an endpoint. `policy`: the permitted addresses. None: the platform, whose URLs are
@@ -26,7 +28,7 @@ pub(crate) fn base_url(field: &str, text: &str, policy: Option<&AddressPolicy>) 
 pub(crate) fn api_key(field: &str, key: &Secret) -> Result<()> {
     let text = key.reveal();
     let problem = if text.len() > KEY_BYTES {
-        "is longer than 4096 bytes"
+        &format!("is longer than {KEY_BYTES} bytes")
     } else if key.is_mask() {
         "is the placeholder that output shows instead of a key"
     } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -44,6 +44,7 @@ impl IndexedFields {
 }
 
 /// Maximum number of resources that an `IN_USE` error names.
+// proto: none "bounds an error message"
 pub const NAMED_REFERRERS_MAX: usize = 5;
 
 /// A kind of resource, type-erased. The fields are the constants of [`Resource`].

@@ -23,7 +23,7 @@ pub struct Member {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberChange {
     /// Adds a user that is not a member or was removed. No effect if the member has this name and role; `NAME_TAKEN` if
-    /// it has others. The name is a display name: 1 to 200 characters without surrounding blanks.
+    /// it has others. The name is for display.
     Add { name: String, role: Role },
     /// None: unchanged.
     Update { name: Option<String>, role: Option<Role> },

@@ -31,7 +31,7 @@ pub struct Organization {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrganizationChange {
-    /// Creates an organization with default settings. The name has 1 to 200 characters without surrounding blanks.
+    /// Creates an organization with default settings.
     Create { name: String },
     /// Changes the fields that are not None. An inner None removes the value.
     Update { name: Option<String>, thread_retention_days: Option<Option<u32>> },

@@ -10,6 +10,7 @@ use crate::resource::id_functions;
 use crate::{Condition, ListRow, Plan, Resource, term};
 
 /// Maximum number of live tokens of an organization. Concurrent requests may exceed it slightly.
+// proto: TokenService.CreateToken "at most {} tokens"
 pub const TOKENS_MAX: u64 = 1_000;
 
 /// A live token. A revoked token leaves a tombstone.

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use folio_resources::Tag;
-use folio_types::limits;
+use folio_types::{Error, limits};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -100,9 +100,10 @@ pub(crate) fn object_or_text(description: &str) -> Value {
 
 /// Declares the arguments `skip` and `limit` of a list.
 pub(crate) fn paging() -> [Argument; 2] {
+    let limit = format!("Maximum number of items, 1 to {LIMIT_MAX}. Default: {LIMIT_DEFAULT}.");
     [
         optional("skip", number("Number of items to skip, for paging. Default: 0.", 0, SKIP_MAX)),
-        optional("limit", number("Maximum number of items, 1 to 100. Default: 20.", 1, LIMIT_MAX)),
+        optional("limit", number(&limit, 1, LIMIT_MAX)),
     ]
 }
 
@@ -172,8 +173,9 @@ impl Paging {
 
 /// Validates a search text.
 pub(crate) fn search(text: Option<String>) -> Result<Option<String>, ToolError> {
-    if let Some(text) = &text {
-        rules::check_search("name_search", text)?;
+    if text.as_ref().is_some_and(|text| text.chars().count() > limits::SEARCH_CHARS) {
+        let problem = format!("has more than {} characters", limits::SEARCH_CHARS);
+        return Err(Error::invalid_field("name_search", problem).into());
     }
     Ok(text)
 }

@@ -15,6 +15,7 @@ use crate::path::Path;
 use crate::rules::excerpt;
 
 /// Maximum length of each list of a rule: tools, users, profiles, conditions.
+// proto: PolicyRule "at most {} elements"
 const LIST_MAX: usize = 100;
 /// Maximum number of conditions with a pattern per policy, and of pattern searches per call.
 // proto: Policy.rules "at most {} conditions"

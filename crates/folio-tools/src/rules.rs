@@ -13,8 +13,6 @@ use serde_json::Value;
 /// Maximum length of a description, in characters.
 // proto: Tag.description "at most {} characters"
 pub const DESCRIPTION_CHARS: usize = 2_000;
-/// Maximum length of a search text, in characters.
-pub const SEARCH_CHARS: usize = 200;
 
 /// Returns the start of an untrusted text, for an error message.
 pub(crate) fn excerpt(text: &str) -> String {
@@ -55,14 +53,6 @@ pub fn check_content(field: &str, content: &str) -> Result<()> {
     }
     if content.contains('\0') {
         return Err(Error::invalid_field(field, "must not contain NUL characters"));
-    }
-    Ok(())
-}
-
-/// Validates a search text: at most [`SEARCH_CHARS`] characters.
-pub fn check_search(field: &str, search: &str) -> Result<()> {
-    if search.chars().count() > SEARCH_CHARS {
-        return Err(Error::invalid_field(field, format!("has more than {SEARCH_CHARS} characters")));
     }
     Ok(())
 }

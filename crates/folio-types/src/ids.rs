@@ -288,7 +288,10 @@ impl FromStr for CallId {
 
 text_form!(@serde CallId);
 
-/// A client's id for one request, which makes repetitions idempotent: 1 to 128 visible ASCII characters.
+// proto: docs/api.md "1 to {} visible ASCII characters"
+const REQUEST_ID_CHARS: usize = 128;
+
+/// A client's id for one request, which makes repetitions idempotent: visible ASCII characters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(Arc<str>);
 
@@ -307,10 +310,11 @@ impl RequestId {
 impl FromStr for RequestId {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        if (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
+        if (1..=REQUEST_ID_CHARS).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
             Ok(Self(text.into()))
         } else {
-            Err(Error::invalid(Reason::InvalidId, "invalid request_id: expected 1 to 128 visible ASCII characters"))
+            let message = format!("invalid request_id: expected 1 to {REQUEST_ID_CHARS} visible ASCII characters");
+            Err(Error::invalid(Reason::InvalidId, message))
         }
     }
 }

@@ -54,8 +54,10 @@ pub const ENTRY_BYTES: usize = 256 * 1024;
 /// Maximum size of an append, in bytes.
 pub const APPEND_BYTES: usize = 1024 * 1024;
 /// Maximum turns of a thread.
+// proto: ConversationService.Chat "at most {} turns"
 pub const TURNS_PER_THREAD: u32 = 2_000;
 /// Maximum size of a thread's journal, in bytes.
+// proto: ConversationService.Chat "{} MiB"
 pub const THREAD_BYTES: u64 = 32 * 1024 * 1024;
 /// Maximum bytes that a fork copies: half of a thread, so that the fork can grow.
 // proto: ThreadService.ForkThread "exceed {} MiB"
@@ -101,6 +103,10 @@ pub const PAGE_SIZE_MAX: u32 = 1_000;
 // proto: RenameThreadRequest.title "1 to {} characters"
 // proto: CreateOrganizationRequest.admin_name "1 to {} characters"
 pub const NAME_CHARS: usize = 200;
+/// Maximum length of a text that a list is searched for, in characters.
+// proto: *.filter "1 to {} characters"
+// proto: docs/api.md "1 to {} characters of a text"
+pub const SEARCH_CHARS: usize = 200;
 /// Maximum size of a schema, in bytes.
 // proto: *.response_format_json "at most {} KiB"
 pub const SCHEMA_BYTES: usize = 128 * 1024;

@@ -13,14 +13,13 @@ use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::openai::{self, Bounds};
 use crate::model::ModelError;
+use crate::options::is_model_name;
 use crate::stream::StreamError;
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum length of a list, in bytes. Some endpoints describe hundreds of models.
 const BODY_BYTES: usize = 4 << 20;
-/// Maximum number of names, and maximum length of a name in characters.
 const MODELS_MAX: usize = 1_000;
-const NAME_CHARS: usize = 200;
 
 /// Returns the names of the models, sorted. The request is not a model call: it takes no permit and does not affect the
 /// circuit breaker.
@@ -64,10 +63,7 @@ struct Model {
 impl Model {
     /// Returns the name of the model, if it is valid.
     fn into_name(self) -> Option<String> {
-        self.id.or(self.name).filter(|name| {
-            let is_visible = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
-            !name.is_empty() && is_visible && name.chars().count() <= NAME_CHARS
-        })
+        self.id.or(self.name).filter(|name| is_model_name(name))
     }
 }
 

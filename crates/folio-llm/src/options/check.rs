@@ -1,6 +1,7 @@
 //! Validation of the provider table.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
 
 use folio_types::Secret;
@@ -10,8 +11,7 @@ use folio_types::settings::{InvalidSettings, Problems};
 use super::{ModelOptions, Options, ProviderOptions};
 
 // proto: ProviderModel.name "1 to {} characters"
-const MODEL_NAME_CHARS: usize = 200;
-const INVALID_MODEL_NAME: &str = "must be 1 to 200 characters without whitespace and control characters";
+const NAME_CHARS: usize = 200;
 /// Minimum thinking budget that endpoints accept, in tokens.
 pub(crate) const THINKING_TOKENS_MIN: u32 = 1_024;
 // proto: ProviderModel.context_tokens "1,000 to {}."
@@ -142,48 +142,50 @@ fn check_provider(name: &str, provider: &ProviderOptions, problems: &mut Problem
     let waiting = provider.max_waiting_calls <= 1_000_000;
     problems.check(waiting, format_args!("providers.{name}.max_waiting_calls"), "must be at most 1,000,000");
     for model in provider.models.keys().chain(provider.embedding_models.keys()) {
-        problems.check(is_name(model), format_args!("providers.{name}.models.{model:?}"), INVALID_MODEL_NAME);
+        check_name(model, format_args!("providers.{name}.models.{model:?}"), problems);
     }
     for (model, options) in &provider.models {
         check_model(&format!("providers.{name}.models.{model}"), options, problems);
     }
 }
 
-fn is_name(model: &str) -> bool {
-    !model.is_empty()
-        && model.chars().count() <= MODEL_NAME_CHARS
-        && model.chars().all(|c| !c.is_control() && !c.is_whitespace())
+fn check_name(model: &str, path: impl Display, problems: &mut Problems) {
+    let problem = format_args!("must be 1 to {NAME_CHARS} characters without whitespace and control characters");
+    problems.check(is_model_name(model), path, problem);
+}
+
+pub(crate) fn is_model_name(text: &str) -> bool {
+    let is_visible = text.chars().all(|c| !c.is_control() && !c.is_whitespace());
+    is_visible && (1..=NAME_CHARS).contains(&text.chars().count())
 }
 
 /// Returns the problems of a model as one text. None: the model is valid.
 pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
     let mut problems = Problems::of("model");
-    problems.check(is_name(name), "name", INVALID_MODEL_NAME);
-    let upstream = model.upstream.is_empty() || is_name(&model.upstream);
-    problems.check(upstream, "upstream", INVALID_MODEL_NAME);
+    check_name(name, "name", &mut problems);
+    if !model.upstream.is_empty() {
+        check_name(&model.upstream, "upstream", &mut problems);
+    }
     check_model("", model, &mut problems);
     let found = problems.into_result().err()?.problems;
     Some(found.join("; ").replace("model..", "").replace("model.", ""))
 }
 
 fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
-    let context = (1_000..=CONTEXT_TOKENS_MAX).contains(&model.context_tokens);
-    problems.check(context, format_args!("{path}.context_tokens"), "must be from 1,000 to 100,000,000");
+    problems.number(format_args!("{path}.context_tokens"), model.context_tokens, 1_000, CONTEXT_TOKENS_MAX);
     let output = model.max_output_tokens >= 1 && model.max_output_tokens < model.context_tokens;
     problems.check(output, format_args!("{path}.max_output_tokens"), "must be at least 1 and less than context_tokens");
     let thinking = !model.thinking || model.thinking_budget_tokens >= THINKING_TOKENS_MIN;
-    problems.check(thinking, format_args!("{path}.thinking_budget_tokens"), "must be at least 1,024");
+    let problem = format_args!("must be at least {THINKING_TOKENS_MIN}");
+    problems.check(thinking, format_args!("{path}.thinking_budget_tokens"), problem);
     for (name, price) in [
         ("input_price", model.input_price),
         ("cached_input_price", model.cached_input_price),
         ("output_price", model.output_price),
     ] {
         let is_valid = price.is_none_or(|price| price <= PRICE_MAX);
-        problems.check(
-            is_valid,
-            format_args!("{path}.{name}"),
-            "must be at most 1,000,000,000,000 micro-dollars per million tokens",
-        );
+        let problem = format_args!("must be at most {PRICE_MAX} micro-dollars per million tokens");
+        problems.check(is_valid, format_args!("{path}.{name}"), problem);
     }
 }
 

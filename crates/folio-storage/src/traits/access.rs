@@ -10,6 +10,7 @@ use super::{ConditionalRow, RowStore};
 use crate::value::{Stored, TokenUse, decode, encode};
 
 /// Maximum number of members of an organization, including removed ones. Concurrent additions may exceed it slightly.
+// proto: OrganizationService.AddMember "at most {} members"
 pub const MEMBERS_MAX: usize = 10_000;
 
 pub fn quota_exceeded(what: &str, limit: impl Display) -> Error {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 
 use folio_resources::{Document, DocumentChange, DocumentPatch};
-use folio_types::limits;
+use folio_types::limits::{self, NAME_CHARS};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(super) fn tool() -> Tool {
          document_name.",
         vec![
             document_id(),
-            optional("document_name", text("New name, 1 to 200 characters. Default: unchanged.")),
+            optional("document_name", text(&format!("New name, 1 to {NAME_CHARS} characters. Default: unchanged."))),
             optional("tag_ids", list_of_text(TAG_IDS, limits::TAGS_MAX)),
             optional("metadata", map_of_text(METADATA)),
         ],

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use folio_resources::{Prompt, PromptChange};
 use folio_types::TagId;
+use folio_types::limits::NAME_CHARS;
 use folio_types::op::Expected;
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,6 +18,7 @@ use crate::{rules, subject, tags};
 const MODEL: &str = "Model that runs the prompt, from list_llm_models. Default: the model of the conversation.";
 
 pub(super) fn tool() -> Tool {
+    let name = format!("Display name, 1 to {NAME_CHARS} characters, such as \"Invoice extraction\".");
     write_tool::<CreatePrompt>(
         "create_prompt",
         "Creates a prompt for extractions and makes it the working prompt of the conversation. Create its schema first \
@@ -24,7 +26,7 @@ pub(super) fn tool() -> Tool {
          these arguments only (omitted ones are cleared), or none if nothing changes. Result: prompt_revid, prompt_id, \
          version, name, schema_revid, new_version (false if nothing changed).",
         vec![
-            required("name", text("Display name, 1 to 200 characters, such as \"Invoice extraction\".")),
+            required("name", text(&name)),
             required("content", text(CONTENT)),
             optional("schema_id", text("Id of the schema that answers must match, such as sch_…. Default: no schema."))
                 .or_empty(),

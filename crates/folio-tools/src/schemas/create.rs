@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use folio_llm::schema::{CheckedFormat, Rules};
 
 use folio_resources::{Schema, SchemaChange};
+use folio_types::limits::NAME_CHARS;
 use folio_types::op::Expected;
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,7 +23,7 @@ pub(super) fn tool() -> Tool {
          or none if nothing changes. Result: schema_revid, schema_id, version, name, new_version (false if nothing \
          changed).",
         vec![
-            required("name", text("Display name, 1 to 200 characters, such as \"Invoice\".")),
+            required("name", text(&format!("Display name, 1 to {NAME_CHARS} characters, such as \"Invoice\"."))),
             required("response_format", object_or_text(FORMAT)).or_json_string(),
         ],
     )

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use folio_llm::schema::Rules;
+use folio_types::limits::NAME_CHARS;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,7 +23,7 @@ pub(super) fn tool() -> Tool {
          created).",
         vec![
             schema_id(),
-            optional("name", text("New display name, 1 to 200 characters. Default: unchanged.")),
+            optional("name", text(&format!("New display name, 1 to {NAME_CHARS} characters. Default: unchanged."))),
             optional("response_format", object_or_text(FORMAT)).or_json_string(),
         ],
     )

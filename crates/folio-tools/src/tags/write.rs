@@ -1,25 +1,28 @@
 //! The tools `create_tag` and `update_tag`.
 
 use async_trait::async_trait;
+use folio_types::limits::NAME_CHARS;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::tag_id;
 use crate::arguments::{self, optional, required, text};
 use crate::call::{WriteCall, write_tool};
+use crate::rules::{self, DESCRIPTION_CHARS};
+use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
-use crate::{rules, subject};
 use folio_resources::{Tag, TagChange};
 
 pub(super) fn tools() -> Vec<Tool> {
+    let purpose = format!("Purpose of the tag, at most {DESCRIPTION_CHARS} characters. Default: none.");
     let create = write_tool::<CreateTag>(
         "create_tag",
         "Creates a tag. Tag names are unique, ignoring case: if the name is taken, the call fails with the tag_id of \
          the existing tag. Result: tag_id, name.",
         vec![
-            required("name", text("Name of the tag, 1 to 200 characters.")),
+            required("name", text(&format!("Name of the tag, 1 to {NAME_CHARS} characters."))),
             optional("color", text("Color as \"#rrggbb\", such as \"#1f77b4\". Default: none.")).or_empty(),
-            optional("description", text("Purpose of the tag, at most 2000 characters. Default: none.")).or_empty(),
+            optional("description", text(&purpose)).or_empty(),
         ],
     );
     let update = write_tool::<UpdateTag>(
@@ -28,7 +31,7 @@ pub(super) fn tools() -> Vec<Tool> {
          Result: tag_id, name.",
         vec![
             tag_id(),
-            optional("name", text("New name, 1 to 200 characters. Default: unchanged.")),
+            optional("name", text(&format!("New name, 1 to {NAME_CHARS} characters. Default: unchanged."))),
             optional("color", text("New color as \"#rrggbb\"; \"\" removes it. Default: unchanged.")),
             optional("description", text("New description; \"\" removes it. Default: unchanged.")),
         ],
