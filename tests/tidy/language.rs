@@ -149,7 +149,7 @@ fn private_declaration(line: &str) -> Option<String> {
 }
 
 /// Returns the words of an identifier: `LateWrite` and `late_write` are "late" and "write".
-fn parts(name: &str) -> Vec<String> {
+pub(crate) fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     for letter in name.chars() {
         if letter.is_uppercase() || !letter.is_alphanumeric() {
