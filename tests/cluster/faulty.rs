@@ -250,7 +250,7 @@ fn invariant_5_a_call_in_a_closed_block_is_detected() {
 
 #[test]
 fn invariant_5_a_call_that_is_charged_twice_is_detected() {
-    detects(&[(Fault::SettledAgain, Invariant::Spend)], async |test, variables| {
+    detects(&[(Fault::SettlementRepeated, Invariant::Spend)], async |test, variables| {
         // A reservation lasts longer than a call, and less than the minute by which the other clock is ahead.
         let short = [
             ("FOLIO_CREDIT__RESERVATION_SECONDS", "45"),

@@ -5,12 +5,11 @@ use std::collections::btree_map::Entry;
 
 use anyhow::{Context as _, Result, anyhow};
 use folio_history::journal;
-use folio_history::thread::{RequestRow, ThreadHeader};
+use folio_history::thread::{RequestRow, ThreadRecord};
 use folio_types::op::OpRow;
 use futures::TryStreamExt as _;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -18,15 +17,6 @@ use super::checker::{ObservedAccount, ObservedAggregate, ObservedAuditEntry, Obs
 
 pub struct Tables {
     session: Session,
-}
-
-/// The stored record of a thread. The fields of a deleted thread are not read.
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ThreadRecord {
-    Live(Box<ThreadHeader>),
-    #[serde(rename = "gone")]
-    Deleted {},
 }
 
 /// Rows of a partition by part: key and value.
@@ -185,7 +175,7 @@ fn audited(bytes: &[u8]) -> Result<ObservedAuditEntry> {
 
 fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ObservedThread> {
     let ThreadRecord::Live(header) = read(&rows.header).with_context(|| format!("header of {id}"))? else {
-        return Err(anyhow!("the column of {id} markers the thread as live, but its record is a tombstone"));
+        return Err(anyhow!("the column of {id} marks the thread as live, but its record is a tombstone"));
     };
     let imported = rows.creation.as_ref().map(|creation| format!("imported {creation}"));
     let parts = imported.iter().map(String::as_str).chain(["entry"]);

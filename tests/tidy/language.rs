@@ -38,20 +38,24 @@ const WORDS: &[(&str, &str)] = &[
     (r"figures?", "metrics, measurements"),
     (r"worth", "status, weight"),
     (r"standing", "liveness"),
+    (r"held", "buffered, reserved, acquired"),
+    (r"asked", "requested"),
+    (r"room", "capacity, budget"),
+    (r"(gives?|gave|given|giving) up", "cancels, abandons"),
 ];
 
-/// Private words as parts of the names of functions, which may be sentences.
+/// Private words as parts of the names of functions, which may be sentences, and of variables, fields and variants.
 const FUNCTION_WORDS: &[&str] = &[
-    "anew", "believe", "believed", "bury", "gone", "hung", "landed", "mend", "nobody", "somebody", "stands", "stood",
-    "tell", "teller", "tells", "told", "whoever",
+    "anew", "asked", "beat", "believe", "believed", "bury", "gone", "held", "hung", "landed", "mend", "nobody",
+    "somebody", "stands", "stood", "tell", "teller", "tells", "told", "whoever",
 ];
 
 /// Private words as parts of the names of types, modules and files.
 const NAME_WORDS: &[&str] = &[
-    "anew", "asked", "beat", "believe", "believed", "bury", "figure", "figures", "given", "gone", "hanging", "heard",
-    "held", "here", "hung", "known", "landed", "letter", "mail", "mend", "news", "nobody", "place", "places",
-    "resting", "room", "said", "shown", "somebody", "standing", "stands", "stood", "tell", "teller", "tells", "told",
-    "whoever", "worth",
+    "again", "anew", "asked", "beat", "believe", "believed", "bury", "figure", "figures", "given", "gone", "hanging",
+    "heard", "held", "here", "hung", "known", "landed", "letter", "life", "mail", "mend", "news", "nobody", "place",
+    "places", "resting", "room", "said", "short", "shown", "somebody", "standing", "stands", "stood", "tell", "teller",
+    "tells", "told", "whoever", "worth",
 ];
 
 /// Words that no comment may begin with.
@@ -139,13 +143,14 @@ fn private_declaration(line: &str) -> Option<String> {
         .split_whitespace()
         .skip_while(|word| word.starts_with("pub") || ["async", "const", "unsafe", "extern", "\"C\""].contains(word));
     let kind = words.next()?;
-    let name = words.next()?;
-    let name = name.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).next()?;
-    match kind {
-        "fn" => private_name(name, FUNCTION_WORDS),
-        "struct" | "enum" | "trait" | "type" | "mod" | "union" | "static" => private_name(name, NAME_WORDS),
-        _ => None,
-    }
+    let (name, private) = match kind {
+        "fn" | "let" => (words.find(|word| *word != "mut")?, FUNCTION_WORDS),
+        "struct" | "enum" | "trait" | "type" | "mod" | "union" | "static" => (words.next()?, NAME_WORDS),
+        field if field.ends_with(':') => (field, FUNCTION_WORDS),
+        variant if variant.starts_with(char::is_uppercase) => (variant, FUNCTION_WORDS),
+        _ => return None,
+    };
+    private_name(name.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).next()?, private)
 }
 
 /// Returns the words of an identifier: `LateWrite` and `late_write` are "late" and "write".
@@ -221,9 +226,9 @@ fn comments_names_and_documents_keep_to_the_writing_rules() {
 fn the_language_check_finds_each_kind_of_violation() {
     let words = words();
     let rust = "/// Who calls.\nstruct Caller;\n\n/// lower case.\nfn a() {}\n\n/// No end\nfn b() {}\n\n/// Tells the store.\nfn c() {}\n\n\
-                struct Told;\n\n/// A permit. It stands for a slot, as `told` is code.\nfn good() {}\n";
+                struct Told;\n\nenum Step {\n    Held(u8),\n}\n\n/// A permit. It stands for a slot, as `told` is code.\nfn good() {}\n";
     let found = violations_of(Path::new("crates/a/src/lib.rs"), rust, &words);
-    assert_eq!(found.len(), 5, "{found:#?}");
+    assert_eq!(found.len(), 6, "{found:#?}");
     let proto = "// The name of a tag.\nstring name = 1;\n// Whoever made it.\nstring by = 2;\n";
     assert_eq!(violations_of(Path::new("proto/a.proto"), proto, &words).len(), 2);
     assert_eq!(violations_of(Path::new("docs/a.md"), "A thread is gone.\n```\ngone\n```\n", &words).len(), 1);

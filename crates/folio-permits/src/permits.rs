@@ -77,7 +77,7 @@ impl<K: Hash + Eq + Clone> Permits<K> {
         Permit { permits: self.clone(), key: key.clone(), bytes }
     }
 
-    /// The lock is held for a few instructions, never over an await.
+    /// Locks for a few instructions, never over an await.
     fn lock(&self) -> MutexGuard<'_, Scheduler<K, oneshot::Sender<Permit<K>>>> {
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
     }

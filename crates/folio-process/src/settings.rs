@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_beat_variables_beat_the_file_beats_defaults() {
+    fn flags_override_variables_override_the_file_overrides_defaults() {
         let file = "[gateway]\nlisten = \"file:1\"\nstreams = 1\npublic_name = \"file\"\n";
         let variables = [("FOLIO_GATEWAY__STREAMS", "2"), ("FOLIO_GATEWAY__PUBLIC_NAME", "variable")];
         let (_dir, sources) = sources(file, &variables, &[("gateway.public_name", "flag".into())]);

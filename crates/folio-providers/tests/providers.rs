@@ -251,8 +251,8 @@ async fn metrics_omit_models_that_an_organization_uses_with_its_own_key() -> any
         let key = Some(Secret::new(&format!("{KEY}-{name}")));
         let set = ProviderChange { base_url: None, api_key: key, ..own("", &[&model]) };
         process.update(write(&org(name)), platform, None, set).await?;
-        let asked = complete(&process, &org(name), &model).await?;
-        assert_eq!(asked.text, "from the hub", "the URL is the platform's");
+        let answer = complete(&process, &org(name), &model).await?;
+        assert_eq!(answer.text, "from the hub", "the URL is the platform's");
     }
     complete(&process, &org("others"), "hub-model").await?;
     let fields = MODEL_SPAN_FIELDS.take();
@@ -298,8 +298,8 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
     assert_eq!(names(&after, &them).await?, ["hub-model"]);
     let price = after.catalogue(&them).await?.get("hub-model").and_then(|model| model.input_price);
     assert_eq!(price, None, "the platform's price");
-    let asked = after.discover(write(&them), "openai").await.map(drop).map_err(|error| error.reason);
-    assert_eq!(asked, Err(Reason::NotFound), "the list of models is not requested either");
+    let discovery = after.discover(write(&them), "openai").await.map(drop).map_err(|error| error.reason);
+    assert_eq!(discovery, Err(Reason::NotFound), "the list of models is not requested either");
     let removed =
         ProviderChange { api_key: Some(Secret::default()), models: Some(BTreeMap::new()), ..ProviderChange::default() };
     after.update(write(&them), "openai", None, removed).await?;

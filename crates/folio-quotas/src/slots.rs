@@ -283,7 +283,7 @@ impl Inner {
         self.local().values().any(|local| local.limited || !local.unregistered.is_empty())
     }
 
-    /// The lock is never held across an await.
+    /// Callers drop the lock before an await.
     fn local(&self) -> MutexGuard<'_, HashMap<OrgId, OrgSlots>> {
         self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }

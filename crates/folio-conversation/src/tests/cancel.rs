@@ -58,7 +58,7 @@ async fn a_queued_model_call_is_neither_sent_nor_charged_after_it_is_cancelled()
 #[tokio::test]
 async fn a_sent_call_is_read_to_its_end_if_configured() {
     let sandbox = Sandbox::start_as(Options::default(), None, None, AbandonedCalls::Drain).await;
-    sandbox.models.then([held(say("Discarded."))]);
+    sandbox.models.then([gated(say("Discarded."))]);
     let stream = sandbox.begin(sandbox.chat("talk")).await;
     sandbox.wait_for_model_calls(1).await;
     let thread = sandbox.conversations.snapshot().busy[0].thread.clone();

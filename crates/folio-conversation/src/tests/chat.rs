@@ -104,7 +104,7 @@ async fn invalid_calls_are_reported_to_the_model() {
 #[tokio::test]
 async fn the_queue_is_bounded_and_drops_disconnected_clients() {
     let sandbox = Sandbox::start().await;
-    sandbox.models.then([held(say("One."))]);
+    sandbox.models.then([gated(say("One."))]);
     let first = sandbox.begin(sandbox.chat("one")).await;
     let thread = sandbox.newest_thread().await;
     let mut waiting = Vec::new();
@@ -202,7 +202,7 @@ async fn other_organizations_and_users_have_no_access() {
 #[tokio::test]
 async fn a_queued_chat_is_refused_by_a_pause_or_supersedes_it() {
     let sandbox = Sandbox::start().await;
-    sandbox.models.then([held(call("create_tag", json!({"name": "a"}))), say("Instead.")]);
+    sandbox.models.then([gated(call("create_tag", json!({"name": "a"}))), say("Instead.")]);
     let first = sandbox.begin(sandbox.chat("one")).await;
     let thread = sandbox.newest_thread().await;
     let chat = |text: &str, if_pending| ChatCommand { if_pending, ..sandbox.chat_in(&thread, text) };

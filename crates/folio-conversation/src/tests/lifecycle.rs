@@ -41,7 +41,7 @@ async fn a_waiting_turn_uses_no_memory_and_a_running_turn_stays_loaded() {
     let sandbox = Sandbox::start_with(short_intervals(30)).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.has_live(0).await;
-    sandbox.models.then([held(say("Made."))]);
+    sandbox.models.then([gated(say("Made."))]);
     let command = approve_all(&turn, &pending);
     let mut approve = Box::pin(sandbox.approve_with(command));
     tokio::select! {
@@ -141,7 +141,7 @@ async fn requests_in_flight_to_one_conversation_are_bounded() {
     let options = Options { in_flight_per_conversation: 2, ..short_intervals(60_000) };
     let sandbox = Sandbox::start_with(options).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
-    sandbox.models.then([held(say("Made."))]);
+    sandbox.models.then([gated(say("Made."))]);
     let command = approve_all(&turn, &pending);
     let (one, two) = (sandbox.approve_with(command.clone()), sandbox.approve_with(command.clone()));
     let mut both = Box::pin(async { tokio::join!(one, two) });
@@ -160,7 +160,7 @@ async fn requests_in_flight_to_one_conversation_are_bounded() {
 #[tokio::test]
 async fn draining_lets_running_turns_end_and_refuses_queued_and_new_chats() {
     let sandbox = Sandbox::start().await;
-    sandbox.models.then([held(say("To the end."))]);
+    sandbox.models.then([gated(say("To the end."))]);
     let stream = sandbox.begin(sandbox.chat("x")).await;
     let queued = sandbox.enqueue(sandbox.chat_in(&sandbox.newest_thread().await, "later"), 1).await;
     let conversations = sandbox.conversations.clone();

@@ -42,5 +42,5 @@ use futures::StreamExt as _;
 use serde_json::json;
 
 use self::sandbox::{SOON, Sandbox, all, approve_all, closing, decide, fork, names, reached, request, upload};
-use self::script::{Step, call, calls, held, say};
+use self::script::{Step, call, calls, gated, say};
 use crate::Options;

@@ -40,7 +40,7 @@ async fn a_live_owner_keeps_its_thread_and_other_nodes_name_the_owner() {
 #[tokio::test]
 async fn a_running_turn_is_watched_at_its_owner() {
     let several = MultiNode::start(2).await;
-    several.models.then([held(say("Slowly."))]);
+    several.models.then([gated(say("Slowly."))]);
     let mut stream = several.begin(0, several.chat("x")).await;
     let turn = stream.next().await.unwrap().unwrap().turn;
     let error = several.node(1).watch(&several.principal, &turn, 0).await.err().unwrap();
@@ -73,7 +73,7 @@ async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_dead() {
 async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept() {
     let several = MultiNode::start(3).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
-    several.models.then([held(say("Never."))]);
+    several.models.then([gated(say("Never."))]);
     let approval = several.spawn_approve(0, approve_all(&turn, &pending));
     several.wait_for_model_calls(2).await;
     assert!(several.header(&turn.thread).await.open_turn.is_some());
@@ -101,7 +101,7 @@ async fn invariant_8_a_published_waiting_turn_is_found_if_its_owner_dies_after_t
     // The second sweep of node 1 from now starts after the pause, so that node 1 caches the expiry of the pause.
     let swept = several.node(1).snapshot().sweeps + 2;
     wait_for("two sweeps", SOON, || async { (several.node(1).snapshot().sweeps >= swept).then_some(()) }).await;
-    several.models.then([held(say("Never."))]);
+    several.models.then([gated(say("Never."))]);
     let approval = several.spawn_approve(0, approve_all(&turn, &pending));
     several.wait_for_model_calls(2).await;
     several.kill(0).await;
@@ -113,7 +113,7 @@ async fn invariant_8_a_published_waiting_turn_is_found_if_its_owner_dies_after_t
 #[tokio::test]
 async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread() {
     let several = MultiNode::start(2).await;
-    several.models.then([held(say("From a former incarnation."))]);
+    several.models.then([gated(say("From a former incarnation."))]);
     let mut stream = several.begin(0, several.chat("x")).await;
     let turn = stream.next().await.unwrap().unwrap().turn;
     several.wait_for_model_calls(1).await;
@@ -135,7 +135,7 @@ async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread() {
 async fn a_draining_node_releases_idle_threads_and_keeps_running_turns() {
     let several = MultiNode::start(2).await;
     let (waiting, pending) = several.pause_at(0, call("create_tag", json!({"name": "moved"}))).await;
-    several.models.then([held(say("Ended in order.")), say("Made."), say("Next.")]);
+    several.models.then([gated(say("Ended in order.")), say("Made."), say("Next.")]);
     let mut stream = several.begin(0, several.chat("x")).await;
     let running = stream.next().await.unwrap().unwrap().turn;
     several.wait_for_model_calls(2).await;

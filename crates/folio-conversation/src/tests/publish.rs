@@ -95,7 +95,7 @@ async fn a_new_owner_publishes_higher_numbers_with_a_snapshot_first() {
     let (shared_turns, _) = shared(&several);
     several.join_with(Some(shared_turns.clone())).await;
     several.join_with(Some(shared_turns.clone())).await;
-    several.models.then([held(say("Never."))]);
+    several.models.then([gated(say("Never."))]);
     let mut stream = several.begin(0, several.chat("x")).await;
     let turn = stream.next().await.unwrap().unwrap().turn;
     received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::RoundStarted { .. })).await;

@@ -9,7 +9,7 @@ use super::*;
 async fn a_queued_chat_starts_under_the_policy_of_its_start() {
     let sandbox = Sandbox::start().await;
     let tag = || call("create_tag", json!({"name": "never"}));
-    sandbox.models.then([held(say("One.")), tag(), say("Two.")]);
+    sandbox.models.then([gated(say("One.")), tag(), say("Two.")]);
     let first = sandbox.begin(sandbox.chat("one")).await;
     let thread = sandbox.newest_thread().await;
     let second = ChatCommand { auto_approve: true, ..sandbox.chat_in(&thread, "two") };
@@ -28,7 +28,7 @@ async fn a_queued_chat_starts_under_the_policy_of_its_start() {
 #[tokio::test]
 async fn a_queued_chat_that_cannot_be_prepared_is_refused_and_the_next_one_starts() {
     let sandbox = Sandbox::start().await;
-    sandbox.models.then([held(say("One.")), say("Three.")]);
+    sandbox.models.then([gated(say("One.")), say("Three.")]);
     let first = sandbox.begin(sandbox.chat("one")).await;
     let thread = sandbox.newest_thread().await;
     let second = sandbox.enqueue(sandbox.chat_in(&thread, "two"), 1).await;

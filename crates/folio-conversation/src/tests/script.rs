@@ -33,7 +33,7 @@ pub(super) enum Step {
     /// A text delta, and then nothing until the request is cancelled.
     Hang,
     /// Sends the request, waits for [`Script::release`], and plays the inner step.
-    Held(Box<Step>),
+    Gated(Box<Step>),
 }
 
 pub(super) fn say(text: &str) -> Step {
@@ -48,8 +48,8 @@ pub(super) fn calls(calls: &[(&str, Value)]) -> Step {
     Step::Call(calls.iter().map(|(name, arguments)| ((*name).to_owned(), arguments.clone())).collect())
 }
 
-pub(super) fn held(step: Step) -> Step {
-    Step::Held(Box::new(step))
+pub(super) fn gated(step: Step) -> Step {
+    Step::Gated(Box::new(step))
 }
 
 /// Context size of a model, in tokens.
@@ -187,7 +187,7 @@ fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
         Step::Hang => {
             futures::stream::iter([Ok(ModelEvent::Text("Well, ".to_owned()))]).chain(futures::stream::pending()).boxed()
         }
-        Step::Held(step) => {
+        Step::Gated(step) => {
             let inner = play(*step, gate.clone());
             let wait = async move { gate.acquire().await.unwrap().forget() };
             let inner = inner.unwrap_or_else(|error| futures::stream::iter([Err(error)]).boxed());

@@ -116,7 +116,7 @@ async fn a_repeated_rename_has_no_effect() {
     let header = sandbox.header(&thread).await;
     assert_eq!((header.title.as_str(), header.turns), ("Best", 1));
     // A repeated rename does not disturb a running turn.
-    sandbox.models.then([held(say("Two."))]);
+    sandbox.models.then([gated(say("Two."))]);
     let running = sandbox.begin(sandbox.chat_in(&thread, "second")).await;
     sandbox.wait_for_model_calls(2).await;
     assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Best");

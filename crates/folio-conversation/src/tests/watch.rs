@@ -40,7 +40,7 @@ async fn a_watcher_after_the_buffer_was_lost_gets_a_snapshot_and_the_closing_eve
 async fn late_and_slow_watchers_receive_a_snapshot_and_the_same_closing_event() {
     let options = Options { event_buffer_count: 3, ..Options::default() };
     let sandbox = Sandbox::start_with(options).await;
-    sandbox.models.then([call("list_tags", json!({})), call("list_tags", json!({})), held(say("one two three"))]);
+    sandbox.models.then([call("list_tags", json!({})), call("list_tags", json!({})), gated(say("one two three"))]);
     let mut stream = sandbox.begin(sandbox.chat("x")).await;
     let mut slow = Vec::new();
     slow.push(stream.next().await.unwrap().unwrap());
@@ -77,7 +77,7 @@ async fn deltas_that_are_ready_together_are_published_as_one() {
 #[tokio::test]
 async fn invariant_10_the_watchers_of_a_conversation_are_bounded() {
     let sandbox = Sandbox::start_with(Options { watchers_per_conversation: 2, ..Options::default() }).await;
-    sandbox.models.then([held(say("Late."))]);
+    sandbox.models.then([gated(say("Late."))]);
     let mut first = sandbox.begin(sandbox.chat("x")).await;
     let turn = first.next().await.unwrap().unwrap().turn;
     let mut second = sandbox.conversations.watch(&sandbox.principal, &turn, 0).await.unwrap();

@@ -105,16 +105,16 @@ async fn requests_and_the_data_of_deleted_extractions_expire() {
         OpState::Done(OpResult::Extraction { data, .. }) => data,
         other => panic!("{other:?}"),
     };
-    let asked = async || ops.request(&org, &op("made")).await.unwrap().is_some();
+    let has_request = async || ops.request(&org, &op("made")).await.unwrap().is_some();
     let (cleaner, handle) = fixture.cleaner(&uploader);
     assert_eq!(data().await, json!({ "secret": 1 }));
     fixture.environment.advance(limits::DAY + Duration::from_secs(60));
     handle.sweep_soon();
     wait_for("the data is removed", SOON, async || data().await.is_null().then_some(())).await;
-    assert!(asked().await, "the request is kept longer");
+    assert!(has_request().await, "the request is kept longer");
     fixture.environment.advance(limits::DAY);
     handle.sweep_soon();
-    wait_for("the request is removed", SOON, async || (!asked().await).then_some(())).await;
+    wait_for("the request is removed", SOON, async || (!has_request().await).then_some(())).await;
     cleaner.stop().await;
 }
 

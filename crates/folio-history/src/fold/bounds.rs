@@ -226,8 +226,8 @@ fn a_message_is_truncated_if_its_segment_exceeds_the_maximum() {
 }
 
 #[test]
-fn a_text_is_truncated_only_if_its_entry_has_room_for_more_than_1_kib() {
-    for (room, kept) in [(1_024, Err(Reason::TooLarge)), (1_025, Ok(1))] {
+fn a_text_is_truncated_only_if_its_entry_can_contain_more_than_1_kib() {
+    for (free, kept) in [(1_024, Err(Reason::TooLarge)), (1_025, Ok(1))] {
         let working = |bytes| {
             let (id, document) = (ExtractionId::derive(&["e"]), DocumentId::derive(&["d"]));
             let prompt = PromptRevId::new(PromptId::derive(&["p"]), 1);
@@ -235,10 +235,10 @@ fn a_text_is_truncated_only_if_its_entry_has_room_for_more_than_1_kib() {
             let extraction = Some(WorkingExtraction { id, document, prompt, data });
             WorkingState { extraction, ..WorkingState::default() }
         };
-        let filling = working(limits::ENTRY_BYTES - FRAME_BYTES - room - json_bytes(&working(0)));
+        let filling = working(limits::ENTRY_BYTES - FRAME_BYTES - free - json_bytes(&working(0)));
         let history = History::fold([imported(vec![Message::User { text: "u".repeat(5_000) }], filling)]);
         let fork = history.fork(None).map(|entries| entries.len());
-        assert_eq!(fork.map_err(|error| error.reason), kept, "{room} bytes");
+        assert_eq!(fork.map_err(|error| error.reason), kept, "{free} bytes");
     }
 }
 

@@ -138,7 +138,7 @@ impl Endpoint {
         admission.map(|admission| Attempt::new(Arc::clone(self), admission))
     }
 
-    /// The lock is held for a few instructions, never over an await.
+    /// Locks for a few instructions, never over an await.
     pub(super) fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -111,7 +111,7 @@ impl Run {
 
     /// Kills the remaining processes, closes open blocks, executes late writes, and closes blocks again.
     async fn end(mut self) -> Result<(), String> {
-        // The store executes a write even if its caller is cancelled: the check must not run beside the last write.
+        // The store executes a write even if its caller is cancelled: the check must not run concurrently with the last write.
         let waiting = self.steps.all_wait().await;
         self.steps.put_back(waiting);
         for task in std::mem::take(&mut self.nodes).into_values() {
@@ -186,7 +186,7 @@ async fn invariant_5_the_embedded_store_keeps_the_sums_of_credit() {
 }
 
 /// The faults of `docs/protocol.md` that affect credit.
-const FAULTS: [Fault; 3] = [Fault::SettledAgain, Fault::SealIgnored, Fault::AccountVersionIgnored];
+const FAULTS: [Fault; 3] = [Fault::SettlementRepeated, Fault::SealIgnored, Fault::AccountVersionIgnored];
 
 #[tokio::test]
 async fn the_checker_detects_every_credit_fault() {
@@ -228,7 +228,7 @@ async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_a_fault() {
         outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
     // The embedded store detects the other faults in less time, and the conformance suite detects them on CQL.
-    let fault = Fault::SettledAgain;
+    let fault = Fault::SettlementRepeated;
     let stores = decorate(&cql.stores(blobs.stores().blobs), fault);
     let mut detected = false;
     for seed in 0..10 {

@@ -48,10 +48,10 @@ impl CreditLayer for SealIgnored {
 
 /// The second settlement of a row counts: the first one is not stored, and the process that sent it reads it as stored.
 #[derive(Default)]
-pub(super) struct SettledAgain(Mutex<HashMap<(BlockId, String), LedgerRow>>);
+pub(super) struct SettlementRepeated(Mutex<HashMap<(BlockId, String), LedgerRow>>);
 
 #[async_trait]
-impl CreditLayer for SettledAgain {
+impl CreditLayer for SettlementRepeated {
     async fn settle(&self, below: &dyn CreditStore, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
         let key = (block.clone(), row.key.clone());
         let first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, row.clone());

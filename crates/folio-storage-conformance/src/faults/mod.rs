@@ -122,7 +122,7 @@ faults! {
     /// A reservation in a sealed block is accepted.
     SealIgnored = "seal-ignored", credit, credit, ["credit"];
     /// The second settlement of a row counts.
-    SettledAgain = "settled-again", credit, credit, ["credit"];
+    SettlementRepeated = "settlement-repeated", credit, credit, ["credit"];
     /// A blob is readable before its writer has finished.
     BlobVisibleBeforeFinish = "blob-visible-before-finish", blobs, blobs, ["blobs"];
     /// The scan returns wrong times of the blobs.

@@ -134,7 +134,7 @@ async fn concurrent_model_calls_are_bounded() {
     check(&them.refusal("RunExtraction", run.clone()).await, "concurrent_model_calls");
     assert_eq!(server.model.calls(), 1, "the call was not made");
     them.call_ok("CancelTurn", json!({"turn_id": started["event"]["turn_id"]})).await;
-    wait_for("there is room again", LIMIT, || async {
+    wait_for("a permit is free again", LIMIT, || async {
         server.model.answer(r#"{"total": 12.5}"#);
         them.call("RunExtraction", run.clone()).await.ok()
     })
