@@ -18,7 +18,6 @@ use crate::harness::tenant::Tenant;
 
 /// Timeout of a request, after which it is repeated.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
-/// Timeout of a turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns a closure that calls an RPC with a copy of the request, so that the call can be repeated.
@@ -31,7 +30,6 @@ macro_rules! call {
     };
 }
 
-/// A simulated user.
 pub struct SimulatedUser {
     pub name: String,
     pub tenant: Tenant,

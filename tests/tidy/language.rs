@@ -59,7 +59,8 @@ const NAME_WORDS: &[&str] = &[
 ];
 
 /// Words that no comment may begin with.
-const SUBJECTS: &[&str] = &["who", "whose", "what", "how", "whoever", "whatever", "somebody", "nobody", "anybody"];
+const SUBJECTS: &[&str] =
+    &["who", "whose", "what", "how", "whether", "whoever", "whatever", "somebody", "nobody", "anybody"];
 
 /// A comment block: the number of its first line, and its text.
 struct Comment {

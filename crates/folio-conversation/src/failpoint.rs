@@ -7,7 +7,6 @@
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 use std::sync::Arc;
 
-/// Action at a failpoint.
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {

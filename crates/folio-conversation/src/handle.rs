@@ -34,7 +34,6 @@ use folio_history::peer::EventStream;
 
 /// Maximum attempts to reach a conversation that stops during the request.
 const ADMIT_ATTEMPTS_MAX: u32 = 6;
-/// Maximum number of conversations in a snapshot.
 const SNAPSHOT_CONVERSATIONS_MAX: usize = 1_000;
 /// Time limit of a request that waits for neither a model nor a tool.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

@@ -123,7 +123,6 @@ async fn next_chunk(at: Instant, events: &mut Events) -> Option<Vec<Result<Event
 struct PublisherTask {
     work: TaskContext,
     shared_stores: SharedTurnStores,
-    /// Newest state of the turn.
     newest_state: SharedTurn,
     /// True if the shared store may list the turn as waiting for decisions.
     may_be_listed: bool,

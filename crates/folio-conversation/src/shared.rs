@@ -19,7 +19,6 @@ use crate::options::Options;
 use crate::supervisor::{MemoryBudget, Table};
 use crate::window::estimated_tokens;
 
-/// Journal entries per read.
 const ENTRIES_PER_READ: usize = 512;
 
 pub(crate) struct Shared {

@@ -21,7 +21,6 @@ const ORGANIZATIONS_MAX: u64 = 10_000;
 const TTL_MIN: Duration = Duration::from_secs(5);
 /// Minimum ratio of the time that a value is cached to the time that reading it takes.
 const TTL_PER_READ_TIME: u32 = 20;
-/// Minimum retry delay.
 pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
 
 /// Cached number and bytes of stored documents. Clones share the cache.

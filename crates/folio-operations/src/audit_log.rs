@@ -24,7 +24,6 @@ service! {
 
 // proto: ListAuditEntriesRequest.page_size "per page, at most {}."
 const PAGE_MAX: u32 = 500;
-/// Entries of one read.
 const READ_ENTRIES: usize = 500;
 
 /// Lists the entries of a period. Filter: `user`, `thread`, `turn`, `kind`, `subject`.

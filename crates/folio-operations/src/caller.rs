@@ -13,11 +13,11 @@ pub struct Caller {
     pub token: TokenId,
     /// Scopes that the token is restricted to. Empty: unrestricted.
     pub scopes: Vec<Scope>,
-    /// Whether the token permits operations on the whole installation.
+    /// True if the token permits operations on the whole installation.
     pub has_platform_right: bool,
     /// Expiry of the token. None: the token does not expire.
     pub expires_at: Option<Timestamp>,
-    /// Whether the credential is a JWT. A JWT is not stored.
+    /// True if the credential is a JWT. A JWT is not stored.
     pub is_jwt: bool,
 }
 

@@ -34,7 +34,7 @@ pub enum Idempotency {
     Outcome,
 }
 
-/// Whether the audit log records an operation. Entries about tool calls are written from the turn's journal instead.
+/// The record of an operation in the audit log. Entries about tool calls are written from the turn's journal instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audit {
     Unrecorded,
@@ -81,9 +81,9 @@ pub struct Declaration {
     pub name: &'static str,
     /// The minimum role.
     pub role: Role,
-    /// Whether the operation concerns the whole installation; only the platform's administrator may run it.
+    /// True if the operation concerns the whole installation; only the platform's administrator may run it.
     pub platform: bool,
-    /// Whether the changed resource belongs to the platform. Default: to the caller's organization.
+    /// True if the changed resource belongs to the platform. Default: to the caller's organization.
     pub changes_platform: bool,
     /// Default: [`Class::Short`].
     pub class: Class,

@@ -98,7 +98,7 @@ pub(crate) struct ScanRead<P> {
     pub(crate) after: Option<P>,
     /// Maximum number of entries. The list has ended if a read returns fewer.
     pub(crate) limit: usize,
-    /// Whether the page is complete, so that the remaining entries are only counted.
+    /// True if the page is complete, so that the remaining entries are only counted.
     pub(crate) is_page_complete: bool,
 }
 

@@ -28,7 +28,6 @@ service! {
 #[derive(Debug, Clone, Serialize)]
 pub struct PromptFields {
     pub name: String,
-    /// The instructions: not blank, at most 64 KiB.
     pub content: String,
     /// Id of a schema revision, or of a schema for its newest revision. Empty: no schema.
     pub schema_revid: String,

@@ -144,7 +144,7 @@ pub struct UpdateProvider {
     pub api_key: Option<Secret>,
     /// The request field that limits the number of output tokens.
     pub output_limit_field: Option<OutputLimitField>,
-    /// Whether streams request usage.
+    /// True if streams request usage.
     pub stream_usage: Option<bool>,
     /// The new models replace the stored ones.
     pub models: Option<BTreeMap<String, ModelOptions>>,

@@ -20,7 +20,7 @@ const ATTEMPTS: u32 = 5;
 pub struct ChangeRequest {
     principal: Principal,
     id: RequestId,
-    /// Whether the client chose the id. A request under a generated id cannot be repeated.
+    /// True if the client chose the id. A request under a generated id cannot be repeated.
     is_repeatable: bool,
     digest: Digest,
     at: Timestamp,

@@ -43,7 +43,7 @@ pub struct CreateToken {
     pub scopes: Vec<Scope>,
     /// Lifetime in seconds. 0: no expiry.
     pub ttl_seconds: u64,
-    /// Whether the token belongs to the platform's administrator.
+    /// True if the token belongs to the platform's administrator.
     pub platform: bool,
 }
 

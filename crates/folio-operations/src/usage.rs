@@ -57,7 +57,7 @@ pub struct Balance {
     pub settled: u64,
     /// Grants with credits left, in the order in which they are used.
     pub grants: Vec<Grant>,
-    /// Whether calls are only recorded and never refused.
+    /// True if calls are only recorded and never refused.
     pub is_unlimited: bool,
 }
 

@@ -153,7 +153,6 @@ pub enum DecidingWrite {
 pub enum RowWrite {
     /// Inserted unless an op row with its key exists.
     InsertOp(OpRow),
-    /// Revision with its number.
     PutRevision(u32, Vec<u8>),
 }
 

@@ -120,7 +120,7 @@ fn ignore_unknown_fields<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMa
 pub enum ModelSettingsChange {
     /// Creates or replaces a provider. The caller has validated its URL and models.
     SetProvider { name: String, provider: Box<Provider> },
-    /// Removes a provider.
+    /// The platform's provider with this name takes effect again.
     RemoveProvider { name: String },
     /// Sets the default model (empty: the platform's) and the fallback models, best first (empty: the platform's). None:
     /// unchanged. The caller has verified that the models exist.

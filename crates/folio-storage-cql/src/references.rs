@@ -18,7 +18,6 @@ use super::values::micros;
 use super::{idempotency, ops, retry};
 use folio_storage::value::{Reference, decode, encode};
 
-/// Maximum number of entries that one read returns.
 const ENTRIES_PER_READ: usize = 100;
 
 enum EntryStatus {

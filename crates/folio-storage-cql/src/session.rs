@@ -66,7 +66,6 @@ pub(crate) enum ConditionalResult {
     Unknown(Error),
 }
 
-/// A statement with its values.
 pub(crate) type Statement<'a> = (&'a PreparedStatement, Values);
 
 /// The statements of one batch.

@@ -176,7 +176,6 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32
     Ok(found)
 }
 
-/// Maximum number of pages that one read returns.
 const PAGES_PER_READ: u32 = 32;
 
 pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {

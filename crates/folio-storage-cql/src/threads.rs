@@ -184,7 +184,6 @@ impl ThreadStore for Threads {
     }
 }
 
-/// Maximum number of entries that one read returns.
 const ENTRIES_PER_READ: usize = 64;
 
 /// Returns the thread of a list row if the row still describes the thread; otherwise repairs the row.

@@ -22,7 +22,7 @@ struct Buffer {
     owner: Incarnation,
     epoch: u64,
     first: u64,
-    /// Whether the oldest event is a snapshot or the first event, so that nothing before it is missing.
+    /// True if the oldest event is a snapshot or the first event, so that nothing before it is missing.
     is_complete: bool,
     events: VecDeque<(Event, usize)>,
     bytes: usize,

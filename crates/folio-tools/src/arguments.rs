@@ -171,7 +171,6 @@ impl Paging {
     }
 }
 
-/// Validates a search text.
 pub(crate) fn search(text: Option<String>) -> Result<Option<String>, ToolError> {
     if text.as_ref().is_some_and(|text| text.chars().count() > limits::SEARCH_CHARS) {
         let problem = format!("has more than {} characters", limits::SEARCH_CHARS);

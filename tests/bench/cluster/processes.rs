@@ -9,7 +9,6 @@ use folio_tests::harness::cluster::Launcher;
 use folio_tests::harness::process::Process;
 use folio_tests::harness::tenant::{self, Tenant};
 
-/// Number of gateways.
 pub(crate) const GATEWAYS: usize = 2;
 
 /// The stores that the processes of a cluster share.

@@ -95,7 +95,6 @@ pub struct ObservedAggregate {
     pub revisions: u64,
 }
 
-/// A stored audit entry.
 #[derive(Debug, Clone)]
 pub struct ObservedAuditEntry {
     /// Call that the entry is about.

@@ -14,7 +14,6 @@ use super::excerpts::{Excerpt, ExcerptKey, Excerpts};
 use super::mentions::Artifact;
 use super::{Parts, system_message};
 
-/// Pages per read.
 const PAGES_PER_READ: u32 = 4;
 /// Maximum number of documents that are read concurrently.
 const CONCURRENT_DOCUMENTS: usize = 4;

@@ -17,7 +17,6 @@ use crate::audit;
 use crate::shared::Shared;
 use crate::turn::{OPEN_TURN_ROW_HOURS, is_open_row_over};
 
-/// Rows per read.
 const ROWS_PER_READ: usize = 256;
 /// Maximum time between the insertion of an open-turn row and the first append to its thread.
 const FIRST_APPEND_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);

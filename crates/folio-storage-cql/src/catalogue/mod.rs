@@ -189,7 +189,6 @@ async fn read_rows(
     Ok((rows, next))
 }
 
-/// Maximum number of rows that one read returns.
 const ROWS_PER_READ: usize = 500;
 /// A position before every row of a shard.
 const FIRST: Position = Position { sort_key: String::new(), at: i64::MIN, id: String::new() };

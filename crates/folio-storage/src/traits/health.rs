@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use folio_types::Result;
 
-/// Health of one store.
 #[async_trait]
 pub trait StoreHealth: Send + Sync {
     /// Makes a small write without a visible effect, as durably as the writes of resources and journals. The caller

@@ -22,7 +22,7 @@ pub struct UsageRecord {
     /// The name of the model that answered.
     pub model: String,
     pub usage: Usage,
-    /// Whether the model answered completely.
+    /// True if the model answered completely.
     pub completed: bool,
     /// The document that the call was about, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

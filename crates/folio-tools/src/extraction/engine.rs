@@ -172,7 +172,6 @@ impl Job {
 /// Token budget of a model call.
 struct Budget {
     text: u64,
-    /// Maximum answer.
     answer: u64,
     /// Part of the first answer that the correction call repeats.
     first_answer: u64,

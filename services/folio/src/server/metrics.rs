@@ -24,7 +24,6 @@ pub(crate) struct MetricSources {
     pub(crate) ingest: Option<IngestHandle>,
     /// None: the process is not part of a cluster.
     pub(crate) membership: Option<Membership>,
-    /// Counters and active uploads of a gateway.
     pub(crate) gateway: Option<(Counters, ActiveUploads)>,
     /// The durable and the shared stores.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],

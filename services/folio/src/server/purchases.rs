@@ -32,7 +32,6 @@ struct PurchaseState {
     permits: Semaphore,
 }
 
-/// Starts the port for purchases.
 pub(crate) fn start_port(listener: TcpListener, purchases: Purchases) -> Result<HttpPort> {
     let state = Arc::new(PurchaseState { purchases, permits: Semaphore::new(CONCURRENT_MESSAGES) });
     let pages = Router::new().route("/webhooks/purchases", post(traced)).with_state(state);

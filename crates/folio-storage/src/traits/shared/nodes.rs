@@ -37,7 +37,7 @@ pub struct ClusterNode {
     pub node: NodeRecord,
     /// Time since the last heartbeat during which the store was available.
     pub silent_for: Duration,
-    /// Whether the node left or missed heartbeats for too long: its turns have no owner.
+    /// True if the node left or missed heartbeats for too long: its turns have no owner.
     pub is_dead: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct MembershipSnapshot {
 }
 
 impl MembershipSnapshot {
-    /// Returns whether an incarnation is dead, so that its turns may be taken over. An unlisted incarnation is dead
+    /// Returns true if an incarnation is dead, so that its turns may be taken over. An unlisted incarnation is dead
     /// once the store has been available long enough that a live node would have sent a heartbeat.
     pub fn is_dead(&self, incarnation: &Incarnation) -> bool {
         match self.members.iter().find(|member| member.node.incarnation == *incarnation) {

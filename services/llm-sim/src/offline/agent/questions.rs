@@ -6,7 +6,6 @@ use crate::answer::Answer;
 use crate::offline::reading::{canonical, tokens};
 use crate::offline::view;
 
-/// Maximum listed values.
 const LISTED_MAX: usize = 40;
 
 const ABOUT: &str = "I am Folio's offline model: fixed rules, no LLM. I can create a schema and a prompt for this document and extract \
