@@ -39,7 +39,7 @@ pub struct Sources {
 }
 
 #[derive(Debug)]
-pub struct Loaded<T> {
+pub struct LoadedSettings<T> {
     pub settings: T,
     pub warnings: Vec<String>,
 }
@@ -66,7 +66,7 @@ pub enum Error {
     InvalidValue(String),
 }
 
-pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Result<Loaded<T>, Error> {
+pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Result<LoadedSettings<T>, Error> {
     let defaults = T::default();
     let mut schema = serde_json::to_value(&defaults).map_err(|error| Error::InvalidValue(error.to_string()))?;
     for (path, entry) in &sources.maps {
@@ -88,7 +88,7 @@ pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Res
         figment = figment.merge(Serialized::default(path, value));
     }
     let settings = figment.extract().map_err(describe)?;
-    Ok(Loaded { settings, warnings })
+    Ok(LoadedSettings { settings, warnings })
 }
 
 /// Parses the text of a variable as boolean, number, list or string. If the default is a string, the text stays

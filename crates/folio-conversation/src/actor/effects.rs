@@ -12,7 +12,7 @@ use folio_types::{DocumentId, Principal, Role, TurnId};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::state::{Loaded, State, TurnWork};
+use super::state::{LoadedConversation, State, TurnWork};
 use crate::context::ContextLoader;
 use crate::supervisor::StopReason;
 use crate::turn::{Command, Effect, ModelCall, ToolRun};
@@ -108,7 +108,7 @@ impl State {
     }
 
     /// Starts a task that is stopped only together with this machine.
-    fn spawn_for_machine(&self, task: impl FnOnce(TaskContext, &Loaded)) {
+    fn spawn_for_machine(&self, task: impl FnOnce(TaskContext, &LoadedConversation)) {
         if let Some(loaded) = &self.loaded {
             task(self.task_context(loaded.token.clone()), loaded);
         }

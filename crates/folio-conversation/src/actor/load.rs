@@ -8,7 +8,7 @@ use folio_history::{History, TurnRecord};
 use folio_types::{Error, Reason, Result};
 
 use super::publication::Publication;
-use super::state::{Loaded, State};
+use super::state::{LoadedConversation, State};
 use crate::audit::Auditor;
 use crate::supervisor::StopReason;
 use crate::turn::{Command, Effect, Machine};
@@ -38,7 +38,7 @@ impl State {
         let token = self.token.child_token();
         let publication = Publication::of(&header);
         let machine = self.machine(header, history);
-        self.loaded = Some(Box::new(Loaded {
+        self.loaded = Some(Box::new(LoadedConversation {
             machine,
             reservation,
             profile,

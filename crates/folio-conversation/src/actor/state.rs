@@ -1,4 +1,4 @@
-//! State of a conversation actor. An idle actor is small: [`Loaded`] can be dropped, and the state of a running turn is
+//! State of a conversation actor. An idle actor is small: [`LoadedConversation`] can be dropped, and the state of a running turn is
 //! dropped with the turn.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -40,7 +40,7 @@ pub(crate) struct State {
     /// Stops every task of this actor. Cancelled when the actor is dropped.
     pub(super) token: CancellationToken,
     _stop: DropGuard,
-    pub(super) loaded: Option<Box<Loaded>>,
+    pub(super) loaded: Option<Box<LoadedConversation>>,
     /// Incremented whenever the machine is replaced or dropped.
     pub(super) generation: u64,
     pub(super) next_ticket: u64,
@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub(super) traces: Traces,
 }
 
-pub(super) struct Loaded {
+pub(super) struct LoadedConversation {
     pub(super) machine: Machine,
     /// Reservation in the memory budget of histories.
     pub(super) reservation: BudgetReservation,

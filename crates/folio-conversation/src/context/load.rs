@@ -25,10 +25,10 @@ pub(crate) struct ContextLoader {
     documents: Vec<DocumentId>,
     mentions: Vec<Mention>,
     excerpts: Excerpts,
-    loaded: Option<Arc<Loaded>>,
+    loaded: Option<Arc<ContextSections>>,
 }
 
-struct Loaded {
+struct ContextSections {
     /// Value of the turn's write counter at the time of the read.
     write_counter: u64,
     documents: Vec<DocumentPart>,
@@ -73,12 +73,12 @@ impl ContextLoader {
     }
 
     /// Returns the current sections. They are cached unless the text of a document is still being extracted.
-    async fn load(&mut self, write_counter: u64) -> Result<Arc<Loaded>> {
+    async fn load(&mut self, write_counter: u64) -> Result<Arc<ContextSections>> {
         let loaded = match self.loaded.take().filter(|loaded| loaded.write_counter == write_counter) {
             Some(loaded) => loaded,
             None => {
                 let (documents, artifacts) = try_join!(self.load_documents(), self.load_artifacts())?;
-                Arc::new(Loaded { write_counter, documents, artifacts })
+                Arc::new(ContextSections { write_counter, documents, artifacts })
             }
         };
         let is_settled = loaded.documents.iter().all(|document| match &document.found {

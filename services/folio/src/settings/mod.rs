@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use anyhow::Result;
-use folio_process::settings::{Loaded, Sources, load as load_from};
+use folio_process::settings::{LoadedSettings, Sources, load as load_from};
 use folio_types::settings::InvalidSettings;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ fn read(
     arguments: &SettingsArguments,
     flags: &mut Flags,
     variables: BTreeMap<String, String>,
-) -> Result<Loaded<Settings>> {
+) -> Result<LoadedSettings<Settings>> {
     set(flags, "server.listen", arguments.listen.as_deref());
     set(flags, "storage.data", path_value(arguments.data.as_ref()));
     let sources = Sources {
