@@ -1,15 +1,17 @@
 //! The rules of resources as pure functions: one file per kind, and one module that maps a write to a plan.
 //!
 //! A file such as `tag.rs` defines a kind: its type, changes, unique name, references, list row and filters. [`KINDS`]
-//! registers the kind. [`decide`] evaluates a write against the rows that a store read and returns a [`WritePlan`]. A
-//! storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
+//! registers the kind. [`decide`] evaluates a write against the rows that a store read and returns a [`WritePlan`];
+//! [`EnteredRow`] evaluates the rows of other writes. A storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
 //! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters.
 //!
 //! The crate must not know a store, the network or a clock.
 
 pub mod audit;
 mod decide;
+mod dependent;
 mod document;
+mod entered_row;
 mod extraction;
 pub mod fields;
 #[cfg(test)]
@@ -31,9 +33,11 @@ mod token;
 mod webhook_endpoint;
 
 pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide};
+pub use dependent::DependentDeletion;
 pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, TextRecord, TextState, text_record_of,
 };
+pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};

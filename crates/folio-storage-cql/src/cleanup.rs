@@ -3,7 +3,7 @@
 //! Every step is idempotent. The process that deletes a resource runs the steps immediately. The clean-up job repeats
 //! them until it removes the deletion from the index.
 
-use folio_resources::{IndexedFields, Kind, ListRow, Record};
+use folio_resources::{DependentDeletion, Kind, ListRow, Record};
 use folio_types::op::{OpRow, Target};
 use folio_types::{OrgId, Result, Timestamp};
 
@@ -79,19 +79,14 @@ pub(crate) async fn remove_content(keyspace: &Keyspace, org: &OrgId, target: &Ta
 
 /// Writes the tombstone of a dependent, without an op row, and removes its list rows.
 async fn delete_dependent(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
-    let Some(fields) = write_tombstone(keyspace, org, id, at).await? else { return Ok(()) };
-    let before = ListEntry { at: micros(fields.created_at), version: fields.version, row: fields.row };
-    catalogue::remove_old_rows(keyspace, org, Kind::of_id(id)?.name, &before, None, fields.version + 1).await
-}
-
-async fn write_tombstone(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<Option<IndexedFields>> {
     for attempt in 0..retry::ATTEMPTS {
-        let Some(fields) = load(keyspace, org, id, ReadConsistency::Serial).await?.live() else { return Ok(None) };
-        let version = fields.version + 1;
-        let record = Kind::of_id(id)?.tombstone(version, at)?;
-        let change = keyspace.tables.aggregates.change(org, id, (fields.version, version), (false, record), false);
+        let stored = load(keyspace, org, id, ReadConsistency::Serial).await?.record;
+        let Some(deletion) = DependentDeletion::plan(id, stored, at)? else { return Ok(()) };
+        let DependentDeletion { kind, from, to, tombstone, list_before } = deletion;
+        let change = keyspace.tables.aggregates.change(org, id, (from, to), (false, tombstone), false);
         if let ConditionalResult::Applied = keyspace.commit(vec![change]).await? {
-            return Ok(Some(fields));
+            let before = ListEntry::from(&list_before);
+            return catalogue::remove_old_rows(keyspace, org, kind.name, &before, None, to).await;
         }
         retry::pause(attempt, keyspace.random()).await;
     }

@@ -1,13 +1,9 @@
 //! Idempotency records of requests outside turns: a row in the request's own partition, inserted before the deciding
 //! write.
 //!
-//! The record is valid while the op row of its target exists or may still be written. Once that op is closed, the
-//! record is dead and may be replaced. No process recovers a request, so a conflicting request closes the op of a
-//! record whose write has not happened for [`STALE_AFTER`].
+//! [`EnteredRow`] evaluates a record. Its effect exists if the op row of its target states that the write was executed.
 
-use std::time::Duration;
-
-use folio_resources::ResourceWrite;
+use folio_resources::{EnteredRow, ResourceWrite, RowVerdict};
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, OpState};
 use folio_types::{Error, OrgId, Result, Timestamp};
 
@@ -20,46 +16,34 @@ use folio_storage::value::{RequestIndexRow, decode, encode};
 
 const INDEX: &str = "request";
 
-/// Time for which the reservations of a request without a deciding write are kept. Longer than any write in progress
-/// takes.
-pub(crate) const STALE_AFTER: Duration = Duration::from_secs(60);
+/// A stored record with the time of its insertion in microseconds.
+type Stored<'a> = (&'a IdempotencyRecord, i64);
 
-/// The status of a record, by the op row of its target.
-enum RowStatus {
-    Done,
-    /// The write may still be executed.
-    Open,
-    /// The write will never be executed.
-    Dead,
-}
-
-async fn status(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: &IdempotencyRecord) -> Result<RowStatus> {
-    if !row.target.has_op_rows() {
-        // The record alone is authoritative: the effects are in a thread's journal, or in the record of an outcome.
-        return Ok(RowStatus::Done);
-    }
-    let found = ops::row(keyspace, org, row.target.id(), &op.to_string(), ReadConsistency::Serial).await?;
-    Ok(match found.map(|row| row.state) {
-        Some(OpState::Done(_)) => RowStatus::Done,
-        Some(OpState::Conflict | OpState::Aborted) => RowStatus::Dead,
-        None => RowStatus::Open,
-    })
+/// Evaluates the record of a request for another request.
+async fn verdict(keyspace: &Keyspace, org: &OrgId, op: &OpKey, (record, at): Stored<'_>) -> Result<RowVerdict> {
+    let state = match record.target.has_op_rows() {
+        true => ops::row(keyspace, org, record.target.id(), &op.to_string(), ReadConsistency::Serial).await?,
+        false => None,
+    };
+    // Without op rows, the record alone is authoritative: the effects are in a thread's journal, or in the record of an
+    // outcome.
+    let is_done = |row: &OpRow| matches!(row.state, OpState::Done(_));
+    let has_effect = !record.target.has_op_rows() || state.as_ref().is_some_and(is_done);
+    let entered = EnteredRow { op: op.clone(), age: keyspace.age(at), has_op_row: state.is_some(), has_effect };
+    Ok(entered.verdict(false))
 }
 
 /// Returns the record of a request if its write was executed.
 pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
-    let Some((value, _)) = keyspace.tables.idempotency.get(org, &op.to_string(), ReadConsistency::Serial).await? else {
-        return Ok(None);
-    };
+    let found = keyspace.tables.idempotency.get(org, &op.to_string(), ReadConsistency::Serial).await?;
+    let Some((value, at)) = found else { return Ok(None) };
     let row: IdempotencyRecord = decode(&value)?;
-    Ok(match status(keyspace, org, op, &row).await? {
-        RowStatus::Done => Some(row),
-        RowStatus::Open | RowStatus::Dead => None,
-    })
+    let was_executed = verdict(keyspace, org, op, (&row, at)).await? == RowVerdict::Taken;
+    Ok(was_executed.then_some(row))
 }
 
-/// Returns whether the request of a write was used for another target or other content. If that other write has not
-/// happened for [`STALE_AFTER`], closes its op.
+/// Returns whether the request of a write was used for another target or other content. Closes the op of that other
+/// write if it is stale.
 pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
     let OpKey::Request { .. } = &write.op else { return Ok(false) };
     let op = write.op.to_string();
@@ -69,16 +53,15 @@ pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Resu
     if row.target == write.target() && row.digest == write.digest {
         return Ok(false);
     }
-    Ok(match status(keyspace, &write.org, &write.op, &row).await? {
-        RowStatus::Done => true,
-        RowStatus::Dead => false,
-        RowStatus::Open if is_stale(keyspace, at) => {
+    Ok(match verdict(keyspace, &write.org, &write.op, (&row, at)).await? {
+        RowVerdict::Claimed | RowVerdict::Taken | RowVerdict::Contended => true,
+        RowVerdict::Replace => false,
+        RowVerdict::Close => {
             let closed =
                 OpRow { op: write.op.clone(), digest: row.digest.clone(), state: OpState::Aborted, at: keyspace.now() };
             let stored = ops::close(keyspace, &write.org, row.target.id(), closed).await?;
             matches!(stored.state, OpState::Done(_))
         }
-        RowStatus::Open => true,
     })
 }
 
@@ -111,10 +94,10 @@ pub(crate) async fn record_request(
         if let ConditionalResult::Applied = tables.idempotency.insert(org, &name, value.clone(), now).await? {
             return Ok(row);
         }
-        if let Some((stored, _)) = tables.idempotency.get(org, &name, ReadConsistency::Serial).await? {
+        if let Some((stored, at)) = tables.idempotency.get(org, &name, ReadConsistency::Serial).await? {
             let found: IdempotencyRecord = decode(&stored)?;
             let same = found.target == row.target && found.digest == row.digest;
-            if same || !matches!(status(keyspace, org, op, &found).await?, RowStatus::Dead) {
+            if same || verdict(keyspace, org, op, (&found, at)).await? != RowVerdict::Replace {
                 return Ok(found);
             }
             if let ConditionalResult::Applied =
@@ -148,12 +131,6 @@ pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize)
         forgotten += 1;
     }
     Ok(forgotten)
-}
-
-/// Returns whether a reservation is older than any write in progress.
-pub(crate) fn is_stale(keyspace: &Keyspace, at_micros: i64) -> bool {
-    let age = keyspace.now_micros().saturating_sub(at_micros);
-    age > i64::try_from(STALE_AFTER.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn key(org: &OrgId, op: &str) -> String {

@@ -1,6 +1,7 @@
 //! An open keyspace: the session and the statements of every table.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use folio_types::{Result, Timestamp};
 
@@ -43,6 +44,12 @@ impl Keyspace {
 
     pub(crate) fn now_micros(&self) -> i64 {
         micros(self.now())
+    }
+
+    /// Returns the time since a time in microseconds. Zero for a time in the future.
+    pub(crate) fn age(&self, at_micros: i64) -> Duration {
+        let age = self.now_micros().saturating_sub(at_micros);
+        Duration::from_micros(u64::try_from(age).unwrap_or_default())
     }
 
     pub(crate) fn random(&self) -> u128 {

@@ -1,11 +1,9 @@
 //! Unique names of the live resources of a kind, without regard to case.
 //!
-//! A name's row contains the id of the resource and the op key that reserved the name. The row is *live* if the
-//! resource is live under that name; else *open* while the resource's partition has no op row of that key; else *dead*.
-//! Any process may replace or free a dead row. An open row causes a conflict; an open row that a request left for
-//! [`idempotency::STALE_AFTER`] is closed.
+//! A name's row contains the id of the resource and the op key that reserved the name. [`EnteredRow`] evaluates the row.
+//! Its effect exists if the resource is live under that name.
 
-use folio_resources::{Kind, folded};
+use folio_resources::{EnteredRow, Kind, RowVerdict, folded};
 use folio_types::op::OpKey;
 use folio_types::{Code, Error, OrgId, Reason, Result};
 
@@ -13,27 +11,18 @@ use super::keyspace::Keyspace;
 use super::record::load;
 use super::session::{ConditionalResult, ReadConsistency};
 use super::table::NameRow;
-use super::{idempotency, ops, retry};
-
-enum RowStatus {
-    Live,
-    Open,
-    Dead,
-}
+use super::{ops, retry};
 
 /// The name of a kind ([`folio_resources::Kind::name`]), and a name of that kind.
 type Name<'a> = (&'a str, &'a str);
 
-async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &NameRow) -> Result<RowStatus> {
-    // The op row is read first: if it exists, it was written before the resource is read.
+/// Evaluates the row of a name for another op of the resource `id`.
+async fn verdict(keyspace: &Keyspace, org: &OrgId, name: &str, row: &NameRow, id: &str) -> Result<RowVerdict> {
     let has_op_row = ops::row(keyspace, org, &row.id, &row.op, ReadConsistency::Serial).await?.is_some();
     let live = load(keyspace, org, &row.id, ReadConsistency::Serial).await?.live();
-    let live_name = live.and_then(|facts| facts.unique_name).map(|name| folded(&name));
-    Ok(match (live_name, has_op_row) {
-        (Some(found), _) if found == folded(name) => RowStatus::Live,
-        (_, true) => RowStatus::Dead,
-        (_, false) => RowStatus::Open,
-    })
+    let has_effect = live.and_then(|fields| fields.unique_name).is_some_and(|found| folded(&found) == folded(name));
+    let entered = EnteredRow { op: row.op.parse()?, age: keyspace.age(row.at), has_op_row, has_effect };
+    Ok(entered.verdict(row.id == id))
 }
 
 /// Fails if the name cannot be claimed. Changes nothing.
@@ -44,10 +33,10 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
     if row.id == id && row.op == op.to_string() {
         return Ok(());
     }
-    match status(keyspace, org, name, &row).await? {
-        RowStatus::Live if row.id != id => Err(Kind::name_taken(name.0, name.1, &row.id)),
-        RowStatus::Open if !idempotency::is_stale(keyspace, row.at) => Err(contended(name)),
-        RowStatus::Live | RowStatus::Dead | RowStatus::Open => Ok(()),
+    match verdict(keyspace, org, name.1, &row, id).await? {
+        RowVerdict::Taken => Err(Kind::name_taken(name.0, name.1, &row.id)),
+        RowVerdict::Contended => Err(contended(name)),
+        RowVerdict::Claimed | RowVerdict::Replace | RowVerdict::Close => Ok(()),
     }
 }
 
@@ -63,11 +52,12 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
             if row.id == wanted.id && row.op == wanted.op {
                 return Ok(());
             }
-            match status(keyspace, org, name, &row).await? {
-                RowStatus::Live if row.id == id => return Ok(()),
-                RowStatus::Live => return Err(Kind::name_taken(name.0, name.1, &row.id)),
-                RowStatus::Open => close(keyspace, org, name, &row).await?,
-                RowStatus::Dead => {
+            match verdict(keyspace, org, name.1, &row, id).await? {
+                RowVerdict::Claimed => return Ok(()),
+                RowVerdict::Taken => return Err(Kind::name_taken(name.0, name.1, &row.id)),
+                RowVerdict::Contended => return Err(contended(name)),
+                RowVerdict::Close => ops::close_of_another(keyspace, org, &row.id, row.op.parse()?).await?,
+                RowVerdict::Replace => {
                     if let ConditionalResult::Applied = keyspace.tables.names.replace(org, key, (&row, &wanted)).await?
                     {
                         return Ok(());
@@ -85,7 +75,7 @@ pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &
     let folded_name = folded(name.1);
     let key = (name.0, folded_name.as_str());
     let Some(row) = keyspace.tables.names.get(org, key, ReadConsistency::Serial).await? else { return Ok(()) };
-    if row.id == id && matches!(status(keyspace, org, name, &row).await?, RowStatus::Dead) {
+    if row.id == id && verdict(keyspace, org, name.1, &row, id).await? == RowVerdict::Replace {
         keyspace.tables.names.free(org, key, &row).await?;
     }
     Ok(())
@@ -94,15 +84,6 @@ pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &
 /// Returns the id that a name was assigned to. The resource may have been renamed or deleted since.
 pub(crate) async fn id_by_name(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>) -> Result<Option<String>> {
     Ok(keyspace.tables.names.get(org, (kind, &folded(name)), ReadConsistency::Quorum).await?.map(|row| row.id))
-}
-
-/// Closes the op of a stale request that reserved a name. Fails for any other op.
-async fn close(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, row: &NameRow) -> Result<()> {
-    let op: OpKey = row.op.parse()?;
-    if !matches!(op, OpKey::Request { .. }) || !idempotency::is_stale(keyspace, row.at) {
-        return Err(contended(name));
-    }
-    ops::close_of_another(keyspace, org, &row.id, op).await
 }
 
 fn contended((kind, name): Name<'_>) -> Error {

@@ -1,31 +1,22 @@
 //! References between resources. The partition of the referenced resource has an entry for each op that added a
 //! reference. A static column counts the entries; the deletion of the resource is conditional on this count.
 //!
-//! An entry is *live* while the referring resource is live and refers to the resource; else *open* while the referring
-//! resource's partition has no row of the op that added the entry; else *dead*. Any process may remove a dead entry.
+//! [`EnteredRow`] evaluates an entry. Its effect exists while the referring resource is live and refers to the resource.
 
 use std::collections::BTreeMap;
 
-use folio_resources::{Kind, NAMED_REFERRERS_MAX};
-use folio_types::op::OpKey;
-use folio_types::{Error, OrgId, Result, Timestamp};
+use folio_resources::{EnteredRow, Kind, NAMED_REFERRERS_MAX, RowVerdict};
+use folio_types::{Error, OrgId, Result};
 
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::session::{ConditionalResult, ReadConsistency};
 use super::table::Part;
 use super::values::micros;
-use super::{idempotency, ops, retry};
+use super::{ops, retry};
 use folio_storage::value::{Reference, decode, encode};
 
 const ENTRIES_PER_READ: usize = 100;
-
-enum EntryStatus {
-    /// The entry is live; the text describes the referring resource.
-    Live(String),
-    Open,
-    Dead,
-}
 
 /// Fails with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, referenced: &str) -> Result<()> {
@@ -64,11 +55,11 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, referenced: &str, refe
 
 pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, referenced: &str, referrer: &str) -> Result<()> {
     let prefix = format!("{referrer}/");
-    for (key, _) in
-        keyspace.tables.aggregates.rows(org, referenced, (Part::Reference, &prefix), ENTRIES_PER_READ).await?
-    {
-        if let EntryStatus::Dead = status(keyspace, org, referenced, &key).await? {
-            remove(keyspace, org, referenced, &key).await?;
+    let entries =
+        keyspace.tables.aggregates.rows(org, referenced, (Part::Reference, &prefix), ENTRIES_PER_READ).await?;
+    for entry in entries {
+        if let (RowVerdict::Replace, _) = verdict(keyspace, org, referenced, &entry).await? {
+            remove(keyspace, org, referenced, &entry.0).await?;
         }
     }
     Ok(())
@@ -105,18 +96,21 @@ pub(crate) async fn refuse_if_used(
         let entries = keyspace.tables.aggregates.rows(org, referenced, (Part::Reference, ""), ENTRIES_PER_READ).await?;
         let is_complete = entries.len() < ENTRIES_PER_READ;
         let mut referrers = BTreeMap::new();
-        for (key, value) in entries {
-            let referrer = key.split('/').next().unwrap_or_default().to_owned();
-            if referrers.contains_key(&referrer) {
+        for entry in entries {
+            let (referrer, op) = referrer_and_op(&entry.0)?;
+            if referrers.contains_key(referrer) {
                 continue;
             }
-            match status(keyspace, org, referenced, &key).await? {
-                EntryStatus::Live(description) => drop(referrers.insert(referrer, description)),
-                EntryStatus::Dead => remove(keyspace, org, referenced, &key).await?,
-                EntryStatus::Open => {
-                    close(keyspace, org, &key, decode::<Reference>(&value)?.at).await?;
-                    remove(keyspace, org, referenced, &key).await?;
+            match verdict(keyspace, org, referenced, &entry).await? {
+                (RowVerdict::Claimed | RowVerdict::Taken, description) => {
+                    referrers.insert(referrer.to_owned(), description.unwrap_or_default());
                 }
+                (RowVerdict::Replace, _) => remove(keyspace, org, referenced, &entry.0).await?,
+                (RowVerdict::Close, _) => {
+                    ops::close_of_another(keyspace, org, referrer, op.parse()?).await?;
+                    remove(keyspace, org, referenced, &entry.0).await?;
+                }
+                (RowVerdict::Contended, _) => return Err(retry::contended("the resource to delete")),
             }
             if referrers.len() > NAMED_REFERRERS_MAX {
                 break;
@@ -135,16 +129,19 @@ pub(crate) async fn refuse_if_used(
     }
 }
 
-async fn status(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<EntryStatus> {
+/// Evaluates an entry for the deletion of the referenced resource. Returns the description of the referring resource if
+/// the entry is live.
+async fn verdict(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    referenced: &str,
+    (key, value): &(String, Vec<u8>),
+) -> Result<(RowVerdict, Option<String>)> {
     let (referrer, op) = referrer_and_op(key)?;
-    // The op row is read first: if it exists, it was written before the referring resource is read.
     let has_op_row = ops::row(keyspace, org, referrer, op, ReadConsistency::Serial).await?.is_some();
-    let live = describe_referrer(keyspace, org, referenced, referrer).await?;
-    Ok(match (live, has_op_row) {
-        (Some(description), _) => EntryStatus::Live(description),
-        (None, true) => EntryStatus::Dead,
-        (None, false) => EntryStatus::Open,
-    })
+    let description = describe_referrer(keyspace, org, referenced, referrer).await?;
+    let (age, has_effect) = (keyspace.age(micros(decode::<Reference>(value)?.at)), description.is_some());
+    Ok((EnteredRow { op: op.parse()?, age, has_op_row, has_effect }.verdict(false), description))
 }
 
 /// Returns a description of the referring resource if it is live and refers to `referenced`, in its newest or any stored
@@ -164,16 +161,6 @@ async fn describe_referrer(
         }
     }
     Ok(refers.then(|| format!("{} {:?} ({referrer})", kind.name, fields.label)))
-}
-
-/// Closes the op of a stale request that added a reference. Fails for any other op.
-async fn close(keyspace: &Keyspace, org: &OrgId, key: &str, at: Timestamp) -> Result<()> {
-    let (referrer, op) = referrer_and_op(key)?;
-    let op: OpKey = op.parse()?;
-    if !matches!(op, OpKey::Request { .. }) || !idempotency::is_stale(keyspace, micros(at)) {
-        return Err(retry::contended("the resource to delete"));
-    }
-    ops::close_of_another(keyspace, org, referrer, op).await
 }
 
 /// Splits the key of an entry.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_resources::{Cleanup, Kind, ListQuery, Record, ResourceWrite};
+use folio_resources::{Cleanup, Kind, ListQuery, Record, ResourceWrite, STALE_AFTER};
 use folio_types::op::{Expected, OpState, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{OrgId, Result, Timestamp};
@@ -19,7 +19,7 @@ use super::record::load;
 use super::session::ReadConsistency;
 use super::table::{Part, SystemRow};
 use super::values::micros;
-use super::{cleanup, decide, idempotency, names, texts};
+use super::{cleanup, decide, names, texts};
 use folio_storage::value::{DeletionRow, decode, encode};
 use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource, TextWait};
 
@@ -103,7 +103,7 @@ impl ResourceExecutor for Resources {
                 // Another write deleted the resource and has its own row.
                 Some(Record::Tombstone { .. }) => tables.system_rows.remove(&index, row.at, &row.key).await?,
                 // The write was never executed, or it is in progress and will enter its row again.
-                Some(Record::Live(_)) if idempotency::is_stale(&self.0, row.at) => {
+                Some(Record::Live(_)) if self.0.age(row.at) > STALE_AFTER => {
                     tables.system_rows.remove(&index, row.at, &row.key).await?;
                 }
                 Some(Record::Live(_)) | None => {}

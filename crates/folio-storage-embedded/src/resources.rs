@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{
-    Cleanup, DecidingWrite, IndexedFields, Kind, ListQuery, ListRow, Record, ResourceWrite, RowWrite, StoredState,
-    WriteDecision, WritePlan, decide,
+    Cleanup, DecidingWrite, DependentDeletion, IndexedFields, Kind, ListQuery, ListRow, Record, ResourceWrite,
+    RowWrite, StoredState, WriteDecision, WritePlan, decide,
 };
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
@@ -238,10 +238,10 @@ fn delete_dependents(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Res
     }
     if kind.cleanup == Cleanup::Dependents {
         for dependent in dependents(transaction, org, id)? {
-            if let Some(Record::Live(fields)) = record(transaction, org, &dependent)? {
-                let kind = Kind::of_id(&dependent)?;
-                listing::remove_row(transaction, org, kind.name, fields.created_at, &fields.row)?;
-                let tombstone = kind.tombstone(fields.version + 1, *at)?;
+            let stored = record(transaction, org, &dependent)?;
+            if let Some(deletion) = DependentDeletion::plan(&dependent, stored, *at)? {
+                let DependentDeletion { kind, tombstone, list_before: before, .. } = deletion;
+                listing::remove_row(transaction, org, kind.name, before.created_at, &before.row)?;
                 transaction.put_bytes(Space::Records, keys::record(org, kind.name, &dependent), tombstone)?;
             }
         }
