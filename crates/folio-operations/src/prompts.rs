@@ -2,7 +2,7 @@
 
 use folio_llm::schema::Violation;
 use folio_resources::fields;
-use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Schema, Tag};
+use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Schema, Tag, check_prompt_content};
 use folio_tools::rules;
 use folio_types::access::Scope;
 use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId};
@@ -55,7 +55,7 @@ const TAGS: &str = "prompt.tag_ids";
 impl PromptFields {
     async fn checked(self, context: &Context) -> Result<CheckedPrompt> {
         folio_resources::fields::check_name(NAME, &self.name)?;
-        rules::check_content(CONTENT, &self.content)?;
+        check_prompt_content(CONTENT, &self.content)?;
         Ok(CheckedPrompt {
             tags: tags(context, &self.tag_ids).await?,
             schema: schema(context, &self.schema_revid).await?,
@@ -147,7 +147,7 @@ impl Operation for UpdatePrompt {
             folio_resources::fields::check_name(NAME, name)?;
         }
         if let Some(content) = &self.content {
-            rules::check_content(CONTENT, content)?;
+            check_prompt_content(CONTENT, content)?;
         }
         let change = PromptChange::Update {
             schema: resolve(self.schema_revid.as_deref().map(|text| schema(context, text))).await?,
@@ -179,7 +179,7 @@ impl Operation for ValidatePrompt {
         let prompt = &self.prompt;
         let checks = [
             (NAME, folio_resources::fields::check_name(NAME, &prompt.name)),
-            (CONTENT, rules::check_content(CONTENT, &prompt.content)),
+            (CONTENT, check_prompt_content(CONTENT, &prompt.content)),
             (TAGS, tags(context, &prompt.tag_ids).await.map(drop)),
             (SCHEMA, schema(context, &prompt.schema_revid).await.map(drop)),
             (MODEL, model(context, &prompt.model).await.map(drop)),

@@ -1,7 +1,6 @@
 //! Operations on tags.
 
-use folio_resources::{Tag, TagChange, TagFilter};
-use folio_tools::rules;
+use folio_resources::{Tag, TagChange, TagFilter, check_color, check_description};
 use folio_types::access::Scope;
 use folio_types::{Etag, Result, TagId, limits};
 use serde::Serialize;
@@ -15,6 +14,9 @@ service! {
     "TagService", Some(Scope::Definitions) =>
     CreateTag, GetTag, ListTags, UpdateTag, DeleteTag
 }
+
+const COLOR: &str = "tag.color";
+const DESCRIPTION: &str = "tag.description";
 
 /// Creates a tag. Errors: `NAME_TAKEN`, without regard to case.
 #[derive(Debug, Clone, Serialize)]
@@ -32,8 +34,8 @@ impl Operation for CreateTag {
 
     async fn run(self, context: &Context) -> Result<Tag> {
         folio_resources::fields::check_name("tag.name", &self.name)?;
-        let color = color(&self.color)?;
-        let description = description(&self.description)?;
+        let color = check_color(COLOR, &self.color)?;
+        let description = check_description(DESCRIPTION, &self.description)?;
         context.create(TagChange::Create { name: self.name, color, description }).await
     }
 }
@@ -69,8 +71,8 @@ impl Operation for UpdateTag {
             folio_resources::fields::check_name("tag.name", name)?;
         }
         let change = TagChange::Update {
-            color: self.color.as_deref().map(color).transpose()?,
-            description: self.description.as_deref().map(description).transpose()?,
+            color: self.color.map(|text| check_color(COLOR, &text)).transpose()?,
+            description: self.description.map(|text| check_description(DESCRIPTION, &text)).transpose()?,
             name: self.name,
         };
         context.update(&self.tag_id, self.etag, change).await
@@ -80,13 +82,4 @@ impl Operation for UpdateTag {
 delete_operation! {
     /// Deletes a tag. Error: `IN_USE` while documents or prompts have the tag.
     DeleteTag { tag_id: TagId } of Tag
-}
-
-fn color(text: &str) -> Result<Option<String>> {
-    if text.is_empty() { Ok(None) } else { rules::check_color("tag.color", text).map(Some) }
-}
-
-fn description(text: &str) -> Result<Option<String>> {
-    rules::check_description("tag.description", text)?;
-    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }

@@ -132,11 +132,17 @@ fn bounded_ids<T: FromStr<Err = Error>>(field: &str, texts: &[String], max: usiz
     texts.iter().enumerate().map(|(index, text)| id(&format!("{field}[{index}]"), text)).collect()
 }
 
-/// Checks a line of at most `chars` characters. The line may be empty.
-pub fn line(field: &str, text: &str, chars: usize) -> Result<String> {
+/// Checks that a text has at most `chars` characters.
+pub fn at_most(field: &str, text: &str, chars: usize) -> Result<()> {
     if text.chars().count() > chars {
         return Err(Error::invalid_field(field, format!("has more than {chars} characters")));
     }
+    Ok(())
+}
+
+/// Checks a line of at most `chars` characters. The line may be empty.
+pub fn line(field: &str, text: &str, chars: usize) -> Result<String> {
+    at_most(field, text, chars)?;
     if text.chars().any(char::is_control) {
         return Err(Error::invalid_field(field, "must not contain control characters"));
     }
@@ -145,9 +151,7 @@ pub fn line(field: &str, text: &str, chars: usize) -> Result<String> {
 
 /// Checks a text of at most `chars` characters, which may be empty and have several lines.
 pub fn paragraph(field: &str, text: &str, chars: usize) -> Result<String> {
-    if text.chars().count() > chars {
-        return Err(Error::invalid_field(field, format!("has more than {chars} characters")));
-    }
+    at_most(field, text, chars)?;
     if text.contains('\0') {
         return Err(Error::invalid_field(field, "must not contain NUL characters"));
     }

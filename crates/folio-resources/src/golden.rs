@@ -3,7 +3,7 @@
 //! A released file must not change. A new format adds a folder, and files of older formats stay readable.
 //! `FOLIO_WRITE_GOLDEN=1` writes missing files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
@@ -12,21 +12,21 @@ use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::token::Token;
 use folio_types::{
     Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,
-    Timestamp, UserId, WebhookEndpointId,
+    Timestamp, UserId,
 };
 use serde_json::json;
 
 use crate::stored::encode_value;
 use crate::{
     Document, Extraction, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt, PromptRevision, Provider,
-    Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState, TokenRecord, WebhookEndpoint,
+    Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState, TokenRecord,
 };
 
 pub(crate) fn at() -> Timestamp {
     Timestamp::constant(1_790_000_000, 123_456_789)
 }
 
-fn org() -> OrgId {
+pub(crate) fn org() -> OrgId {
     OrgId::derive(&["golden"])
 }
 
@@ -193,22 +193,6 @@ pub(crate) fn model_settings() -> ModelSettings {
         default_model: "large".into(),
         fallbacks: vec!["small".into()],
         providers: [("own".to_owned(), provider), ("openai".to_owned(), Provider::default())].into(),
-    }
-}
-
-pub(crate) fn webhook_endpoint() -> WebhookEndpoint {
-    let at = Timestamp::constant(1_790_000_000, 0);
-    WebhookEndpoint {
-        id: WebhookEndpointId::derive(&["golden"]),
-        org: org(),
-        url: "https://example.com/hooks".into(),
-        event_types: BTreeSet::from(["document.ready".into(), "turn.failed".into()]),
-        secret: Some(SealedKey { master: "0011223344556677".into(), sealed: "c2VhbGVk".into() }),
-        enabled: true,
-        created_by: user(),
-        created_at: at,
-        updated_at: at,
-        version: 2,
     }
 }
 

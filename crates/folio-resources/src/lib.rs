@@ -43,16 +43,21 @@ pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};
 pub use listing::{Condition, ListQuery, ListRow, folded, term};
 pub use member::{Member, MemberChange, MemberWrite};
-pub use model_settings::{ModelSettings, ModelSettingsChange, Provider, SealedKey, check_provider_name};
+pub use model_settings::{
+    ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,
+};
 pub use organization::{Organization, OrganizationChange, OrganizationFilter};
-pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision};
+pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision, check_prompt_content};
 pub use quota::OwnQuotas;
 pub use resource::{Cleanup, Plan, Resource, Revisioned};
 pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 pub use stored::{Record, decode_value, encode_value};
-pub use tag::{Tag, TagChange, TagFilter};
+pub use tag::{DESCRIPTION_CHARS, Tag, TagChange, TagFilter, check_color, check_description};
 pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
-pub use webhook_endpoint::{WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter};
+pub use webhook_endpoint::{
+    WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WebhookEndpointId, check_endpoint_secret,
+    check_endpoint_url, check_event_types,
+};
 
 pub static KINDS: &[Kind] = &[
     Kind::of::<Document>(),

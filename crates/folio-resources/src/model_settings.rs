@@ -6,12 +6,17 @@ use std::sync::LazyLock;
 
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::op::{OpResult, Write};
-use folio_types::{Code, Error, ModelSettingsId, Reason, Result, Timestamp};
+use folio_types::{Code, Error, Reason, Result, Timestamp, plain_id};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{Condition, ListRow, Plan, Resource};
+
+plain_id!(
+    /// The model settings of an owner.
+    ModelSettingsId, "mdl", "model settings"
+);
 
 /// Maximum number of providers of an owner.
 // proto: ListProvidersRequest.page_size "at most {} providers."

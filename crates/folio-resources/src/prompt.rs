@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 
 use folio_types::op::{OpResult, Write};
-use folio_types::{DocumentId, OrgId, PromptId, PromptRevId, Result, SchemaRevId, TagId, Timestamp, UserId};
+use folio_types::{
+    DocumentId, Error, OrgId, PromptId, PromptRevId, Result, SchemaRevId, TagId, Timestamp, UserId, limits,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::{common_functions, revision_functions, revisioned};
@@ -90,6 +92,20 @@ pub struct PromptFilter {
     pub all_tags: Vec<TagId>,
     /// The prompt has at least one tag in common with this document.
     pub document: Option<DocumentId>,
+}
+
+/// Validates the content of a prompt: not blank, at most [`limits::PROMPT_BYTES`] bytes, no NUL.
+pub fn check_prompt_content(field: &str, content: &str) -> Result<()> {
+    let problem = if content.trim().is_empty() {
+        "must not be empty".to_owned()
+    } else if content.len() > limits::PROMPT_BYTES {
+        format!("has {} bytes; the maximum is {}", content.len(), limits::PROMPT_BYTES)
+    } else if content.contains('\0') {
+        "must not contain NUL characters".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid_field(field, problem))
 }
 
 impl Resource for Prompt {
@@ -196,4 +212,20 @@ revisioned!(Prompt, PromptRevision, PromptRevId, REVISION);
 /// Returns the search term for extractions of a document with this prompt revision.
 pub(crate) fn revision_term(parent: &DocumentId, prompt: &PromptRevId) -> String {
     term("of", format_args!("{parent}/{prompt}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_of_a_prompt_is_bounded_and_not_blank() {
+        let longest = "a".repeat(limits::PROMPT_BYTES);
+        for content in ["a", "\n a", &longest] {
+            check_prompt_content("content", content).unwrap();
+        }
+        for content in ["", " \n", "a\0", &format!("{longest}a")] {
+            assert_eq!(check_prompt_content("content", content).unwrap_err().violations[0].field, "content");
+        }
+    }
 }

@@ -1,11 +1,15 @@
 //! Tags: labels of documents and prompts.
 
 use folio_types::op::{OpResult, Write};
-use folio_types::{OrgId, Result, TagId, Timestamp, UserId};
+use folio_types::{Error, OrgId, Result, TagId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
-use crate::{Condition, ListRow, Plan, Resource};
+use crate::{Condition, ListRow, Plan, Resource, fields};
+
+/// Maximum length of a description, in characters.
+// proto: Tag.description "at most {} characters"
+pub const DESCRIPTION_CHARS: usize = 2_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tag {
@@ -38,6 +42,23 @@ pub enum TagChange {
 pub struct TagFilter {
     /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
+}
+
+/// Validates a color `#rrggbb` and returns it in lower case. Empty: None.
+pub fn check_color(field: &str, color: &str) -> Result<Option<String>> {
+    match color.strip_prefix('#') {
+        Some(digits) if digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            Ok(Some(color.to_ascii_lowercase()))
+        }
+        None if color.is_empty() => Ok(None),
+        _ => Err(Error::invalid_field(field, "must be a color in the form #rrggbb, such as \"#1f77b4\"")),
+    }
+}
+
+/// Validates the description of a tag: at most 2,000 characters, no NUL. Empty: None.
+pub fn check_description(field: &str, description: &str) -> Result<Option<String>> {
+    let description = fields::paragraph(field, description, DESCRIPTION_CHARS)?;
+    Ok(Some(description).filter(|description| !description.is_empty()))
 }
 
 impl Resource for Tag {
@@ -101,10 +122,28 @@ impl Resource for Tag {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::golden::{assert_golden, tag};
 
     #[test]
     fn the_stored_format_is_that_of_the_golden_file() {
         assert_golden("live", tag());
+    }
+
+    #[test]
+    fn a_color_is_normalized_to_lower_case() {
+        assert_eq!(check_color("color", "#AbCdEf").unwrap().as_deref(), Some("#abcdef"));
+        assert_eq!(check_color("color", "").unwrap(), None);
+        for bad in ["red", "#fff", "#12345g", "#1234567", "123456"] {
+            assert!(check_color("color", bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_description_is_bounded_and_an_empty_one_is_none() {
+        let longest = "ä".repeat(DESCRIPTION_CHARS);
+        assert_eq!(check_description("description", &longest).unwrap().as_ref(), Some(&longest));
+        assert_eq!(check_description("description", "").unwrap(), None);
+        assert!(check_description("description", &format!("{longest}.")).is_err());
     }
 }

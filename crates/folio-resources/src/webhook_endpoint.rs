@@ -3,13 +3,23 @@
 use std::collections::BTreeSet;
 
 use folio_types::op::{OpResult, Write};
-use folio_types::{OrgId, Result, Timestamp, UserId, WebhookEndpointId};
+use folio_types::{Error, OrgId, Result, Secret, Timestamp, UserId, plain_id};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
-use crate::{Condition, ListRow, Plan, Resource, SealedKey, term};
+use crate::{Condition, ListRow, Plan, Resource, SealedKey, fields, term};
 
 const EVENT_TYPE: &str = "event_type";
+// proto: WebhookEndpoint.url "at most {} characters"
+const URL_CHARS: usize = 2_000;
+// proto: WebhookEndpoint.event_types "1 to {} names"
+const EVENT_TYPES_MAX: usize = 20;
+// proto: WebhookEndpoint.event_types "each at most {} characters"
+const EVENT_TYPE_CHARS: usize = 100;
+// proto: WebhookEndpoint.secret "at most {} characters"
+const SECRET_CHARS: usize = 1_000;
+
+plain_id!(WebhookEndpointId, "whe", "webhook endpoint");
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookEndpoint {
@@ -60,6 +70,32 @@ pub struct WebhookEndpointFilter {
     pub url_search: Option<String>,
     /// The endpoint receives events of this type.
     pub event_type: Option<String>,
+}
+
+/// Validates the length of a URL. `folio-operations` validates its syntax.
+pub fn check_endpoint_url(field: &str, url: &str) -> Result<()> {
+    fields::at_most(field, url, URL_CHARS)
+}
+
+/// Validates the length of a secret.
+pub fn check_endpoint_secret(field: &str, secret: &Secret) -> Result<()> {
+    fields::at_most(field, secret.reveal(), SECRET_CHARS)
+}
+
+/// Validates event types and removes duplicates.
+pub fn check_event_types(field: &str, names: Vec<String>) -> Result<BTreeSet<String>> {
+    if names.is_empty() || names.len() > EVENT_TYPES_MAX {
+        return Err(Error::invalid_field(field, format!("must have 1 to {EVENT_TYPES_MAX} names")));
+    }
+    let is_name = |name: &String| {
+        let mut parts = name.split('.');
+        let is_word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        name.len() <= EVENT_TYPE_CHARS && name.contains('.') && parts.all(is_word)
+    };
+    if !names.iter().all(is_name) {
+        return Err(Error::invalid_field(field, "must have names of lowercase words and dots, such as document.ready"));
+    }
+    Ok(names.into_iter().collect())
 }
 
 impl Resource for WebhookEndpoint {
@@ -129,11 +165,76 @@ mod tests {
     use folio_types::op::Expected;
 
     use super::*;
-    use crate::golden::{assert_golden, webhook_endpoint};
+    use crate::golden::{assert_golden, org, user};
+
+    fn webhook_endpoint() -> WebhookEndpoint {
+        let at = Timestamp::constant(1_790_000_000, 0);
+        WebhookEndpoint {
+            id: WebhookEndpointId::derive(&["golden"]),
+            org: org(),
+            url: "https://example.com/hooks".into(),
+            event_types: BTreeSet::from(["document.ready".into(), "turn.failed".into()]),
+            secret: Some(SealedKey { master: "0011223344556677".into(), sealed: "c2VhbGVk".into() }),
+            enabled: true,
+            created_by: user(),
+            created_at: at,
+            updated_at: at,
+            version: 2,
+        }
+    }
 
     #[test]
     fn the_stored_format_is_that_of_the_golden_file() {
         assert_golden("live", webhook_endpoint());
+    }
+
+    #[test]
+    fn the_url_is_a_unique_name_and_lists_are_filtered_by_url_and_event_type() {
+        let endpoint = webhook_endpoint();
+        let row = endpoint.list_row();
+        assert_eq!((endpoint.unique_name(), endpoint.label()), (Some("https://example.com/hooks"), row.name.as_str()));
+        for (url, event, expected) in [
+            (None, None, true),
+            (Some("HOOKS"), Some("turn.failed"), true),
+            (Some("other"), None, false),
+            (None, Some("turn.started"), false),
+        ] {
+            let (url_search, event_type) = (url.map(str::to_owned), event.map(str::to_owned));
+            let filter = WebhookEndpointFilter { url_search, event_type };
+            assert_eq!(row.matches(&WebhookEndpoint::conditions(&filter)), expected, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_deleted_once() {
+        let endpoint = webhook_endpoint();
+        let (key, expected) = ("delete".parse().unwrap(), Expected::Version(2));
+        let write = Write::by_platform(org(), key, endpoint.updated_at, expected, WebhookEndpoint::DELETE);
+        let plan = |before| WebhookEndpoint::apply(&endpoint.id, &write, before);
+        assert_eq!(plan(Some(endpoint.clone())).unwrap(), Plan { after: None, result: OpResult::Deleted });
+        assert_eq!(plan(None).unwrap_err().reason, folio_types::Reason::NotFound);
+    }
+
+    #[test]
+    fn event_types_are_dotted_words_without_duplicates() {
+        let types = |names: &[&str]| check_event_types("f", names.iter().map(|name| (*name).to_owned()).collect());
+        let longest = format!("a.{}", "b".repeat(EVENT_TYPE_CHARS - 2));
+        assert_eq!(types(&["turn.failed", "document.ready", "turn.failed", &longest]).unwrap().len(), 3);
+        assert!(types(&["a_b.c"; EVENT_TYPES_MAX]).is_ok());
+        let long = format!("{longest}b");
+        for bad in
+            [&[][..], &["document"], &["document."], &["Document.ready"], &[&long], &["a.b"; EVENT_TYPES_MAX + 1]]
+        {
+            assert!(types(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn urls_and_secrets_are_bounded() {
+        let url = |chars: usize| check_endpoint_url("f", &"a".repeat(chars)).is_ok();
+        let secret = |chars: usize| check_endpoint_secret("f", &Secret::new(&"ä".repeat(chars))).is_ok();
+        assert_eq!((url(URL_CHARS), url(URL_CHARS + 1)), (true, false));
+        assert_eq!((secret(SECRET_CHARS), secret(SECRET_CHARS + 1)), (true, false));
     }
 
     #[test]

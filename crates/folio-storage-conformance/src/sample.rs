@@ -6,15 +6,15 @@ use std::str::FromStr;
 
 use folio_resources::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
-    ModelSettings, ModelSettingsChange, NewToken, Organization, OrganizationChange, OrganizationFilter, Prompt,
-    PromptChange, PromptFilter, Resource, ResourceWrite, Schema, SchemaChange, SchemaFilter, Tag, TagChange, TagFilter,
-    TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
+    ModelSettings, ModelSettingsChange, ModelSettingsId, NewToken, Organization, OrganizationChange,
+    OrganizationFilter, Prompt, PromptChange, PromptFilter, Resource, ResourceWrite, Schema, SchemaChange,
+    SchemaFilter, Tag, TagChange, TagFilter, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint,
+    WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
 use folio_types::{
-    DocumentId, ModelSettingsId, OrgId, PromptId, PromptRevId, Result, Role, SchemaId, SchemaRevId, System, TagId,
-    UserId,
+    DocumentId, OrgId, PromptId, PromptRevId, Result, Role, SchemaId, SchemaRevId, System, TagId, UserId,
 };
 use futures::future::BoxFuture;
 use serde_json::{Value, json};

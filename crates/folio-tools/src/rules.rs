@@ -1,4 +1,4 @@
-//! Validation of names, colors, tags, metadata, prompts and data, used by the tools and by the API.
+//! Validation of response formats and data, used by the tools and by the API.
 //!
 //! An error contains the field name that the caller passes, so the API returns it unchanged. A tool sends its message
 //! to the model.
@@ -7,54 +7,12 @@ use folio_llm::schema::{
     CheckedFormat, Rules, Violation, check_response_format, describe, is_deeper_than, validate_data,
 };
 use folio_resources::SchemaRevision;
-pub use folio_types::{Code, Error, FieldViolation, Reason, Result, limits};
+use folio_types::{Code, Error, FieldViolation, Reason, Result, limits};
 use serde_json::Value;
-
-/// Maximum length of a description, in characters.
-// proto: Tag.description "at most {} characters"
-pub const DESCRIPTION_CHARS: usize = 2_000;
 
 /// Returns the start of an untrusted text, for an error message.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(120).collect()
-}
-
-/// Validates a color `#rrggbb` and returns it in lower case.
-pub fn check_color(field: &str, color: &str) -> Result<String> {
-    match color.strip_prefix('#') {
-        Some(digits) if digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            Ok(color.to_ascii_lowercase())
-        }
-        _ => Err(Error::invalid_field(field, "must be a color in the form #rrggbb, such as \"#1f77b4\"")),
-    }
-}
-
-/// Validates a description: at most [`DESCRIPTION_CHARS`] characters, no NUL.
-pub fn check_description(field: &str, description: &str) -> Result<()> {
-    let chars = description.chars().count();
-    if chars > DESCRIPTION_CHARS {
-        let text = format!("has {chars} characters; the maximum is {DESCRIPTION_CHARS}");
-        return Err(Error::invalid_field(field, text));
-    }
-    if description.contains('\0') {
-        return Err(Error::invalid_field(field, "must not contain NUL characters"));
-    }
-    Ok(())
-}
-
-/// Validates the content of a prompt: not blank, at most [`limits::PROMPT_BYTES`] bytes, no NUL.
-pub fn check_content(field: &str, content: &str) -> Result<()> {
-    if content.trim().is_empty() {
-        return Err(Error::invalid_field(field, "must not be empty"));
-    }
-    if content.len() > limits::PROMPT_BYTES {
-        let text = format!("has {} bytes; the maximum is {}", content.len(), limits::PROMPT_BYTES);
-        return Err(Error::invalid_field(field, text));
-    }
-    if content.contains('\0') {
-        return Err(Error::invalid_field(field, "must not contain NUL characters"));
-    }
-    Ok(())
 }
 
 /// Validates a response format. Fails with `INVALID_SCHEMA` and every violation with its path below `field`.
@@ -101,17 +59,4 @@ pub fn check_data(field: &str, data: &Value) -> Result<()> {
         return Err(Error::invalid(Reason::TooLarge, message));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_color_is_normalized_to_lower_case() {
-        assert_eq!(check_color("color", "#AbCdEf").unwrap(), "#abcdef");
-        for bad in ["", "red", "#fff", "#12345g", "#1234567", "123456"] {
-            assert!(check_color("color", bad).is_err(), "{bad}");
-        }
-    }
 }

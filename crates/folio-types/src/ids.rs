@@ -8,9 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
-use uuid::Uuid;
 
 use crate::environment::Environment;
 use crate::error::{Error, Reason, Result};
@@ -22,38 +20,32 @@ pub(crate) fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn parse_plain(kind: &'static str, prefix: &str, text: &str) -> Result<()> {
-    let digits = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
-    if digits.is_some_and(|digits| is_hex(digits, HEX_DIGITS)) { Ok(()) } else { Err(malformed(kind, text)) }
-}
-
 fn malformed(kind: &'static str, text: &str) -> Error {
     let excerpt: String = text.chars().take(80).collect();
     Error::invalid(Reason::InvalidId, format!("{excerpt:?} is not a {kind} id"))
 }
 
+/// Declares the type of a plain id: its name, its prefix, and the word for it in errors. A kind of resource whose id no
+/// crate below `folio-resources` uses declares the type in its own file.
+#[macro_export]
 macro_rules! plain_id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal, $kind:literal) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(Arc<str>);
+        pub struct $name(std::sync::Arc<str>);
 
         impl $name {
             /// Prefix of every id of this kind, without the underscore.
             pub const PREFIX: &'static str = $prefix;
 
             /// Generates an id. Ids sort by creation time.
-            pub fn generate(environment: &dyn Environment) -> Self {
-                Self::from_uuid(environment.uuid())
+            pub fn generate(environment: &dyn $crate::Environment) -> Self {
+                Self($crate::plain::generate($prefix, environment))
             }
 
             /// Derives an id from `parts` by SHA-256 over the length-prefixed parts. Equal parts give equal ids.
             pub fn derive(parts: &[&str]) -> Self {
-                Self::from_uuid(derived_uuid($prefix, parts))
-            }
-
-            fn from_uuid(uuid: Uuid) -> Self {
-                Self(format!("{}_{}", $prefix, uuid.simple()).into())
+                Self($crate::plain::derive($prefix, parts))
             }
 
             /// Returns the text that is stored and sent.
@@ -62,59 +54,85 @@ macro_rules! plain_id {
             }
         }
 
-        impl FromStr for $name {
-            type Err = Error;
-            fn from_str(text: &str) -> Result<Self> {
-                parse_plain($kind, $prefix, text)?;
-                Ok(Self(text.into()))
+        impl std::str::FromStr for $name {
+            type Err = $crate::Error;
+            fn from_str(text: &str) -> $crate::Result<Self> {
+                $crate::plain::parse($kind, $prefix, text).map(Self)
             }
         }
 
-        text_form!($name);
+        $crate::text_form!($name);
     };
 }
 
 /// Implements `Display`, `Debug`, `Serialize` and `Deserialize` with the text of an id.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! text_form {
     (@serde $name:ident) => {
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
             }
         }
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-                let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'_, str> as serde::Deserialize>::deserialize(deserializer)?;
                 text.parse().map_err(serde::de::Error::custom)
             }
         }
     };
     ($name:ident) => {
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
-        text_form!(@serde $name);
+        $crate::text_form!(@serde $name);
     };
 }
 
-fn derived_uuid(kind: &str, parts: &[&str]) -> Uuid {
-    let mut hash = Sha256::new();
-    for part in std::iter::once(&kind).chain(parts) {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
+/// The functions of [`plain_id`].
+#[doc(hidden)]
+pub mod plain {
+    use std::sync::Arc;
+
+    use sha2::{Digest as _, Sha256};
+    use uuid::Uuid;
+
+    use super::{Environment, HEX_DIGITS, Result, is_hex, malformed};
+
+    pub fn generate(prefix: &str, environment: &dyn Environment) -> Arc<str> {
+        text(prefix, environment.uuid())
     }
-    let mut bytes = [0u8; 16];
-    for (to, from) in bytes.iter_mut().zip(hash.finalize()) {
-        *to = from;
+
+    pub fn derive(prefix: &str, parts: &[&str]) -> Arc<str> {
+        let mut hash = Sha256::new();
+        for part in std::iter::once(&prefix).chain(parts) {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        let mut bytes = [0u8; 16];
+        for (to, from) in bytes.iter_mut().zip(hash.finalize()) {
+            *to = from;
+        }
+        text(prefix, Uuid::new_v8(bytes))
     }
-    Uuid::new_v8(bytes)
+
+    pub fn parse(kind: &'static str, prefix: &str, text: &str) -> Result<Arc<str>> {
+        let digits = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
+        let is_well_formed = digits.is_some_and(|digits| is_hex(digits, HEX_DIGITS));
+        if is_well_formed { Ok(text.into()) } else { Err(malformed(kind, text)) }
+    }
+
+    fn text(prefix: &str, uuid: Uuid) -> Arc<str> {
+        format!("{prefix}_{}", uuid.simple()).into()
+    }
 }
 
 plain_id!(
@@ -152,12 +170,7 @@ plain_id!(
     PromptId, "prm", "prompt"
 );
 plain_id!(TagId, "tag", "tag");
-plain_id!(
-    /// The model settings of an owner.
-    ModelSettingsId, "mdl", "model settings"
-);
 plain_id!(ExtractionId, "ext", "extraction");
-plain_id!(WebhookEndpointId, "whe", "webhook endpoint");
 plain_id!(
     /// An incarnation: one run of a node process.
     Incarnation, "inc", "incarnation"

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Reason};

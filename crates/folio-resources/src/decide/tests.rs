@@ -292,7 +292,6 @@ fn a_deletion_of_any_kind_leaves_a_tombstone_and_requires_the_resource() {
     assert_deletion(&golden::extraction());
     assert_deletion(&golden::organization());
     assert_deletion(&golden::token());
-    assert_deletion(&golden::webhook_endpoint());
 }
 
 #[test]

@@ -4,12 +4,10 @@ use folio_types::op::Target;
 use folio_types::{DocumentId, PromptRevId, SchemaId, TagId};
 
 use super::*;
-use crate::golden::{
-    at, document, extraction, model_settings, organization, prompt, schema, tag, token, user, webhook_endpoint,
-};
+use crate::golden::{at, document, extraction, model_settings, organization, prompt, schema, tag, token, user};
 use crate::{
     Condition, DocumentFilter, Extraction, ExtractionFilter, ModelSettings, OrganizationFilter, Prompt, PromptFilter,
-    Schema, SchemaFilter, Tag, TagFilter, WebhookEndpointFilter,
+    Schema, SchemaFilter, Tag, TagFilter,
 };
 
 #[test]
@@ -57,7 +55,7 @@ fn named(id: impl ToString, version: u64, label: &str) -> IndexedFields {
 #[test]
 fn names_references_and_list_rows_are_derived_from_the_newest_revision() {
     let (tag, schema, prompt, document, extraction) = (tag(), schema(), prompt(), document(), extraction());
-    let (token, endpoint) = (token(), webhook_endpoint());
+    let token = token();
     let tag_term = BTreeSet::from([format!("tag/{}", tag.id)]);
     let with = |mut fields: IndexedFields, change: &dyn Fn(&mut IndexedFields)| {
         change(&mut fields);
@@ -84,10 +82,6 @@ fn names_references_and_list_rows_are_derived_from_the_newest_revision() {
     let of_token = with(plain(&token.id, 1, "for a test"), &|fields| {
         fields.row.terms = [format!("user/{}", user())].into();
     });
-    let of_endpoint = with(named(&endpoint.id, 2, "https://example.com/hooks"), &|fields| {
-        fields.created_at = endpoint.created_at;
-        fields.row.terms = ["event_type/document.ready", "event_type/turn.failed"].map(str::to_owned).into();
-    });
     for (fields, expected) in [
         (IndexedFields::of(&tag), named(&tag.id, 2, "invoice")),
         (IndexedFields::of(&schema), of_schema),
@@ -97,7 +91,6 @@ fn names_references_and_list_rows_are_derived_from_the_newest_revision() {
         (IndexedFields::of(&organization()), plain(organization().id, 3, "Äcme")),
         (IndexedFields::of(&model_settings()), plain(ModelSettings::fixed_id(), 3, "")),
         (IndexedFields::of(&token), of_token),
-        (IndexedFields::of(&endpoint), of_endpoint),
     ] {
         assert_eq!(fields.unwrap(), expected);
     }
@@ -170,17 +163,6 @@ fn a_filter_matches_the_resources_that_fulfil_all_its_conditions() {
     ] {
         let prompt = revision.map(|revision| PromptRevId::new(prompt.clone(), revision));
         assert_eq!(matches(&extraction(), &ExtractionFilter { document, prompt }), expected, "{revision:?}");
-    }
-
-    for (url, event, expected) in [
-        (None, None, true),
-        (Some("HOOKS"), Some("turn.failed"), true),
-        (Some("other"), None, false),
-        (None, Some("turn.started"), false),
-    ] {
-        let (url_search, event_type) = (url.map(str::to_owned), event.map(str::to_owned));
-        let filter = WebhookEndpointFilter { url_search, event_type };
-        assert_eq!(matches(&webhook_endpoint(), &filter), expected, "{filter:?}");
     }
 }
 

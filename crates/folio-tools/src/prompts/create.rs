@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use folio_resources::{Prompt, PromptChange};
+use folio_resources::{Prompt, PromptChange, check_prompt_content};
 use folio_types::TagId;
 use folio_types::limits::NAME_CHARS;
 use folio_types::op::Expected;
@@ -13,7 +13,7 @@ use super::{CONTENT, LinkedSchema, check_model, tag_ids};
 use crate::arguments::{self, number, optional, required, text};
 use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
-use crate::{rules, subject, tags};
+use crate::{subject, tags};
 
 const MODEL: &str = "Model that runs the prompt, from list_llm_models. Default: the model of the conversation.";
 
@@ -63,7 +63,7 @@ impl WriteCall for CreatePrompt {
     fn parse(arguments: &Value) -> Result<Self, ToolError> {
         let mut input: Arguments = arguments::parse(arguments)?;
         folio_resources::fields::check_name("name", &input.name)?;
-        rules::check_content("content", &input.content)?;
+        check_prompt_content("content", &input.content)?;
         if input.schema_version.is_some() && input.schema_id.is_none() {
             return Err(ToolError::ForModel("schema_version requires schema_id. Pass both or neither.".to_owned()));
         }

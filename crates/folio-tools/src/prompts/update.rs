@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use folio_resources::{Prompt, PromptChange};
+use folio_resources::{Prompt, PromptChange, check_prompt_content};
 use folio_types::TagId;
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::{CONTENT, LinkedSchema, check_model, prompt_id, tag_ids};
 use crate::arguments::{self, optional, text};
 use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
-use crate::{rules, subject, tags};
+use crate::{subject, tags};
 
 pub(super) fn tool() -> Tool {
     write_tool::<UpdatePrompt>(
@@ -64,7 +64,7 @@ impl WriteCall for UpdatePrompt {
             ));
         }
         if let Some(content) = &input.content {
-            rules::check_content("content", content)?;
+            check_prompt_content("content", content)?;
         }
         let tags = input.tag_ids.as_deref().map(arguments::tag_ids).transpose()?;
         Ok(Self { arguments: input, tags })

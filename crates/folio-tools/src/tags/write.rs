@@ -8,10 +8,9 @@ use serde_json::Value;
 use super::tag_id;
 use crate::arguments::{self, optional, required, text};
 use crate::call::{WriteCall, write_tool};
-use crate::rules::{self, DESCRIPTION_CHARS};
 use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
-use folio_resources::{Tag, TagChange};
+use folio_resources::{DESCRIPTION_CHARS, Tag, TagChange, check_color, check_description};
 
 pub(super) fn tools() -> Vec<Tool> {
     let purpose = format!("Purpose of the tag, at most {DESCRIPTION_CHARS} characters. Default: none.");
@@ -59,15 +58,12 @@ impl TagArguments {
 
     /// Returns the new color. `Some(None)`, from an empty text, removes it.
     fn color(&self) -> Result<Option<Option<String>>, ToolError> {
-        let Some(text) = &self.color else { return Ok(None) };
-        Ok(Some(if text.is_empty() { None } else { Some(rules::check_color("color", text)?) }))
+        Ok(self.color.as_deref().map(|text| check_color("color", text)).transpose()?)
     }
 
     /// Returns the new description. `Some(None)`, from an empty text, removes it.
     fn description(&self) -> Result<Option<Option<String>>, ToolError> {
-        let Some(text) = &self.description else { return Ok(None) };
-        rules::check_description("description", text)?;
-        Ok(Some(Some(text.clone()).filter(|text| !text.is_empty())))
+        Ok(self.description.as_deref().map(|text| check_description("description", text)).transpose()?)
     }
 }
 
