@@ -2,7 +2,8 @@
 
 use folio_credit::{AccountEntry, Grant, GrantKind};
 use folio_metering::CreditMeter;
-use folio_resources::audit::AuditTarget;
+use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
+use folio_storage::Stores;
 use folio_types::access::Scope;
 use folio_types::{Error, GrantId, OrgId, Result, Timestamp};
 use serde::Serialize;
@@ -118,7 +119,25 @@ impl Operation for WithdrawCredit {
 /// None: the caller's organization. Error: `NOT_FOUND` if the organization does not exist.
 async fn credited(context: &Context, named: Option<&OrgId>) -> Result<OrgId> {
     let Some(org) = named else { return Ok(context.principal().org.clone()) };
-    organization(context, org).await.map(|found| found.id)
+    organization(context.stores(), org).await.map(|found| found.id)
+}
+
+/// Grants purchased credit once per id of the grant, and records the stored grant in the organization's audit log. A
+/// repetition writes the same entry.
+///
+/// # Errors
+/// `NOT_FOUND` if the organization does not exist. `INVALID_FIELD` of an amount, or of a new grant that has expired
+/// already; `REQUEST_ID_CONFLICT` if a grant with this id and other content is stored.
+pub async fn grant_purchase(stores: &Stores, meter: &CreditMeter, org: &OrgId, grant: Grant) -> Result<()> {
+    organization(stores, org).await?;
+    let Grant { id, amount, priority, expires_at, at, .. } = grant_once(meter, org, grant).await?;
+    let arguments = json!({ "credits": amount, "priority": priority, "expires_at": expires_at });
+    let entry = AuditEntry {
+        arguments: Some(Redacted::request(&arguments)),
+        target: Some(AuditTarget::new("grant", &id)),
+        ..AuditEntry::new(&format!("grant:{id}"), AuditKind::ChangeApplied, at, None, "purchase")
+    };
+    stores.audit.append(org, &[entry]).await
 }
 
 /// Grants credit unless a grant with this id is stored, and returns the stored grant.
@@ -126,7 +145,7 @@ async fn credited(context: &Context, named: Option<&OrgId>) -> Result<OrgId> {
 /// # Errors
 /// `INVALID_FIELD` of an amount, or of a new grant that has expired already; `REQUEST_ID_CONFLICT` if a grant with this
 /// id and other content is stored.
-pub async fn grant_once(meter: &CreditMeter, org: &OrgId, grant: Grant) -> Result<Grant> {
+async fn grant_once(meter: &CreditMeter, org: &OrgId, grant: Grant) -> Result<Grant> {
     if stored_entry(meter, org, &grant.id).await?.is_none() && grant.is_due(grant.at) {
         return Err(Error::invalid_field("expire_time", "is in the past"));
     }

@@ -3,6 +3,7 @@
 use folio_resources::{
     Member, MemberChange, NewToken, Organization, OrganizationChange, OrganizationFilter, TokenChange, TokenRecord,
 };
+use folio_storage::Stores;
 use folio_types::page::Order;
 use folio_types::token::Token;
 use folio_types::{Error, Etag, OrgId, Reason, Result, Role, Secret, TokenId, UserId, limits};
@@ -61,7 +62,7 @@ impl Operation for CreateOrganization {
 
     async fn replay(&self, context: &Context, _: Value) -> Result<CreatedOrganization> {
         let (id, user) = Self::ids(context);
-        let organization = organization(context, &id).await?;
+        let organization = organization(context.stores(), &id).await?;
         let admin =
             context.stores().access().member(&id, &user).await?.ok_or_else(|| Error::not_found("member", &user))?;
         Ok(CreatedOrganization { organization, admin, admin_token: None })
@@ -82,7 +83,7 @@ impl Operation for CreateOrganization {
         let access = context.stores().access();
         let create = OrganizationChange::Create { name: self.name };
         context.request.create::<Organization>(context.stores(), create).await?;
-        let organization = organization(context, &id).await?;
+        let organization = organization(context.stores(), &id).await?;
         let admin = match access.member(&id, &user).await? {
             Some(stored) => stored,
             None => {
@@ -219,11 +220,11 @@ pub(crate) async fn visible_organization(context: &Context, id: Option<OrgId>) -
     if id != *own && !caller.is_platform_admin() {
         return Err(Error::not_found("organization", &id));
     }
-    organization(context, &id).await
+    organization(context.stores(), &id).await
 }
 
-pub(crate) async fn organization(context: &Context, id: &OrgId) -> Result<Organization> {
-    let found = context.stores().of::<Organization>().get(&OrgId::platform(), id).await?;
+pub(crate) async fn organization(stores: &Stores, id: &OrgId) -> Result<Organization> {
+    let found = stores.of::<Organization>().get(&OrgId::platform(), id).await?;
     found.ok_or_else(|| Error::not_found("organization", id))
 }
 
@@ -236,5 +237,5 @@ pub(crate) async fn change_organization(
 ) -> Result<Organization> {
     let update = |_: Organization| std::future::ready(Ok(change.clone()));
     context.request.update(context.stores(), id, etag, update).await?;
-    organization(context, id).await
+    organization(context.stores(), id).await
 }

@@ -16,16 +16,13 @@ use std::sync::Arc;
 
 use folio_credit::{AMOUNT_MAX, Grant, GrantKind};
 use folio_metering::CreditMeter;
-use folio_operations::credits::grant_once;
+use folio_operations::credits::grant_purchase;
 use folio_proto::fields;
-use folio_resources::Organization;
-use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
-use folio_storage::{AuditStore, ResourceStore, Stores};
+use folio_storage::Stores;
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, Secret, Timestamp, limits};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use standardwebhooks::{HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
 /// Maximum size of a message in bytes.
@@ -81,8 +78,7 @@ pub enum PurchaseOutcome {
 
 pub struct Purchases {
     webhooks: Vec<Webhook>,
-    organizations: ResourceStore<Organization>,
-    audit: Arc<dyn AuditStore>,
+    stores: Stores,
     credit: CreditMeter,
     environment: Arc<dyn Environment>,
 }
@@ -120,15 +116,14 @@ impl Purchases {
     /// `INTERNAL` if a secret is malformed; [`Options::check`] finds it at startup.
     pub fn new(
         secrets: &[Secret],
-        stores: &Stores,
+        stores: Stores,
         credit: CreditMeter,
         environment: Arc<dyn Environment>,
     ) -> Result<Self> {
         let webhooks = secrets.iter().map(|secret| Webhook::new(secret.reveal()));
         let webhooks = webhooks.collect::<Result<Vec<_>, _>>();
         let webhooks = webhooks.map_err(|_| Error::internal("a secret of purchases is malformed"))?;
-        let (organizations, audit) = (stores.of(), Arc::clone(&stores.audit));
-        Ok(Self { webhooks, organizations, audit, credit, environment })
+        Ok(Self { webhooks, stores, credit, environment })
     }
 
     /// Verifies the signature of a message and grants the purchased credit. Idempotent.
@@ -172,9 +167,6 @@ impl Purchases {
             return Err(Error::invalid_field("data.credits", format!("must be from 1 to {AMOUNT_MAX}")));
         }
         let note = fields::line("data.note", &purchase.note, limits::NAME_CHARS)?;
-        if self.organizations.get(&OrgId::platform(), &org).await?.is_none() {
-            return Err(Error::not_found("organization", &org));
-        }
         let id = GrantId::derive(&["purchase", &purchase_id]);
         let grant = Grant {
             expires_at: purchase.expires_at,
@@ -182,21 +174,8 @@ impl Purchases {
             note,
             ..Grant::new(id, GrantKind::Purchase, purchase.credits, self.environment.now())
         };
-        let granted = grant_once(&self.credit, &org, grant).await?;
-        self.record(&org, &granted).await?;
+        grant_purchase(&self.stores, &self.credit, &org, grant).await?;
         Ok(PurchaseOutcome::Granted)
-    }
-
-    /// Writes the entry of a grant to the organization's audit log. A repeated message writes the same entry.
-    async fn record(&self, org: &OrgId, grant: &Grant) -> Result<()> {
-        let Grant { id, amount, priority, expires_at, at, .. } = grant;
-        let arguments = json!({ "credits": amount, "priority": priority, "expires_at": expires_at });
-        let entry = AuditEntry {
-            arguments: Some(Redacted::request(&arguments)),
-            target: Some(AuditTarget::new("grant", id)),
-            ..AuditEntry::new(&format!("grant:{id}"), AuditKind::ChangeApplied, *at, None, "purchase")
-        };
-        self.audit.append(org, &[entry]).await
     }
 }
 

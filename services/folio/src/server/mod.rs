@@ -168,7 +168,7 @@ pub(crate) async fn start(
     let health_port = listeners.health.map(port).transpose()?;
     let purchases = listeners.purchases.map(|listener| {
         let environment = Arc::clone(&base.environment);
-        let purchases = Purchases::new(&settings.purchases.secrets, &base.stores, credit.clone(), environment)?;
+        let purchases = Purchases::new(&settings.purchases.secrets, base.stores.clone(), credit.clone(), environment)?;
         purchases::start_port(listener, purchases)
     });
     let purchases = purchases.transpose()?;
