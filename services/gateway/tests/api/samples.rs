@@ -1,17 +1,15 @@
 //! Sample requests of every operation, and the creations of an organization's resources.
 //!
-//! A new operation adds its samples to `samples.yaml`. The tests of tenants, malformed requests and audit entries use
-//! them.
+//! The files `scenarios/*.yaml` contain the samples. The tests of tenants, malformed requests and audit entries use them.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
-use folio_types::{
-    DocumentId, ExtractionId, OrgId, PromptId, Reason, SchemaId, TagId, ThreadId, TokenId, UserId, WebhookEndpointId,
-};
+use folio_resources::KINDS;
+use folio_types::{Reason, ThreadId, UserId};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::scenarios::SCENARIOS;
 use crate::template::fill;
 
 /// Ids and names of one organization's resources, by kind.
@@ -20,18 +18,20 @@ pub(crate) type Ids = BTreeMap<&'static str, String>;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Samples {
+    /// The resources of an organization that the operation creates, by kind.
+    #[serde(default)]
+    creates: BTreeMap<String, Creation>,
     /// Requests that are valid if the named resources exist. The request of a client stream is an array of messages.
     pub(crate) valid: Vec<Value>,
     /// Requests that are refused with `INVALID_ARGUMENT`: the reason, the field, the request.
     pub(crate) malformed: Vec<(Reason, String, Value)>,
 }
 
-/// The creation of one resource.
-#[derive(Deserialize)]
+/// The creation of one resource, under a name that another organization uses as well. Secrets contain the word SECRET,
+/// which no response contains.
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Creation {
-    pub(crate) kind: String,
-    pub(crate) operation: String,
     request: Value,
     /// JSON pointer to the id in the response.
     pub(crate) id: String,
@@ -46,35 +46,41 @@ impl Creation {
             kind => ids.get(kind).map(|id| id.as_str().into()),
         })
     }
+
+    /// Returns true if the request names the resource of this kind.
+    fn names(&self, kind: &str) -> bool {
+        self.request.to_string().contains(&format!("${{{kind}}}"))
+    }
 }
 
-/// The creations of an organization's resources, in order.
-pub(crate) static CREATIONS: LazyLock<Vec<Creation>> =
-    LazyLock::new(|| serde_saphyr::from_str(include_str!("creations.yaml")).unwrap());
+/// Returns the operation, the kind and the creation of each resource of an organization. A resource follows those that
+/// its request names.
+pub(crate) fn creations() -> Vec<(&'static str, &'static str, &'static Creation)> {
+    let mut waiting = Vec::new();
+    for (operation, samples) in &SCENARIOS.samples {
+        waiting.extend(samples.creates.iter().map(|(kind, creation)| (operation.as_str(), kind.as_str(), creation)));
+    }
+    let mut ordered = Vec::new();
+    while !waiting.is_empty() {
+        let is_next = |creation: &Creation| !waiting.iter().any(|(_, kind, _)| creation.names(kind));
+        let next = waiting.iter().position(|(_, _, creation)| is_next(creation)).expect("no cycle of creations");
+        ordered.push(waiting.remove(next));
+    }
+    ordered
+}
 
 /// Returns well-formed ids of missing resources.
 pub(crate) fn missing() -> Ids {
-    let prefixes = [
-        ("organization", OrgId::PREFIX),
-        ("document", DocumentId::PREFIX),
-        ("tag", TagId::PREFIX),
-        ("schema", SchemaId::PREFIX),
-        ("prompt", PromptId::PREFIX),
-        ("extraction", ExtractionId::PREFIX),
-        ("thread", ThreadId::PREFIX),
-        ("member", UserId::PREFIX),
-        ("token", TokenId::PREFIX),
-        ("webhook_endpoint", WebhookEndpointId::PREFIX),
-    ];
-    let ids = prefixes.into_iter().map(|(kind, prefix)| (kind, format!("{prefix}_{}", "0".repeat(32))));
+    let prefixes = KINDS.iter().map(|kind| (kind.name, kind.id_prefix));
+    let prefixes = prefixes.chain([("thread", ThreadId::PREFIX), ("member", UserId::PREFIX)]);
+    let ids = prefixes.map(|(kind, prefix)| (kind, format!("{prefix}_{}", "0".repeat(32))));
     ids.chain([("provider", "of-no-such-model".to_owned()), ("model", "no-such-model".to_owned())]).collect()
 }
 
 /// Returns the samples of an operation. They name resources of `named`, and otherwise resources of the caller, `own`.
 pub(crate) fn samples(operation: &str, own: &Ids, named: &Ids) -> Samples {
-    static SAMPLES: LazyLock<BTreeMap<String, Samples>> =
-        LazyLock::new(|| serde_saphyr::from_str(include_str!("samples.yaml")).unwrap());
-    let samples = SAMPLES.get(operation).unwrap_or_else(|| panic!("add samples of {operation} to samples.yaml"));
+    let samples =
+        SCENARIOS.samples.get(operation).unwrap_or_else(|| panic!("add samples of {operation} to scenarios/*.yaml"));
     let filled = |request: &Value| {
         fill(request, &|name| {
             let id = name.strip_prefix("own.").map_or_else(|| named.get(name), |kind| own.get(kind));
@@ -83,6 +89,7 @@ pub(crate) fn samples(operation: &str, own: &Ids, named: &Ids) -> Samples {
     };
     let malformed = samples.malformed.iter();
     Samples {
+        creates: samples.creates.clone(),
         valid: samples.valid.iter().map(filled).collect(),
         malformed: malformed.map(|(reason, field, request)| (*reason, field.clone(), filled(request))).collect(),
     }

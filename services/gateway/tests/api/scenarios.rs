@@ -1,4 +1,5 @@
-//! Runs the scenarios of `scenarios/*.yaml`; `scenarios/README.md` describes their format. Each is a test of its own.
+//! Runs the scenarios of `scenarios/*.yaml`; `scenarios/README.md` describes their format. Each is a test of its own:
+//! `build.rs` lists them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +15,21 @@ use serde_json::{Value, json};
 
 use crate::calls::{call_fully, operation};
 use crate::harness::{Answer, Client, Server};
+use crate::samples::Samples;
 use crate::template::fill;
 
 /// Time limit of a step that is repeated until its result is as expected.
 const SOON: Duration = Duration::from_secs(30);
+
+/// The content of one file, or of all files.
+#[derive(Default, Deserialize)]
+pub(crate) struct Scenarios {
+    /// The samples of operations.
+    #[serde(default)]
+    pub(crate) samples: BTreeMap<String, Samples>,
+    #[serde(flatten)]
+    by_name: BTreeMap<String, Scenario>,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,17 +71,20 @@ fn empty() -> Value {
     json!({})
 }
 
-static SCENARIOS: LazyLock<BTreeMap<String, Scenario>> = LazyLock::new(|| {
+pub(crate) static SCENARIOS: LazyLock<Scenarios> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/scenarios");
-    let mut all = BTreeMap::new();
+    let mut all = Scenarios::default();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
             let text = std::fs::read_to_string(&path).unwrap();
-            let scenarios: BTreeMap<String, Scenario> =
+            let file: Scenarios =
                 serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            for (name, scenario) in scenarios {
-                assert!(all.insert(name.clone(), scenario).is_none(), "{name} exists twice");
+            for (name, scenario) in file.by_name {
+                assert!(all.by_name.insert(name.clone(), scenario).is_none(), "{name} exists twice");
+            }
+            for (operation, samples) in file.samples {
+                assert!(all.samples.insert(operation.clone(), samples).is_none(), "{operation} has samples twice");
             }
         }
     }
@@ -84,7 +99,7 @@ struct Run {
 }
 
 async fn run(name: &str) {
-    let scenario = &SCENARIOS[name];
+    let scenario = &SCENARIOS.by_name[name];
     let mut credit = Credit::default();
     credit.monthly_allowance = scenario.monthly_allowance.unwrap_or(credit.monthly_allowance);
     let quotas = Quotas { concurrent_turns: scenario.concurrent_turns.unwrap_or(0), ..Quotas::default() };
@@ -98,7 +113,7 @@ async fn run(name: &str) {
 impl Run {
     /// Runs the scenarios that a scenario continues, and then its own steps.
     async fn play(&mut self, name: &str) {
-        let scenario = SCENARIOS.get(name).unwrap_or_else(|| panic!("no scenario is named {name}"));
+        let scenario = SCENARIOS.by_name.get(name).unwrap_or_else(|| panic!("no scenario is named {name}"));
         if let Some(before) = &scenario.after {
             Box::pin(self.play(before)).await;
         }
@@ -277,74 +292,9 @@ macro_rules! scenarios {
         fn every_scenario_is_a_test() {
             let mut names = [$(stringify!($name)),+];
             names.sort_unstable();
-            assert_eq!(SCENARIOS.keys().collect::<Vec<_>>(), names);
+            assert_eq!(SCENARIOS.by_name.keys().collect::<Vec<_>>(), names);
         }
     };
 }
 
-scenarios! {
-    a_chat_streams_its_events_and_is_stored
-    a_deleted_document_takes_its_dependents_with_it
-    a_failure_of_the_model_is_an_event_and_can_be_resumed
-    a_member_cannot_be_added_again_with_another_name_or_role
-    a_metadata_key_has_the_same_maximum_length_in_an_update_as_in_an_upload
-    a_page_token_belongs_to_its_list
-    a_pending_call_runs_when_it_is_approved
-    a_platform_admin_creates_an_organization_with_its_own_admin
-    a_prompt_has_versions
-    a_prompt_with_a_schema_is_made_for_a_document
-    a_repeated_change_has_one_effect_one_answer_and_one_record
-    a_repeated_create_is_executed_once_even_if_its_name_is_now_taken
-    a_repeated_extraction_costs_no_model_call
-    a_repeated_request_undoes_no_later_change
-    a_repeated_test_calls_no_model
-    a_request_id_identifies_one_request_of_any_operation
-    a_rule_that_never_matches_is_refused_and_an_etag_prevents_lost_updates
-    a_schema_has_versions_and_a_name_of_its_own
-    a_schema_that_a_prompt_uses_is_not_deleted
-    a_secret_is_in_the_first_answer_only
-    a_tag_in_use_stays
-    a_tag_is_created_changed_and_deleted_once_for_each_request
-    a_token_follows_the_role_of_its_member_within_seconds
-    a_token_is_created_listed_used_and_revoked
-    a_user_sees_own_threads_and_an_admin_sees_all
-    an_edit_must_match_the_schema
-    an_expiring_token_creates_no_token_that_expires_later
-    an_impossible_run_is_refused_with_its_reason
-    an_update_of_an_organization_changes_the_fields_of_its_mask
-    credit_is_granted_and_withdrawn_once_per_request
-    data_is_validated_against_a_revision
-    data_is_validated_against_the_schema_of_a_prompt
-    documents_and_their_bytes_are_limited_per_organization
-    documents_are_listed_by_name
-    every_administrative_change_is_in_the_audit_logs_of_the_concerned_organizations
-    every_condition_is_evaluated_for_the_calls_of_a_turn
-    filters_hold_together_and_ignore_case
-    invariant_2_a_call_is_decided_only_by_the_approvers_of_its_rule
-    invariant_2_a_condition_holds_however_an_argument_is_spelled
-    invariant_2_a_rule_matches_user_and_profile_and_overrides_approved_tools
-    invariant_2_a_rule_overrides_the_approvals_of_a_request
-    invariant_5_a_turn_without_credit_fails_visibly_and_is_resumed_after_a_top_up
-    invariant_6_pending_turns_are_listed_for_their_approvers_oldest_first
-    invariant_6_providers_are_private_to_their_organization_and_keys_are_never_returned
-    invariant_6_request_ids_never_meet
-    invariant_6_request_ids_of_administrators_never_collide
-    limits_are_set_by_the_platform_and_shown_to_the_organizations_admins
-    malformed_uploads_leave_nothing
-    members_see_the_resources_of_their_organization
-    messages_are_paged_with_their_counts
-    models_are_listed_for_chats_and_for_prompts
-    no_token_creates_a_token_with_more_permissions
-    platform_providers_are_set_by_its_administrator_and_apply_to_all
-    references_of_a_prompt_must_exist
-    strict_rules_hold_unless_the_request_allows_others
-    text_is_returned_by_page_when_it_is_ready
-    the_call_of_a_provider_test_is_metered
-    the_last_admin_can_be_neither_demoted_nor_removed
-    the_last_holder_of_platform_tokens_cannot_be_demoted
-    the_log_of_calls_is_filtered_listed_and_exported
-    the_original_the_edited_form_and_the_verified_flag_are_all_kept
-    the_requester_is_the_user_that_started_the_turn_not_the_owner_of_the_thread
-    the_same_upload_again_gives_the_same_document
-    usage_is_summed_up_in_groups_and_streamed_by_call
-}
+include!(concat!(env!("OUT_DIR"), "/scenarios.rs"));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::calls::{call, operation};
 use crate::harness::{Answer, Client, Server};
-use crate::samples::{CREATIONS, Ids, missing, samples};
+use crate::samples::{Ids, creations, missing, samples};
 
 /// Returns a text with each of these ids replaced by the same word.
 fn hide(ids: &Ids, text: &str) -> String {
@@ -19,11 +19,10 @@ async fn create_resources(server: &Server, client: &Client, organization: &str) 
     let mut ids = Ids::from([("organization", client.org.to_string())]);
     ids.insert("document", client.ready_document("same.txt", "Total 12.50").await.document_id);
     server.model.answer(r#"{"total": 12.5}"#);
-    for creation in CREATIONS.iter() {
-        let name = &creation.operation;
+    for (name, kind, creation) in creations() {
         let response = call(client, operation(name), &creation.request(organization, &ids)).await.unwrap();
         assert!(!response.to_string().contains("SECRET"), "{name} returns a secret: {response}");
-        ids.insert(&creation.kind, response.pointer(&creation.id).unwrap().as_str().unwrap().to_owned());
+        ids.insert(kind, response.pointer(&creation.id).unwrap().as_str().unwrap().to_owned());
     }
     // A turn that waits for approval.
     server.model.next(Answer::Calls(vec![("create_tag", serde_json::json!({ "name": "written" }))]));
