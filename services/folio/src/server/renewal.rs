@@ -20,8 +20,8 @@ impl Renewal {
                 Ok(None) => {}
                 Ok(Some(ReencryptedKeys { lost: 0, failed: 0 })) => {
                     tracing::info!(
-                        "every API key of a provider is encrypted with the newest master key; secrets of webhook endpoints \
-                         keep theirs until they are set again"
+                        "every API key of a provider is encrypted with the newest master key; other secrets keep theirs until \
+                         they are set again"
                     );
                 }
                 Ok(Some(ReencryptedKeys { lost, failed })) => tracing::warn!(

@@ -8,7 +8,7 @@
 //! change!(create_tag, CreateTagRequest, CreateTagResponse { tag }, |request| CreateTag { name: request.name });
 //! ```
 //!
-//! A response field is converted by `Into`, or by the function that follows it: `{ webhook_endpoint: to_proto }`.
+//! A response field is converted by `Into`, or by the function that follows it: `{ grant: to_proto }`.
 
 /// Declares a handler from its name, its messages, the translation of the request, and the translation of the output.
 macro_rules! handler {
