@@ -42,6 +42,7 @@ mod thread_messages;
 pub mod threads;
 pub mod tokens;
 pub mod usage;
+pub mod webhook_endpoints;
 
 pub use audit::{AuditRecord, AuditedChange};
 pub use caller::Caller;
@@ -72,4 +73,5 @@ const GROUPS: &[&[Declaration]] = &[
     credits::DECLARATIONS,
     usage::DECLARATIONS,
     audit_log::DECLARATIONS,
+    webhook_endpoints::DECLARATIONS,
 ];

@@ -30,6 +30,7 @@ mod stored;
 mod tag;
 mod tag_set;
 mod token;
+mod webhook_endpoint;
 
 pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide};
 pub use dependent::DependentDeletion;
@@ -53,6 +54,10 @@ pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 pub use stored::{Record, decode_value, encode_value};
 pub use tag::{DESCRIPTION_CHARS, Tag, TagChange, TagFilter, check_color, check_description};
 pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
+pub use webhook_endpoint::{
+    WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WebhookEndpointId, check_endpoint_secret,
+    check_endpoint_url, check_event_types,
+};
 
 pub static KINDS: &[Kind] = &[
     Kind::of::<Document>(),
@@ -63,4 +68,5 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<Organization>(),
     Kind::of::<ModelSettings>(),
     Kind::of::<TokenRecord>(),
+    Kind::of::<WebhookEndpoint>(),
 ];

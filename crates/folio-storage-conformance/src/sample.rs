@@ -1,14 +1,15 @@
 //! Sample resources: the values and the filters of each kind that the suites use. A new kind adds one [`Sample`] and its
 //! name in [`SAMPLES`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use folio_resources::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
     ModelSettings, ModelSettingsChange, ModelSettingsId, NewToken, Organization, OrganizationChange,
     OrganizationFilter, Prompt, PromptChange, PromptFilter, Resource, ResourceWrite, Schema, SchemaChange,
-    SchemaFilter, Tag, TagChange, TagFilter, TokenChange, TokenFilter, TokenRecord,
+    SchemaFilter, Tag, TagChange, TagFilter, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint,
+    WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
@@ -260,6 +261,32 @@ impl Sample for TokenRecord {
     }
 }
 
+impl Sample for WebhookEndpoint {
+    fn create(seed: &Seed) -> WebhookEndpointChange {
+        let (url, event_types) = (seed.name.clone(), BTreeSet::from([format!("event.{}", seed.content)]));
+        WebhookEndpointChange::Create { url, event_types, secret: None, enabled: true }
+    }
+
+    fn update(seed: &Seed) -> WebhookEndpointChange {
+        let (url, event_types) = (seed.name.clone(), BTreeSet::from([format!("event.{}", seed.content)]));
+        WebhookEndpointChange::Update {
+            url: Some(url),
+            event_types: Some(event_types),
+            secret: None,
+            enabled: Some(false),
+        }
+    }
+
+    fn filters(seed: &Seed) -> Vec<WebhookEndpointFilter> {
+        let all = WebhookEndpointFilter::default();
+        vec![
+            all.clone(),
+            WebhookEndpointFilter { url_search: Some(seed.name.clone()), ..all.clone() },
+            WebhookEndpointFilter { event_type: Some(format!("event.{}", seed.content)), ..all },
+        ]
+    }
+}
+
 /// The samples of every kind. A kind follows those that it refers to.
 pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<Tag>(),
@@ -267,6 +294,7 @@ pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<Document>(),
     Sampled::of::<Prompt>(),
     Sampled::of::<Extraction>(),
+    Sampled::of::<WebhookEndpoint>(),
     Sampled::of::<Organization>(),
     Sampled::of::<ModelSettings>(),
     Sampled::of::<TokenRecord>(),

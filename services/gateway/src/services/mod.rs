@@ -18,6 +18,7 @@ mod thread;
 mod token;
 mod upload;
 mod usage;
+mod webhook_endpoint;
 
 use folio_cluster::{Shutdown, StreamLimits, limited};
 use folio_operations::{Call, Caller, Operation, Operations};
@@ -72,7 +73,8 @@ pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
         credit_service_server::CreditServiceServer,
         limit_service_server::LimitServiceServer,
         usage_service_server::UsageServiceServer,
-        audit_service_server::AuditServiceServer
+        audit_service_server::AuditServiceServer,
+        webhook_endpoint_service_server::WebhookEndpointServiceServer
     );
     routes
 }
