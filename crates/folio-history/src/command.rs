@@ -21,7 +21,7 @@ pub struct ChatCommand {
     pub thread: Option<ThreadId>,
     /// True if the new thread is hidden and removed after 24 hours. False for an existing thread.
     pub ephemeral: bool,
-    /// Messages that precede a new ephemeral thread. Empty otherwise.
+    /// The messages with which a new ephemeral thread starts. Empty for other chats.
     pub history: Vec<Message>,
     /// Not blank.
     pub text: String,

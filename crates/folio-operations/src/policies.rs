@@ -40,7 +40,7 @@ impl Operation for GetPolicy {
 pub struct SetPolicy {
     #[serde(rename = "rules")]
     pub policy: Policy,
-    /// Seconds that a turn waits for decisions. 0: the value of the installation.
+    /// Seconds that a turn waits for decisions. 0: the setting of the installation.
     pub approval_ttl_seconds: u32,
     /// The version of the organization that the change is based on. None: any version.
     pub etag: Option<Etag>,

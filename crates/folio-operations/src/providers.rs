@@ -142,7 +142,7 @@ pub struct UpdateProvider {
     /// The API key. Empty: the stored key is deleted. Serialized as its digest.
     #[serde(serialize_with = "as_digest")]
     pub api_key: Option<Secret>,
-    /// The request field that limits the number of output tokens.
+    /// The field of a request to the endpoint that limits the number of output tokens.
     pub output_limit_field: Option<OutputLimitField>,
     /// True if streams request usage.
     pub stream_usage: Option<bool>,

@@ -26,7 +26,7 @@ service! {
 // proto: GetUsageResponse.rows "more than {} calls"
 const CALLS_MAX: u64 = 200_000;
 /// Maximum number of groups of one `GetUsage`.
-// proto: GetUsageResponse.rows "More than {} groups"
+// proto: GetUsageResponse.rows "more than {} groups"
 const GROUPS_MAX: usize = 10_000;
 /// Number of records that one store read requests.
 const READ_RECORDS: usize = 500;

@@ -26,7 +26,7 @@ pub struct Document {
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
     pub state: TextState,
-    /// Number of pages with text. 0 until the text is extracted.
+    /// Number of pages, including empty ones. 0 unless the text is available.
     pub pages: u32,
     /// User that uploaded the document.
     pub created_by: UserId,
@@ -63,7 +63,7 @@ impl TextState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TextRecord {
     pub text: TextState,
-    /// Number of pages with text.
+    /// Number of stored pages.
     pub pages: u32,
     /// Valid generation of the stored pages. None: there are no pages, or the store keeps one generation only.
     #[serde(default, skip_serializing_if = "Option::is_none")]

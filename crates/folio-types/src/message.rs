@@ -71,7 +71,7 @@ pub struct Usage {
     pub cached_input_tokens: u64,
     /// Output tokens, including thinking.
     pub output_tokens: u64,
-    /// True if the provider reported the usage. False if Folio estimated it.
+    /// True if the providers reported the usage of every call in this sum. False if Folio counted the tokens of a call.
     pub reported: bool,
     /// Number of model calls in this sum.
     pub model_calls: u32,
