@@ -1,6 +1,6 @@
 //! The audit log of recorded operations: an entry before the change and one after it.
 
-use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
+use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, RedactedArguments};
 use folio_storage::AuditStore;
 use folio_types::{Code, Environment, Error, OrgId, Reason, Result, UserId};
 use serde_json::Value;
@@ -129,7 +129,7 @@ impl AuditedChange {
 
     fn entry(&self, environment: &dyn Environment, kind: AuditKind, arguments: &Value) -> AuditEntry {
         AuditEntry {
-            arguments: Some(Redacted::request(arguments)),
+            arguments: Some(RedactedArguments::request(arguments)),
             ..AuditEntry::new(&self.key, kind, environment.now(), Some(self.user.clone()), &self.operation)
         }
     }

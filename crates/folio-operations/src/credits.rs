@@ -2,7 +2,7 @@
 
 use folio_credit::{AccountEntry, Grant, GrantKind};
 use folio_metering::CreditMeter;
-use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
+use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, RedactedArguments};
 use folio_storage::Stores;
 use folio_types::access::Scope;
 use folio_types::{Error, GrantId, OrgId, Result, Timestamp};
@@ -133,7 +133,7 @@ pub async fn grant_purchase(stores: &Stores, meter: &CreditMeter, org: &OrgId, g
     let Grant { id, amount, priority, expires_at, at, .. } = grant_once(meter, org, grant).await?;
     let arguments = json!({ "credits": amount, "priority": priority, "expires_at": expires_at });
     let entry = AuditEntry {
-        arguments: Some(Redacted::request(&arguments)),
+        arguments: Some(RedactedArguments::request(&arguments)),
         target: Some(AuditTarget::new("grant", &id)),
         ..AuditEntry::new(&format!("grant:{id}"), AuditKind::ChangeApplied, at, None, "purchase")
     };

@@ -1,8 +1,8 @@
 //! [`folio_storage::AuditStore`].
 
-use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
+use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_types::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::context::Context;
 use super::{Failure, Outcome, refused, same};
@@ -12,7 +12,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     let start = context.now();
     let after = |minutes: i64| Timestamp::from_second(start.as_second() + 60 * minutes).unwrap_or(start);
     let entry = |key: &str, at: Timestamp| AuditEntry {
-        arguments: Some(Redacted::call(&json!({"name": "x"}))),
+        arguments: Some(RedactedArguments::call(&json!({"name": "x"}))),
         ..AuditEntry::new(key, AuditKind::CallApproved, at, Some(context.user.clone()), "create_tag")
     };
     // Two entries at the same time, a third in the same hour, and two after hours without entries.
@@ -67,7 +67,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     refused!(store.append(org, &[sound.clone(), keyless]).await, TooLarge, "an entry without a key");
     let long = AuditEntry { key: "k".repeat(513), ..sound.clone() };
     refused!(store.append(org, &[sound.clone(), long]).await, TooLarge, "an entry with a long key");
-    let redacted = Redacted { value: Value::String("x".repeat(20_000)), ..Redacted::call(&json!({})) };
+    let redacted = RedactedArguments { value: json!("x".repeat(20_000)), ..RedactedArguments::call(&json!({})) };
     refused!(
         store.append(org, &[sound, AuditEntry { arguments: Some(redacted), ..third.clone() }]).await,
         TooLarge,

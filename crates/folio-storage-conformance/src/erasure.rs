@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use folio_credit::{AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
-use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
+use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
     Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
     Organization, OrganizationChange, Provider, Schema, SchemaChange, SealedKey, TokenChange, TokenFilter, TokenRecord,
@@ -112,7 +112,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
     let entry = AuditEntry::new("request", AuditKind::ChangeApplied, context.now(), user, word);
-    let arguments = Some(Redacted::request(&json!({ "name": name })));
+    let arguments = Some(RedactedArguments::request(&json!({ "name": name })));
     stores.audit.append(&org, &[AuditEntry { arguments, ..entry }]).await?;
     filled_settings(&context, &name).await?;
     Ok(org)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use folio_credit::{Account, AccountEntry, Basis, BlockPart, Grant, GrantKind, LedgerRow, OpenBlock, SettlementRecord};
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
-use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
+use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
 use folio_resources::{ListRow, Member, Resource as _, Tag, TextRecord, TextState, term};
 use folio_types::access::Role;
@@ -262,7 +262,7 @@ fn audited() -> AuditEntry {
     let call = CallId::new(TurnId::new(thread_id(), 5), 1, 2);
     AuditEntry {
         call: Some(call.clone()),
-        arguments: Some(Redacted::call(&data())),
+        arguments: Some(RedactedArguments::call(&data())),
         ground: Some(Ground::Rule("Two eyes".into())),
         target: Some(AuditTarget::new("tag", tag_id())),
         outcome: Some("ok".into()),

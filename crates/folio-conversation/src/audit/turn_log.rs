@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use folio_history::journal::{
     Accepted, Access, Call, CallResult, Decision, Decisions, End, Entry, Intent, Round, TurnOptions,
 };
-use folio_resources::audit::{AuditEntry, AuditKind, Ground, Redacted, word as rule_label};
+use folio_resources::audit::{AuditEntry, AuditKind, Ground, RedactedArguments, word as rule_label};
 use folio_resources::policy::{Rule, Ruling};
 use folio_tools::policy;
 use folio_types::{CallId, ThreadId, Timestamp, TurnId, UserId};
@@ -37,7 +37,7 @@ struct AuditedCall {
     name: String,
     access: Access,
     /// Arguments with which the call runs, redacted.
-    arguments: Redacted,
+    arguments: RedactedArguments,
     ground: Option<Ground>,
     target: Option<folio_resources::audit::AuditTarget>,
     stage: Stage,
@@ -126,7 +126,7 @@ impl Turn {
             let kind = match decision {
                 Decision::Approve => AuditKind::CallApproved,
                 Decision::ApproveEdited { arguments } => {
-                    audited.arguments = Redacted::call(arguments);
+                    audited.arguments = RedactedArguments::call(arguments);
                     let rule = policy::rule(&self.options.policy, &audited.name, audited.access, arguments);
                     audited.ground = ground_of(&self.options, rule.as_deref(), &audited.name, audited.access);
                     AuditKind::CallEdited
@@ -189,7 +189,7 @@ fn audited_call(options: &TurnOptions, call: &Call) -> Option<AuditedCall> {
     (denied || may_run).then(|| AuditedCall {
         name: call.name.clone(),
         access: call.access,
-        arguments: Redacted::call(&call.arguments),
+        arguments: RedactedArguments::call(&call.arguments),
         ground: ground_of(options, rule.as_deref(), &call.name, call.access),
         target: None,
         stage: if denied { Stage::Denied } else { Stage::Undecided },

@@ -2,7 +2,7 @@
 //! by administrators.
 //!
 //! The log is append-only. The time and key of an entry are derived from the recorded event, so writing an entry is
-//! idempotent. Entries contain neither document text nor secrets: see [`Redacted`].
+//! idempotent. Entries contain neither document text nor secrets: see [`RedactedArguments`].
 
 mod redact;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use folio_types::op::Target;
 use folio_types::{CallId, Error, Reason, Result, UserId};
 
-pub use redact::{REDACTED_BYTES, Redacted};
+pub use redact::{REDACTED_BYTES, RedactedArguments};
 
 /// Maximum length of an entry's key, in bytes.
 pub const KEY_BYTES: usize = 512;
@@ -36,7 +36,7 @@ pub struct AuditEntry {
     pub call: Option<CallId>,
     /// Arguments of the call or operation. For an edited call: the edited arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<Redacted>,
+    pub arguments: Option<RedactedArguments>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ground: Option<Ground>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

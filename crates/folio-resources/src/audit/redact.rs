@@ -1,4 +1,4 @@
-//! Redacted arguments for the audit log.
+//! RedactedArguments arguments for the audit log.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ const MEMBERS: usize = 32;
 const NAME_CHARS: usize = 64;
 /// Maximum length of a number, in characters.
 const NUMBER_CHARS: usize = 40;
-/// Maximum length of a text in an administrator's request, in characters.
+/// Maximum length of a text that is kept in an administrator's request, in characters.
 const TEXT_CHARS: usize = 200;
 /// Bytes that each value costs in addition to its text.
 const VALUE_OVERHEAD_BYTES: usize = 16;
@@ -30,13 +30,13 @@ const NOTE_BYTES: usize = 64;
 /// secret, so it is replaced by its length (`<12 characters>`). Long and deep values are cut with a note. Equal digests
 /// mean equal arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Redacted {
+pub struct RedactedArguments {
     /// [`Digest::of_json`] of the complete arguments.
     pub digest: Digest,
     pub value: Value,
 }
 
-impl Redacted {
+impl RedactedArguments {
     /// Redacts the arguments of a tool call.
     pub fn call(arguments: &Value) -> Self {
         Self::of(arguments, 0)
@@ -166,7 +166,7 @@ mod tests {
             "schema_revid": revid, "name": "Überweisung", "count": 3, "share": 0.5, "on": true, "none": null,
             "fields": [{"path": "a.b", "value": "sk-secret"}],
         });
-        let redacted = Redacted::call(&arguments);
+        let redacted = RedactedArguments::call(&arguments);
         let expected = json!({
             "schema_revid": revid, "name": "<11 characters>", "count": 3, "share": 0.5, "on": true, "none": null,
             "fields": [{"path": "<3 characters>", "value": "<9 characters>"}],
@@ -174,11 +174,11 @@ mod tests {
         assert_eq!(redacted.value, expected);
         assert_eq!(redacted.digest, Digest::of_json(&arguments));
         let request = json!({"name": "Nightly job", "note": "x".repeat(201), "user_id": UserId::derive(&["a"])});
-        let redacted = Redacted::request(&request).value;
+        let redacted = RedactedArguments::request(&request).value;
         assert_eq!(redacted["name"], "Nightly job");
         assert_eq!(redacted["note"], "<201 characters>");
         let token = json!(format!("folio_{}_{}", "0".repeat(32), "1".repeat(64)));
-        assert_eq!(Redacted::request(&token).value, "<103 characters>");
+        assert_eq!(RedactedArguments::request(&token).value, "<103 characters>");
     }
 
     #[test]
@@ -193,11 +193,11 @@ mod tests {
             "token": format!("folio_{}_{}", "0".repeat(32), "1".repeat(64)),
             "line": "x\n\u{0}y",
         });
-        let redacted = Redacted::call(&hostile).value.to_string();
+        let redacted = RedactedArguments::call(&hostile).value.to_string();
         for word in ["Smith", "471", "aaaa", "abcdef", "text", "111", "\\n"] {
             assert!(!redacted.contains(word), "{word} in {redacted}");
         }
-        assert_eq!(Redacted::call(&hostile).value.as_object().unwrap().len(), 8);
+        assert_eq!(RedactedArguments::call(&hostile).value.as_object().unwrap().len(), 8);
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
         let nested: Value =
             (0..5).fold(json!("x"), |inner, _| Value::Array(vec![inner; 40].into_iter().take(12).collect()));
         for value in [deep, Value::Object(wide), json!(texts), json!("y".repeat(1 << 20)), digits, nested] {
-            for redacted in [Redacted::call(&value), Redacted::request(&value)] {
+            for redacted in [RedactedArguments::call(&value), RedactedArguments::request(&value)] {
                 let bytes = redacted.value.to_string().len();
                 assert!(bytes <= REDACTED_BYTES, "{bytes} bytes of {:.200}", redacted.value.to_string());
             }
@@ -222,34 +222,34 @@ mod tests {
     #[test]
     fn values_that_might_exceed_the_bound_are_counted_instead() {
         let texts = vec![json!("a".repeat(200)); 40];
-        let redacted = Redacted::request(&json!(texts)).value;
+        let redacted = RedactedArguments::request(&json!(texts)).value;
         // 4096 bytes hold the brackets (18), 16 texts (218 each), and a reserve of 608 for the next text and the note.
         assert_eq!(redacted, Value::Array([&texts[..16], &[json!("<24 more>")]].concat()));
 
         let wide = vec![json!("ä".repeat(200)); 40];
         // A text of two-byte characters costs 418 bytes and reserves 1008.
         let expected = Value::Array([&wide[..8], &[json!("<32 more>")]].concat());
-        assert_eq!(Redacted::request(&json!(wide)).value, expected);
+        assert_eq!(RedactedArguments::request(&json!(wide)).value, expected);
 
         let members = |count| (10..10 + count).map(|n| (format!("k{n}"), texts[0].clone())).collect::<Map<_, _>>();
         let mut expected = members(15);
         expected.insert("…".into(), json!("<25 more>"));
         // A member costs its name (19 bytes) in addition to its text.
-        assert_eq!(Redacted::request(&Value::Object(members(40))).value, Value::Object(expected));
+        assert_eq!(RedactedArguments::request(&Value::Object(members(40))).value, Value::Object(expected));
 
         let text = json!("<1 characters>");
         let (full, partial) = (vec![text.clone(); 32], [vec![text; 19], vec![json!("<13 more>")]].concat());
         let nested = json!(vec![vec!["x"; 32]; 40]);
         let (full, partial, empty) = (json!(full), json!(partial), json!(["<32 more>"]));
         let expected = json!([full, full, full, partial, empty, empty, empty, "<33 more>"]);
-        assert_eq!(Redacted::call(&nested).value, expected);
+        assert_eq!(RedactedArguments::call(&nested).value, expected);
     }
 
     #[test]
     fn values_below_the_sixth_level_are_counted() {
-        assert_eq!(Redacted::call(&json!([[[[[[[1, 2]]]]]]])).value, json!([[[[[["<array of 2>"]]]]]]));
+        assert_eq!(RedactedArguments::call(&json!([[[[[[[1, 2]]]]]]])).value, json!([[[[[["<array of 2>"]]]]]]));
         let levels = |end: Value, count: u8| (0..count).fold(end, |inner, _| json!({ "a": inner }));
-        let redacted = Redacted::call(&levels(json!({"a": 1, "b": 2}), 6)).value;
+        let redacted = RedactedArguments::call(&levels(json!({"a": 1, "b": 2}), 6)).value;
         assert_eq!(redacted, levels(json!("<object of 2>"), 6));
     }
 }
