@@ -1,4 +1,4 @@
-//! [`folio_storage::RowStore`] and [`folio_storage::AccessStore`].
+//! Conformance suite of [`folio_storage::RowStore`] and [`folio_storage::AccessStore`].
 
 use folio_resources::{Member, MemberWrite};
 use folio_storage::ConditionalRow;

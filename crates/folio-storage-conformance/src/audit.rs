@@ -1,4 +1,4 @@
-//! [`folio_storage::AuditStore`].
+//! Conformance suite of [`folio_storage::AuditStore`].
 
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_types::Timestamp;

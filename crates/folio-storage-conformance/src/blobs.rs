@@ -1,4 +1,4 @@
-//! [`folio_storage::BlobStore`].
+//! Conformance suite of [`folio_storage::BlobStore`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;

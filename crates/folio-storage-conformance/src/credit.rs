@@ -1,4 +1,4 @@
-//! [`folio_storage::CreditStore`].
+//! Conformance suite of [`folio_storage::CreditStore`].
 
 use folio_credit::{
     Account, AccountChange, AccountChangeOutcome, AccountEntry, Basis, BlockPart, Grant, GrantKind, Ledger, LedgerRow,

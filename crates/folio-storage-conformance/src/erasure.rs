@@ -1,5 +1,5 @@
-//! [`folio_storage::ErasureStore`], and an organization that contains a word everywhere. A search of a store's rows for
-//! the word must find nothing after the erasure.
+//! Conformance suite of [`folio_storage::ErasureStore`], and [`fill`], which writes a word into every part of an
+//! organization. After the erasure, a search of a store's rows for the word must find nothing.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! [`folio_storage::StoreHealth`].
+//! Conformance suite of [`folio_storage::StoreHealth`].
 
 use super::context::Context;
 use super::{Outcome, same};

@@ -1,4 +1,4 @@
-//! [`folio_storage::OpenTurnStore`].
+//! Conformance suite of [`folio_storage::OpenTurnStore`].
 
 use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, ThreadHeader};
 use folio_types::{Timestamp, TurnId};

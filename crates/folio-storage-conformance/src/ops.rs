@@ -1,4 +1,4 @@
-//! [`folio_storage::OpStore`], shown on tags. Each write of each kind is repeated by [`super::resources`].
+//! Conformance suite of [`folio_storage::OpStore`] with tags. [`super::resources`] repeats each write of each kind.
 
 use folio_resources::{Resource as _, Tag, TagChange};
 use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpState, Target, WriteOutcome};

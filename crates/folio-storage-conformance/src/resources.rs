@@ -1,5 +1,5 @@
-//! [`folio_storage::ResourceExecutor`] and [`folio_storage::ResourceStore`], for every kind: each write is executed on
-//! the store and in memory, and all answers and reads are compared.
+//! Conformance suite of [`folio_storage::ResourceExecutor`] and [`folio_storage::ResourceStore`], for every kind: each
+//! write is executed on the store and in memory, and all answers and reads are compared.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! [`folio_storage::TextStore`].
+//! Conformance suite of [`folio_storage::TextStore`].
 
 use folio_resources::{Document, TextState};
 use folio_storage::{IngestUpdate, NewPage, TextWait};
@@ -70,7 +70,7 @@ async fn pages(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// A document that lacks a program is settled, and in an index of its own.
+/// Checks that a document that lacks a program is only in the index of [`TextWait::Program`].
 async fn programs(context: &Context) -> Outcome {
     let id = context.document("image.png").await?;
     for (again, attempts) in [(TextState::Uploaded, Some(0)), (TextState::Ready, None)] {

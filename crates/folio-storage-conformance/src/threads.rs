@@ -1,4 +1,4 @@
-//! [`folio_storage::ThreadStore`]: threads as a whole. Their journals: [`super::threads_append`].
+//! Conformance suite of [`folio_storage::ThreadStore`], except the journals, which [`super::threads_append`] checks.
 
 use folio_history::journal::{Entry, Imported, WorkingState};
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};

@@ -1,4 +1,4 @@
-//! [`folio_storage::ThreadStore`]: the fence of a journal.
+//! Conformance suite of [`folio_storage::ThreadStore`]: the fence of a journal.
 
 use folio_history::journal::{End, Ended, Entry, WorkingState};
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, OpenTurn, Phase, RequestRow, ThreadHeader};

@@ -1,4 +1,4 @@
-//! [`folio_storage::UsageStore`].
+//! Conformance suite of [`folio_storage::UsageStore`].
 
 use folio_types::Timestamp;
 

@@ -1,4 +1,4 @@
-//! [`folio_storage::TurnEventStore`].
+//! Conformance suite of [`folio_storage::TurnEventStore`].
 
 use folio_history::event::{Event, EventKind, TurnStatus, TurnView};
 use folio_history::journal::WorkingState;

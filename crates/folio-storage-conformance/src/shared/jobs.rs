@@ -1,4 +1,4 @@
-//! [`folio_storage::JobStore`].
+//! Conformance suite of [`folio_storage::JobStore`].
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! [`folio_storage::NodeStore`].
+//! Conformance suite of [`folio_storage::NodeStore`]. A new store (younger than `dead_after`) may have lost nodes.
 
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,8 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
         check!(!nodes.is_dead(&node.incarnation), "{node:?} is dead at once");
         check!(nodes.live().any(|member| member.node == *node), "{node:?} differs from its heartbeat");
     }
-    let young = nodes.available_for <= nodes.dead_after;
-    check!(nodes.is_dead(&unknown.incarnation) != young, "an unlisted node is dead in young data");
+    let is_new_store = nodes.available_for <= nodes.dead_after;
+    check!(nodes.is_dead(&unknown.incarnation) != is_new_store, "wrong liveness of an unlisted node");
 
     stores.nodes.leave(&leaver).await?;
     check!(stores.nodes.nodes().await?.is_dead(&leaver.incarnation), "a node that left is live");
@@ -51,12 +51,12 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
         );
     }
 
-    // After a loss of data, a node registers again while the data is young.
+    // After a loss of data, a node registers again while the store is new.
     let returned = node(nonce, "returned");
     let status = stores.nodes.heartbeat(&returned, false).await?;
     let nodes = stores.nodes.nodes().await?;
-    let young = nodes.available_for < nodes.dead_after;
-    check!(!young || status == HeartbeatStatus::Live, "an unlisted node is refused in young data");
+    let is_new_store = nodes.available_for < nodes.dead_after;
+    check!(!is_new_store || status == HeartbeatStatus::Live, "an unlisted node is refused by a new store");
 
     (living.draining, living.conversations) = (true, 4);
     eventually("a silent node is dead", async || {
@@ -79,11 +79,11 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     same!(stores.nodes.heartbeat(&living, false).await?, HeartbeatStatus::Live, "a heartbeat in time");
     let nodes = stores.nodes.nodes().await?;
     check!(nodes.available_for > nodes.dead_after, "the store is available for {:?}", nodes.available_for);
-    check!(nodes.is_dead(&unknown.incarnation), "an unlisted node is live in old data");
+    check!(nodes.is_dead(&unknown.incarnation), "an unlisted node is live in an old store");
     same!(
         stores.nodes.heartbeat(&unknown, false).await?,
         HeartbeatStatus::Dead,
-        "a heartbeat of an unlisted node in old data"
+        "a heartbeat of an unlisted node in an old store"
     );
     same!(stores.nodes.heartbeat(&unknown, true).await?, HeartbeatStatus::Live, "a node that joins");
     let member = found(stores, &living).await?.ok_or_else(|| Failure("a live node is not listed".to_owned()))?;

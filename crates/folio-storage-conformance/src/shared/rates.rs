@@ -1,4 +1,4 @@
-//! [`folio_storage::RateStore`].
+//! Conformance suite of [`folio_storage::RateStore`].
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! [`folio_storage::SlotStore`].
+//! Conformance suite of [`folio_storage::SlotStore`].
 
 use folio_types::OrgId;
 

@@ -1,4 +1,4 @@
-//! [`folio_storage::SharedTurnStore`].
+//! Conformance suite of [`folio_storage::SharedTurnStore`].
 
 use folio_history::event::CallView;
 use folio_history::journal::Access;
