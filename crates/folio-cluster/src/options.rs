@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::membership::MembershipOptions;
 use crate::placement::LoadBound;
-use crate::seal::SECRET_BYTES_MIN;
+use crate::signed_principal::SECRET_BYTES_MIN;
 
 /// The settings section `cluster`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

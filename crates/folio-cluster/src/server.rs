@@ -18,9 +18,9 @@ use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::options::Options;
 use crate::peer::NodePeer;
-use crate::seal::PrincipalSigner;
 use crate::service::NodeService;
 use crate::shutdown::Shutdown;
+use crate::signed_principal::PrincipalSigner;
 use crate::streams::StreamLimits;
 use crate::tls::Tls;
 

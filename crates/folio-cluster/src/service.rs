@@ -20,8 +20,8 @@ use tracing::Instrument as _;
 use crate::calls::Call;
 use crate::context::{CallContext, trace_of};
 use crate::peer::NodePeer;
-use crate::seal::PrincipalSigner;
 use crate::shutdown::{catch_panic, draining};
+use crate::signed_principal::PrincipalSigner;
 use crate::spans::RpcSpan;
 use crate::streams::{StreamLimits, limited};
 

@@ -51,7 +51,7 @@ struct Inner {
     losses: watch::Sender<u64>,
     /// The last incarnation of this process that was declared dead.
     declared_dead: watch::Sender<Option<Incarnation>>,
-    /// Notified after a heartbeat that started after their request.
+    /// Callers of `heartbeat_now`, notified after a heartbeat that started after their call.
     waiters: Mutex<Vec<oneshot::Sender<()>>>,
     /// Notified to send the next heartbeat before the interval has passed.
     heartbeat_now: Notify,

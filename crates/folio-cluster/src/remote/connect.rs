@@ -9,7 +9,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::{Clients, ConversationServiceClient, Inner, NodeServiceClient, RemotePeer, ThreadServiceClient};
 use crate::options::Options;
-use crate::seal::PrincipalSigner;
+use crate::signed_principal::PrincipalSigner;
 use crate::tls::Tls;
 
 /// Maximum number of cached nodes. Beyond it the cache is cleared, and later RPCs reconnect.
@@ -59,7 +59,7 @@ impl Peers {
     /// Returns the node at an address (`host:port`). The first RPC connects.
     ///
     /// # Errors
-    /// The address is malformed or requires certificates.
+    /// The address is malformed, or it is not loopback and neither TLS nor `insecure` is configured.
     pub fn at(&self, address: &str) -> Result<RemotePeer> {
         let mut cached = self.inner.cached.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(peer) = cached.get(address) {

@@ -10,9 +10,9 @@ use folio_proto::status;
 use folio_types::{Error, Reason};
 use tonic::{Code, ConnectError, Status};
 
-use crate::seal::untrusted;
+use crate::signed_principal::untrusted;
 
-/// Name of the error detail with the loss stage. A node reported a `NODE_LOST` error without this detail.
+/// Name of the error detail with the loss stage. If a `NODE_LOST` error lacks this detail, a node reported it.
 const LOSS_STAGE: &str = "request";
 const NOT_SENT: &str = "not sent";
 const PERHAPS_SENT: &str = "perhaps sent";

@@ -32,7 +32,7 @@ pub(crate) use failure::{LossStage, loss_stage, node_lost};
 use crate::calls::Call;
 use crate::context::{CallContext, write_trace};
 use crate::peer::{NodePeer, NodeStatus};
-use crate::seal::PrincipalSigner;
+use crate::signed_principal::PrincipalSigner;
 use crate::spans::RpcSpan;
 
 /// The clients of a node's services. They share one connection.

@@ -64,7 +64,7 @@ impl Server {
         Self { address, shutdown, runtime: Some(runtime) }
     }
 
-    /// Kills the server like a process: every connection is closed.
+    /// Kills the server and closes every connection, as the death of a process does.
     pub(crate) fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // Wait until the listener is closed. A thread of a runtime must not block, so use another one.
@@ -91,7 +91,7 @@ impl Node {
         Self { scripted, server }
     }
 
-    /// A node with the usual options, and a way to it.
+    /// Starts a node with the default options. Returns it with a client that calls it.
     pub(crate) fn with_peer() -> (Self, RemotePeer) {
         let node = Self::start("a", &options());
         let peer = peer(&node.server, &options());

@@ -54,8 +54,8 @@ async fn a_redirect_to_a_dead_owner_is_retried_at_another_node_once() {
     }
 }
 
-/// Makes a call that hangs at its node, then removes the node from the membership.
-async fn while_it_hangs<T: Send + 'static>(
+/// Makes a call that hangs at its node, removes the node from the membership, and returns the result of the call.
+async fn remove_node_during<T: Send + 'static>(
     node: usize,
     cluster: Cluster,
     call: impl Future<Output = T> + Send + 'static,
@@ -74,7 +74,7 @@ async fn an_rpc_does_not_wait_for_a_dead_node() {
     let (router, turn) = (cluster.router.clone(), cluster.turn_of(0));
     let approve = approve(&turn);
     let call = async move { router.approve(&principal(), approve).await };
-    let (answer, cluster) = while_it_hangs(0, cluster, call).await;
+    let (answer, cluster) = remove_node_during(0, cluster, call).await;
     let ApproveAnswer::Reached { closing, .. } = answer.unwrap() else { panic!("more decisions are missing") };
     assert_eq!((cluster.node_of(&closing.turn.thread), cluster.call_counts()), (1, vec![1, 1]));
 }
@@ -86,7 +86,7 @@ async fn an_rpc_that_is_not_repeatable_is_not_sent_twice() {
         let (router, thread) = (cluster.router.clone(), cluster.thread_of(0));
         let fork = fork(&thread, request_id);
         let call = async move { router.fork_thread(&principal(), fork).await };
-        let (answer, cluster) = while_it_hangs(0, cluster, call).await;
+        let (answer, cluster) = remove_node_during(0, cluster, call).await;
         if request_id.is_none() {
             assert_eq!(answer.unwrap_err().reason, Reason::NodeLost);
             assert_eq!(cluster.call_counts(), [1, 0]);

@@ -52,7 +52,7 @@ pub(crate) struct PrincipalSigner {
 
 impl PrincipalSigner {
     /// # Errors
-    /// There is no secret, or a secret is too short.
+    /// There is no secret, or a secret has fewer than [`SECRET_BYTES_MIN`] bytes.
     pub(crate) fn new(secrets: &[Secret]) -> Result<Self> {
         let keys = secrets.iter().map(|secret| {
             let bytes = secret.reveal().as_bytes();
@@ -131,8 +131,8 @@ fn refused(why: &str) -> Error {
     Error::new(Code::Unauthenticated, Reason::InvalidPrincipal, message)
 }
 
-/// Returns the error of a caller whose gateway a node does not trust. The caller's credentials are valid, so the error
-/// is retriable.
+/// Returns the error for a client if a node does not trust this process. The client's credentials are valid, so the
+/// error is retriable.
 pub(crate) fn untrusted(error: &Error) -> Error {
     tracing::error!(message = %error.message, "a node refused the signed principal of this process: compare cluster secrets and clocks");
     Error::unavailable(Reason::InvalidPrincipal, "a node refused the signed principal of the gateway")
