@@ -17,13 +17,13 @@ use serde_json::{Map, Value, json};
 
 use crate::format::Percentiles;
 
-/// Number of documents in the goal.
+/// Number of documents for which the latency goal is defined.
 pub(crate) const DOCUMENTS: usize = 100_000;
 /// Concurrent writes.
 const WRITES: usize = 48;
 /// Number of reads of each page.
 const TIMES: usize = 300;
-/// Maximum 99th percentile in the goal.
+/// Latency goal: maximum 99th percentile of reading a page.
 const AIM: Duration = Duration::from_millis(50);
 /// One in `TAGGED` documents has the tag, and one in `RARE` has the rare city.
 const TAGGED: usize = 50;
@@ -34,7 +34,7 @@ struct Fixture {
     org: OrgId,
 }
 
-/// Writes this number of documents, and reads a page of each kind repeatedly.
+/// Writes `count` documents, and reads a page of each kind repeatedly.
 pub(crate) async fn measure(count: usize) -> Result<()> {
     let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await??;
     let contact_points = servers.split(',').map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! The random fault test as a program: `cargo xtask chaos`, and in the tests with few faults.
+//! The program of the random fault test: `cargo xtask chaos` runs it for minutes, `tests.rs` with few faults.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use clap::Parser;
 use folio_tests::faults::run::{Plan, run};
 
 #[derive(Parser)]
-#[command(about = "Random faults under load, and an independent checker")]
+#[command(about = "Injects random faults into a cluster under load and checks its invariants independently")]
 struct Arguments {
     /// Seed of all random choices. Default: random.
     #[arg(long, env = "FOLIO_SEED")]

@@ -112,7 +112,7 @@ impl Tables {
         let mut rows = self.session.query_iter("SELECT value FROM audit", ()).await?.rows_stream::<(Vec<u8>,)>()?;
         let mut found = Vec::new();
         while let Some((value,)) = rows.try_next().await? {
-            found.push(audited(&value)?);
+            found.push(audit_entry(&value)?);
         }
         Ok(found)
     }
@@ -162,7 +162,7 @@ impl Tables {
     }
 }
 
-fn audited(bytes: &[u8]) -> Result<ObservedAuditEntry> {
+fn audit_entry(bytes: &[u8]) -> Result<ObservedAuditEntry> {
     let entry: Value = read(bytes)?;
     let text = |name: &str| entry[name].as_str();
     Ok(ObservedAuditEntry {
@@ -219,6 +219,6 @@ fn aggregate(org: String, id: String, rows: &AggregateRows) -> Result<ObservedAg
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match bytes.split_first() {
         Some((1, json)) => Ok(serde_json::from_slice(json)?),
-        other => Err(anyhow!("a value of format {:?}", other.map(|(version, _)| version))),
+        other => Err(anyhow!("format of a stored value: {:?}, expected 1", other.map(|(version, _)| version))),
     }
 }

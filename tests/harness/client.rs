@@ -179,7 +179,7 @@ impl Client {
 }
 
 impl Events {
-    /// Reads the first event. An error instead of it is a refusal of the call.
+    /// Reads the first event. Returns the status of a call that was refused.
     async fn first(stream: BoxStream<'static, Result<Option<v1::Event>, Status>>) -> Result<Self, Status> {
         let mut events = Self { stream, seen: Vec::new() };
         match within("the first event", events.stream.next()).await {
@@ -270,7 +270,7 @@ impl Events {
     }
 }
 
-/// Returns a chat about a document on a new thread.
+/// Returns a request that chats about a document on a new thread.
 pub fn ask(document: &str, text: &str) -> v1::ChatRequest {
     v1::ChatRequest { document_ids: vec![document.to_owned()], text: text.to_owned(), ..Default::default() }
 }
@@ -310,7 +310,7 @@ pub fn assert_numbered(events: &[v1::Event], first: u64) {
     assert_eq!(numbers, expected, "{:?}", outline(events));
 }
 
-/// Returns the same decision on every pending call.
+/// Returns a request with the same decision on every call that needs one.
 pub fn decide(waiting: &v1::AwaitingApproval, decision: impl Fn() -> v1::decision::Decision) -> v1::ApproveRequest {
     let decisions = waiting.pending.iter().filter(|call| call.needs_approval);
     v1::ApproveRequest {

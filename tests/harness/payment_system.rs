@@ -15,7 +15,7 @@ pub fn url(process: &Process) -> String {
     format!("http://{url}/webhooks/purchases")
 }
 
-/// Returns the headers of an event that is signed at this second.
+/// Returns the headers of an event that is signed at the time `at`, in seconds since the Unix epoch.
 pub fn sign(secret: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
     let webhook = Webhook::new(secret).expect("a secret");
     let signature = webhook.sign("msg_1", at, body.as_bytes()).expect("a signature");
@@ -31,7 +31,7 @@ pub async fn send(url: &str, body: &str, headers: [(&str, String); 3]) -> Status
     for (name, value) in headers {
         request = request.header(name, value);
     }
-    within("an answer", request.send()).await.expect("it answers").status()
+    within("an answer", request.send()).await.expect("the process answers").status()
 }
 
 pub async fn send_signed(url: &str, secret: &str, message: &Value) -> StatusCode {

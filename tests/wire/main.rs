@@ -1,7 +1,7 @@
-//! Through real gRPC: `folio serve` as one process, `llm-sim` as another, each test with its own pair.
+//! Tests through gRPC: each test starts its own processes `folio serve` and `llm-sim`.
 //!
-//! The two binaries must be in the folder of this one: `cargo xtask test` builds them, or `cargo build --workspace
-//! --bins`.
+//! The two programs must be in the folder of the test program. `cargo xtask test` or `cargo build --workspace --bins`
+//! builds them.
 
 mod approve;
 mod cancel;

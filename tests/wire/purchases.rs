@@ -30,7 +30,7 @@ async fn a_message_continues_the_trace_of_its_sender() {
     let parent = format!("00-{TRACE}-{SENDER}-01");
     let unsigned =
         reqwest::Client::new().post(payment_system::url(sandbox.server())).header("traceparent", parent).body("{}");
-    let status = within("an answer", unsigned.send()).await.expect("it answers").status();
+    let status = within("an answer", unsigned.send()).await.expect("the process answers").status();
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     let received = || async { collector.spans().into_iter().find(|span| span.name == "POST /webhooks/purchases") };
     let span = folio_testkit::wait_for("the message's span", LIMIT, received).await;

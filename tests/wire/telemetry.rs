@@ -39,8 +39,8 @@ async fn converse(sandbox: &Sandbox) -> String {
     document
 }
 
-/// Waits until the span of the turn is exported, which ends after all of its children.
-async fn turn_span_exported(collector: &Collector) {
+/// Waits until the metrics and the span of the turn are exported. The span ends after its children.
+async fn turn_exported(collector: &Collector) {
     let turn = || async { collector.spans().iter().any(|span| span.name == "invoke_agent document").then_some(()) };
     folio_testkit::wait_for("the turn's span", LIMIT, turn).await;
     let metrics = || async { collector.metrics().contains("folio_model_call_seconds").then_some(()) };
@@ -63,7 +63,7 @@ async fn content_is_exported_only_if_it_is_enabled() {
         let failed = sandbox.client().await.chat(&document, "read again").await.failed().await;
         let error = failed.error.unwrap_or_default().message;
         assert!(error.contains(USER_WORD), "the caller receives the provider's message: {error}");
-        turn_span_exported(&collector).await;
+        turn_exported(&collector).await;
         let log = sandbox.server().errors();
         for message in ["model call failed; retrying", "model call failed"] {
             assert!(log.contains(message), "{message} is not in the log:\n{log}");
@@ -81,7 +81,7 @@ async fn content_is_exported_only_if_it_is_enabled() {
         let lines: Vec<_> = log.lines().filter(|line| line.contains("answered")).collect();
         assert!(!lines.is_empty(), "{log}");
         match format {
-            "json" => lines.iter().for_each(|line| has_ids(line)),
+            "json" => lines.iter().for_each(|line| check_ids(line)),
             _ => {
                 assert!(lines.iter().all(|line| line.contains(" trace_id=") && line.contains(" span_id=")), "{lines:?}")
             }
@@ -107,7 +107,7 @@ fn check_message_parts(collector: &Collector) {
 }
 
 /// Checks that a log line within a span has the ids of span and trace.
-fn has_ids(line: &str) {
+fn check_ids(line: &str) {
     let line: Value = serde_json::from_str(line).expect("a line is JSON");
     assert_eq!(line["trace_id"].as_str().map(str::len), Some(32), "{line}");
     assert_eq!(line["span_id"].as_str().map(str::len), Some(16), "{line}");

@@ -15,8 +15,7 @@ pub(crate) struct Arguments {
 enum Bench {
     /// Turns per second, CPU per turn relative to a bare proxy, memory and reload time of idle conversations.
     Turn,
-    /// Gateways and nodes on Redis and a CQL server: turns per second, added latency, takeover, operations of the
-    /// stores.
+    /// Turns per second, added latency, takeover, memory and store operations of a cluster on Redis and a CQL server.
     Cluster,
     /// Lists and searches over 100,000 documents of one organization in CQL.
     Lists,

@@ -120,7 +120,7 @@ impl Redis {
         }
     }
 
-    /// Starts the server on the same port with the same data, also if it still runs.
+    /// Starts or restarts the server on the same port with the same data.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
         let (port, secured) = (self.port, self.login.is_some());

@@ -59,7 +59,7 @@ impl S3 {
         }
     }
 
-    /// Starts the server on the same port with the same data, also if it still runs.
+    /// Starts or restarts the server on the same port with the same data.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
         let mut command = Command::new(program()?);

@@ -18,7 +18,7 @@ const CLIENTS: usize = 16;
 pub(crate) struct Measurements {
     /// Conversations on all nodes.
     pub(crate) conversations: usize,
-    /// Resident memory per conversation.
+    /// Resident memory per conversation, in bytes.
     pub(crate) bytes_each: f64,
     /// Fraction of resumed conversations that moved to the joined node.
     pub(crate) moved: f64,
@@ -34,10 +34,10 @@ pub(crate) async fn run(
 ) -> Result<Measurements> {
     let document = upload(&cluster.client(0).await).await;
     // A warm-up allocates memory that every process needs once.
-    spread(cluster, &document, &vec![String::new(); 500]).await?;
+    run_turns(cluster, &document, &vec![String::new(); 500]).await?;
     tokio::time::sleep(IDLE).await;
     let before = memory(cluster)?;
-    let threads = spread(cluster, &document, &vec![String::new(); conversations]).await?;
+    let threads = run_turns(cluster, &document, &vec![String::new(); conversations]).await?;
     tokio::time::sleep(IDLE).await;
     let bytes_each = memory(cluster)?.saturating_sub(before) as f64 / conversations as f64;
 
@@ -45,16 +45,16 @@ pub(crate) async fn run(
     wait_for_the_joined(cluster).await?;
     let again: Vec<String> = threads.into_iter().take(resumed_conversations).collect();
     let before = of_the_joined(cluster, TAKEN_OVER).await?;
-    spread(cluster, &document, &again).await?;
+    run_turns(cluster, &document, &again).await?;
     let moved = of_the_joined(cluster, TAKEN_OVER).await?.saturating_sub(before) as f64 / again.len() as f64;
     let before = of_the_joined(cluster, LIVE).await?;
-    spread(cluster, &document, &vec![String::new(); resumed_conversations]).await?;
+    run_turns(cluster, &document, &vec![String::new(); resumed_conversations]).await?;
     let placed = of_the_joined(cluster, LIVE).await?.saturating_sub(before) as f64 / resumed_conversations as f64;
     Ok(Measurements { conversations, bytes_each, moved, placed })
 }
 
 /// Runs one turn on each of these threads, or on a new one for an empty id. Returns the thread ids.
-async fn spread(cluster: &Cluster, document: &str, threads: &[String]) -> Result<Vec<String>> {
+async fn run_turns(cluster: &Cluster, document: &str, threads: &[String]) -> Result<Vec<String>> {
     let mut tasks = Vec::new();
     for (number, part) in threads.chunks(threads.len().div_ceil(CLIENTS).max(1)).enumerate() {
         let (client, document, part) = (cluster.client(number).await, document.to_owned(), part.to_vec());
@@ -79,11 +79,11 @@ async fn of_the_joined(cluster: &Cluster, name: &str) -> Result<u64> {
     metrics(node).await?.get(name).copied().with_context(|| format!("{name} is missing"))
 }
 
-/// Waits until the joined node gets a new thread, when all gateways know it.
+/// Waits until a new thread is placed on the joined node, so that the gateways know the node.
 async fn wait_for_the_joined(cluster: &Cluster) -> Result<()> {
     let document = upload(&cluster.client(0).await).await;
     for _ in 0..100 {
-        spread(cluster, &document, &vec![String::new(); CLIENTS]).await?;
+        run_turns(cluster, &document, &vec![String::new(); CLIENTS]).await?;
         if of_the_joined(cluster, LIVE).await? > 0 {
             return Ok(());
         }

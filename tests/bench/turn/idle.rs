@@ -12,9 +12,9 @@ use crate::process::{Folio, memory};
 
 pub(crate) struct Measurements {
     pub(crate) conversations: usize,
-    /// Resident memory per conversation.
+    /// Resident memory per conversation, in bytes.
     pub(crate) bytes_each: f64,
-    /// Size of the text of its messages, which is part of the memory.
+    /// Size of the message texts per conversation in bytes, a part of `bytes_each`.
     pub(crate) message_bytes_each: f64,
 }
 
@@ -23,7 +23,7 @@ const FILLING: Load = Load { clients: 32, turns: 40_000 };
 /// Time after which the events of ended turns are evicted and a conversation is idle.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Starts a server, creates this number of conversations with one turn each, and compares its memory before and after.
+/// Starts a server, creates conversations with one turn each, and compares the memory of the server before and after.
 pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Measurements> {
     let settings = [
         ("FOLIO_CONVERSATION__LIVE_MAX", "200000"),
@@ -33,10 +33,10 @@ pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Me
     let folio = Folio::start(model_endpoint, &settings)?;
     let document = upload(&folio.client().await).await;
     load::of_folio(&folio, &FILLING).await?;
-    spread(&folio, &document, 1_000).await?;
+    create_conversations(&folio, &document, 1_000).await?;
     tokio::time::sleep(IDLE).await;
     let before = memory(&folio.process)?;
-    let message_bytes = spread(&folio, &document, conversations).await?;
+    let message_bytes = create_conversations(&folio, &document, conversations).await?;
     tokio::time::sleep(IDLE).await;
     let after = memory(&folio.process)?;
     let each = |bytes: u64| bytes as f64 / conversations as f64;
@@ -44,8 +44,8 @@ pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Me
     Ok(Measurements { conversations, bytes_each, message_bytes_each: each(message_bytes) })
 }
 
-/// Creates this number of conversations with one turn each. Returns the size of their messages.
-async fn spread(folio: &Folio, document: &str, conversations: usize) -> Result<u64> {
+/// Creates `conversations` conversations with one turn each. Returns the size of their message texts in bytes.
+async fn create_conversations(folio: &Folio, document: &str, conversations: usize) -> Result<u64> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
     for _ in 0..16 {

@@ -1,4 +1,4 @@
-//! Conversions to a message and back return the same value.
+//! Tests that the conversion of a value to its proto message and back returns the same value.
 
 use std::fmt::Debug;
 use std::time::Duration;

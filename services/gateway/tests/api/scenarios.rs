@@ -190,7 +190,7 @@ impl Run {
         })
     }
 
-    /// Returns the user `ROLE[-NAME][@ORGANIZATION]`, or the holder of an access token.
+    /// Returns the client of an access token or of the user `ROLE[-NAME][@ORGANIZATION]`. Creates a missing user.
     async fn client(&mut self, name: &str) -> Client {
         if name.starts_with("folio_") {
             return self.server.holder(name);

@@ -1,5 +1,5 @@
-//! Tables: delimited (CSV, Markdown), with a heading of known columns, in columns of spaces, and item lines of
-//! receipts. Lines of a table are removed from the text.
+//! Extracts tables from lines of text: delimited tables (CSV, Markdown), rows below a heading of known columns, columns
+//! that spaces separate, and item lines of receipts. The lines of a table are cleared.
 
 use super::labelled_values::{cells, is_label};
 use super::labels::{canonical, is_sum};
@@ -10,7 +10,7 @@ const ROWS_MAX: usize = 500;
 /// Maximum tables of a document.
 const TABLES_MAX: usize = 10;
 
-/// Removes the tables from the lines. A list of names and values in two columns becomes fields.
+/// Extracts the tables and clears their lines. Two columns of names and values become fields instead of a table.
 pub(super) fn take(lines: &mut Vec<&str>, style: Style) -> (Vec<Table>, Vec<Field>) {
     let mut tables = Vec::new();
     let mut fields = Vec::new();
@@ -159,7 +159,7 @@ fn headed(lines: &mut [&str], style: Style, tables: &mut Vec<Table>) {
     }
 }
 
-/// Returns the rows below a heading and the index of their end.
+/// Returns the rows below a heading, and the index of the line after the last row.
 fn rows_below(lines: &[&str], start: usize, columns: &[String], style: Style) -> (Vec<Vec<String>>, usize) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut end = start;
@@ -184,22 +184,22 @@ fn rows_below(lines: &[&str], start: usize, columns: &[String], style: Style) ->
 }
 
 /// Returns true if a column's cells are numbers.
-fn is_measured(column: &str) -> bool {
+fn is_numeric(column: &str) -> bool {
     matches!(canonical(column), Some("quantity" | "unit_price" | "amount" | "total" | "tax" | "subtotal" | "tax_rate"))
 }
 
-/// Returns the cells of a row: split at gaps if they fit, otherwise numbers from the right and the rest as text.
+/// Returns the cells of a row: split at gaps, else numbers from the right and the rest as text. None: neither fits.
 fn row(line: &str, columns: &[String], style: Style) -> Option<Vec<String>> {
     let wide = cells(line);
     let fits = |cells: &[&str]| {
         cells.len() == columns.len()
-            && cells.iter().zip(columns).all(|(cell, column)| !is_measured(column) || style.number(cell).is_some())
+            && cells.iter().zip(columns).all(|(cell, column)| !is_numeric(column) || style.number(cell).is_some())
     };
     if fits(&wide) {
         return Some(wide.into_iter().map(str::to_owned).collect());
     }
     let text = columns.iter().position(|column| canonical(column) == Some("description"));
-    let text = text.or_else(|| columns.iter().position(|column| !is_measured(column)))?;
+    let text = text.or_else(|| columns.iter().position(|column| !is_numeric(column)))?;
     let mut words: Vec<&str> = line.split_whitespace().collect();
     let mut right = Vec::new();
     for column in columns.iter().skip(text + 1).rev() {
@@ -208,7 +208,7 @@ fn row(line: &str, columns: &[String], style: Style) -> Option<Vec<String>> {
     let mut row = Vec::with_capacity(columns.len());
     for column in columns.iter().take(text) {
         let word = (words.len() > 1).then(|| words.remove(0))?;
-        if is_measured(column) && style.number(word).is_none() {
+        if is_numeric(column) && style.number(word).is_none() {
             return None;
         }
         row.push(word.to_owned());
@@ -228,7 +228,7 @@ fn take_right(words: &mut Vec<&str>, column: &str, style: Style) -> Option<Strin
         let cell = words.get(from..)?.join(" ");
         let number = style.number(&cell).is_some()
             && (count == 1 || cell.chars().any(|c| !c.is_ascii_digit() && !" .,'".contains(c)));
-        if number || (count == 1 && !is_measured(column)) {
+        if number || (count == 1 && !is_numeric(column)) {
             words.truncate(from);
             return Some(cell);
         }
@@ -239,8 +239,8 @@ fn take_right(words: &mut Vec<&str>, column: &str, style: Style) -> Option<Strin
     None
 }
 
-/// Finds tables in columns of spaces: at least three lines with the same number of cells (at least three), the first of
-/// them labels.
+/// Finds tables whose columns are separated by spaces: at least three lines with the same number of cells, at least
+/// three each. The cells of the first line are labels.
 fn spaced(lines: &mut [&str], tables: &mut Vec<Table>) {
     let mut start = 0;
     while start < lines.len() {
