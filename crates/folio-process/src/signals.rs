@@ -17,8 +17,8 @@ pub fn shutdown_on_signal() -> std::io::Result<CancellationToken> {
     tokio::spawn(async move {
         let mut next = async || {
             tokio::select! {
-                _ = terminate.recv() => Terminated { name: "SIGTERM", number: 15 },
-                _ = interrupt.recv() => Terminated { name: "SIGINT", number: 2 },
+                _ = terminate.recv() => StopSignal { name: "SIGTERM", number: 15 },
+                _ = interrupt.recv() => StopSignal { name: "SIGINT", number: 2 },
             }
         };
         let first = next().await;
@@ -33,35 +33,35 @@ pub fn shutdown_on_signal() -> std::io::Result<CancellationToken> {
 
 /// The signal that ended a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terminated {
+pub struct StopSignal {
     name: &'static str,
     number: u8,
 }
 
-impl Terminated {
+impl StopSignal {
     /// Returns the exit status that a shell expects: 128 + signal number.
     pub fn status(self) -> u8 {
         128 + self.number
     }
 }
 
-impl std::fmt::Display for Terminated {
+impl std::fmt::Display for StopSignal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ended by {}", self.name)
     }
 }
 
-impl std::error::Error for Terminated {}
+impl std::error::Error for StopSignal {}
 
 /// Returns a future that resolves at the first SIGTERM or SIGHUP. It is for interactive commands, which handle Ctrl-C
 /// (SIGINT) themselves.
-pub fn termination() -> std::io::Result<impl Future<Output = Terminated>> {
+pub fn termination() -> std::io::Result<impl Future<Output = StopSignal>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     Ok(async move {
         tokio::select! {
-            _ = terminate.recv() => Terminated { name: "SIGTERM", number: 15 },
-            _ = hang_up.recv() => Terminated { name: "SIGHUP", number: 1 },
+            _ = terminate.recv() => StopSignal { name: "SIGTERM", number: 15 },
+            _ = hang_up.recv() => StopSignal { name: "SIGHUP", number: 1 },
         }
     })
 }

@@ -24,7 +24,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use folio_process::signals::Terminated;
+use folio_process::signals::StopSignal;
 use folio_storage::Stores;
 
 use arguments::{Arguments, Command, Flags};
@@ -46,7 +46,7 @@ pub fn main(layer: StoreLayer) -> ExitCode {
         Err(error) => {
             // Standard error may be closed.
             let _ = writeln!(std::io::stderr(), "folio: {}", terminal::printable(&format!("{error:#}")));
-            error.downcast_ref::<Terminated>().map_or(ExitCode::FAILURE, |signal| ExitCode::from(signal.status()))
+            error.downcast_ref::<StopSignal>().map_or(ExitCode::FAILURE, |signal| ExitCode::from(signal.status()))
         }
     }
 }

@@ -40,18 +40,18 @@ pub(crate) fn with_span(response: Response<Body>, span: Span) -> Response<Body> 
         return response;
     }
     let (head, body) = response.into_parts();
-    let mut traced = Traced { body, span, is_recorded: false };
+    let mut traced = TracedBody { body, span, is_recorded: false };
     traced.record_status(&head.headers);
     Response::from_parts(head, Body::new(traced))
 }
 
-struct Traced {
+struct TracedBody {
     body: Body,
     span: Span,
     is_recorded: bool,
 }
 
-impl Traced {
+impl TracedBody {
     /// Records the outcome if these headers or trailers contain the status.
     fn record_status(&mut self, headers: &HeaderMap) {
         if let Some(code) = headers.get("grpc-status").filter(|_| !self.is_recorded) {
@@ -61,7 +61,7 @@ impl Traced {
     }
 }
 
-impl Drop for Traced {
+impl Drop for TracedBody {
     fn drop(&mut self) {
         if !self.is_recorded {
             status::record(&self.span, Code::Cancelled);
@@ -71,7 +71,7 @@ impl Drop for Traced {
     }
 }
 
-impl http_body::Body for Traced {
+impl http_body::Body for TracedBody {
     type Data = Bytes;
     type Error = Status;
 

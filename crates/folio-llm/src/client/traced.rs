@@ -77,7 +77,7 @@ pub(super) async fn streamed(
         Ok(stream) => {
             // The stream is returned after its first token.
             span.record("gen_ai.response.time_to_first_chunk", began.elapsed().as_secs_f64());
-            Ok(Box::pin(Traced { stream, span, ended: false }))
+            Ok(Box::pin(TracedStream { stream, span, ended: false }))
         }
         Err(error) => {
             record_error(&span, error.kind());
@@ -86,13 +86,13 @@ pub(super) async fn streamed(
     }
 }
 
-struct Traced {
+struct TracedStream {
     stream: ModelStream,
     span: Span,
     ended: bool,
 }
 
-impl Stream for Traced {
+impl Stream for TracedStream {
     type Item = Result<ModelEvent, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -112,7 +112,7 @@ impl Stream for Traced {
     }
 }
 
-impl Drop for Traced {
+impl Drop for TracedStream {
     fn drop(&mut self) {
         if !self.ended {
             self.span.record("error.type", "cancelled");
