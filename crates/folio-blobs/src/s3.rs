@@ -19,20 +19,20 @@ use folio_storage::spans;
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
 /// Connection settings of a bucket. The standard environment variables of S3 clients supply missing values
-/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, those of web identity and others).
+/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, the variables of web identity, …).
 #[derive(Clone)]
 pub struct S3Options {
-    /// `http://HOST:PORT` or `https://…`. None: Amazon S3. Requests use path-style addresses.
+    /// `http://HOST:PORT` or `https://…`. None: `AWS_ENDPOINT_URL`, else Amazon S3. Requests use path-style addresses.
     pub endpoint: Option<String>,
     pub region: Option<String>,
     /// The id and the secret of the access key.
     pub keys: Option<(String, String)>,
-    /// Size of a part of a large upload, in bytes (8 MiB; S3 requires at least 5 MiB). Each upload buffers one part in
-    /// memory.
+    /// Size of a part of a large upload, in bytes (default: 8 MiB; S3 requires at least 5 MiB). Each upload buffers one
+    /// part in memory.
     pub part_bytes: usize,
-    /// Time limit for a connection without data (15 s).
+    /// Time limit for a connection without data (default: 15 s).
     pub idle_timeout: Duration,
-    /// Maximum number of retries of a request (3), within `idle_timeout`.
+    /// Maximum number of retries of a request (default: 3), within `idle_timeout`.
     pub retries: usize,
 }
 

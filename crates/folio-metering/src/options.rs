@@ -38,7 +38,7 @@ pub struct Options {
     /// `models.timeouts.call_seconds`. Default: 900.
     #[serde(with = "seconds")]
     pub reservation_seconds: Duration,
-    /// `cut` (default) or `drain`.
+    /// Handling of calls whose caller no longer waits: `cut` (default) or `drain`.
     pub abandoned_calls: AbandonedCalls,
     /// Maximum number of calls of an organization that wait for a draw. Further calls are refused. Default: 1,024.
     pub waiting_calls_max: usize,

@@ -50,8 +50,8 @@ impl Options {
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("providers");
         problems.seconds("refresh_seconds", self.refresh_seconds, Duration::ZERO, Duration::from_secs(60));
-        problems.check(self.allowed_networks.len() <= 100, "allowed_networks", "must be at most 100");
-        problems.check(self.denied_networks.len() <= 100, "denied_networks", "must be at most 100");
+        problems.check(self.allowed_networks.len() <= 100, "allowed_networks", "must contain at most 100 networks");
+        problems.check(self.denied_networks.len() <= 100, "denied_networks", "must contain at most 100 networks");
         problems.into_result()
     }
 }
@@ -108,7 +108,7 @@ impl Providers {
         let file_settings = file_settings.resolve(|name| std::env::var(name).ok())?;
         let address_policy = AddressPolicy::new(&options.allowed_networks).without(&options.denied_networks);
         let endpoints = Endpoints::new(&file_settings, address_policy.clone(), Arc::clone(&environment));
-        // Reject an invalid table at startup.
+        // Reject an invalid section `models` at startup.
         let table_models = OpenAiModels::from_table(file_settings.clone(), &endpoints, |_| AccountOwner::Platform)?;
         let inner = Inner {
             settings: stores.of(),

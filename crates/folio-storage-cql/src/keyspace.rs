@@ -33,7 +33,7 @@ impl Keyspace {
         Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), migrated })
     }
 
-    /// All statements must access one partition.
+    /// Executes a conditional batch, whose statements must access one partition.
     pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<ConditionalResult> {
         self.cql.conditional_batch(statements).await
     }

@@ -16,7 +16,7 @@ pub struct Options {
     pub contact_points: Vec<String>,
     /// Created if it does not exist. Lower-case letters, digits and underscores, a letter first. Default: `folio`.
     pub keyspace: String,
-    /// Number of replicas of each row in the data center (3). Used only when the keyspace is created.
+    /// Number of replicas of each row in the data center (default: 3). Used only when the keyspace is created.
     pub replication_factor: u8,
     /// The data center that serves this process. Default: that of the first server that answers.
     pub datacenter: Option<String>,
@@ -25,16 +25,16 @@ pub struct Options {
     /// A server's certificate must contain its IP address, because servers are discovered by address. Default: no
     /// encryption.
     pub tls: Option<Tls>,
-    /// Time limit for connecting to one server (5 s).
+    /// Time limit for connecting to one server (default: 5 s).
     pub connect_timeout: Duration,
-    /// Time limit of a read, repetitions included (5 s).
+    /// Time limit of a read, repetitions included (default: 5 s).
     pub read_timeout: Duration,
-    /// Time limit of a write (5 s). Within the limit the driver repeats an unconditional write. The driver never
-    /// repeats a conditional write, whose outcome is unknown after the limit.
+    /// Time limit of a write (default: 5 s). Within the limit the driver repeats an unconditional write. The driver
+    /// never repeats a conditional write, whose outcome is unknown after the limit.
     pub write_timeout: Duration,
     /// Default: open for 1 s after 8 consecutive failures.
     pub breaker: BreakerOptions,
-    /// Time for which opening waits for the migration lock of another process (120 s).
+    /// Time for which opening waits for the migration lock of another process (default: 120 s).
     pub migration_timeout: Duration,
     /// The source of time and randomness. Default: the system.
     pub environment: Arc<dyn Environment>,

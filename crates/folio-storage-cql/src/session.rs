@@ -90,7 +90,7 @@ pub(crate) struct Cql {
 }
 
 impl Cql {
-    /// Does not select a keyspace.
+    /// Connects without selecting a keyspace.
     pub(crate) async fn connect(options: Options) -> Result<Self> {
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::LocalQuorum)

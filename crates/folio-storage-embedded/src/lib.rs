@@ -83,13 +83,13 @@ use folio_storage::value;
 pub struct Options {
     /// The folder is created if it does not exist.
     pub path: PathBuf,
-    /// Maximum number of waiting writes (1,024). Further writes are refused with `OVERLOADED`.
+    /// Maximum number of waiting writes (default: 1,024). Further writes are refused with `OVERLOADED`.
     pub queue: usize,
     /// Maximum size of the journals on disk, in bytes (64 MiB, which is also the minimum). A start replays them.
     pub journal_bytes: u64,
-    /// Size of the block cache, in bytes (32 MiB).
+    /// Size of the block cache, in bytes (default: 32 MiB).
     pub cache_bytes: u64,
-    /// Number of threads that flush and compact (2).
+    /// Number of threads that flush and compact (default: 2).
     pub worker_threads: usize,
 }
 

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::milliseconds;
 use folio_storage::{ClaimedJob, Job, JobStore, queue_full};
 
-/// Time to live of a queue after its last push or take, in milliseconds.
+/// Time to live of a queue after its last push or claim, in milliseconds.
 const TTL_MS: u64 = 7 * 24 * 3_600_000;
 
 pub(super) struct RedisJobs {

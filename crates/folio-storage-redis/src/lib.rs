@@ -44,7 +44,7 @@ pub struct RedisOptions {
     pub tls: Option<Tls>,
     /// The prefix of every key (`folio`).
     pub prefix: String,
-    /// Time limit of a call, reconnecting included (2 s).
+    /// Time limit of a call, reconnecting included (default: 2 s).
     pub timeout: Duration,
     /// Default: open for 1 s after 4 consecutive failures.
     pub breaker: BreakerOptions,

@@ -55,18 +55,18 @@ pub struct Options {
     pub endpoint: String,
     /// PEM file with the certificate authorities that verify an `https` collector. Required for `https`.
     pub ca: Option<PathBuf>,
-    /// Fraction of exported traces, 0 to 1 (1). It applies to traces that start in this process. A trace of a caller
-    /// keeps the caller's sampling decision.
+    /// Fraction of exported traces, 0 to 1 (default: 1). It applies to traces that start in this process. A trace of a
+    /// caller keeps the caller's sampling decision.
     pub sample_ratio: f64,
-    /// Maximum number of spans in the export queue, 1 to 1,000,000 (4,096). Further spans are dropped.
+    /// Maximum number of spans in the export queue, 1 to 1,000,000 (default: 4,096). Further spans are dropped.
     pub queue_spans: usize,
-    /// Interval between exports of metrics, 1 s to 1 h (15 s).
+    /// Interval between exports of metrics, 1 s to 1 h (default: 15 s).
     #[serde(rename = "metrics_interval_seconds", with = "folio_types::seconds")]
     pub metrics_interval: Duration,
-    /// Timeout of an export, 0.1 to 60 s (5 s). It also bounds the final export at shutdown.
+    /// Timeout of an export, 0.1 to 60 s (default: 5 s). It also bounds the final export at shutdown.
     #[serde(rename = "timeout_seconds", with = "folio_types::seconds")]
     pub timeout: Duration,
-    /// If true, traces contain prompts, answers, tool arguments and tool results (false).
+    /// If true, traces contain prompts, answers, tool arguments and tool results (default: false).
     pub capture_content: bool,
 }
 

@@ -362,7 +362,7 @@ impl Session {
     }
 }
 
-/// Formats a round of a waiting turn. Calls without any result are omitted, because their cards follow.
+/// Formats a round of a waiting turn. If no call has a result, the calls are omitted, because their cards follow.
 fn rounds_so_far(round: &v1::Round) -> Vec<Output> {
     let has_results = !round.results.is_empty();
     if has_results { card::round(round) } else { card::round(&v1::Round { calls: Vec::new(), ..round.clone() }) }

@@ -30,7 +30,7 @@ pub(crate) struct ServerOptions {
     /// The address of the public API. Port 0: any free port. Default: `127.0.0.1:8080`.
     pub(crate) listen: String,
     /// The address of the health port, which serves health and metrics in plain text without a token. Port 0: any free
-    /// port. Empty: only health, on the listener.
+    /// port. Empty: the public listener serves health, and metrics are not served.
     pub(crate) health_listen: String,
     /// Maximum time for running turns to end after the stop signal. Default: 20.
     pub(crate) drain_timeout_seconds: u64,
@@ -54,7 +54,7 @@ impl ServerOptions {
 
     pub(crate) fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("server");
-        problems.check(!self.roles.is_empty(), "roles", "names none of gateway and node");
+        problems.check(!self.roles.is_empty(), "roles", "must contain gateway, node or both");
         problems.number("drain_timeout_seconds", self.drain_timeout_seconds, 0, 86_400);
         problems.into_result()
     }

@@ -19,10 +19,10 @@ pub(crate) struct Arguments {
     /// administration [default: all].
     #[arg(long, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
     scope: Vec<Scope>,
-    /// The lifetime: 12h, 30d, 1y [default: until it is revoked].
+    /// The lifetime: a number and s, m, h, d or y (365 days), such as 30d; at most ten years [default: unlimited].
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     expires_in: Option<u64>,
-    /// The user that the token authenticates, a member's id [default: the caller].
+    /// The id of the member that the token authenticates [default: the caller].
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ fn scope(name: &str) -> Result<Scope, String> {
 
 /// Parses a duration: a number followed by s, m, h, d or y.
 fn seconds(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a duration; write 30m, 12h, 30d or 1y");
+    let wrong = || format!("invalid duration {text:?}: expected a number and s, m, h, d or y, such as 12h or 30d");
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
     let unit = match unit {
         "s" => 1,

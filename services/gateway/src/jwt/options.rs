@@ -68,7 +68,7 @@ pub struct IssuerOptions {
     pub roles: RoleNames,
     /// The role of tokens whose claim names no role. None: these tokens are refused.
     pub default_role: Option<Role>,
-    /// The claim that restricts a token to parts of the API: a list, or a text with blanks between the scopes. A token
+    /// The claim that restricts a token to parts of the API: a list, or a text with spaces between the scopes. A token
     /// without the claim, or without a scope in the claim, is refused. Empty: no token is restricted.
     pub scopes_claim: String,
     /// The prefix of the names of scopes in `scopes_claim`.

@@ -26,22 +26,23 @@ use super::StoreHealth;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedOptions {
-    /// Time without a heartbeat after which a node is dead (5 s). A node sends more than three heartbeats within it.
+    /// Time without a heartbeat after which a node is dead (default: 5 s). A node sends more than three heartbeats
+    /// within it.
     pub dead_after: Duration,
-    /// Time for which a dead node remains listed (10 min).
+    /// Time for which a dead node remains listed (default: 10 min).
     pub dead_listed_for: Duration,
-    /// Time to live of a turn's events after the last one (10 min).
+    /// Time to live of a turn's events after the last one (default: 10 min).
     pub events_ttl: Duration,
     /// Maximum number of events of one turn (1,000); the oldest are removed.
     pub events_max: usize,
     /// Maximum size of the events of one turn, in bytes (1 MiB); the oldest are removed.
     pub events_bytes_max: usize,
-    /// Time to live of the state of an ended turn (10 min). The state of an open turn expires this long after the
-    /// turn's expiry, or, if the turn has no expiry, this long after one hour, unless the state is published again.
+    /// Time to live of the state of an ended turn (default: 10 min). The state of an open turn expires this long after
+    /// the turn's expiry, or, if the turn has no expiry, this long after one hour, unless the state is published again.
     pub idle_turn_ttl: Duration,
-    /// Maximum number of waiting jobs in one queue (10,000).
+    /// Maximum number of waiting jobs in one queue (default: 10,000).
     pub jobs_max: usize,
-    /// Time after which a slot that is not renewed becomes free, because its process died (15 s).
+    /// Time after which a slot that is not renewed becomes free, because its process died (default: 15 s).
     pub slot_lease: Duration,
 }
 
