@@ -154,7 +154,7 @@ async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Outp
         };
         if let Err(error) = recorded {
             let operation = declaration.name;
-            tracing::warn!(operation, %error, "the outcome of a request is not recorded; a repeated request runs it again");
+            tracing::warn!(operation, %error, "the outcome of a request is not recorded; a repeated request runs the operation again");
         }
     }
     Ok(output)

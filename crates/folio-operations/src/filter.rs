@@ -1,8 +1,8 @@
-//! Filters of lists: conditions separated by blanks or `AND`, all of which must be true.
+//! Filters of lists: conditions separated by whitespace or `AND`, all of which must be true.
 //!
 //! `field:value` is true if the field contains the value (a part of a text, an element of a set); `field=value` is true
-//! if the field equals the value. A value with blanks is written in double quotes, in which `\"` and `\\` are literal.
-//! This is a subset of AIP-160: no `OR`, no `NOT`, no comparison by order.
+//! if the field equals the value. A value with whitespace is written in double quotes, in which `\"` is a quote and
+//! `\\` a backslash. This is a subset of AIP-160: no `OR`, no `NOT`, no comparison by order.
 
 use folio_types::{Error, Result, limits};
 

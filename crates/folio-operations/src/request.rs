@@ -1,4 +1,4 @@
-//! Changes outside turns. Each change is made once for its request id; a repeated request returns the recorded result.
+//! Makes changes outside turns, each once per request id. A repeated request returns the recorded result.
 //!
 //! A change is computed from the resource that was just read, and is conditional on its version. After a version
 //! conflict, the change is recomputed a few times, unless the request names the version that it is based on.
@@ -26,7 +26,7 @@ pub struct ChangeRequest {
     at: Timestamp,
     /// The tenant of the resource that the request changes.
     tenant: OrgId,
-    /// The key of the op rows that its deciding writes leave.
+    /// The key of the op rows that the deciding writes of the change leave.
     change_key: OpKey,
 }
 
@@ -149,8 +149,8 @@ impl ChangeRequest {
         OpKey::Request { user: self.principal.user.clone(), request: self.id.clone() }
     }
 
-    /// Runs a change once whose target is found by a name, even if the name identifies another target when the request
-    /// is repeated.
+    /// Runs a change once for this request. The target is found by a name; a repeated request keeps the target even if
+    /// the name then identifies another one.
     pub async fn once<A: Resource>(
         &self,
         stores: &Stores,

@@ -195,8 +195,8 @@ pub(crate) async fn revoke_tokens(context: &Context, org: &OrgId, user: Option<U
     })
 }
 
-/// Refuses to lower the role of the user with the only tokens of the platform's administrator, because only such a
-/// token can create another one.
+/// Refuses to demote or remove the user with the only tokens of the platform's administrator, because only such a token
+/// can create another one.
 pub(crate) async fn check_other_platform_token(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
     let now = context.environment().now();
     let tokens = tokens_of(context, org, None).await?;

@@ -10,9 +10,9 @@ use folio_types::{Error, FieldViolation, Reason, Result, TagId, limits};
 use crate::DocumentPatch;
 use crate::tag_set::distinct;
 
-/// Validates a name or title: 1 to [`limits::NAME_CHARS`] characters, no control characters, no surrounding blanks,
-/// because users cannot distinguish `Invoice` from `Invoice `. Blanks are rejected and not trimmed, so that the stored
-/// name equals the sent name.
+/// Validates a name or title: 1 to [`limits::NAME_CHARS`] characters, no control characters, no leading or trailing
+/// whitespace, because users cannot distinguish `Invoice` from `Invoice `. Whitespace is rejected and not trimmed, so
+/// that the stored name equals the sent name.
 pub fn check_name(field: &str, name: &str) -> Result<()> {
     match name_problem(name) {
         Some(problem) => Err(Error::invalid_field(field, problem)),
@@ -25,7 +25,7 @@ fn name_problem(name: &str) -> Option<String> {
     if name.trim().is_empty() {
         Some("must not be empty".to_owned())
     } else if name.trim().len() != name.len() {
-        Some("must not begin or end with blanks".to_owned())
+        Some("must not begin or end with whitespace".to_owned())
     } else if chars > limits::NAME_CHARS {
         Some(format!("has {chars} characters; the maximum is {}", limits::NAME_CHARS))
     } else if name.chars().any(char::is_control) {
@@ -177,7 +177,7 @@ pub fn optional_word(field: &str, text: &str) -> Result<Option<String>> {
     if text.is_empty() { Ok(None) } else { word(field, text).map(Some) }
 }
 
-/// Checks the name of a model, a tool or a profile: 1 to [`limits::NAME_CHARS`] characters without blanks.
+/// Checks the name of a model, a tool or a profile: 1 to [`limits::NAME_CHARS`] characters without whitespace.
 pub fn word(field: &str, text: &str) -> Result<String> {
     if text.is_empty() {
         return Err(Error::invalid_field(field, "is missing"));
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_bounded_of_one_line_and_without_blanks_around() {
+    fn names_are_bounded_of_one_line_and_without_whitespace_around() {
         assert!(check_name("name", "Rechnung – Größe").is_ok());
         assert!(check_name("name", &"ä".repeat(200)).is_ok());
         for bad in ["", "  ", " a", "a ", "a\u{a0}", "\u{3000}a", "a\nb", "a\u{0}", "a\u{1b}[2J", &"x".repeat(201)] {

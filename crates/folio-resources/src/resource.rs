@@ -44,7 +44,7 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     const KIND: &'static str;
     /// Prefix of the ids, before the underscore.
     const ID_PREFIX: &'static str;
-    /// Stored format that is written. Older formats stay readable.
+    /// Version of the stored format that this program writes. Older versions stay readable.
     const FORMAT: u8 = 1;
     /// The change that leaves a tombstone.
     const DELETE: Self::Change;

@@ -27,7 +27,7 @@ use state::State;
 
 pub(crate) struct ConversationActor;
 
-/// The thread is loaded at the first message, so that starting an actor is cheap.
+/// Arguments of a new actor, which loads the thread at the first message, so that its start is cheap.
 pub(crate) struct Start {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: Key,

@@ -1,4 +1,4 @@
-//! Deletes and forks the thread. These run in its actor, so they do not race with its appends.
+//! Deletes and forks the thread. Both run in the actor of the thread, so they do not race with the appends.
 
 use folio_history::thread::{NewThread, ThreadHeader};
 use folio_types::op::OpKey;
