@@ -284,6 +284,7 @@ pub fn event_name(event: &v1::Event) -> &'static str {
         Kind::TextDelta(_) => "text_delta",
         Kind::ToolCalls(_) => "tool_calls",
         Kind::ToolStarted(_) => "tool_started",
+        Kind::WaitingForStore(_) => "waiting_for_store",
         Kind::ToolResult(_) => "tool_result",
         Kind::RoundFinished(_) => "round_finished",
         Kind::Snapshot(_) => "snapshot",

@@ -42,6 +42,10 @@ pub struct Options {
     /// Time limit of a call of any other tool.
     #[serde(rename = "tool_timeout_seconds", with = "folio_types::seconds")]
     pub tool_timeout: Duration,
+    /// Minimum time for which an approved write is retried while the store does not answer. Afterwards its op is closed
+    /// and the call fails. A new owner of the thread starts with the full time.
+    #[serde(rename = "effect_patience_seconds", with = "folio_types::seconds")]
+    pub effect_patience: Duration,
     /// Time limit of one store operation, after which its outcome is unknown.
     #[serde(rename = "store_timeout_seconds", with = "folio_types::seconds")]
     pub store_timeout: Duration,
@@ -67,6 +71,7 @@ impl Default for Options {
             read_calls_at_once: 8,
             model_tool_timeout: Duration::from_secs(900),
             tool_timeout: Duration::from_secs(60),
+            effect_patience: Duration::from_secs(900),
             store_timeout: Duration::from_secs(10),
             sweep_interval: Duration::from_secs(5),
             thinking: true,
@@ -100,6 +105,7 @@ impl Options {
             ("approval_ttl_seconds", self.approval_ttl, Duration::from_secs(1), limits::APPROVAL_TTL_MAX),
             ("model_tool_timeout_seconds", self.model_tool_timeout, DURATION_MIN, DAY),
             ("tool_timeout_seconds", self.tool_timeout, DURATION_MIN, DAY),
+            ("effect_patience_seconds", self.effect_patience, DURATION_MIN, DAY),
             ("store_timeout_seconds", self.store_timeout, DURATION_MIN, HOUR),
             ("sweep_interval_seconds", self.sweep_interval, DURATION_MIN, HOUR),
         ] {

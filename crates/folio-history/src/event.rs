@@ -34,6 +34,8 @@ pub enum EventKind {
     ToolCalls { calls: Vec<CallView> },
     /// A call started.
     ToolStarted { call: CallId, name: String },
+    /// A write call waits, because the store does not answer. The call continues when the store answers.
+    WaitingForStore { call: CallId, name: String },
     /// A call ended with this result.
     ToolResult {
         call: CallId,

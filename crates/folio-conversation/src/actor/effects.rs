@@ -88,7 +88,7 @@ impl State {
                 }
                 Effect::RemoveOpenTurn(row) => self.spawn_for_machine(|work, _| work.remove_open_turn(row)),
                 Effect::CallModel(call) => self.call_model(call),
-                Effect::PlanTool(run) => self.run_tool(run, |tool| tool.plan()),
+                Effect::PlanTool(run, patience) => self.run_tool(run, |tool| tool.plan(patience)),
                 Effect::RunTool(run, intent) => {
                     self.invalidate_context();
                     self.run_tool(run, |tool| tool.write(intent));

@@ -12,7 +12,7 @@ use folio_tools::{
 };
 use folio_types::TagId;
 use folio_types::message::Usage;
-use folio_types::op::{OpResult, Target};
+use folio_types::op::{OpKey, OpResult, OpState, Target};
 use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
 use serde_json::Value;
 
@@ -24,6 +24,17 @@ use super::*;
 struct FaultyTool {
     running: AtomicUsize,
     max_running: Arc<AtomicUsize>,
+    /// Number of plans and of writes that fail, because the store does not answer.
+    outage: [AtomicUsize; 2],
+}
+
+impl FaultyTool {
+    /// Fails like a store that answers neither the first two plans nor the first five writes.
+    fn fail_in_outage(&self, step: usize) -> Result<(), ToolError> {
+        let failures = self.outage[step].fetch_add(1, Ordering::SeqCst);
+        let error = Error::unavailable(Reason::StoreUnavailable, "the store is unreachable");
+        if failures < [2, 5][step] { Err(ToolError::Failed(error)) } else { Ok(()) }
+    }
 }
 
 #[async_trait]
@@ -71,6 +82,9 @@ impl WriteTool for FaultyTool {
         if arguments["do"] == "panic early" {
             panic!("the plan breaks");
         }
+        if arguments["do"] == "outage" {
+            self.fail_in_outage(0)?;
+        }
         let target = Tag::target(&TagId::derive(&["odd"]));
         Ok(Plan { target, expected: Expected::Absent, resolved: Value::Null })
     }
@@ -84,6 +98,11 @@ impl WriteTool for FaultyTool {
     ) -> Result<ToolOutput, ToolError> {
         match arguments["do"].as_str() {
             Some("hang") => std::future::pending().await,
+            Some("refuse") => Err(ToolError::ForModel("the tag is in use".to_owned())),
+            Some("outage") => {
+                self.fail_in_outage(1)?;
+                Ok(ToolOutput::new(json!({ "written": true })))
+            }
             _ => panic!("the write breaks"),
         }
     }
@@ -96,7 +115,8 @@ impl WriteTool for FaultyTool {
 fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
     let max_running = Arc::new(AtomicUsize::new(0));
     let spec = |name, access| ToolSpec { name, description: "odd", parameters: json!({"type": "object"}), access };
-    let odd = || FaultyTool { running: AtomicUsize::new(0), max_running: max_running.clone() };
+    let odd =
+        || FaultyTool { running: AtomicUsize::new(0), max_running: max_running.clone(), outage: Default::default() };
     let tool = |spec, kind| Tool { spec, kind, calls_models: false, spellings: Spellings::default() };
     let read = tool(spec("odd_read", Access::ReadOnly), ToolKind::Read(Arc::new(odd())));
     let write = tool(spec("odd_write", Access::ReadWrite), ToolKind::Write(Arc::new(odd())));
@@ -127,7 +147,12 @@ async fn output_before_a_models_refusal_is_charged() {
 }
 
 fn short_timeouts() -> Options {
-    Options { tool_timeout: Duration::from_millis(50), read_calls_at_once: 2, ..Options::default() }
+    Options {
+        tool_timeout: Duration::from_millis(50),
+        effect_patience: Duration::from_millis(200),
+        read_calls_at_once: 2,
+        ..Options::default()
+    }
 }
 
 #[tokio::test]
@@ -165,8 +190,8 @@ async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
 }
 
 #[tokio::test]
-async fn a_write_that_panics_or_hangs_is_closed_and_reported() {
-    for fault in ["panic", "panic early", "hang"] {
+async fn invariant_3_a_write_that_fails_is_closed_before_it_is_reported() {
+    for fault in ["panic", "panic early", "hang", "refuse"] {
         let (tools, _) = odd_tools();
         let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Abort).await;
         let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": fault }))).await;
@@ -174,8 +199,30 @@ async fn a_write_that_panics_or_hangs_is_closed_and_reported() {
         let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
         let EventKind::Completed { rounds, .. } = &ended else { panic!("{fault}: {ended:?}") };
         assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "{fault}");
+        let (target, op) = (Tag::target(&TagId::derive(&["odd"])), OpKey::Call(pending[0].id.clone()));
+        let row = sandbox.stores.ops.row(&sandbox.principal.org, &target, &op).await.unwrap();
+        let state = row.map(|row| row.state);
+        let closed = (fault != "panic early").then_some(OpState::Conflict);
+        assert_eq!(state, closed, "{fault}: a call with an intent cannot take effect later");
         sandbox.finish().await;
     }
+}
+
+#[tokio::test]
+async fn invariant_3_an_approved_write_is_made_when_the_store_answers_again() {
+    let (tools, _) = odd_tools();
+    let sandbox = Sandbox::start_as(Options::default(), Some(tools), None, AbandonedCalls::Abort).await;
+    let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": "outage" }))).await;
+    sandbox.models.then([say("Written.")]);
+    let approval = sandbox.spawn_approve(approve_all(&turn, &pending));
+    wait_for("the write", SOON, || async { (sandbox.turn(&turn).await.status == TurnStatus::Running).then_some(()) })
+        .await;
+    let events = all(sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap()).await;
+    assert!(names(&events).iter().any(|name| name == "waiting_for_store"), "watchers see the wait: {events:?}");
+    let ended = reached(approval.await.unwrap().unwrap());
+    let EventKind::Completed { rounds, .. } = &ended else { panic!("{ended:?}") };
+    assert_eq!(rounds[0].results[0].status, CallStatus::Ok);
+    sandbox.finish().await;
 }
 
 #[tokio::test]

@@ -41,8 +41,10 @@ pub enum Command {
     ModelReplied { round: u32, attempt: u32, reply: Box<Reply> },
     /// The model call failed after all retries, or was not permitted. `retriable`: the same call may succeed later.
     ModelFailed { round: u32, attempt: u32, error: Error, retriable: bool, usage: Usage },
-    /// The tool returned the plan of a write call, or an error text for the model.
-    Planned { round: u32, index: u32, plan: Result<CallPlan, String> },
+    /// The tool planned a write call.
+    Planned { round: u32, index: u32, plan: Result<CallPlan, PlanFailure> },
+    /// The store does not answer a call. The call is retried.
+    StoreAwaited { round: u32, index: u32 },
     /// A tool call ended.
     ToolFinished { round: u32, index: u32, outcome: ToolOutcome },
     /// The op row of a call was closed or existed before. `result`: the result that the row records (done, or a
@@ -152,12 +154,20 @@ pub struct CallPlan {
     pub resolved: Value,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlanFailure {
+    /// Error text for the model: the call fails.
+    Failed(String),
+    /// The store did not answer ([`Patience::Once`](super::Patience::Once)).
+    StoreUnavailable,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolOutcome {
     /// The call ran. For a write: its op row is stored with this result, or no deciding write was sent and none will
     /// be.
     Done(ToolResult),
-    /// The outcome is unknown or the target changed, so recovery must determine the outcome.
+    /// The outcome is unknown (the store did not answer) or the target changed, so recovery must determine the outcome.
     Unknown,
     /// The tool's first model call was refused (no credit or no slot): nothing was charged, no deciding write was sent
     /// and none will be.

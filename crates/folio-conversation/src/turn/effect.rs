@@ -25,14 +25,14 @@ pub enum Effect {
     StopWork,
     /// Run a read-only call. Answered with `ToolFinished`. Calls of one model answer may run concurrently.
     RunRead(ToolRun),
-    /// Resolve the target of a write call. Answered with `Planned` within a bounded time, because requests on the
-    /// thread may wait for it.
-    PlanTool(ToolRun),
+    /// Resolve the target of a write call. Answered with `Planned`. With [`Patience::Once`], one attempt is made,
+    /// because requests on the thread may wait for the plan.
+    PlanTool(ToolRun, Patience),
     /// Make the deciding write of a call whose intent is committed. Answered with `ToolFinished`.
     RunTool(ToolRun, Intent),
     /// Recover a call whose intent is committed: read its op row; if there is none, make the deciding write that the
-    /// intent describes; if that fails, close the op as `conflict`. Answered with `ToolFinished` (`Done`). Repeated
-    /// until the store answers.
+    /// intent describes, for as long as the store does not answer and patience lasts; if that fails, close the op as
+    /// `conflict`. Answered with `ToolFinished` (`Done`). Repeated until the store answers.
     Recover(ToolRun, Intent),
     /// Close the op row of a call whose intent is committed as `aborted`, unless the row exists. Answered with
     /// `Closed`. Repeated until the store answers.
@@ -58,6 +58,16 @@ pub struct ModelCall {
     /// Epoch of the owner.
     pub epoch: u64,
     pub model: String,
+}
+
+/// Behaviour of a call while the store does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Report that the store is unavailable.
+    Once,
+    /// Retry until the store answers, at least for the setting `effect_patience_seconds`. Report
+    /// [`Command::StoreAwaited`](super::Command::StoreAwaited) at the first failure.
+    Retry,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -155,6 +155,7 @@ impl Machine {
                 self.model_failed(now, (round, attempt), error, retriable, usage);
             }
             Command::Planned { round, index, plan } => self.planned(now, round, index, plan),
+            Command::StoreAwaited { round, index } => self.store_awaited(round, index),
             Command::ToolFinished { round, index, outcome } => self.tool_finished(now, round, index, outcome),
             Command::Closed { round, index, result } => self.closed(now, round, index, result),
             Command::Appended { batch, header } => self.appended(now, batch, *header),

@@ -24,9 +24,10 @@ mod work;
 
 pub(crate) use append::OPEN_TURN_ROW_HOURS;
 pub use command::{
-    CallPlan, CheckedCall, Command, Decide, Delta, Reply, RequestedDecision, Start, Ticket, ToolOutcome, ToolResult,
+    CallPlan, CheckedCall, Command, Decide, Delta, PlanFailure, Reply, RequestedDecision, Start, Ticket, ToolOutcome,
+    ToolResult,
 };
-pub use effect::{Answer, Effect, ModelCall, ToolRun};
+pub use effect::{Answer, Effect, ModelCall, Patience, ToolRun};
 pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
 

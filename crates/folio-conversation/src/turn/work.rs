@@ -11,7 +11,7 @@ use super::append::AfterAppend;
 use super::cancel::synthetic;
 use super::machine::State;
 use super::model::round_finished_event;
-use super::{CallPlan, Effect, Machine, ToolOutcome, ToolResult, ToolRun, bounds};
+use super::{CallPlan, Effect, Machine, Patience, PlanFailure, ToolOutcome, ToolResult, ToolRun, bounds};
 
 /// Next step of a round.
 enum Next {
@@ -54,7 +54,10 @@ impl Machine {
             }
             Next::Plan(run) => {
                 self.state = State::Working(BTreeSet::from([run.call.index]));
-                self.effects.push(Effect::PlanTool(run));
+                // Requests wait for the commit of buffered decisions.
+                let is_urgent = self.buffered.decisions.is_some();
+                let patience = if is_urgent { Patience::Once } else { Patience::Retry };
+                self.effects.push(Effect::PlanTool(run, patience));
             }
             Next::Nothing => {}
         }
@@ -102,11 +105,20 @@ impl Machine {
     }
 
     /// Handles the plan of a write call: appends its intent after buffered decisions and results.
-    pub(super) fn planned(&mut self, now: Timestamp, round: u32, index: u32, plan: Result<CallPlan, String>) {
+    /// While the store does not answer, the decisions are appended first, so that requests need not wait for the plan.
+    pub(super) fn planned(&mut self, now: Timestamp, round: u32, index: u32, plan: Result<CallPlan, PlanFailure>) {
         let Some((record, call)) = self.running_call(round, index) else { return };
         if call.intent.is_some() || call.call.access != Access::ReadWrite {
             return;
         }
+        let plan = match plan {
+            Ok(plan) => Ok(plan),
+            Err(PlanFailure::Failed(problem)) => Err(problem),
+            Err(PlanFailure::StoreUnavailable) => {
+                self.store_awaited(round, index);
+                return self.flush(now);
+            }
+        };
         let turn = record.number();
         let intent = plan.and_then(|CallPlan { target, expected, resolved }| {
             let entry = Entry::Intent(Intent { turn, round, index, target, expected, resolved, at: Some(now) });
@@ -125,6 +137,23 @@ impl Machine {
                 let change = self.phase_change(self.working_phase());
                 self.append(now, vec![entry], change, AfterAppend::Run(index));
             }
+        }
+    }
+
+    /// Informs watchers that a call waits for the store.
+    pub(super) fn store_awaited(&mut self, round: u32, index: u32) {
+        let is_active = match &self.state {
+            State::Working(running) => running.contains(&index),
+            State::Closing(open) => open.contains(&(round, index)),
+            _ => false,
+        };
+        let id = self.header.id.clone();
+        let call =
+            self.history.open().filter(|_| is_active).and_then(|record| {
+                Some((record.call_id(&id, round, index), record.call(round, index)?.call.name.clone()))
+            });
+        if let Some((call, name)) = call {
+            self.emit(EventKind::WaitingForStore { call, name });
         }
     }
 

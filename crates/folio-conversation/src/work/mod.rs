@@ -6,6 +6,7 @@ mod model;
 mod model_stream;
 mod recovery;
 mod store;
+mod store_wait;
 mod tools;
 mod usage_recorder;
 

@@ -4,15 +4,12 @@
 
 use folio_history::journal::{CallStatus, Intent};
 use folio_tools::{ToolError, ToolKind};
+use folio_types::Result;
 use folio_types::op::{ClosedAs, OpKey, OpRow, OpState};
-use folio_types::{Reason, Result};
 
-use super::Backoff;
+use super::store_wait::StoreWait;
 use super::tools::{CallFailure, ToolWork, done, failed, without_effect};
 use crate::turn::{Command, ToolOutcome, ToolResult};
-
-/// Maximum attempts of the deciding write before the op is closed.
-const ATTEMPTS_MAX: u32 = 3;
 
 impl ToolWork {
     /// Determines the outcome of the call and reports it. Waits until the store answers.
@@ -24,20 +21,16 @@ impl ToolWork {
     }
 
     async fn recovered(&self, intent: &Intent) -> ToolResult {
-        let mut backoff = Backoff::new(&self.work.shared);
-        let mut attempts = 0;
+        let mut wait = StoreWait::new(self);
         loop {
-            if let Some(row) = self.op_row(intent).await {
+            if let Some(row) = self.op_row(intent, &mut wait).await {
                 return self.result_of(intent, row, "");
             }
-            attempts += 1;
             let failure = match self.write_once(intent).await {
                 Ok(output) => return done(output),
                 Err(CallFailure::Tool(ToolError::Conflict)) => String::new(),
-                Err(CallFailure::Tool(ToolError::Failed(error)))
-                    if error.reason == Reason::StoreUnavailable && attempts < ATTEMPTS_MAX =>
-                {
-                    backoff.pause().await;
+                Err(failure) if self.is_store_unavailable(&failure) && !wait.is_over() => {
+                    wait.pause().await;
                     continue;
                 }
                 Err(failure) => self.error_text(failure),
@@ -71,24 +64,28 @@ impl ToolWork {
         let dependencies = &self.work.shared.dependencies;
         let (ops, org, op) = (&dependencies.stores.ops, &self.work.org, OpKey::Call(self.run.call.clone()));
         let now = || dependencies.environment.now();
-        self.until_answered(|| ops.close(org, &intent.target, &op, &self.run.digest, closed, now())).await
+        let close = || ops.close(org, &intent.target, &op, &self.run.digest, closed, now());
+        self.until_answered(&mut StoreWait::new(self), close).await
     }
 
     /// None: there is no op row.
-    async fn op_row(&self, intent: &Intent) -> Option<OpRow> {
+    async fn op_row(&self, intent: &Intent, wait: &mut StoreWait<'_>) -> Option<OpRow> {
         let (ops, op) = (&self.work.shared.dependencies.stores.ops, OpKey::Call(self.run.call.clone()));
-        self.until_answered(|| ops.row(&self.work.org, &intent.target, &op)).await
+        self.until_answered(wait, || ops.row(&self.work.org, &intent.target, &op)).await
     }
 
     /// Repeats an operation on an op row until the store answers.
-    async fn until_answered<T, F: Future<Output = Result<T>>>(&self, operation: impl Fn() -> F) -> T {
-        let mut backoff = Backoff::new(&self.work.shared);
+    async fn until_answered<T, F: Future<Output = Result<T>>>(
+        &self,
+        wait: &mut StoreWait<'_>,
+        operation: impl Fn() -> F,
+    ) -> T {
         loop {
-            match operation().await {
+            match self.work.shared.with_store_timeout(operation()).await {
                 Ok(answer) => return answer,
-                Err(error) => tracing::warn!(call = %self.run.call, %error, "cannot access an op row; retrying"),
+                Err(error) => tracing::debug!(call = %self.run.call, %error, "cannot access an op row; retrying"),
             }
-            backoff.pause().await;
+            wait.pause().await;
         }
     }
 

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use folio_history::journal::{CallStatus, Intent, WorkingChange};
-use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, ToolResources};
+use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool};
 use folio_trace::{CONTENT, record_error};
 use folio_types::message::Usage;
 use folio_types::{Code, Error, Reason, limits};
@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Level};
 
+use super::store_wait::StoreWait;
 use super::{TaskContext, UsageRecorder};
-use crate::turn::{CallPlan, Command, ToolOutcome, ToolResult, ToolRun};
+use crate::turn::{CallPlan, Command, Patience, PlanFailure, ToolOutcome, ToolResult, ToolRun};
 
 pub(crate) struct ToolWork {
     pub(crate) work: TaskContext,
@@ -51,21 +52,37 @@ impl ToolWork {
     }
 
     /// Resolves the target of a write call.
-    pub(crate) async fn plan(self) {
+    pub(crate) async fn plan(self, patience: Patience) {
         self.work.hit_failpoint("plan", "before").await;
-        let plan = match &self.tool {
-            Some(Tool { kind: ToolKind::Write(tool), .. }) => {
-                let plan = tool.plan(&self.resources, &self.context, &self.run.arguments);
-                match self.guarded(plan).await {
-                    Ok(Plan { target, expected, resolved }) => Ok(CallPlan { target, expected, resolved }),
-                    Err(failure) => Err(error_content(&self.error_text(failure))),
+        let mut wait = StoreWait::new(&self);
+        let plan = loop {
+            match self.plan_once().await {
+                Ok(Plan { target, expected, resolved }) => break Ok(CallPlan { target, expected, resolved }),
+                Err(failure) if !self.is_store_unavailable(&failure) || wait.is_over() => {
+                    break Err(PlanFailure::Failed(error_content(&self.error_text(failure))));
                 }
+                Err(_) if patience == Patience::Once => break Err(PlanFailure::StoreUnavailable),
+                Err(_) => wait.pause().await,
             }
-            _ => Err(error_content(&format!("Unknown write tool {:?}.", self.run.name))),
         };
         self.work.hit_failpoint("plan", "after").await;
         let command = Command::Planned { round: self.run.call.round, index: self.run.call.index, plan };
         self.work.report(command);
+    }
+
+    async fn plan_once(&self) -> Result<Plan, CallFailure> {
+        let tool = self.write_tool()?;
+        self.guarded(tool.plan(&self.resources, &self.context, &self.run.arguments)).await
+    }
+
+    fn write_tool(&self) -> Result<&dyn WriteTool, CallFailure> {
+        match &self.tool {
+            Some(Tool { kind: ToolKind::Write(tool), .. }) => Ok(tool.as_ref()),
+            _ => {
+                let message = format!("Unknown write tool {:?}.", self.run.name);
+                Err(CallFailure::Tool(ToolError::ForModel(message)))
+            }
+        }
     }
 
     /// Makes the deciding write of a call whose intent is committed.
@@ -73,14 +90,14 @@ impl ToolWork {
         self.work.hit_failpoint("write", "before").await;
         let outcome = match self.write_once(&intent).await {
             Ok(output) => ToolOutcome::Done(done(output)),
-            Err(CallFailure::Tool(ToolError::ForModel(message))) => ToolOutcome::Done(failed(&message)),
             Err(CallFailure::Tool(ToolError::Conflict)) => ToolOutcome::Unknown,
-            Err(CallFailure::Tool(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
-                tracing::warn!(call = %self.run.call, %error, "the effect of a write is unknown");
+            Err(failure) if self.is_store_unavailable(&failure) => {
+                tracing::warn!(call = %self.run.call, "the effect of a write is unknown");
                 ToolOutcome::Unknown
             }
             Err(CallFailure::Tool(ToolError::Failed(error))) if self.is_refused(&error) => ToolOutcome::Refused(error),
-            // A model or the tool failed. The op is closed without a retry, so that the call has no later effect.
+            // A batch of the call may still be in flight. The op is closed without a retry, so that the call has no later
+            // effect.
             Err(failure) => ToolOutcome::Done(self.close_failed(&intent, &self.error_text(failure)).await),
         };
         self.work.hit_failpoint("write", "after").await;
@@ -94,11 +111,18 @@ impl ToolWork {
         calls_models && refused && self.spent.usage() == Usage::default()
     }
 
+    /// Returns whether the store did not answer, so that the same call may succeed later. A tool that calls no model
+    /// waits for stores only.
+    pub(super) fn is_store_unavailable(&self, failure: &CallFailure) -> bool {
+        match failure {
+            CallFailure::Tool(ToolError::Failed(error)) => error.reason == Reason::StoreUnavailable,
+            CallFailure::TimedOut => !self.tool.as_ref().is_some_and(|tool| tool.calls_models),
+            _ => false,
+        }
+    }
+
     pub(super) async fn write_once(&self, intent: &Intent) -> Result<ToolOutput, CallFailure> {
-        let Some(Tool { kind: ToolKind::Write(tool), .. }) = &self.tool else {
-            let message = format!("Unknown write tool {:?}.", self.run.name);
-            return Err(CallFailure::Tool(ToolError::ForModel(message)));
-        };
+        let tool = self.write_tool()?;
         let plan = Plan { target: intent.target.clone(), expected: intent.expected, resolved: intent.resolved.clone() };
         self.executed(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
     }

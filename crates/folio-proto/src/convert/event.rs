@@ -29,6 +29,9 @@ fn kind(event: &Event) -> Kind {
         EventKind::ToolStarted { call, name } => {
             Kind::ToolStarted(v1::ToolStarted { call_id: call.to_string(), name: name.clone() })
         }
+        EventKind::WaitingForStore { call, name } => {
+            Kind::WaitingForStore(v1::WaitingForStore { call_id: call.to_string(), name: name.clone() })
+        }
         EventKind::ToolResult { call, name, status, content } => Kind::ToolResult(v1::ToolResult {
             call_id: call.to_string(),
             name: name.clone(),
@@ -86,6 +89,9 @@ impl TryFrom<Kind> for EventKind {
             }
             Kind::ToolStarted(started) => {
                 Self::ToolStarted { call: fields::id("call_id", &started.call_id)?, name: started.name }
+            }
+            Kind::WaitingForStore(waiting) => {
+                Self::WaitingForStore { call: fields::id("call_id", &waiting.call_id)?, name: waiting.name }
             }
             Kind::ToolResult(result) => Self::ToolResult {
                 call: fields::id("call_id", &result.call_id)?,

@@ -153,6 +153,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
         text().prop_map(|text| EventKind::TextDelta { text }),
         vec(call_view(), 0..4).prop_map(|calls| EventKind::ToolCalls { calls }),
         (call(), text()).prop_map(|(call, name)| EventKind::ToolStarted { call, name }),
+        (call(), text()).prop_map(|(call, name)| EventKind::WaitingForStore { call, name }),
         (call(), text(), status(), text()).prop_map(|(call, name, status, content)| EventKind::ToolResult {
             call,
             name,

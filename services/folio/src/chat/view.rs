@@ -87,7 +87,7 @@ impl View {
         self.waiting = match kind {
             Kind::TurnStarted(_) | Kind::RoundStarted(_) | Kind::ToolResult(_) => Waiting::Model,
             Kind::ThinkingDelta(_) if !self.unfolded => Waiting::Thinking,
-            Kind::ToolStarted(_) => Waiting::Tool,
+            Kind::ToolStarted(_) | Kind::WaitingForStore(_) => Waiting::Tool,
             _ => Waiting::Nothing,
         };
         match kind {
@@ -111,6 +111,11 @@ impl View {
                 shown.extend(calls.calls.iter().filter(|c| self.whole || !c.needs_approval).map(card::brief));
             }
             Kind::ToolStarted(_) | Kind::RoundFinished(_) | Kind::AwaitingApproval(_) => {}
+            Kind::WaitingForStore(call) => {
+                let message =
+                    format!("({} waits: the store does not answer; the call continues when it does)", call.name);
+                shown.push(Output::Line(NOTE, message));
+            }
             Kind::ToolResult(result) => shown.push(card::result(result)),
             Kind::Snapshot(snapshot) => shown.extend(self.snapshot(snapshot.turn.as_ref())),
             closing => shown.extend(self.closing(closing)),

@@ -21,4 +21,4 @@ use folio_types::{Digest, Error, Reason, Role, UserId, limits};
 use serde_json::json;
 
 use self::rig::{Mishap, Rig, approve, call_position, calls_reply, reject, result, text_reply};
-use super::{Answer, Command, DEFERRED_MAX, Effect, Reply, Start, ToolOutcome, bounds};
+use super::{Answer, Command, DEFERRED_MAX, Effect, Patience, PlanFailure, Reply, Start, ToolOutcome, bounds};

@@ -135,12 +135,26 @@ fn edited_arguments_are_executed_and_reported() {
     });
     assert_eq!(rig.refusal(bad), Some(Reason::SchemaMismatch));
     rig.decide(1, &[decision]);
-    let Some(Effect::PlanTool(run)) = rig.work.front() else { panic!() };
+    let Some(Effect::PlanTool(run, _)) = rig.work.front() else { panic!() };
     assert_eq!(run.arguments, edited);
     rig.finish();
     let messages = rig.messages();
     let Message::Assistant { calls, .. } = &messages[1] else { panic!() };
     assert_eq!(calls[0].arguments, edited);
+}
+
+#[test]
+fn decisions_are_committed_while_the_store_of_the_target_does_not_answer() {
+    let mut rig = Rig::with_calls(&["w1"]);
+    rig.decide(1, &[approve(1)]);
+    assert!(matches!(rig.work.pop_front(), Some(Effect::PlanTool(_, Patience::Once))));
+    rig.send(Command::Planned { round: 1, index: 1, plan: Err(PlanFailure::StoreUnavailable) });
+    assert_eq!(rig.journal().last().map(String::as_str), Some("decisions"));
+    assert!(matches!(rig.work.front(), Some(Effect::PlanTool(_, Patience::Retry))));
+    let waiting = rig.events.iter().filter(|event| matches!(event.kind, EventKind::WaitingForStore { .. })).count();
+    assert_eq!(waiting, 1);
+    rig.run();
+    assert_eq!((rig.status(1), rig.aggregates.effects.len()), (Some(CallStatus::Ok), 1));
 }
 
 #[test]

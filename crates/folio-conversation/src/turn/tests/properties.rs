@@ -184,7 +184,11 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
             let outcome = ToolOutcome::Unknown;
             rig.send(Command::ToolFinished { round: size % 4, index: size % 5, outcome });
             rig.send(Command::Closed { round: size % 4, index: size % 5, result: None });
-            rig.send(Command::Planned { round: size % 4, index: size % 5, plan: Err("late".into()) });
+            rig.send(Command::Planned {
+                round: size % 4,
+                index: size % 5,
+                plan: Err(PlanFailure::Failed("late".into())),
+            });
             rig.send(Command::AppendUnknown { batch: u128::from(size) });
             rig.send(Command::Expire { turn: size % 3 });
             let ticket = rig.ticket();

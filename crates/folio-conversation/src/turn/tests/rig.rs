@@ -150,7 +150,7 @@ impl Rig {
         self.log.push(match &effect {
             Effect::Append(_) => "append",
             Effect::RunRead(_) => "read",
-            Effect::PlanTool(_) => "plan",
+            Effect::PlanTool(..) => "plan",
             Effect::RunTool(..) => "run",
             Effect::Answer(..) => "answer",
             _ => "other",
@@ -238,7 +238,7 @@ impl Rig {
                 let outcome = ToolOutcome::Done(result(&format!("read {}", run.name)));
                 Command::ToolFinished { round, index, outcome }
             }
-            Effect::PlanTool(run) => Command::Planned { round, index, plan: Ok(self.plan(&run)) },
+            Effect::PlanTool(run, _) => Command::Planned { round, index, plan: Ok(self.plan(&run)) },
             Effect::RunTool(run, intent) => {
                 let row = self.aggregates.write(&run.call, &run.name, &intent);
                 let outcome = row.map_or(ToolOutcome::Unknown, |row| ToolOutcome::Done(tool_result(row)));
@@ -429,7 +429,7 @@ pub(super) fn calls_reply(calls: &[&str]) -> Reply {
 
 pub(super) fn call_position(work: &Effect) -> (u32, u32) {
     match work {
-        Effect::RunRead(run) | Effect::PlanTool(run) => (run.call.round, run.call.index),
+        Effect::RunRead(run) | Effect::PlanTool(run, _) => (run.call.round, run.call.index),
         Effect::RunTool(run, _) | Effect::Recover(run, _) | Effect::Close(run, _) => (run.call.round, run.call.index),
         other => panic!("not the work of a call: {other:?}"),
     }

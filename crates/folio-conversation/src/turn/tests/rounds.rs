@@ -55,7 +55,7 @@ fn auto_approved_writes_run_one_after_another_each_with_an_intent() {
 fn a_failed_plan_is_reported_and_leaves_no_intent() {
     let mut rig = Rig::auto_approved(&["w1"]);
     rig.work.clear();
-    rig.send(Command::Planned { round: 1, index: 1, plan: Err("no such schema".into()) });
+    rig.send(Command::Planned { round: 1, index: 1, plan: Err(PlanFailure::Failed("no such schema".into())) });
     rig.reply(text_reply("sorry"));
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
     let call = rig.record().call(1, 1).unwrap().result.clone().unwrap();

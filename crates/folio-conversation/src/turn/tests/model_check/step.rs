@@ -365,7 +365,7 @@ impl World {
                 let outcome = ToolOutcome::Done(result("read"));
                 self.handle(node, Command::ToolFinished { round, index, outcome });
             }
-            (Effect::PlanTool(run), _) => {
+            (Effect::PlanTool(run, _), _) => {
                 let target = target(&run.name);
                 let version = self.version(&target);
                 let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
