@@ -12,7 +12,9 @@ const ADAPTERS: &[(&str, &str)] = &[
     (
         "crates/folio-storage-cql/src",
         "page_token token is_after_token policies retry_policy set_retry_policy RetryPolicy DefaultRetryPolicy \
-         FallthroughRetryPolicy SerialReadRetryPolicy system_schema fetch_schema_metadata schema_agreement_timeout",
+         FallthroughRetryPolicy SerialReadRetryPolicy SingleTargetLoadBalancingPolicy set_load_balancing_policy \
+         SimpleSpeculativeExecutionPolicy speculative_execution_policy system_schema fetch_schema_metadata \
+         fetch_full_schema_metadata schema_agreement_timeout await_schema_agreement",
     ),
     ("crates/folio-storage-memory/src", "members"),
     ("crates/folio-storage-redis/src", "tag member members"),

@@ -18,7 +18,7 @@
 use folio_resources::{
     DecidingWrite, Kind, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide as evaluate,
 };
-use folio_types::op::{Expected, OpKey, OpRow, WriteOutcome};
+use folio_types::op::{Expected, OpKey, OpRow, OpState, WriteOutcome};
 use folio_types::{Error, Reason, Result};
 
 use super::catalogue::{self, ListEntry};
@@ -40,8 +40,12 @@ enum Step {
 type Revision = (String, Vec<u8>);
 
 pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<WriteOutcome> {
-    let mut attempt = Attempt { keyspace, write, entered: None };
+    let mut attempt = Attempt { keyspace, write, entered: None, is_in_flight: false };
     let decided = attempt.run().await;
+    let decided = match attempt.is_in_flight && matches!(write.op, OpKey::Request { .. }) {
+        true => close_before_failure(keyspace, write, decided).await,
+        false => decided,
+    };
     if let Some(entered) = &attempt.entered {
         // Another write was applied instead, or the outcome is unknown: the entered rows may be dangling. An op that has
         // a row creates nothing any more, and no other op creates its resource.
@@ -55,11 +59,31 @@ pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result
     decided
 }
 
+/// Closes the op of a request before a failure is reported, because a deciding write of an earlier attempt may still be
+/// applied. The owner of a tool call closes its op by itself.
+async fn close_before_failure(
+    keyspace: &Keyspace,
+    write: &ResourceWrite,
+    decided: Result<WriteOutcome>,
+) -> Result<WriteOutcome> {
+    match &decided {
+        Ok(WriteOutcome::Row(_)) => return decided,
+        Err(error) if error.reason == Reason::StoreUnavailable => return decided,
+        Ok(WriteOutcome::VersionMismatch) | Err(_) => {}
+    }
+    let (op, digest) = (write.op.clone(), write.digest.clone());
+    let closed = OpRow { op, digest, state: OpState::Aborted, at: keyspace.now() };
+    let row = ops::close(keyspace, &write.org, &write.id, closed).await?;
+    if matches!(row.state, OpState::Done(_)) { Ok(WriteOutcome::Row(row)) } else { decided }
+}
+
 struct Attempt<'a> {
     keyspace: &'a Keyspace,
     write: &'a ResourceWrite,
     /// The catalogue rows that were entered for a write whose commit is not confirmed.
     entered: Option<ListEntry>,
+    /// True if the outcome of a deciding write was unknown.
+    is_in_flight: bool,
 }
 
 impl Attempt<'_> {
@@ -133,7 +157,10 @@ impl Attempt<'_> {
                 Ok(Step::Done(plan.answer))
             }
             ConditionalResult::Refused => Ok(Step::Retry(None)),
-            ConditionalResult::Unknown(error) => Ok(Step::Retry(Some(error))),
+            ConditionalResult::Unknown(error) => {
+                self.is_in_flight = true;
+                Ok(Step::Retry(Some(error)))
+            }
         }
     }
 

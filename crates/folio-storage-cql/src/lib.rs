@@ -2,8 +2,8 @@
 //! keyspace.
 //!
 //! The embedded adapter executes a write in one transaction. This adapter executes it in steps, and a process may stop
-//! after each step: the table in `decide.rs` lists them. Reads are LOCAL_QUORUM, or LOCAL_SERIAL if they read the
-//! result of a conditional write. The driver never repeats a conditional write; the adapter resolves an unknown outcome
+//! after each step: the table in `decide.rs` lists them. Reads are QUORUM, or SERIAL if they read the result of a
+//! conditional write. The driver never repeats a conditional write; the adapter resolves an unknown outcome
 //! by reading the write's own row (`session.rs`).
 //!
 //! # Tables
@@ -64,6 +64,7 @@ mod catalogue;
 mod cleanup;
 mod crash_points;
 mod credit;
+mod datacenters;
 mod decide;
 mod dependents;
 mod erasure;

@@ -36,24 +36,28 @@ const LOCK_SECONDS: i32 = 120;
 
 const LOCK_WAIT: Duration = Duration::from_millis(250);
 
-/// Maximum number of attempts to create and select the keyspace: while another process creates the keyspace, a server
-/// may already list the keyspace although it is not usable yet.
-const BEGIN_ATTEMPTS: usize = 8;
+/// Time within which the keyspace must be created and selected. While another process creates the keyspace or a table, a
+/// server may already list it although it is not usable yet.
+const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// Creates the keyspace if it does not exist, selects it, and migrates it. Errors: `INVALID_FIELD` if the name of the
 /// keyspace is invalid; `STORE_UNAVAILABLE`, with the code `FAILED_PRECONDITION` if a newer build migrated it.
 pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
-    let mut attempts = 1;
-    while let Err(error) = begin(cql).await {
-        if attempts == BEGIN_ATTEMPTS || error.reason == Reason::InvalidField {
-            return Err(error);
+    let since = Instant::now();
+    let (select, found) = loop {
+        match begin(cql).await {
+            Ok(begun) => break begun,
+            Err(error) => {
+                let is_final = error.reason == Reason::InvalidField || error.code == Code::FailedPrecondition;
+                if is_final || since.elapsed() > BEGIN_LIMIT {
+                    return Err(error);
+                }
+                tracing::warn!(%error, "the keyspace cannot be created or selected; retrying");
+            }
         }
-        attempts += 1;
         tokio::time::sleep(LOCK_WAIT).await;
-    }
-    let select = cql.select(VERSION).await?;
+    };
     // A process without a migration to run does not wait for the lock.
-    let found = checked_version(cql.row(&select, ReadConsistency::Quorum, values![]).await?)?;
     if found == newest() {
         return Ok(Migrated { from: found, to: found });
     }
@@ -68,15 +72,19 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     result
 }
 
-/// Creates the keyspace and the table `migrations` if they do not exist, and selects the keyspace.
-async fn begin(cql: &Cql) -> Result<()> {
+/// Creates the keyspace and the table `migrations` if they do not exist, and selects the keyspace. Returns its version.
+async fn begin(cql: &Cql) -> Result<(Select, i32)> {
     create_keyspace(cql).await?;
     cql.use_keyspace().await?;
     if cql.first_text("SELECT name FROM migrations LIMIT 1").await?.is_none() {
         let table = "CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, version int, holder text)";
         cql.define(table).await?;
     }
-    Ok(())
+    // Another process may have created the table, which is not known to every server yet.
+    cql.await_schema_agreement().await?;
+    let select = cql.select(VERSION).await?;
+    let found = checked_version(cql.row(&select, ReadConsistency::Quorum, values![]).await?)?;
+    Ok((select, found))
 }
 
 /// Returns the version of the keyspace without changing it. None: the keyspace does not exist or has no tables yet.

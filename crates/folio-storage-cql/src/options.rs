@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_breaker::BreakerOptions;
 use folio_types::environment::{Environment, System};
 use folio_types::{Error, Reason, Result};
 use scylla::client::session::TlsContext;
@@ -20,6 +19,9 @@ pub struct Options {
     pub replication_factor: u8,
     /// The data center that serves this process. Default: that of the first server that answers.
     pub datacenter: Option<String>,
+    /// Refuse a keyspace with replicas in several data centers. Default: false; each write then waits for a majority of
+    /// all replicas.
+    pub single_datacenter: bool,
     /// User and password. None: the servers require no authentication.
     pub credentials: Option<(String, String)>,
     /// A server's certificate must contain its IP address, because servers are discovered by address. Default: no
@@ -29,11 +31,11 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Time limit of a read, repetitions included (default: 5 s).
     pub read_timeout: Duration,
-    /// Time limit of a write (default: 5 s). Within the limit the driver repeats an unconditional write. The driver
-    /// never repeats a conditional write, whose outcome is unknown after the limit.
+    /// Time limit of an unconditional write, repetitions included (default: 5 s).
     pub write_timeout: Duration,
-    /// Default: open for 1 s after 8 consecutive failures.
-    pub breaker: BreakerOptions,
+    /// Time limit of one attempt of a conditional write, whose outcome is unknown after the limit (default: 2 s, as
+    /// long as a server waits for replicas by default).
+    pub conditional_timeout: Duration,
     /// Time for which opening waits for the migration lock of another process (default: 120 s).
     pub migration_timeout: Duration,
     /// The source of time and randomness. Default: the system.
@@ -47,12 +49,13 @@ impl Options {
             keyspace: "folio".to_owned(),
             replication_factor: 3,
             datacenter: None,
+            single_datacenter: false,
             credentials: None,
             tls: None,
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(5),
-            breaker: BreakerOptions { failures: 8, open_seconds: Duration::from_secs(1) },
+            conditional_timeout: Duration::from_secs(2),
             migration_timeout: Duration::from_secs(120),
             environment: Arc::new(System),
         }

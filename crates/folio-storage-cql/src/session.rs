@@ -2,32 +2,44 @@
 //!
 //! | use | consistency | repeated by the driver |
 //! |---|---|---|
-//! | read | LOCAL_QUORUM | on time-outs and lost connections |
-//! | read of the result of a condition | LOCAL_SERIAL | on time-outs and lost connections (`serial_read_retry.rs`) |
-//! | write without a condition | LOCAL_QUORUM, idempotent | on time-outs and lost connections |
-//! | conditional write | LOCAL_SERIAL, then LOCAL_QUORUM | never |
+//! | read | QUORUM | on another server after a delay, and on time-outs and lost connections |
+//! | read of the result of a condition | SERIAL | the same (`serial_read_retry.rs`) |
+//! | write without a condition | QUORUM, idempotent | the same |
+//! | conditional write | SERIAL, then QUORUM | never |
 //!
-//! The first three uses end within the time limit of a read or a write, repetitions included. A conditional write is
-//! sent once and ends within the limit of a write. No statement is sent to two servers at once. Reads without a bound
-//! in their statement are paged by [`PAGE_ROWS`]. Every call passes a [`Guard`]: while the servers are unavailable,
-//! calls fail immediately.
+//! The consistencies are the local ones (LOCAL_QUORUM, LOCAL_SERIAL) if the keyspace has replicas in one data center. If it
+//! has replicas in several, local conditions of two data centers would not see each other (`datacenters.rs`).
+//!
+//! The first three uses end within the time limit of a read or a write, repetitions included. If a server does not answer
+//! within [`SPECULATION_DELAY`], the statement is also sent to another server. A conditional write is sent once and ends
+//! within the limit of a conditional write; its caller then reads at SERIAL on another server. Reads without a bound in
+//! their statement are paged by [`PAGE_ROWS`].
+//!
+//! A server that does not answer a keepalive request loses its connections and gets no statement until it accepts
+//! another connection: the slow statements of one tenant do not count, and one stopped server costs latency only. While
+//! no server is connected, statements fail immediately. Every call passes a [`Guard`], which bounds the calls in flight.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use folio_breaker::BreakerOptions;
 use folio_types::{Error, Reason, Result};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy, RetryPolicy};
+use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
-use scylla::statement::{Consistency, SerialConsistency};
 
+use super::datacenters::{self, ConsistencyLevels};
 use super::error::{failed, health, unavailable, unreadable};
 use super::options::{Options, tls_context};
 use super::serial_read_retry::SerialReadRetryPolicy;
@@ -71,6 +83,15 @@ pub(crate) type Statement<'a> = (&'a PreparedStatement, Values);
 /// The statements of one batch.
 pub(crate) type Statements<'a> = Vec<Statement<'a>>;
 
+/// Interval of keepalive requests on each connection.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(1_100);
+/// Time within which a server must answer a keepalive request.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_millis(1_250);
+/// Time after which an idempotent statement is also sent to another server.
+const SPECULATION_DELAY: Duration = Duration::from_millis(300);
+/// The driver detects unavailable servers.
+const NO_BREAKER: BreakerOptions = BreakerOptions { failures: 0, open_seconds: Duration::ZERO };
+
 /// Maximum number of rows in a page of a response.
 const PAGE_ROWS: i32 = 500;
 
@@ -83,6 +104,8 @@ const CONDITIONAL_WRITE: usize = 3;
 
 pub(crate) struct Cql {
     session: Session,
+    /// Not set before the keyspace is selected.
+    consistency: OnceLock<ConsistencyLevels>,
     options: Options,
     no_retry: Arc<dyn RetryPolicy>,
     serial_read_retry: Arc<dyn RetryPolicy>,
@@ -93,10 +116,12 @@ impl Cql {
     /// Connects without selecting a keyspace.
     pub(crate) async fn connect(options: Options) -> Result<Self> {
         let profile = ExecutionProfile::builder()
-            .consistency(Consistency::LocalQuorum)
-            .serial_consistency(Some(SerialConsistency::LocalSerial))
             .request_timeout(Some(options.read_timeout))
             .retry_policy(Arc::new(DefaultRetryPolicy::new()))
+            .speculative_execution_policy(Some(Arc::new(SimpleSpeculativeExecutionPolicy {
+                max_retry_count: 1,
+                retry_interval: SPECULATION_DELAY,
+            })))
             .build();
         let tls = match &options.tls {
             Some(tls) => Some(tls_context(tls).await?),
@@ -107,7 +132,11 @@ impl Cql {
             .default_execution_profile_handle(profile.into_handle())
             .connection_timeout(options.connect_timeout)
             .tcp_nodelay(true)
-            .fetch_schema_metadata(false)
+            .keepalive_interval(KEEPALIVE_INTERVAL)
+            .keepalive_timeout(KEEPALIVE_TIMEOUT)
+            // The replicas of a token are known from the keyspace, its columns are not needed.
+            .keyspaces_to_fetch([&options.keyspace])
+            .fetch_full_schema_metadata(false)
             .schema_agreement_timeout(options.migration_timeout)
             .tls_context(tls);
         if let Some(datacenter) = &options.datacenter {
@@ -117,13 +146,14 @@ impl Cql {
             builder = builder.user(user, password);
         }
         let session = builder.build().await.map_err(|error| unavailable("connect", &error))?;
-        let guard = Guard::new("cql", KINDS, options.breaker);
+        let guard = Guard::new("cql", KINDS, NO_BREAKER);
         let (no_retry, serial_read_retry) = (Arc::new(FallthroughRetryPolicy::new()), Arc::new(SerialReadRetryPolicy));
-        Ok(Self { session, options, no_retry, serial_read_retry, guard })
+        Ok(Self { session, consistency: OnceLock::new(), options, no_retry, serial_read_retry, guard })
     }
 
     pub(crate) fn call_counters(&self) -> CallCounters {
-        self.guard.call_counters()
+        let is_open = !self.session.get_cluster_state().get_nodes_info().iter().any(|node| node.is_connected());
+        CallCounters { is_open, ..self.guard.call_counters() }
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -132,15 +162,42 @@ impl Cql {
 
     pub(crate) async fn use_keyspace(&self) -> Result<()> {
         let used = self.session.use_keyspace(&self.options.keyspace, false).await;
-        used.map_err(|error| unavailable("use keyspace", &error))
+        used.map_err(|error| unavailable("use keyspace", &error))?;
+        let _ = self.consistency.set(datacenters::levels(&self.replication().await?, &self.options)?);
+        // The driver learns the replicas of a keyspace that this process created.
+        self.session.refresh_metadata().await.map_err(|error| unavailable("refresh metadata", &error))
     }
 
-    /// Executes a schema statement of a migration and waits for schema agreement.
+    /// Returns the replication settings of the keyspace.
+    async fn replication(&self) -> Result<HashMap<String, String>> {
+        let query = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?";
+        let answer = self.session.query_unpaged(query, (&self.options.keyspace,)).await;
+        let rows = rows_of::<(HashMap<String, String>,)>(answer.map_err(|error| failed(&error))?)?;
+        Ok(rows.into_iter().next().map(|(replication,)| replication).unwrap_or_default())
+    }
+
+    fn consistency(&self) -> ConsistencyLevels {
+        self.consistency.get().copied().unwrap_or(ConsistencyLevels::LOCAL)
+    }
+
+    /// Executes a schema statement of a migration and waits for schema agreement. Every process sends its schema
+    /// statements to the same server (the one with the lowest id), which executes them one after another. Concurrent
+    /// statements on several servers would create tables with the same name and different ids.
     pub(crate) async fn define(&self, statement: &str) -> Result<()> {
         let mut statement = scylla::statement::unprepared::Statement::new(statement);
+        let state = self.session.get_cluster_state();
+        if let Some(first) = state.get_nodes_info().iter().min_by_key(|node| (!node.is_connected(), node.host_id)) {
+            let first = NodeIdentifier::Node(Arc::clone(first));
+            statement.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(first, None)));
+        }
         statement.set_request_timeout(Some(self.options.migration_timeout));
         let done = self.session.query_unpaged(statement, ()).await;
         done.map(|_| ()).map_err(|error| failed(&error))
+    }
+
+    pub(crate) async fn await_schema_agreement(&self) -> Result<()> {
+        let agreed = self.session.await_schema_agreement().await;
+        agreed.map(drop).map_err(|error| unavailable("await agreement", &error))
     }
 
     /// Returns the text in the first column of the first row. None: the server refused the query as invalid or returned
@@ -159,14 +216,13 @@ impl Cql {
             tracing::error!(%error, text, "a CQL statement cannot be prepared");
             Error::unavailable(Reason::StoreUnavailable, "a statement cannot be prepared")
         })?;
-        statement.set_consistency(Consistency::LocalQuorum);
-        statement.set_serial_consistency(Some(SerialConsistency::LocalSerial));
+        statement.set_consistency(self.consistency().quorum);
+        statement.set_serial_consistency(Some(self.consistency().serial));
         statement.set_is_idempotent(purpose != StatementKind::Conditional);
-        let is_read = purpose == StatementKind::Read;
-        statement.set_request_timeout(Some(if is_read {
-            self.options.read_timeout
-        } else {
-            self.options.write_timeout
+        statement.set_request_timeout(Some(match purpose {
+            StatementKind::Read => self.options.read_timeout,
+            StatementKind::Write => self.options.write_timeout,
+            StatementKind::Conditional => self.options.conditional_timeout,
         }));
         if purpose == StatementKind::Conditional {
             statement.set_retry_policy(Some(Arc::clone(&self.no_retry)));
@@ -178,7 +234,7 @@ impl Cql {
         let mut quorum = self.prepare(text, StatementKind::Read).await?;
         quorum.set_page_size(PAGE_ROWS);
         let mut serial = quorum.clone();
-        serial.set_consistency(Consistency::LocalSerial);
+        serial.set_consistency(self.consistency().serial_read);
         serial.set_retry_policy(Some(Arc::clone(&self.serial_read_retry)));
         Ok(Select { quorum, serial })
     }
@@ -253,7 +309,8 @@ impl Cql {
     /// The driver never repeats the write: see [`ConditionalResult::Unknown`].
     pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<ConditionalResult> {
         let (done, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
-        conditional_result(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
+        let limit = self.options.conditional_timeout;
+        conditional_result(self.guard.call(CONDITIONAL_WRITE, table, limit, done, health).await?)
     }
 
     /// Executes one atomic conditional batch in one partition. The driver never repeats the write: see
@@ -261,10 +318,12 @@ impl Cql {
     pub(crate) async fn conditional_batch(&self, statements: Statements<'_>) -> Result<ConditionalResult> {
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
+        let limit = self.options.conditional_timeout;
         batch.set_is_idempotent(false);
         batch.set_retry_policy(Some(Arc::clone(&self.no_retry)));
+        batch.set_request_timeout(Some(limit));
         let done = self.session.batch(&batch, values);
-        conditional_result(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
+        conditional_result(self.guard.call(CONDITIONAL_WRITE, table, limit, done, health).await?)
     }
 
     fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {
@@ -274,8 +333,8 @@ impl Cql {
             batch.append_statement(statement.clone());
             all.push(values);
         }
-        batch.set_consistency(Consistency::LocalQuorum);
-        batch.set_serial_consistency(Some(SerialConsistency::LocalSerial));
+        batch.set_consistency(self.consistency().quorum);
+        batch.set_serial_consistency(Some(self.consistency().serial));
         batch.set_request_timeout(Some(self.options.write_timeout));
         (batch, all)
     }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use folio_breaker::BreakerOptions;
 use folio_resources::{Tag, TagChange, TagFilter};
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
@@ -36,7 +35,11 @@ impl TestStores {
     }
 
     async fn create(&self, name: &str) -> folio_types::Result<WriteOutcome> {
-        let user = UserId::derive(&["user"]);
+        self.create_as(name, "user").await
+    }
+
+    async fn create_as(&self, name: &str, user: &str) -> folio_types::Result<WriteOutcome> {
+        let user = UserId::derive(&[user]);
         let write = Write {
             org: self.org.clone(),
             op: OpKey::Request { user: user.clone(), request: name.parse().unwrap() },
@@ -73,15 +76,7 @@ impl TestStores {
 fn options(cassandra: &Cassandra, copies: u8) -> Options {
     let contact_points = cassandra.addresses().split(',').map(str::to_owned).collect();
     let [connect_timeout, read_timeout, write_timeout] = [Duration::from_secs(2); 3];
-    let breaker = BreakerOptions { failures: 4, open_seconds: Duration::from_millis(500) };
-    Options {
-        replication_factor: copies,
-        connect_timeout,
-        read_timeout,
-        write_timeout,
-        breaker,
-        ..Options::at(contact_points)
-    }
+    Options { replication_factor: copies, connect_timeout, read_timeout, write_timeout, ..Options::at(contact_points) }
 }
 
 #[tokio::test]
@@ -114,7 +109,7 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
             }
         }
         let call_counters = fixture.stores.health.call_counters().unwrap();
-        assert!(call_counters.is_open && call_counters.rejected > 300, "{call_counters:?}");
+        assert!(call_counters.is_open, "{call_counters:?}");
         match silent {
             true => cassandra.node(0).unwrap().resume().unwrap(),
             false => {
@@ -142,11 +137,30 @@ async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     for number in 0..10 {
         fixture.created(&format!("before-{number}")).await;
     }
+    // Eight processes open a keyspace that does not exist, twice.
+    for round in 0..2 {
+        let keyspace = format!("folio_race_{round}");
+        let open = || CqlStore::open(Options { keyspace: keyspace.clone(), ..options(&cassandra, 3) });
+        let opened = futures::future::join_all((0..8).map(|_| open())).await;
+        for store in opened {
+            store.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+    }
+    // A stopped server costs latency, not failures: each call is answered within a time limit, without a retry.
+    cassandra.node(2).unwrap().pause().unwrap();
+    let stopped_at = Instant::now();
+    for number in 0..20 {
+        let started_at = Instant::now();
+        let outcome = fixture.create(&format!("paused-{number}")).await;
+        assert!(matches!(&outcome, Ok(WriteOutcome::Row(row)) if matches!(row.state, OpState::Done(_))), "{outcome:?}");
+        println!("{:?} after the stop: {:?}", stopped_at.elapsed(), started_at.elapsed());
+    }
+    cassandra.node(2).unwrap().resume().unwrap();
     cassandra.node(1).unwrap().kill();
     for number in 0..10 {
         fixture.created(&format!("without-{number}")).await;
     }
-    assert_eq!(fixture.counted().await, 20);
+    assert_eq!(fixture.counted().await, 40);
     cassandra = tokio::task::spawn_blocking(move || {
         cassandra.node(1).unwrap().run().unwrap();
         cassandra
@@ -154,8 +168,43 @@ async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     .await
     .unwrap();
     fixture.created("again").await;
-    assert_eq!(fixture.counted().await, 21);
+    assert_eq!(fixture.counted().await, 41);
     drop(cassandra);
+}
+
+/// With local conditions, both processes would create the tag.
+#[tokio::test]
+async fn invariant_1_conditions_of_two_data_centers_exclude_each_other() {
+    let mut cassandra =
+        tokio::task::spawn_blocking(|| Cassandra::start_in(&["datacenter1", "datacenter2"])).await.unwrap().unwrap();
+    let own = |number: usize, cassandra: &mut Cassandra| Options {
+        contact_points: vec![cassandra.node(number).unwrap().address()],
+        datacenter: Some(format!("datacenter{}", number + 1)),
+        ..options(cassandra, 1)
+    };
+    let (first, second) = (own(0, &mut cassandra), own(1, &mut cassandra));
+    let fixture = wait_for("an open keyspace", PATIENCE, async || TestStores::open(first.clone()).await.ok()).await;
+    let refused = CqlStore::open(second.clone()).await.err().unwrap();
+    assert!(refused.message.contains("datacenter1") && refused.message.contains("datacenter2"), "{refused}");
+    let session = scylla::client::session_builder::SessionBuilder::new()
+        .known_node(&first.contact_points[0])
+        .build()
+        .await
+        .unwrap();
+    let both = "ALTER KEYSPACE folio WITH replication = \
+                {'class': 'NetworkTopologyStrategy', 'datacenter1': 1, 'datacenter2': 1}";
+    session.query_unpaged(both, ()).await.unwrap();
+    let refused = CqlStore::open(Options { single_datacenter: true, ..first.clone() }).await.err().unwrap();
+    assert!(refused.message.contains("single_datacenter"), "{refused}");
+    drop(fixture);
+    let first = TestStores::open(first).await.unwrap();
+    let second = TestStores { org: first.org.clone(), ..TestStores::open(second).await.unwrap() };
+    for number in 0..20 {
+        let tag = format!("tag-{number}");
+        let (one, other) = tokio::join!(first.create_as(&tag, "one"), second.create_as(&tag, "other"));
+        let done = |outcome: &folio_types::Result<WriteOutcome>| matches!(outcome, Ok(WriteOutcome::Row(row)) if matches!(row.state, OpState::Done(_)));
+        assert!(!(done(&one) && done(&other)), "both created {tag}: {one:?}, {other:?}");
+    }
 }
 
 #[tokio::test]

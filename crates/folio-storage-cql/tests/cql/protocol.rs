@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use folio_breaker::BreakerOptions;
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread, ThreadHeader};
 use folio_resources::{Prompt, Resource as _, Tag, TagChange, TagFilter};
 use folio_storage::Stores;
@@ -170,8 +169,8 @@ async fn list_rows_are_repaired_by_readers_and_rebuilt_from_the_resources() {
 #[tokio::test]
 async fn invariant_3_a_write_with_an_unknown_outcome_is_executed_once() {
     let fixture = fixture().await;
-    let breaker = BreakerOptions { failures: 0, ..BreakerOptions::default() };
-    let impatient = Options { write_timeout: Duration::from_millis(3), breaker, ..options("folio_suites").await };
+    let short = Duration::from_millis(3);
+    let impatient = Options { write_timeout: short, conditional_timeout: short, ..options("folio_suites").await };
     let impatient = CqlStore::open(impatient).await.unwrap().stores(fixture.stores.blobs.clone());
     let mut unknown = 0;
     for number in 0..20 {

@@ -19,7 +19,7 @@ const TOKENS: &[&[&str]] =
     &[&["0"], &["0", "-9223372036854775808"], &["-9223372036854775808", "-3074457345618258603", "3074457345618258602"]];
 
 /// One to three nodes on 127.0.0.1, .2 and .3 with the same port. One node is ready six seconds after its start, three
-/// nodes after half a minute. The data center is `datacenter1`.
+/// nodes after half a minute.
 #[derive(Debug)]
 pub struct Cassandra {
     nodes: Vec<Node>,
@@ -27,16 +27,23 @@ pub struct Cassandra {
 }
 
 impl Cassandra {
-    /// Starts one to three nodes on free ports. Requires JDK 17; the first start downloads the jars (66 MB) with Maven.
+    /// Starts one to three nodes of the data center `datacenter1` on free ports. Requires JDK 17; the first start
+    /// downloads the jars (66 MB) with Maven.
     pub fn start(nodes: usize) -> Result<Self> {
+        Self::start_in(&vec!["datacenter1"; nodes])
+    }
+
+    /// Starts one node in each of these data centers.
+    pub fn start_in(datacenters: &[&str]) -> Result<Self> {
+        let nodes = datacenters.len();
         let Some(tokens) = nodes.checked_sub(1).and_then(|at| TOKENS.get(at)) else {
             bail!("cannot start {nodes} nodes: expected 1 to 3");
         };
         let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
         let port = ports::free(2 + TOKENS.len() as u16)?;
         let mut cassandra = Self { nodes: Vec::new(), port };
-        for (token, host) in tokens.iter().zip(1..) {
-            cassandra.nodes.push(Node::start((&java, &jars), host, port, token, nodes, None)?);
+        for ((token, datacenter), host) in tokens.iter().zip(datacenters).zip(1..) {
+            cassandra.nodes.push(Node::start((&java, &jars), (host, datacenter), port, token, nodes, None)?);
         }
         Ok(cassandra)
     }
@@ -46,7 +53,7 @@ impl Cassandra {
     pub fn start_secured(identity: &Identity) -> Result<Self> {
         let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
         let port = ports::free(3)?;
-        let node = Node::start((&java, &jars), 1, port, "0", 1, Some(identity))?;
+        let node = Node::start((&java, &jars), (1, "datacenter1"), port, "0", 1, Some(identity))?;
         Ok(Self { nodes: vec![node], port })
     }
 

@@ -31,7 +31,7 @@ pub struct Node {
 impl Node {
     pub(super) fn start(
         (java, jars): (&Path, &Path),
-        host: u8,
+        (host, datacenter): (u8, &str),
         port: u16,
         token: &str,
         of: usize,
@@ -55,6 +55,7 @@ impl Node {
         }
         std::fs::write(settings.join("cassandra.yaml"), text)?;
         std::fs::write(settings.join("logback.xml"), fill(include_str!("logback.xml")))?;
+        std::fs::write(settings.join("cassandra-rackdc.properties"), format!("dc={datacenter}\nrack=rack1\n"))?;
         let mut options: Vec<_> = include_str!("jvm.options").lines().map(str::to_owned).collect();
         options.push(format!("-Dcassandra.initial_token={token}"));
         let (heap, ring) = if of == 1 { ("-Xmx1g", 0) } else { ("-Xmx512m", 1_000) };

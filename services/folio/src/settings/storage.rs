@@ -75,6 +75,8 @@ pub(crate) struct CqlOptions {
     pub(crate) replication_factor: u8,
     /// The data center of this process. Empty: the data center of the first server that responds.
     pub(crate) datacenter: String,
+    /// If true, a keyspace with replicas in several data centers is refused.
+    pub(crate) single_datacenter: bool,
     /// Empty: the servers require no user.
     pub(crate) user: String,
     pub(crate) password: Secret,
@@ -117,6 +119,7 @@ impl Default for CqlOptions {
             keyspace: "folio".to_owned(),
             replication_factor: 3,
             datacenter: String::new(),
+            single_datacenter: false,
             user: String::new(),
             password: Secret::default(),
             encrypted: false,
@@ -132,6 +135,7 @@ impl CqlOptions {
             keyspace: self.keyspace.clone(),
             replication_factor: self.replication_factor,
             datacenter: Some(self.datacenter.clone()).filter(|name| !name.is_empty()),
+            single_datacenter: self.single_datacenter,
             credentials: credentials.filter(|(user, _)| !user.is_empty()),
             tls: self.encrypted.then(|| self.tls.adapter()),
             ..CqlAdapter::at(self.contact_points.clone())
