@@ -1,8 +1,9 @@
 //! A client that chats and approves continuously. It repeats every request that was not answered, at any gateway.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
@@ -41,6 +42,18 @@ pub struct SimulatedUser {
     pub refusals: Refusals,
     clients: BTreeMap<usize, Client>,
     at: usize,
+}
+
+/// A write that was approved and answered.
+#[derive(Debug, Clone)]
+pub struct ApprovedWrite {
+    pub turn: TurnId,
+    /// Name of the tag that the write creates.
+    pub name: String,
+    /// Time from the first request of the approval to its answer.
+    pub approval: Duration,
+    /// Number of times that the turn failed and was resumed.
+    pub failures: usize,
 }
 
 /// Numbers of errors by reason.
@@ -115,6 +128,36 @@ impl SimulatedUser {
         }
         if self.random.random_bool(0.2) {
             self.list().await;
+        }
+    }
+
+    /// Runs a turn with one write, whose name is the message, and approves it. Counts the approvals in flight.
+    pub async fn approve_write(&mut self, number: usize, in_flight: &AtomicUsize) -> ApprovedWrite {
+        let name = format!("{} work {}-{number}", self.tenant.marker, self.name);
+        let request: RequestId = format!("{}-{number}", self.name).parse().expect("a request id");
+        let turn = self.begin(&name, &request).await;
+        let (mut since, mut approval, mut failures) = (None, Duration::ZERO, 0);
+        loop {
+            let found = self.wait_for_turn(&turn).await;
+            match found.status() {
+                v1::TurnStatus::Running => self.follow(&turn).await,
+                v1::TurnStatus::AwaitingApproval => {
+                    let decisions = found.pending.iter().map(|call| on(call, approved())).collect();
+                    let round = found.rounds.last().map_or(0, |round| round.round);
+                    let request =
+                        v1::ApproveRequest { turn_id: turn.to_string(), round, decisions, ..Default::default() };
+                    let since = *since.get_or_insert_with(Instant::now);
+                    in_flight.fetch_add(1, Ordering::Relaxed);
+                    self.approve(request).await;
+                    in_flight.fetch_sub(1, Ordering::Relaxed);
+                    approval = since.elapsed();
+                }
+                v1::TurnStatus::Failed if found.retriable => {
+                    failures += 1;
+                    self.resume(&turn).await;
+                }
+                _ => return ApprovedWrite { turn, name, approval, failures },
+            }
         }
     }
 

@@ -4,6 +4,18 @@ use std::process::Command;
 
 use folio_tests::harness::process::binary;
 
+/// `cargo xtask outage` stops one of three servers for longer.
+#[test]
+fn invariant_3_every_approved_write_is_made_although_the_cql_server_stops() {
+    let seed = folio_testkit::seed().to_string();
+    let output = Command::new(binary("outage"))
+        .args(["--seed", &seed, "--cql-nodes", "1", "--suspend", "8", "--approvals", "60"])
+        .output()
+        .expect("the program starts");
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn random_faults_violate_no_invariant() {
     let seed = folio_testkit::seed().to_string();

@@ -1,4 +1,6 @@
-//! `cargo xtask chaos`: runs the random faults of the tests for longer.
+//! `cargo xtask chaos` and `cargo xtask outage`: run the fault programs of the tests for longer.
+
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -19,11 +21,42 @@ pub(crate) struct Arguments {
     cql_nodes: u8,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+#[derive(clap::Args)]
+pub(crate) struct OutageArguments {
+    /// Seed of all random choices. Default: a new one, which is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Suspend a server for this number of seconds. May be repeated.
+    #[arg(long, default_values_t = [8, 60])]
+    suspend: Vec<u64>,
+    /// Minimum number of approvals around each stop.
+    #[arg(long, default_value_t = 200)]
+    approvals: usize,
+}
+
+pub(crate) fn outage(arguments: &OutageArguments) -> Result<()> {
+    let mut command = program("outage")?;
+    command.args(["--kill", "--approvals", &arguments.approvals.to_string()]);
+    for seconds in &arguments.suspend {
+        command.args(["--suspend", &seconds.to_string()]);
+    }
+    if let Some(seed) = arguments.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    finish(&mut command)
+}
+
+/// Builds the processes that a fault program starts. Returns the command of the program.
+fn program(name: &str) -> Result<Command> {
     Install { install: false }.require(servers::missing)?;
     finish(cargo().args("build --package folio --package llm-sim --package folio-tests --bins".split(' ')))?;
     let mut command = cargo();
-    command.args(["run", "--package", "folio-tests", "--bin", "chaos", "--"]);
+    command.args(["run", "--package", "folio-tests", "--bin", name, "--"]);
+    Ok(command)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let mut command = program("chaos")?;
     command.args(["--minutes", &arguments.minutes.to_string(), "--cql-nodes", &arguments.cql_nodes.to_string()]);
     if let Some(seed) = arguments.seed {
         command.args(["--seed", &seed.to_string()]);

@@ -1,5 +1,5 @@
-//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `fuzz`,
-//! `mutants`, `check-model`.
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `outage`,
+//! `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
 //! builds in seconds.
@@ -42,6 +42,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Injects random faults into a cluster under load and checks the results.
     Chaos(chaos::Arguments),
+    /// Stops one of three CQL servers during approvals and checks the results.
+    Outage(chaos::OutageArguments),
     /// Fuzzes the parsers of untrusted input.
     Fuzz(fuzz::Arguments),
     /// Mutates the pure code and lists mutants that no test catches.
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Deploy(arguments) => deploy::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
+        Command::Outage(arguments) => chaos::outage(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::CheckModel(arguments) => check_model::run(&arguments),

@@ -37,7 +37,6 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
             (Some(CallStatus::Conflict), other) => {
                 add(format!("the history reports a conflict, but its op row is {other:?}"))
             }
-            (Some(CallStatus::Failed), None) => {}
             (Some(_), Some(OpState::Aborted | OpState::Conflict)) => {}
             (Some(status), None) => add(format!("the history reports {status:?} before the op was closed")),
         }

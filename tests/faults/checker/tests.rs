@@ -397,7 +397,9 @@ fn invariant_3_history_op_row_and_change_must_agree() {
         e,
         "the effect happened, but the history reports",
     );
-    changed(|entries| entries[5] = outcome(CallStatus::Cancelled), None, e, "before the op was closed");
+    for status in [CallStatus::Cancelled, CallStatus::Failed] {
+        changed(|entries| entries[5] = outcome(status), None, e, "before the op was closed");
+    }
     changed(|entries| entries[5] = outcome(CallStatus::Cancelled), Some(OpState::Aborted), e, "but the turn completed");
     changed(|entries| drop(entries.remove(4)), Some(done()), e, "without an intent");
     changed(|entries| entries.insert(5, intent()), Some(done()), e, "more than one intent");

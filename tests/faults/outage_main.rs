@@ -1,0 +1,48 @@
+//! Stops of CQL servers during approvals as a program: `cargo xtask outage`, and in the tests with one short stop.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use folio_tests::faults::outage::{Plan, Stop, run};
+
+/// Maximum 99th percentile of an approval while one of three servers is stopped.
+const P99_MAX: Duration = Duration::from_secs(3);
+
+#[derive(Parser)]
+#[command(about = "Approvals while a CQL server is stopped, and an independent checker")]
+struct Arguments {
+    /// Seed of all random choices. Default: random.
+    #[arg(long, env = "FOLIO_SEED")]
+    seed: Option<u64>,
+    /// Number of CQL servers. With 1, all of them stop.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
+    cql_nodes: u8,
+    /// Suspend a server for this number of seconds. May be repeated.
+    #[arg(long)]
+    suspend: Vec<u64>,
+    /// Kill a server last.
+    #[arg(long)]
+    kill: bool,
+    /// Minimum number of approvals around each stop.
+    #[arg(long, default_value_t = 200)]
+    approvals: usize,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let suspended = arguments.suspend.iter().map(|seconds| Stop::Suspended(Duration::from_secs(*seconds)));
+    let plan = Plan {
+        seed: arguments.seed.unwrap_or_else(rand::random),
+        cql_nodes: arguments.cql_nodes.into(),
+        stops: suspended.chain(arguments.kill.then_some(Stop::Killed)).collect(),
+        approvals: arguments.approvals,
+    };
+    let report = run(plan).await?;
+    println!("{report}");
+    let is_one_of_three = arguments.cql_nodes == 3;
+    let is_available = !is_one_of_three || (report.failed_turns() == 0 && report.p99() < P99_MAX);
+    let is_clean = report.violations.is_empty() && report.lost.is_empty();
+    Ok(if is_clean && is_available { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
