@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_types::Result;
+use folio_types::{Environment, Result};
 
 use super::keyspace::Keyspace;
 use super::table::SystemRow;
@@ -18,9 +18,14 @@ pub(crate) struct Health(pub(crate) Arc<Keyspace>);
 #[async_trait]
 impl StoreHealth for Health {
     async fn check(&self) -> Result<()> {
+        self.0.cql.options().environment.check_clock()?;
         let until = self.0.now() + PROBE_TTL;
         let row = SystemRow { at: 0, key: "probe".to_owned(), value: encode(&Empty)? };
         self.0.tables.system_rows.replace("probe", (row, until), std::iter::empty()).await
+    }
+
+    async fn clock_offsets(&self, environment: &dyn Environment) -> Vec<i64> {
+        self.0.cql.clock_offsets(environment).await
     }
 
     fn call_counters(&self) -> Option<CallCounters> {

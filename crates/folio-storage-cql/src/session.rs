@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use folio_breaker::BreakerOptions;
-use folio_types::{Error, Reason, Result};
+use folio_types::{Environment, Error, Reason, Result, Timestamp};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -38,13 +38,14 @@ use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
+use scylla::value::CqlTimestamp;
 
 use super::datacenters::{self, ConsistencyLevels};
 use super::error::{failed, health, unavailable, unreadable};
 use super::options::{Options, tls_context};
 use super::serial_read_retry::SerialReadRetryPolicy;
 use super::values::Values;
-use folio_storage::CallCounters;
+use folio_storage::{CallCounters, clock_offset};
 use folio_storage_client::Guard;
 
 /// The purpose of a statement determines its consistency, time limit and retries.
@@ -174,6 +175,25 @@ impl Cql {
         let answer = self.session.query_unpaged(query, (&self.options.keyspace,)).await;
         let rows = rows_of::<(HashMap<String, String>,)>(answer.map_err(|error| failed(&error))?)?;
         Ok(rows.into_iter().next().map(|(replication,)| replication).unwrap_or_default())
+    }
+
+    /// Reads the clock of each connected server.
+    pub(crate) async fn clock_offsets(&self, environment: &dyn Environment) -> Vec<i64> {
+        let state = self.session.get_cluster_state();
+        let offsets = state.get_nodes_info().iter().filter(|node| node.is_connected()).map(|node| async move {
+            let mut statement =
+                scylla::statement::unprepared::Statement::new("SELECT toTimestamp(now()) FROM system.local");
+            let target = NodeIdentifier::Node(Arc::clone(node));
+            statement.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(target, None)));
+            let read = async {
+                let answer = self.session.query_unpaged(statement, ()).await.map_err(|error| failed(&error))?;
+                let row = rows_of::<(CqlTimestamp,)>(answer)?.into_iter().next();
+                let milliseconds = row.map_or(0, |(CqlTimestamp(milliseconds),)| milliseconds);
+                Timestamp::from_millisecond(milliseconds).map_err(|error| unreadable(&error))
+            };
+            clock_offset(environment, read).await
+        });
+        futures::future::join_all(offsets).await.into_iter().flatten().collect()
     }
 
     fn consistency(&self) -> ConsistencyLevels {
@@ -308,6 +328,7 @@ impl Cql {
 
     /// The driver never repeats the write: see [`ConditionalResult::Unknown`].
     pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<ConditionalResult> {
+        self.options.environment.check_clock()?;
         let (done, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
         let limit = self.options.conditional_timeout;
         conditional_result(self.guard.call(CONDITIONAL_WRITE, table, limit, done, health).await?)
@@ -316,6 +337,7 @@ impl Cql {
     /// Executes one atomic conditional batch in one partition. The driver never repeats the write: see
     /// [`ConditionalResult::Unknown`].
     pub(crate) async fn conditional_batch(&self, statements: Statements<'_>) -> Result<ConditionalResult> {
+        self.options.environment.check_clock()?;
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         let limit = self.options.conditional_timeout;

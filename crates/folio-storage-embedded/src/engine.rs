@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch as WriteBatch};
-use folio_types::{Code, Error, Reason, Result};
+use folio_types::{Code, Environment, Error, Reason, Result};
 use tokio::sync::oneshot;
 
 use super::Options;
@@ -120,6 +120,7 @@ pub(crate) struct Engine {
     queued_bytes: Arc<AtomicUsize>,
     is_poisoned: Arc<AtomicBool>,
     commits: Arc<AtomicU64>,
+    environment: Arc<dyn Environment>,
 }
 
 impl Engine {
@@ -149,7 +150,8 @@ impl Engine {
                 Error::unavailable(Reason::StoreUnavailable, format!("the writer thread cannot be started: {error}"))
             })?;
         let queued_bytes = Arc::default();
-        let engine = Self { opened, queue, queued_bytes, is_poisoned, commits };
+        let environment = Arc::clone(&options.environment);
+        let engine = Self { opened, queue, queued_bytes, is_poisoned, commits, environment };
         Ok((Arc::new(engine), thread))
     }
 
@@ -200,6 +202,7 @@ impl Engine {
         if self.is_poisoned.load(Ordering::Acquire) {
             return Err(poisoned_error());
         }
+        self.environment.check_clock()?;
         let permit = QueuedBytesPermit::try_reserve(bytes, &self.queued_bytes).ok_or_else(overloaded)?;
         let (answer, answered) = oneshot::channel();
         let run = move |transaction: &mut Transaction<'_>| {

@@ -72,7 +72,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use folio_types::{Error, Reason, Result};
+use folio_types::{Environment, Error, Reason, Result, System};
 
 use self::engine::Engine;
 use folio_blobs::files;
@@ -91,6 +91,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Number of threads that flush and compact (default: 2).
     pub worker_threads: usize,
+    /// The clock that each write checks. Default: the system.
+    pub environment: Arc<dyn Environment>,
 }
 
 impl Options {
@@ -101,6 +103,7 @@ impl Options {
             journal_bytes: 64 * 1024 * 1024,
             cache_bytes: 32 * 1024 * 1024,
             worker_threads: 2,
+            environment: Arc::new(System),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_breaker::Outcome;
-use folio_types::{Error, Reason, Result};
+use folio_types::{Environment, Error, Reason, Result, Timestamp};
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use super::RedisOptions;
-use folio_storage::{CallCounters, SharedOptions, StoreHealth};
+use folio_storage::{CallCounters, SharedOptions, StoreHealth, clock_offset};
 use folio_storage_client::{Guard, Material, Tls};
 
 const CONNECT_LIMIT: Duration = Duration::from_millis(1_000);
@@ -218,6 +218,15 @@ impl StoreHealth for Connection {
         let mut command = redis::cmd("SET");
         command.arg(self.key("health", "")).arg(1).arg("PX").arg(60_000);
         self.query::<()>(&command).await
+    }
+
+    async fn clock_offsets(&self, environment: &dyn Environment) -> Vec<i64> {
+        let read = async {
+            let (seconds, microseconds): (i64, i32) = self.query(&redis::cmd("TIME")).await?;
+            Timestamp::new(seconds, microseconds.saturating_mul(1_000))
+                .map_err(|_| store_unavailable("Redis returned an invalid time"))
+        };
+        clock_offset(environment, read).await.into_iter().collect()
     }
 
     fn call_counters(&self) -> Option<CallCounters> {

@@ -3,8 +3,16 @@
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use crate::Result;
+
 pub trait Environment: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;
+
+    /// Fails with `STORE_UNAVAILABLE` if the clock is known to be wrong. Stores check it before each write whose effect
+    /// may depend on the time. Default: the clock is right.
+    fn check_clock(&self) -> Result<()> {
+        Ok(())
+    }
 
     fn random(&self) -> u128;
 

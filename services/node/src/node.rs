@@ -15,6 +15,8 @@ use folio_quotas::Slots;
 use folio_storage::{NodeRecord, Stores};
 use folio_tools::Registry;
 use folio_types::{Environment, Incarnation, Result, Timestamp};
+use futures::future::OptionFuture;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -35,6 +37,8 @@ pub struct NodeParts {
     pub shared_turns: SharedTurnStores,
     /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
+    /// True while the clock of the process is right. With a wrong clock the node runs no conversation.
+    pub clock: watch::Receiver<bool>,
 }
 
 #[derive(Clone)]
@@ -95,9 +99,10 @@ impl Node {
         });
         if let Some(cluster) = &inner.parts.cluster {
             inner.join(&cluster.membership).await;
-            let restarts = restart_when_dead(Arc::downgrade(&inner), cluster.membership.clone());
-            inner.tracker.spawn(inner.token.clone().run_until_cancelled_owned(restarts));
         }
+        let membership = inner.parts.cluster.as_ref().map(|cluster| cluster.membership.clone());
+        let restarts = restart_when_needed(Arc::downgrade(&inner), membership, inner.parts.clock.clone());
+        inner.tracker.spawn(inner.token.clone().run_until_cancelled_owned(restarts));
         Ok(Self { inner })
     }
 
@@ -201,18 +206,32 @@ impl Inner {
     }
 }
 
-/// Restarts the node under a new incarnation whenever the membership declares the current one dead. The conversations
-/// are stopped first; the fence, an op row or a sealed block refuses their in-flight writes.
-async fn restart_when_dead(node: Weak<Inner>, membership: Membership) {
+/// Restarts the node under a new incarnation whenever the membership declares the current one dead, and after its clock
+/// was wrong. The conversations are stopped first; the fence, an op row or a sealed block refuses their in-flight writes.
+async fn restart_when_needed(node: Weak<Inner>, membership: Option<Membership>, mut clock: watch::Receiver<bool>) {
     loop {
         let Some(current) = node.upgrade().map(|node| node.current()) else { return };
-        membership.declared_dead(&current.incarnation).await;
+        let declared_dead = OptionFuture::from(membership.as_ref().map(|it| it.declared_dead(&current.incarnation)));
+        tokio::select! {
+            Some(()) = declared_dead => {}
+            Ok(_) = clock.wait_for(|is_right| !is_right) => {}
+            else => return,
+        }
         current.conversations.stop().await;
+        if !*clock.borrow() {
+            tracing::error!("the clock is wrong; the node hands its threads over");
+            OptionFuture::from(membership.as_ref().map(Membership::leave)).await;
+            if clock.wait_for(|is_right| *is_right).await.is_err() {
+                return;
+            }
+        }
         let Some(node) = node.upgrade().filter(|node| !node.is_draining()) else { return };
         match RunningIncarnation::start(&node.options, &node.parts).await {
             Ok(next) => {
                 *node.current.write().unwrap_or_else(PoisonError::into_inner) = next;
-                node.join(&membership).await;
+                if let Some(membership) = &membership {
+                    node.join(membership).await;
+                }
             }
             Err(error) => {
                 tracing::error!(%error, "cannot restart the node; retrying");

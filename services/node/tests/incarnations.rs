@@ -84,6 +84,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
         ..folio_cluster::Options::default()
     };
     let parts = NodeParts {
+        clock: tokio::sync::watch::channel(true).1,
         turn_slots: Slots::of_turns(QuotaCache::new(stores.of(), Quotas::default()), shared.slots.clone()),
         meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
         stores: stores.clone(),

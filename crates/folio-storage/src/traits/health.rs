@@ -1,7 +1,7 @@
 //! Health checks and call counters of the stores.
 
 use async_trait::async_trait;
-use folio_types::Result;
+use folio_types::{Environment, Result, Timestamp};
 
 #[async_trait]
 pub trait StoreHealth: Send + Sync {
@@ -13,10 +13,29 @@ pub trait StoreHealth: Send + Sync {
     /// `OVERLOADED` if the store works but is too busy. Other errors: the store does not work.
     async fn check(&self) -> Result<()>;
 
+    /// Returns the clock of each server minus that of `environment`, in nanoseconds. Servers that do not answer within a
+    /// second are omitted. Empty: the store is in the process.
+    async fn clock_offsets(&self, _environment: &dyn Environment) -> Vec<i64> {
+        Vec::new()
+    }
+
     /// Counts the calls to the store's server since this process started. None: the store is in the process.
     fn call_counters(&self) -> Option<CallCounters> {
         None
     }
+}
+
+/// Maximum duration of a read of a server's clock, in nanoseconds. The error of an offset is at most half of it.
+const ROUND_TRIP_MAX: i128 = 1_000_000_000;
+
+/// Returns the clock of a server minus that of `environment`, in nanoseconds. `read`: reads the server's clock. None: the
+/// server did not answer within [`ROUND_TRIP_MAX`].
+pub async fn clock_offset(environment: &dyn Environment, read: impl Future<Output = Result<Timestamp>>) -> Option<i64> {
+    let before = environment.now().as_nanosecond();
+    let server = read.await.ok()?.as_nanosecond();
+    let after = environment.now().as_nanosecond();
+    let is_exact = after - before <= ROUND_TRIP_MAX;
+    i64::try_from(server - before.midpoint(after)).ok().filter(|_| is_exact)
 }
 
 /// Counters of the calls to a store's server, for metrics.
@@ -30,6 +49,6 @@ pub struct CallCounters {
     pub failed: u64,
     /// Calls that were not sent because the circuit breaker was open or too many calls were in flight.
     pub rejected: u64,
-    /// True if the circuit breaker is open.
+    /// True if the circuit breaker is open, or no server is connected.
     pub is_open: bool,
 }

@@ -29,7 +29,7 @@ pub use audit::{AuditStore, encode_checked as encode_audit_checked};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
-pub use health::{CallCounters, StoreHealth};
+pub use health::{CallCounters, StoreHealth, clock_offset};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};

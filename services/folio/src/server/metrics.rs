@@ -10,6 +10,7 @@ use folio_documents::{ActiveUploads, IngestHandle};
 use folio_gateway::Counters;
 use folio_llm::EndpointStatus;
 use folio_node::Node;
+use folio_process::clock::ProcessClock;
 use folio_process::metrics::{Family, Kind};
 use folio_process::telemetry::span_metrics::SpanMetrics;
 use folio_providers::Providers;
@@ -31,6 +32,7 @@ pub(crate) struct MetricSources {
     pub(crate) credit: folio_metering::Counters,
     /// Histograms of span durations. None: telemetry is not running.
     pub(crate) span_metrics: Option<Arc<SpanMetrics>>,
+    pub(crate) clock: Arc<ProcessClock>,
     /// Start time of the process.
     pub(crate) started_at: Timestamp,
 }
@@ -66,6 +68,9 @@ impl MetricsBuilder {
 
 pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
     let mut page = MetricsBuilder::default();
+    let help = "Difference between the clock of the process and the clocks of the stores.";
+    page.gauge("clock_skew_milliseconds", help, sources.clock.skew_milliseconds());
+    page.gauge("clock_wrong", "1: the clock is wrong; the process writes nothing.", (!sources.clock.is_right()).into());
     let help = "Start time of the process, in seconds since the Unix epoch.";
     page.gauge("start_time_seconds", help, sources.started_at.as_second().unsigned_abs());
     if let Some(now) = sources.node.as_ref().map(Node::snapshot) {
@@ -172,7 +177,7 @@ fn add_stores(page: &mut MetricsBuilder, servers: &[CallCounters]) {
     add("store_calls_failed_total", Counter, help, |server| server.failed);
     let help = "Calls that were not sent, because the circuit breaker was open or too many calls were in flight.";
     add("store_calls_refused_total", Counter, help, |server| server.rejected);
-    let help = "1: the circuit breaker of a server of the stores is open or half-open.";
+    let help = "1: the circuit breaker of Redis is open or half-open, or no CQL server is connected.";
     add("store_circuit_open", Gauge, help, |server| server.is_open.into());
 }
 

@@ -1,5 +1,6 @@
 //! A serving process: gateway, node, or both, on embedded stores or as part of a cluster.
 
+mod clock;
 mod cluster;
 mod first_start;
 mod health;
@@ -17,19 +18,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use folio_documents::{CleanupHandle, IngestHandle, Uploader};
 use folio_gateway::purchases::Purchases;
 use folio_gateway::{Counters, Gateway};
 use folio_history::peer::SharedPeer;
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
 use folio_operations::Components;
+use folio_process::clock::ProcessClock;
 use folio_process::telemetry::{Exporter, Telemetry};
 use folio_providers::{Providers, Vault};
 use folio_quotas::{QuotaCache, Slots};
 use folio_storage::{SharedStores, Stores};
 use folio_storage_embedded::EmbeddedStore;
-use folio_types::{Environment, System};
+use folio_types::Environment;
 use futures::future::OptionFuture;
 use llm_sim::LlmSim;
 use tokio::task::JoinSet;
@@ -80,6 +82,8 @@ pub(crate) struct Server {
 /// The running components.
 struct Parts {
     health: Health,
+    /// The task that compares the clock. Dropping it stops the task.
+    _clock: JoinSet<()>,
     gateway: Option<ServerTask>,
     node: Option<RunningNode>,
     credit: CreditMeter,
@@ -100,11 +104,15 @@ pub(crate) async fn start(
 ) -> Result<Server> {
     let listeners = Listeners::bind(&settings).await?;
     let address = listeners.primary_address()?;
-    let environment: Arc<dyn Environment> = Arc::new(System);
+    let process_clock = Arc::new(ProcessClock::default());
+    let environment: Arc<dyn Environment> = Arc::clone(&process_clock) as Arc<dyn Environment>;
     let started_at = environment.now();
 
     let stores::Opened { stores, shared, embedded } = stores::open(&settings, &environment).await?;
     let stores = layer(stores);
+    let store_clocks = [&stores.health, &shared.health].map(Arc::clone);
+    clock::compare(&process_clock, &store_clocks).await;
+    process_clock.check_clock().context("the clock of this machine differs from those of the stores")?;
     let first_token = match &embedded {
         Some(_) => {
             settings.documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
@@ -148,7 +156,9 @@ pub(crate) async fn start(
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);
         let uploads = Uploads { ingest, active_uploads: uploader.active_uploads().clone() };
-        let (running, handle) = RunningNode::start(&settings, &base, uploads, clustered, health.reporter()).await?;
+        let (running, handle) =
+            RunningNode::start(&settings, &base, (uploads, process_clock.watch()), clustered, health.reporter())
+                .await?;
         (node, clean_up) = (Some(running), handle);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
@@ -162,6 +172,7 @@ pub(crate) async fn start(
         models: Arc::clone(&base.models),
         credit: credit.counters(),
         span_metrics: telemetry.map(Telemetry::span_metrics),
+        clock: Arc::clone(&process_clock),
         started_at,
     });
     let port = |listener| health::start_port(listener, health.reporter(), Arc::clone(&sources));
@@ -198,8 +209,11 @@ pub(crate) async fn start(
         _ => None,
     };
     let offline = endpoint.offline;
+    let mut clock_task = JoinSet::new();
+    clock_task.spawn(clock::watch(process_clock, store_clocks));
     let parts = Parts {
         health,
+        _clock: clock_task,
         gateway,
         node,
         credit,
@@ -271,6 +285,7 @@ impl Server {
     pub(crate) async fn stop(self, limit: Duration) {
         let Parts {
             mut health,
+            _clock,
             gateway,
             node,
             credit,

@@ -12,6 +12,7 @@ use folio_documents::{
 use folio_node::{Node, NodeParts, SharedTurnStores};
 use folio_quotas::Slots;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tonic_health::server::HealthReporter;
 
 use super::SharedComponents;
@@ -45,7 +46,7 @@ impl RunningNode {
     pub(crate) async fn start(
         settings: &Settings,
         base: &SharedComponents,
-        uploads: Uploads,
+        (uploads, clock): (Uploads, watch::Receiver<bool>),
         clustered: Option<(&Cluster, TcpListener)>,
         health: HealthReporter,
     ) -> Result<(Self, CleanupHandle)> {
@@ -75,6 +76,7 @@ impl RunningNode {
             turn_slots: Slots::of_turns(base.quotas.clone(), Arc::clone(&base.shared.slots)),
             environment: Arc::clone(&base.environment),
             cluster,
+            clock,
         };
         let options = settings.conversation.clone();
         let node = Node::start(options, parts).await?;

@@ -23,7 +23,11 @@ pub(crate) struct Opened {
 
 pub(crate) async fn open(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
     let storage = &settings.storage;
-    if storage.is_shared() { open_cluster(settings).await } else { open_embedded(settings, environment).await }
+    if storage.is_shared() {
+        open_cluster(settings, environment).await
+    } else {
+        open_embedded(settings, environment).await
+    }
 }
 
 async fn open_embedded(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
@@ -31,8 +35,11 @@ async fn open_embedded(settings: &Settings, environment: &Arc<dyn Environment>) 
     let folder = storage.data.clone();
     let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     created.with_context(|| format!("cannot create the data folder {}", folder.display()))?;
-    let store =
-        tokio::task::spawn_blocking(move || EmbeddedStore::open(folio_storage_embedded::Options::at(folder))).await??;
+    let options = folio_storage_embedded::Options {
+        environment: Arc::clone(environment),
+        ..folio_storage_embedded::Options::at(folder)
+    };
+    let store = tokio::task::spawn_blocking(move || EmbeddedStore::open(options)).await??;
     let mut stores = store.stores();
     if !storage.blobs.is_empty() {
         stores.blobs = blobs(storage)?;
@@ -42,12 +49,13 @@ async fn open_embedded(settings: &Settings, environment: &Arc<dyn Environment>) 
     Ok(Opened { stores, shared, embedded: Some(store) })
 }
 
-async fn open_cluster(settings: &Settings) -> Result<Opened> {
+async fn open_cluster(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
     let storage = &settings.storage;
     let shared =
         folio_storage_redis::shared_stores(redis_options(settings)).map_err(with_setting("storage.redis.url"))?;
     let blobs = blobs(storage)?;
-    let store = CqlStore::open(storage.cql.adapter()).await.map_err(with_setting("storage.cql"))?;
+    let options = folio_storage_cql::Options { environment: Arc::clone(environment), ..storage.cql.adapter() };
+    let store = CqlStore::open(options).await.map_err(with_setting("storage.cql"))?;
     Ok(Opened { stores: store.stores(blobs), shared, embedded: None })
 }
 

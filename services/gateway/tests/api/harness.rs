@@ -222,6 +222,7 @@ impl Server {
                 .unwrap();
         assert!(model.set.set(providers.clone()).is_ok());
         let parts = NodeParts {
+            clock: tokio::sync::watch::channel(true).1,
             turn_slots: Slots::of_turns(limits.clone(), shared.slots.clone()),
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
