@@ -15,12 +15,14 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
+use tower::filter::AsyncFilterLayer;
 
 use crate::options::Options;
 use crate::peer::NodePeer;
 use crate::service::NodeService;
 use crate::shutdown::Shutdown;
 use crate::signed_principal::PrincipalSigner;
+use crate::signed_principal::body::BodyDigest;
 use crate::streams::StreamLimits;
 use crate::tls::Tls;
 
@@ -118,6 +120,7 @@ impl Services {
             .http2_keepalive_interval(Some(options.keepalive_interval))
             .http2_keepalive_timeout(Some(options.keepalive_timeout))
             .max_concurrent_streams(streams)
+            .layer(AsyncFilterLayer::new(BodyDigest { max: options.request_bytes }))
             .add_service(self.conversations.clone())
             .add_service(self.threads.clone())
             .add_service(self.node.clone())

@@ -55,7 +55,8 @@ impl NodeService {
             Error::exhausted(Reason::Overloaded, "the node has the maximum number of RPCs in flight")
                 .retry_after(status::RETRY_SOON)
         })?;
-        let claims = self.signer.verify(request.metadata(), T::METHOD, self.environment.now())?;
+        let body = request.extensions().get();
+        let claims = self.signer.verify(request.metadata(), T::METHOD, body, self.environment.now())?;
         if claims.hop > 1 {
             let message = "the request was forwarded twice";
             return Err(Error::precondition(Reason::ForwardedTwice, message));

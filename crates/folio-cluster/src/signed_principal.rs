@@ -2,22 +2,28 @@
 //!
 //! The header `folio-principal` is `BODY.MAC`, both in base64url without padding. The body is JSON; the MAC is
 //! HMAC-SHA-256 over a fixed prefix and the body under the cluster's secret. For rotation, several secrets may be
-//! configured: the first one signs, all are accepted. A header is valid only for the RPC that it names; it does not
-//! cover the request body.
+//! configured: the first one signs, all are accepted. A header is valid only for the RPC that it names and for the body
+//! whose digest it contains ([`body`]). Unknown claims are ignored, so that processes of several versions understand each
+//! other.
+
+pub(crate) mod body;
 
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use folio_types::{Code, Error, Principal, Reason, Result, Secret, Timestamp};
+use folio_types::{Code, Digest, Error, Principal, Reason, Result, Secret, Timestamp};
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
-use tonic::metadata::{AsciiMetadataValue, MetadataMap};
+use tonic::metadata::MetadataMap;
+
+use body::UnsignedClaims;
 
 const HEADER: &str = "folio-principal";
 /// Prefix of the signed bytes, so that a MAC for another purpose is invalid.
-const PURPOSE: &[u8] = b"folio-principal-2\n";
+const PURPOSE: &[u8] = b"folio-principal-3\n";
 /// Validity of a header in seconds.
 const VALIDITY_SECONDS: i64 = 30;
 /// Tolerated clock difference between two processes in seconds.
@@ -30,7 +36,6 @@ pub(crate) const SECRET_BYTES_MIN: usize = 32;
 
 /// Claims of the sending process about an RPC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Claims {
     /// None: the cluster itself makes the RPC.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,6 +48,8 @@ pub(crate) struct Claims {
     expires: i64,
     /// Number of times the RPC was forwarded, including this time.
     pub(crate) hop: u8,
+    /// Digest of the encoded body.
+    body: Digest,
 }
 
 #[derive(Clone)]
@@ -63,29 +70,28 @@ impl PrincipalSigner {
         if keys.is_empty() { Err(Error::internal("no cluster secret is configured")) } else { Ok(Self { keys }) }
     }
 
-    /// Adds the signed header of an RPC to `to`.
-    pub(crate) fn sign(
-        &self,
-        principal: Option<&Principal>,
-        method: &str,
-        hop: u8,
-        now: Timestamp,
-        to: &mut MetadataMap,
-    ) -> Result<()> {
+    /// Returns the signed header of an RPC.
+    pub(crate) fn sign(&self, claims: UnsignedClaims, body: &Digest, now: Timestamp) -> Result<HeaderValue> {
+        let UnsignedClaims { principal, method, hop } = claims;
         let issued = now.as_second();
-        let (principal, method, expires) = (principal.cloned(), method.to_owned(), issued + VALIDITY_SECONDS);
-        let claims = Claims { principal, method, issued, expires, hop };
+        let (method, expires) = (method.to_owned(), issued + VALIDITY_SECONDS);
+        let claims = Claims { principal, method, issued, expires, hop, body: body.clone() };
         let failed = |error: String| Error::internal(format!("cannot encode the signed principal: {error}"));
         let body = serde_json::to_vec(&claims).map_err(|error| failed(error.to_string()))?;
         let mac = self.keys.first().map(|key| mac(key, &body).finalize().into_bytes()).unwrap_or_default();
         let text = format!("{}.{}", BASE64.encode(&body), BASE64.encode(mac));
-        let value = AsciiMetadataValue::try_from(text).map_err(|error| failed(error.to_string()))?;
-        to.insert(HEADER, value);
-        Ok(())
+        HeaderValue::try_from(text).map_err(|error| failed(error.to_string()))
     }
 
-    /// Verifies the header of an RPC and returns its claims. Fails with `INVALID_PRINCIPAL`.
-    pub(crate) fn verify(&self, metadata: &MetadataMap, method: &str, now: Timestamp) -> Result<Claims> {
+    /// Verifies the header of an RPC and returns its claims. `body_digest`: the digest of the received body. Fails with
+    /// `INVALID_PRINCIPAL`.
+    pub(crate) fn verify(
+        &self,
+        metadata: &MetadataMap,
+        method: &str,
+        body_digest: Option<&Digest>,
+        now: Timestamp,
+    ) -> Result<Claims> {
         let mut values = metadata.get_all(HEADER).iter();
         let text = values.next().and_then(|value| value.to_str().ok()).ok_or_else(|| refused("missing"))?;
         if values.next().is_some() || text.len() > HEADER_BYTES {
@@ -102,12 +108,19 @@ impl PrincipalSigner {
         if claims.method != method {
             return Err(refused("for another RPC"));
         }
+        if body_digest != Some(&claims.body) {
+            return Err(refused("for another body"));
+        }
         let now = now.as_second();
         if now >= claims.expires.saturating_add(SKEW_SECONDS) {
-            return Err(refused("expired"));
+            let seconds = now.saturating_sub(claims.issued);
+            return Err(refused(&format!(
+                "expired: it was signed {seconds} s ago, or the clocks of the processes differ"
+            )));
         }
         if claims.issued > now.saturating_add(SKEW_SECONDS) {
-            return Err(refused("not valid yet: clocks differ"));
+            let seconds = claims.issued.saturating_sub(now);
+            return Err(refused(&format!("not valid yet: the clocks of the processes differ by {seconds} s")));
         }
         if claims.expires.saturating_sub(claims.issued) > VALIDITY_SECONDS {
             return Err(refused("valid for longer than permitted"));

@@ -10,6 +10,7 @@ use tonic::transport::{Channel, Endpoint};
 use super::{Clients, ConversationServiceClient, Inner, NodeServiceClient, RemotePeer, ThreadServiceClient};
 use crate::options::Options;
 use crate::signed_principal::PrincipalSigner;
+use crate::signed_principal::body::{RequestSigner, SigningChannel};
 use crate::tls::Tls;
 
 /// Maximum number of cached nodes. Beyond it the cache is cleared, and later RPCs reconnect.
@@ -82,7 +83,8 @@ impl Shared {
     fn connect(&self, address: &str) -> Result<RemotePeer> {
         let options = &self.options;
         options.check_address(address)?;
-        let channel = self.channel(address)?;
+        let request_signer = RequestSigner { signer: self.signer.clone(), environment: Arc::clone(&self.environment) };
+        let channel = SigningChannel::new(self.channel(address)?, request_signer);
         macro_rules! client {
             ($client:ident) => {
                 $client::new(channel.clone())
@@ -99,8 +101,6 @@ impl Shared {
             inner: Arc::new(Inner {
                 address: address.into(),
                 clients,
-                signer: self.signer.clone(),
-                environment: Arc::clone(&self.environment),
                 calls: Arc::new(Semaphore::new(options.calls_per_peer)),
                 call_timeout: options.call_timeout,
                 turn_timeout: options.turn_timeout,

@@ -19,10 +19,9 @@ use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
 use folio_proto::{approve, chat, cluster::v1 as cluster, fields, status, thread, time, v1};
 use folio_trace::TraceContext;
-use folio_types::{Code, Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
+use folio_types::{Code, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
@@ -32,15 +31,15 @@ pub(crate) use failure::{LossStage, loss_stage, node_lost};
 use crate::calls::Call;
 use crate::context::{CallContext, write_trace};
 use crate::peer::{NodePeer, NodeStatus};
-use crate::signed_principal::PrincipalSigner;
+use crate::signed_principal::body::{SigningChannel, UnsignedClaims};
 use crate::spans::RpcSpan;
 
 /// The clients of a node's services. They share one connection.
 #[derive(Clone)]
 struct Clients {
-    conversations: ConversationServiceClient<Channel>,
-    threads: ThreadServiceClient<Channel>,
-    node: NodeServiceClient<Channel>,
+    conversations: ConversationServiceClient<SigningChannel>,
+    threads: ThreadServiceClient<SigningChannel>,
+    node: NodeServiceClient<SigningChannel>,
 }
 
 /// A node in another process. Cheap to clone: clones share one connection, which is opened on demand and reopened after
@@ -56,8 +55,6 @@ pub struct RemotePeer {
 struct Inner {
     address: Arc<str>,
     clients: Clients,
-    signer: PrincipalSigner,
-    environment: Arc<dyn Environment>,
     calls: Arc<Semaphore>,
     call_timeout: Duration,
     turn_timeout: Duration,
@@ -70,7 +67,7 @@ impl std::fmt::Debug for RemotePeer {
 }
 
 impl RemotePeer {
-    /// Builds an RPC with the signed principal, the hop count and the trace.
+    /// Builds an RPC with its claims, which the channel signs, and the trace.
     fn request<Q: Call>(
         &self,
         principal: Option<&Principal>,
@@ -83,7 +80,8 @@ impl RemotePeer {
         let context = CallContext::current();
         let hop = context.hops.saturating_add(1);
         let mut request = Request::new(message);
-        self.inner.signer.sign(principal, Q::METHOD, hop, self.inner.environment.now(), request.metadata_mut())?;
+        let (principal, method) = (principal.cloned(), Q::METHOD);
+        request.extensions_mut().insert(UnsignedClaims { principal, method, hop });
         let rpc_span = RpcSpan::client::<Q>(&self.inner.address);
         if let Some(trace) = TraceContext::of(rpc_span.span()).or(context.trace) {
             write_trace(&trace, request.metadata_mut());

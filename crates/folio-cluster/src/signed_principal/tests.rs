@@ -18,13 +18,20 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn signed(signer: &PrincipalSigner) -> MetadataMap {
-    let mut metadata = MetadataMap::new();
-    signer.sign(Some(&principal()), "Chat", 1, at(0), &mut metadata).unwrap();
-    metadata
+    signed_for(signer, Some(principal()), 1)
+}
+
+fn signed_for(signer: &PrincipalSigner, principal: Option<Principal>, hop: u8) -> MetadataMap {
+    let header = signer.sign(UnsignedClaims { principal, method: "Chat", hop }, &body(), at(0)).unwrap();
+    MetadataMap::from_headers([(HEADER.parse().unwrap(), header)].into_iter().collect())
+}
+
+fn body() -> Digest {
+    Digest::of(b"the body")
 }
 
 fn refusal(signer: &PrincipalSigner, metadata: &MetadataMap, now: Timestamp) -> String {
-    let error = signer.verify(metadata, "Chat", now).unwrap_err();
+    let error = signer.verify(metadata, "Chat", Some(&body()), now).unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unauthenticated, Reason::InvalidPrincipal));
     error.message
 }
@@ -32,11 +39,9 @@ fn refusal(signer: &PrincipalSigner, metadata: &MetadataMap, now: Timestamp) -> 
 #[test]
 fn a_signed_principal_is_returned_by_the_verification() {
     let signer = signer(&[NEW]);
-    let claims = signer.verify(&signed(&signer), "Chat", at(29)).unwrap();
+    let claims = signer.verify(&signed(&signer), "Chat", Some(&body()), at(29)).unwrap();
     assert_eq!((claims.principal, claims.hop), (Some(principal()), 1));
-    let mut metadata = MetadataMap::new();
-    signer.sign(None, "Chat", 2, at(0), &mut metadata).unwrap();
-    let claims = signer.verify(&metadata, "Chat", at(0)).unwrap();
+    let claims = signer.verify(&signed_for(&signer, None, 2), "Chat", Some(&body()), at(0)).unwrap();
     assert_eq!((claims.principal, claims.hop), (None, 2));
 }
 
@@ -44,17 +49,26 @@ fn a_signed_principal_is_returned_by_the_verification() {
 fn a_header_is_valid_for_half_a_minute() {
     let signer = signer(&[NEW]);
     let metadata = signed(&signer);
-    assert!(signer.verify(&metadata, "Chat", at(34)).is_ok(), "clocks may differ a little");
+    assert!(signer.verify(&metadata, "Chat", Some(&body()), at(34)).is_ok(), "clocks may differ a little");
     assert!(refusal(&signer, &metadata, at(35)).contains("expired"));
-    assert!(signer.verify(&metadata, "Chat", at(-5)).is_ok());
+    assert!(signer.verify(&metadata, "Chat", Some(&body()), at(-5)).is_ok());
     assert!(refusal(&signer, &metadata, at(-6)).contains("not valid yet"));
 }
 
 #[test]
 fn a_header_is_valid_only_for_its_own_rpc() {
     let signer = signer(&[NEW]);
-    let error = signer.verify(&signed(&signer), "DeleteThread", at(0)).unwrap_err();
+    let error = signer.verify(&signed(&signer), "DeleteThread", Some(&body()), at(0)).unwrap_err();
     assert_eq!((error.reason, error.message.contains("another RPC")), (Reason::InvalidPrincipal, true));
+}
+
+#[test]
+fn a_header_is_valid_only_for_its_own_body() {
+    let signer = signer(&[NEW]);
+    for received in [None, Some(Digest::of(b"another body"))] {
+        let error = signer.verify(&signed(&signer), "Chat", received.as_ref(), at(0)).unwrap_err();
+        assert_eq!((error.reason, error.message.contains("another body")), (Reason::InvalidPrincipal, true));
+    }
 }
 
 #[test]
@@ -67,7 +81,7 @@ fn missing_repeated_and_malformed_headers_are_refused() {
     for bad in ["", ".", "a", "a.b.c", "%.%", &"a".repeat(HEADER_BYTES + 1)] {
         let mut metadata = MetadataMap::new();
         metadata.insert(HEADER, bad.parse().unwrap());
-        signer.verify(&metadata, "Chat", at(0)).unwrap_err();
+        signer.verify(&metadata, "Chat", Some(&body()), at(0)).unwrap_err();
     }
 }
 
@@ -78,16 +92,23 @@ fn a_header_signed_with_an_unknown_secret_is_refused() {
     // During a rotation, every process has both secrets and signs with the first.
     let (first, then) = (signer(&[OLD, NEW]), signer(&[NEW, OLD]));
     for (sender, verifier) in [(&old, &first), (&first, &old), (&first, &then), (&then, &first), (&then, &new)] {
-        assert!(verifier.verify(&signed(sender), "Chat", at(0)).is_ok());
+        assert!(verifier.verify(&signed(sender), "Chat", Some(&body()), at(0)).is_ok());
     }
-    assert!(old.verify(&signed(&then), "Chat", at(0)).is_err());
+    assert!(old.verify(&signed(&then), "Chat", Some(&body()), at(0)).is_err());
 }
 
 #[test]
 fn a_forged_body_is_refused_even_if_its_times_are_valid() {
     let signer = signer(&[NEW]);
     let method = "Chat".to_owned();
-    let long = Claims { principal: None, method, issued: at(0).as_second(), expires: at(31).as_second(), hop: 0 };
+    let long = Claims {
+        principal: None,
+        method,
+        issued: at(0).as_second(),
+        expires: at(31).as_second(),
+        hop: 0,
+        body: body(),
+    };
     let body = serde_json::to_vec(&long).unwrap();
     let header = |mac: &[u8]| {
         let mut metadata = MetadataMap::new();
@@ -117,8 +138,8 @@ proptest! {
         let signer = signer(&[NEW]);
         let metadata = signed(&signer);
         let text = metadata.get(HEADER).unwrap().to_str().unwrap();
-        let (body, mac) = text.split_once('.').unwrap();
-        let mut bytes = [BASE64.decode(body).unwrap(), BASE64.decode(mac).unwrap()];
+        let (claims, mac) = text.split_once('.').unwrap();
+        let mut bytes = [BASE64.decode(claims).unwrap(), BASE64.decode(mac).unwrap()];
         let position = at_byte % (bytes[0].len() + bytes[1].len());
         match position.checked_sub(bytes[0].len()) {
             Some(position) => bytes[1][position] ^= flip,
@@ -127,6 +148,6 @@ proptest! {
         let mut altered = MetadataMap::new();
         let text = format!("{}.{}", BASE64.encode(&bytes[0]), BASE64.encode(&bytes[1]));
         altered.insert(HEADER, text.parse().unwrap());
-        prop_assert!(signer.verify(&altered, "Chat", at(0)).is_err());
+        prop_assert!(signer.verify(&altered, "Chat", Some(&body()), at(0)).is_err());
     }
 }

@@ -4,6 +4,7 @@ use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
 use folio_proto::cluster::v1::{GetStatusRequest, GetThreadActivityRequest};
 use folio_proto::status;
 use folio_trace::TraceContext;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
@@ -160,4 +161,36 @@ async fn a_secret_is_rotated_without_failed_calls() {
         let calling = Options { secrets, ..options() };
         peer(&node.server, &calling).get_turn(&principal(), &turn(1)).await.unwrap();
     }
+}
+
+/// Forwards one connection to `target`, with a text in the requests replaced by another one of the same length.
+async fn forward_modified(listener: tokio::net::TcpListener, target: String, from: &'static [u8], to: &'static [u8]) {
+    let (client, _) = listener.accept().await.unwrap();
+    let server = tokio::net::TcpStream::connect(target).await.unwrap();
+    let ((mut requests, mut client), (mut answers, mut server)) = (client.into_split(), server.into_split());
+    let modify = async {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(read @ 1..) = requests.read(&mut buffer).await {
+            if let Some(position) = buffer[..read].windows(from.len()).position(|window| window == from) {
+                buffer[position..position + to.len()].copy_from_slice(to);
+            }
+            server.write_all(&buffer[..read]).await.unwrap();
+        }
+    };
+    tokio::join!(modify, async { drop(tokio::io::copy(&mut answers, &mut client).await) });
+}
+
+#[tokio::test]
+async fn a_modified_request_body_is_refused() {
+    let (node, peer) = Node::with_peer();
+    let rename = |title: &str| RenameThreadCommand { thread: thread(1), title: title.into(), request_id: None };
+    peer.rename_thread(&principal(), rename("the title")).await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let forwarding = tokio::spawn(forward_modified(listener, node.server.address.clone(), b"the title", b"his title"));
+    let peer = Peers::new(&options(), Arc::new(System)).unwrap().at(&address).unwrap();
+    let refused = peer.rename_thread(&principal(), rename("the title")).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::InvalidPrincipal, "{refused}");
+    assert_eq!(node.scripted.call_count(), 1);
+    forwarding.abort();
 }
