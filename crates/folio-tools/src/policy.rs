@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use folio_history::journal::Access;
 use folio_resources::policy::{Approver, Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
 use folio_types::access::Role;
+use folio_types::op::Expected;
 use folio_types::{Code, Error, Reason, Result, UserId};
 use serde_json::{Number, Value};
 
@@ -106,6 +107,30 @@ fn require_both<'a>(pending: Option<Cow<'a, Rule>>, rule: &'a Rule, approver: &A
         }
     }
     combined
+}
+
+/// Returns why a planned call is not permitted, as the tool result. A call of `create_X` that revises an existing X is also
+/// a call of `update_X`, so the rules of that tool apply, too. `satisfied`: the approvers that the call required; None: the
+/// call ran without approval.
+pub fn denied_revision(
+    policy: &Policy,
+    (tool, access, arguments): (&str, Access, &Value),
+    expected: Expected,
+    satisfied: Option<&Approver>,
+) -> Option<String> {
+    let revised = tool.strip_prefix("create_").filter(|_| expected != Expected::Absent)?;
+    let revision = format!("update_{revised}");
+    let rule = rule(policy, &revision, access, arguments)?;
+    match &rule.ruling {
+        Ruling::Allow => None,
+        Ruling::Deny => Some(denial(&rule)),
+        Ruling::Ask(required) if satisfied.is_some_and(|own| own.and(required) == own.and(own)) => None,
+        Ruling::Ask(_) => Some(format!(
+            "The name exists, so the call would change an existing {revised}. The organization's policy requires approval \
+             of such changes (rule {:?}). Call {revision} instead.",
+            rule.name
+        )),
+    }
 }
 
 /// Returns the tool result of a call that a rule denies.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use folio_history::event::EventKind;
 use folio_history::journal::{Access, CallResult, CallStatus, Decision, Entry, Intent};
 use folio_history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
+use folio_tools::policy;
 use folio_types::Timestamp;
 
 use super::append::AfterAppend;
@@ -112,7 +113,7 @@ impl Machine {
             return;
         }
         let plan = match plan {
-            Ok(plan) => Ok(plan),
+            Ok(plan) => permitted(record, call, plan),
             Err(PlanFailure::Failed(problem)) => Err(problem),
             Err(PlanFailure::StoreUnavailable) => {
                 self.store_awaited(round, index);
@@ -215,6 +216,19 @@ impl Machine {
 
     fn emit_started(&mut self, run: &ToolRun) {
         self.emit(EventKind::ToolStarted { call: run.call.clone(), name: run.name.clone() });
+    }
+}
+
+/// Returns the plan unless a rule of the policy forbids the revision that it describes; then the tool result.
+fn permitted(record: &TurnRecord, call: &CallRecord, plan: CallPlan) -> Result<CallPlan, String> {
+    let policy = &record.accepted.options.policy;
+    let satisfied = call.call.needs_approval.then(|| {
+        call.call.approval_requirement.as_ref().map(|requirement| requirement.approver.clone()).unwrap_or_default()
+    });
+    let subject = (call.call.name.as_str(), call.call.access, call.arguments());
+    match policy::denied_revision(policy, subject, plan.expected, satisfied.as_ref()) {
+        Some(denial) => Err(denial),
+        None => Ok(plan),
     }
 }
 

@@ -3,6 +3,8 @@
 use folio_resources::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 
 use super::*;
+use crate::turn::CallPlan;
+use folio_types::op::Expected;
 
 fn rule(tools: &[&str], ruling: Ruling) -> Rule {
     Rule {
@@ -127,4 +129,38 @@ fn the_policy_is_evaluated_with_the_normalized_arguments() {
     rig.decide(1, &[edited("harmless")]);
     rig.finish();
     assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
+}
+
+/// Plans a call of `create_schema` whose name exists. Returns the status of the call. None: the call runs.
+fn revision(ruling: Ruling, approved: Approved) -> Option<CallStatus> {
+    let mut rig = Rig::new();
+    rig.start_as("hello", |start| {
+        start.options.auto_approve = matches!(approved, Approved::Everything);
+        start.options.policy = Policy { rules: vec![rule(&["update_schema"], ruling)] };
+    });
+    let mut reply = calls_reply(&["w1"]);
+    reply.calls[0].name = "create_schema".into();
+    rig.reply(reply);
+    if matches!(approved, Approved::Nothing) {
+        rig.decide(1, &[approve(1)]);
+    }
+    let Some(Effect::PlanTool(run, _)) = rig.work.pop_front() else { panic!("{:?}", rig.work) };
+    let plan = CallPlan { expected: Expected::Version(3), ..rig.plan(&run) };
+    rig.send(Command::Planned { round: 1, index: 1, plan: Ok(plan) });
+    rig.status(1)
+}
+
+#[test]
+fn a_creation_that_revises_an_existing_resource_obeys_the_rules_of_updates() {
+    let ask = |roles: &[Role]| Ruling::Ask(Approver { roles: roles.to_vec(), not_by_requester: false });
+    for (ruling, approved, status) in [
+        (Ruling::Deny, Approved::Everything, Some(CallStatus::Failed)),
+        (Ruling::Deny, Approved::Nothing, Some(CallStatus::Failed)),
+        (ask(&[]), Approved::Everything, Some(CallStatus::Failed)),
+        (ask(&[Role::Admin]), Approved::Nothing, Some(CallStatus::Failed)),
+        (ask(&[]), Approved::Nothing, None),
+        (Ruling::Allow, Approved::Everything, None),
+    ] {
+        assert_eq!(revision(ruling.clone(), approved), status, "invariant 2: {ruling:?} {approved:?}");
+    }
 }
