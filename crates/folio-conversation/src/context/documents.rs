@@ -82,19 +82,21 @@ fn write_text(out: &mut String, document: &FoundDocument, max: usize) {
     out.push('\n');
 }
 
-/// Returns at most `max` characters of text, and true if the text is longer. If the document has several pages, a line
-/// with the page number precedes each page.
+/// Returns the line before the text of a page. Documents with one page have none.
+pub(super) fn page_mark(number: u32, pages: u32) -> String {
+    if pages > 1 { format!("[Page {number}]\n") } else { String::new() }
+}
+
+/// Returns at most `max` characters with the lines of page numbers, and true if the text is longer.
 fn excerpt(document: &FoundDocument, max: usize) -> (String, bool) {
     let mut left = max;
     let mut out = String::new();
     for (number, text) in document.text.iter() {
-        if left == 0 {
-            return (out, true);
-        }
-        if document.pages > 1 {
-            out.push_str(&format!("[Page {number}]\n"));
-        }
-        let (kept, truncated) = first_chars(text, left);
+        let mark = page_mark(*number, document.pages);
+        // The last character is the end of the line.
+        let Some(rest) = left.checked_sub(mark.len() + 1) else { return (out, true) };
+        out.push_str(&mark);
+        let (kept, truncated) = first_chars(text, rest);
         out.push_str(kept);
         if truncated {
             return (out, true);
@@ -102,8 +104,24 @@ fn excerpt(document: &FoundDocument, max: usize) -> (String, bool) {
         if !kept.ends_with('\n') {
             out.push('\n');
         }
-        left = left.saturating_sub(kept.chars().count());
+        left = rest.saturating_sub(kept.chars().count());
     }
     let included = u32::try_from(document.text.len()).unwrap_or(u32::MAX);
     (out, included < document.pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_has_at_most_its_characters_with_the_page_numbers() {
+        for text in ["", "x", "a line\n", &"ü".repeat(300)] {
+            let pages: Vec<_> = (1..=2_000).map(|number| (number, text.to_owned())).collect();
+            let document =
+                FoundDocument { name: "scan.pdf".into(), state: TextState::Ready, pages: 2_000, text: pages.into() };
+            let (text, is_cut) = excerpt(&document, limits::EXCERPT_CHARS);
+            assert!(text.chars().count() <= limits::EXCERPT_CHARS && is_cut, "{}", text.chars().count());
+        }
+    }
 }

@@ -9,12 +9,14 @@ use folio_storage::Stores;
 use folio_types::{DocumentId, OrgId, Result, TagId, limits};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, try_join};
 
-use super::documents::{DocumentPart, FoundDocument};
+use super::documents::{DocumentPart, FoundDocument, page_mark};
 use super::excerpts::{Excerpt, ExcerptKey, Excerpts};
 use super::mentions::Artifact;
 use super::{Parts, system_message};
 
+/// Pages of the first read. Each read of nearly blank pages doubles the number, up to [`PAGES_PER_READ_MAX`].
 const PAGES_PER_READ: u32 = 4;
+const PAGES_PER_READ_MAX: u32 = 64;
 /// Maximum number of documents that are read concurrently.
 const CONCURRENT_DOCUMENTS: usize = 4;
 
@@ -126,17 +128,21 @@ impl ContextLoader {
     async fn first_pages(&self, id: &DocumentId, pages: u32, chars: usize) -> Result<Vec<(u32, String)>> {
         let mut out = Vec::new();
         let mut chars_read = 0;
-        let mut from = 1;
+        let (mut from, mut count) = (1, PAGES_PER_READ);
         while from <= pages && chars_read <= chars {
-            let batch = self.stores.texts.text(&self.org, id.as_str(), from, PAGES_PER_READ).await?;
+            let batch = self.stores.texts.text(&self.org, id.as_str(), from, count).await?;
             if batch.is_empty() {
                 break;
             }
+            let before = chars_read;
             for page in batch {
-                chars_read += page.text.chars().count();
+                chars_read += page_mark(page.number, pages).len() + page.text.chars().count();
                 out.push((page.number, page.text));
             }
-            from += PAGES_PER_READ;
+            from += count;
+            if chars_read - before < chars / 8 {
+                count = PAGES_PER_READ_MAX.min(2 * count);
+            }
         }
         Ok(out)
     }

@@ -44,6 +44,9 @@ fn write_one(out: &mut String, artifact: &Artifact, max: usize) {
         Artifact::Tag(tag) => {
             out.push_str(&format!("## Tag {}\n\n", tag.id));
             out.push_str(&format!("name: {}\n", quoted(&tag.name)));
+            if let Some(color) = &tag.color {
+                out.push_str(&format!("color: {}\n", quoted(color)));
+            }
             if let Some(description) = &tag.description {
                 delimited(out, "description", &truncate_with_note(description, max, "Description"));
             }

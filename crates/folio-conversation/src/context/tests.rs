@@ -110,7 +110,7 @@ fn documents_without_text_many_documents_and_none() {
 fn a_long_text_is_truncated_at_its_limit_with_a_note() {
     let part = document("long.txt", TextState::Ready, &["ü".repeat(9_000).as_str(), "second"]);
     let text = message(&[part], &[], &WorkingState::default());
-    assert_eq!(text.matches('ü').count(), limits::EXCERPT_CHARS);
+    assert_eq!(text.matches('ü').count(), limits::EXCERPT_CHARS - "[Page 1]\n\n".len());
     assert!(text.contains("[Document text cut after 8000 characters, 2 pages in total"), "{text}");
     assert!(!text.contains("second"));
 }
