@@ -16,7 +16,8 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 pub const DOMAIN: &str = "folio";
 
 const MESSAGE_CHARS: usize = 1_000;
-const VIOLATIONS_MAX: usize = 16;
+/// Total size of the violations. The last one states how many are omitted.
+const VIOLATIONS_BYTES: usize = 5 * 1024;
 const VIOLATION_CHARS: usize = 160;
 const DETAILS_MAX: usize = 16;
 
@@ -28,11 +29,17 @@ pub fn from_error(error: Error) -> Status {
     let facts = error.details.iter().take(DETAILS_MAX);
     let facts: HashMap<_, _> = facts.map(|(name, value)| (name.clone(), truncate(value, VIOLATION_CHARS))).collect();
     details.set_error_info(error.reason.as_str(), DOMAIN, facts);
-    for violation in error.violations.iter().take(VIOLATIONS_MAX) {
-        details.add_bad_request_violation(
-            truncate(&violation.field, VIOLATION_CHARS),
-            truncate(&violation.description, VIOLATION_CHARS),
-        );
+    let mut left = VIOLATIONS_BYTES;
+    for (number, violation) in error.violations.iter().enumerate() {
+        let field = truncate(&violation.field, VIOLATION_CHARS);
+        let description = truncate(&violation.description, VIOLATION_CHARS);
+        let Some(rest) = left.checked_sub(field.len() + description.len()) else {
+            let omitted = error.violations.len() - number;
+            details.add_bad_request_violation("", format!("{omitted} further violations are omitted"));
+            break;
+        };
+        left = rest;
+        details.add_bad_request_violation(field, description);
     }
     if let Some(after) = error.retry_after {
         details.set_retry_info(Some(after));
@@ -244,6 +251,22 @@ mod tests {
             error.violations.push(FieldViolation { field: "f".repeat(10_000), description: "d".repeat(10_000) });
         }
         assert!(from_error(error).details().len() < 16 * 1024);
+    }
+
+    #[test]
+    fn violations_are_returned_as_far_as_they_fit_and_the_others_are_counted() {
+        let violation = |number: usize| FieldViolation {
+            field: format!("fields[{number}].name"),
+            description: "is missing".into(),
+        };
+        let mut error = Error::invalid(Reason::InvalidSchema, "the schema is invalid");
+        error.violations = (0..60).map(violation).collect();
+        assert_eq!(to_error(&from_error(error.clone())).violations, error.violations);
+        error.violations = (0..1_000).map(violation).collect();
+        let returned = to_error(&from_error(error)).violations;
+        let (last, fitting) = returned.split_last().unwrap();
+        assert!(fitting.len() > 100);
+        assert_eq!(last.description, format!("{} further violations are omitted", 1_000 - fitting.len()));
     }
 
     #[test]
