@@ -77,6 +77,13 @@ containers:
             name: {{ required "set purchases.existingSecret (signing secrets)" $values.purchases.existingSecret }}
             key: {{ $values.purchases.secretsKey }}
       {{- end }}
+      {{- with $values.masterKeys.existingSecret }}
+      - name: FOLIO_SECRETS__MASTER_KEYS
+        valueFrom:
+          secretKeyRef:
+            name: {{ . }}
+            key: {{ $values.masterKeys.secretKey }}
+      {{- end }}
       {{- include "folio.env" $root | trim | nindent 6 }}
     ports:
       {{- if eq .component "gateway" }}

@@ -175,6 +175,7 @@ fn every_container_that_the_chart_renders_is_understood() {
                     let known = variable["value"].as_str().map(str::to_owned);
                     let placeholder = match name.as_str() {
                         "FOLIO_PURCHASES__SECRETS" => r#"["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]"#,
+                        "FOLIO_SECRETS__MASTER_KEYS" => r#"["AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="]"#,
                         name if name.ends_with("URL") => "redis://from-a-secret",
                         _ => "from-a-secret",
                     };
