@@ -28,6 +28,13 @@ impl Keyspace {
     pub(crate) async fn open(options: Options) -> Result<Self> {
         let cql = Cql::connect(options).await?;
         let migrated = migrate::migrate(&cql).await?;
+        // None: ScyllaDB, or a version of Cassandra without this table.
+        let paxos = cql.first_text("SELECT value FROM system_views.settings WHERE name = 'paxos_variant'").await;
+        if matches!(paxos, Ok(Some(variant)) if variant.starts_with("v1")) {
+            tracing::warn!(
+                "the CQL servers use Paxos v1, whose conditional writes take twice as many round trips: set paxos_variant: v2"
+            );
+        }
         let cql = Arc::new(cql);
         let tables = Arc::new(Box::pin(Tables::prepare(&cql)).await?);
         Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), migrated })
