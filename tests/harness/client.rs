@@ -304,13 +304,6 @@ pub fn outline(events: &[v1::Event]) -> Vec<&'static str> {
     names
 }
 
-/// Asserts that the numbers of the events are consecutive.
-pub fn assert_numbered(events: &[v1::Event], first: u64) {
-    let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
-    let expected: Vec<u64> = (first..first + events.len() as u64).collect();
-    assert_eq!(numbers, expected, "{:?}", outline(events));
-}
-
 /// Returns a request with the same decision on every call that needs one.
 pub fn decide(waiting: &v1::AwaitingApproval, decision: impl Fn() -> v1::decision::Decision) -> v1::ApproveRequest {
     let decisions = waiting.pending.iter().filter(|call| call.needs_approval);

@@ -28,14 +28,14 @@ pub async fn open_stores(cql: &str, keyspace: &str, replication_factor: u8, fold
     )
 }
 
-pub async fn create_organization(stores: &Stores, org: &OrgId, name: &str) {
+async fn create_organization(stores: &Stores, org: &OrgId, name: &str) {
     let (key, create) = (format!("create-{org}"), OrganizationChange::Create { name: name.to_owned() });
     let key = key.parse().expect("a request id");
     let write = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Absent, create);
     stores.of::<Organization>().decide(org, write).await.expect("the organization is created");
 }
 
-pub async fn store_token(stores: &Stores, token: &Token, new: NewToken) {
+async fn store_token(stores: &Stores, token: &Token, new: NewToken) {
     let write = TokenChange::create_by_platform(token, new, System.now()).expect("an op key");
     stores.of::<TokenRecord>().decide(token.id(), write).await.expect("the token is stored");
 }

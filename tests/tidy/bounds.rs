@@ -87,8 +87,8 @@ fn comments() -> BTreeMap<String, String> {
 fn value(file: &str, name: &str) -> Result<u64, String> {
     let path: &Path = file.as_ref();
     let text = std::fs::read_to_string(root().join(path)).map_err(|error| format!("{file}: {error}"))?;
-    let declaration =
-        Regex::new(&format!(r"(?s)const {name}: [^=]+ = ([^;]+);|\b{name}: (\d[\d_]*|u8),")).expect("an expression");
+    let declaration = Regex::new(&format!(r"(?s)const {name}: [^=]+ = ([^;]+);|\b{name}: (?:\w+ = )?(\d[\d_]*|u8),"))
+        .expect("an expression");
     let declared = declaration.captures(&text).ok_or_else(|| format!("{file} has no constant {name}"))?;
     let declared = declared.get(1).or(declared.get(2)).expect("one of both").as_str();
     if declared == "u8" {

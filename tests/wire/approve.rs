@@ -1,10 +1,10 @@
-//! Decisions: repeated, and in parts with a kill between them.
+//! Decisions in parts with a kill between them.
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
 use folio_types::Code;
 
-use crate::client::{Client, approved, decide, edited, on, refused, rejected};
+use crate::client::{approved, decide, on, refused, rejected};
 use crate::sandbox::Sandbox;
 
 const SCRIPT: &str = "
@@ -13,37 +13,13 @@ rules:
     rounds:
       - calls: [{name: create_tag, arguments: {name: a}}, {name: create_tag, arguments: {name: b}}, {name: list_tags}]
       - text: Both decided.
-  - when: {user: one}
-    rounds:
-      - calls: [{name: create_tag, arguments: {name: a}}]
-      - text: Decided.
 ";
-
-async fn waiting(sandbox: &Sandbox, text: &str) -> (Client, v1::AwaitingApproval) {
-    let (client, document) = sandbox.with_document().await;
-    let waiting = client.chat(&document, text).await.pause().await;
-    (client, waiting)
-}
-
-#[tokio::test]
-async fn invariant_7_the_same_decisions_get_the_same_answer_and_others_are_refused() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    let (client, waiting) = waiting(&sandbox, "one").await;
-    let first = client.approve_all(&waiting).await;
-    let again = client.approve_all(&waiting).await;
-    assert_eq!(first, again);
-    assert_eq!(client.tag_names().await, ["a"]);
-    let error = refused(client.approve(decide(&waiting, || rejected("changed my mind"))).await);
-    assert_eq!(error.reason.as_str(), "DECISION_CONFLICT");
-    let error = refused(client.approve(decide(&waiting, || edited(&serde_json::json!({"name": "z"})))).await);
-    assert_eq!(error.reason.as_str(), "DECISION_CONFLICT");
-    assert_eq!(client.tag_names().await, ["a"]);
-}
 
 #[tokio::test]
 async fn decisions_in_parts_survive_a_kill_between_them() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
-    let (client, waiting) = waiting(&sandbox, "two").await;
+    let (client, document) = sandbox.with_document().await;
+    let waiting = client.chat(&document, "two").await.pause().await;
     let part = |index: usize, decision| v1::ApproveRequest {
         decisions: vec![on(&waiting.pending[index], decision)],
         ..decide(&waiting, approved)

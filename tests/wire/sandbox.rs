@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use folio_storage::Stores;
-use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_tests::harness::settings;
 pub(crate) use folio_tests::harness::settings::INVOICE;
 use tempfile::TempDir;
@@ -53,24 +51,9 @@ impl Sandbox {
     }
 
     fn start_folio(&mut self) {
-        if let Err(errors) = self.try_start_folio() {
-            panic!("folio ended before it listened:\n{errors}");
-        }
-    }
-
-    /// Starts the server. With a failpoint it may die before it listens.
-    pub(crate) fn try_start_folio(&mut self) -> Result<(), String> {
         let settings: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
-        self.folio = Some(Process::try_start("folio", self.folder.path(), &arguments, &settings)?);
-        Ok(())
-    }
-
-    /// Sets the failpoint of the next start of the server, or none.
-    pub(crate) fn fail_at(&mut self, point: Option<&str>) {
-        let variable = "FOLIO_FAILPOINT";
-        self.settings.retain(|(name, _)| *name != variable);
-        self.settings.extend(point.map(|point| (variable, point.to_owned())));
+        self.folio = Some(Process::start("folio", self.folder.path(), &arguments, &settings));
     }
 
     pub(crate) fn server(&self) -> &Process {
@@ -123,16 +106,6 @@ impl Sandbox {
     /// Stops the server by SIGTERM. Returns true if its exit status is 0.
     pub(crate) async fn stop(&mut self) -> bool {
         self.folio.take().expect("the server runs").stop().await
-    }
-
-    /// Stops the server, changes its stores, and starts it again.
-    pub(crate) async fn offline<T>(&mut self, change: impl AsyncFnOnce(Stores) -> T) -> T {
-        assert!(self.stop().await, "the server exits with status 0");
-        let store = EmbeddedStore::open(Options::at(self.data())).expect("the store opens");
-        let result = change(store.stores()).await;
-        store.close().await;
-        self.start_folio();
-        result
     }
 
     /// Starts the server again on the same data, at another port, and connects.

@@ -95,36 +95,3 @@ async fn the_tools_of_prompts_and_extractions_work() {
     assert_eq!(kept[0].original_json, "{\"number\":\"A-17\",\"total\":957}");
     assert_eq!(kept[0].edited_json.as_deref(), Some("{\"number\":\"A-17\",\"total\":1250.5}"));
 }
-
-#[tokio::test]
-async fn invalid_arguments_of_each_tool_are_reported_to_the_model_and_change_nothing() {
-    let sandbox = Sandbox::start("rules: []").await;
-    let (client, document) = sandbox.with_document().await;
-    let listed = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.unwrap().into_inner();
-    // Each tool is called with an unknown argument. A tool whose only required argument is an id is also called with an
-    // invalid id.
-    let mut calls = Vec::new();
-    for tool in &listed.tools {
-        calls.push(serde_json::json!({"name": tool.name, "arguments": {"no_such_argument": 1}}));
-        let schema: Value = serde_json::from_str(&tool.parameters_json).unwrap();
-        let required = schema["required"].as_array().cloned().unwrap_or_default();
-        if required.len() == 1 && required[0].as_str().unwrap().ends_with("id") {
-            calls.push(
-                serde_json::json!({"name": tool.name, "arguments": {required[0].as_str().unwrap(): "../../etc"}}),
-            );
-        }
-    }
-    for (index, calls) in calls.chunks(30).enumerate() {
-        let text = format!("bad {index}");
-        let rule = serde_json::json!({"when": {"user": text}, "rounds": [{"calls": calls}, {"text": "Seen."}]});
-        sandbox.sim.set_script(&serde_json::json!({"rules": [rule]}).to_string()).await;
-        let request = v1::ChatRequest { auto_approve: true, ..ask(&document, &text) };
-        let completed = client.send(request).await.unwrap().completed().await;
-        for (call, result) in completed.rounds[0].calls.iter().zip(&completed.rounds[0].results) {
-            assert_eq!(result.status(), v1::CallStatus::Failed, "{}: {}", call.name, result.content);
-            assert!(result.content.len() > 20, "{}: {}", call.name, result.content);
-        }
-    }
-    let documents = client.documents.clone().list_documents(v1::ListDocumentsRequest::default()).await.unwrap();
-    assert_eq!(documents.into_inner().total_size, 1);
-}

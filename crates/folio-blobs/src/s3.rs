@@ -18,34 +18,24 @@ use super::{CHUNK_BYTES, UNFINISHED_FOR, up_to_error};
 use folio_storage::spans;
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
-/// Connection settings of a bucket. The standard environment variables of S3 clients supply missing values
-/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, the variables of web identity, …).
-#[derive(Clone)]
-pub struct S3Options {
-    /// `http://HOST:PORT` or `https://…`. None: `AWS_ENDPOINT_URL`, else Amazon S3. Requests use path-style addresses.
-    pub endpoint: Option<String>,
-    pub region: Option<String>,
-    /// The id and the secret of the access key.
-    pub keys: Option<(String, String)>,
-    /// Size of a part of a large upload, in bytes (default: 8 MiB; S3 requires at least 5 MiB). Each upload buffers one
-    /// part in memory.
-    pub part_bytes: usize,
-    /// Time limit for a connection without data (default: 15 s).
-    pub idle_timeout: Duration,
-    /// Maximum number of retries of a request (default: 3), within `idle_timeout`.
-    pub retries: usize,
-}
-
-impl Default for S3Options {
-    fn default() -> Self {
-        Self {
-            endpoint: None,
-            region: None,
-            keys: None,
-            part_bytes: 8 * 1024 * 1024,
-            idle_timeout: Duration::from_secs(15),
-            retries: 3,
-        }
+folio_types::with_defaults! {
+    /// Connection settings of a bucket. The standard environment variables of S3 clients supply missing values
+    /// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, those of web identity and
+    /// others).
+    #[derive(Clone)]
+    pub struct S3Options {
+        /// `http://HOST:PORT` or `https://…`. None: Amazon S3. Requests use path-style addresses.
+        pub endpoint: Option<String> = None,
+        pub region: Option<String> = None,
+        /// The id and the secret of the access key.
+        pub keys: Option<(String, String)> = None,
+        /// Size of a part of a large upload, in bytes (8 MiB; S3 requires at least 5 MiB). Each upload buffers one part
+        /// in memory.
+        pub part_bytes: usize = 8 * 1024 * 1024,
+        /// Time limit for a connection without data (15 s).
+        pub idle_timeout: Duration = Duration::from_secs(15),
+        /// Maximum number of retries of a request (3), within `idle_timeout`.
+        pub retries: usize = 3,
     }
 }
 

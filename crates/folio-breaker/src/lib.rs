@@ -16,21 +16,14 @@
 use std::time::Duration;
 
 use folio_types::Timestamp;
-use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BreakerOptions {
-    /// Consecutive failures that open the breaker. 0 disables it.
-    pub failures: u32,
-    /// Time for which the breaker stays open before it admits one probe.
-    #[serde(with = "folio_types::seconds")]
-    pub open_seconds: Duration,
-}
-
-impl Default for BreakerOptions {
-    fn default() -> Self {
-        Self { failures: 8, open_seconds: Duration::from_secs(10) }
+folio_types::settings! {
+    #[derive(Copy)]
+    pub struct BreakerOptions {
+        /// Consecutive failures that open the breaker. 0 disables it.
+        pub failures: u32 = 8,
+        /// Time for which the breaker stays open before it admits one probe.
+        pub open_seconds: Duration as "open_seconds" = Duration::from_secs(10),
     }
 }
 

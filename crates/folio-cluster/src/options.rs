@@ -7,151 +7,90 @@ use std::time::Duration;
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Error, Result, Secret};
-use serde::{Deserialize, Serialize};
 
 use crate::membership::MembershipOptions;
 use crate::placement::LoadBound;
 use crate::signed_principal::SECRET_BYTES_MIN;
 
-/// The settings section `cluster`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// Address on which a node listens for gateways and other nodes: `HOST:PORT`. Port 0: any free port. Default:
-    /// `127.0.0.1:7400`.
-    pub listen: String,
-    /// Address at which other processes reach the node: `HOST:PORT`. Empty: the listen address.
-    pub advertise: String,
-    /// Secrets that sign the principal of an RPC, at least 32 bytes each. The first secret signs; all are accepted.
-    pub secrets: Vec<Secret>,
-    /// A file with further secrets, one per line, which precede those in `secrets`.
-    pub secret_file: Option<PathBuf>,
-    /// Required unless all addresses are loopback.
-    pub tls: TlsOptions,
-    /// If true, addresses that are not loopback are permitted without certificates.
-    pub insecure: bool,
-    /// Maximum number of RPCs in flight to one node. Further RPCs fail with `OVERLOADED`. Default: 8,192.
-    pub calls_per_peer: usize,
-    /// Maximum number of RPCs in flight at a node. Further RPCs fail with `OVERLOADED`. Default: 16,384.
-    pub calls: usize,
-    /// Maximum size of a request in bytes. Default: 8 MiB.
-    pub request_bytes: usize,
-    /// Maximum size of a response or event in bytes. Default: 64 MiB.
-    pub answer_bytes: usize,
-    /// Timeout of connecting, and of the TLS handshake. Default: 2 s.
-    #[serde(rename = "connect_timeout_seconds", with = "folio_types::seconds")]
-    pub connect_timeout: Duration,
-    /// Interval of keepalive pings. Default: 2 s.
-    #[serde(rename = "keepalive_interval_seconds", with = "folio_types::seconds")]
-    pub keepalive_interval: Duration,
-    /// Timeout of a keepalive ping. Default: 3 s.
-    #[serde(rename = "keepalive_timeout_seconds", with = "folio_types::seconds")]
-    pub keepalive_timeout: Duration,
-    /// Timeout of an RPC that does not wait for a model. Default: 70 s.
-    #[serde(rename = "call_timeout_seconds", with = "folio_types::seconds")]
-    pub call_timeout: Duration,
-    /// Timeout of `Approve`, and of a stream until the node accepts it. Default: 2 h 1 min.
-    #[serde(rename = "turn_timeout_seconds", with = "folio_types::seconds")]
-    pub turn_timeout: Duration,
-    /// Maximum time until the first event of a stream. Default: 60 s.
-    #[serde(rename = "stream_first_seconds", with = "folio_types::seconds")]
-    pub stream_first: Duration,
-    /// Maximum time between two events of a stream. Default: 15 min.
-    #[serde(rename = "stream_idle_seconds", with = "folio_types::seconds")]
-    pub stream_idle: Duration,
-    /// Maximum lifetime of a stream. Default: 6 h.
-    #[serde(rename = "stream_lifetime_seconds", with = "folio_types::seconds")]
-    pub stream_lifetime: Duration,
-    /// Interval between two heartbeats of a node, and between two reads of the membership by every process. Default:
-    /// 1.5 s.
-    #[serde(rename = "heartbeat_seconds", with = "folio_types::seconds")]
-    pub heartbeat: Duration,
-    /// Timeout of the store's response to a heartbeat. Default: 1 s.
-    #[serde(rename = "heartbeat_answer_seconds", with = "folio_types::seconds")]
-    pub heartbeat_answer: Duration,
-    /// Time without a heartbeat after which a node is declared dead and other nodes take over its threads. Must be
-    /// equal in every process. Default: 5 s.
-    #[serde(rename = "dead_after_seconds", with = "folio_types::seconds")]
-    pub dead_after: Duration,
-    /// Time for which the router prefers other nodes to an unreachable node. Default: 1 s.
-    #[serde(rename = "avoid_seconds", with = "folio_types::seconds")]
-    pub avoid: Duration,
-    /// Maximum number of threads whose owner a gateway caches. Default: 100,000.
-    pub owners_remembered: u64,
-    /// Maximum number of conversations of a node in percent of the mean over the nodes. Further threads are placed on
-    /// other nodes. Default: 125.
-    pub load_percent: u64,
-    /// Conversations that a node may have in addition to `load_percent`. Default: 16.
-    pub load_slack: u64,
+folio_types::settings! {
+    /// The settings section `cluster`.
+    pub struct Options {
+        /// Address on which a node listens for gateways and other nodes: `HOST:PORT`. Port 0: any free port.
+        pub listen: String = "127.0.0.1:7400".to_owned(),
+        /// Address at which other processes reach the node: `HOST:PORT`. Empty: the listen address.
+        pub advertise: String = String::new(),
+        /// Secrets that sign the principal of an RPC, at least 32 bytes each. The first secret signs; all are accepted.
+        pub secrets: Vec<Secret> = Vec::new(),
+        /// A file with further secrets, one per line, which precede those in `secrets`.
+        pub secret_file: Option<PathBuf> = None,
+        /// Required unless all addresses are loopback.
+        pub tls: TlsOptions = TlsOptions::default(),
+        /// If true, addresses that are not loopback are permitted without certificates.
+        pub insecure: bool = false,
+        /// Maximum number of RPCs in flight to one node. Further RPCs fail with `OVERLOADED`.
+        pub calls_per_peer: usize = 8_192,
+        /// Maximum number of RPCs in flight at a node. Further RPCs fail with `OVERLOADED`.
+        pub calls: usize = 16_384,
+        /// Maximum size of a request in bytes.
+        pub request_bytes: usize = 8 * 1024 * 1024,
+        /// Maximum size of a response or event in bytes.
+        pub answer_bytes: usize = 64 * 1024 * 1024,
+        /// Timeout of connecting, and of the TLS handshake.
+        pub connect_timeout: Duration as "connect_timeout_seconds" = Duration::from_secs(2),
+        /// Interval of keepalive pings.
+        pub keepalive_interval: Duration as "keepalive_interval_seconds" = Duration::from_secs(2),
+        /// Timeout of a keepalive ping.
+        pub keepalive_timeout: Duration as "keepalive_timeout_seconds" = Duration::from_secs(3),
+        /// Timeout of an RPC that does not wait for a model.
+        pub call_timeout: Duration as "call_timeout_seconds" = Duration::from_secs(70),
+        /// Timeout of `Approve`, and of a stream until the node accepts it.
+        pub turn_timeout: Duration as "turn_timeout_seconds" = Duration::from_secs(2 * 60 * 60 + 60),
+        /// Maximum time until the first event of a stream.
+        pub stream_first: Duration as "stream_first_seconds" = Duration::from_secs(60),
+        /// Maximum time between two events of a stream.
+        pub stream_idle: Duration as "stream_idle_seconds" = Duration::from_secs(15 * 60),
+        /// Maximum lifetime of a stream.
+        pub stream_lifetime: Duration as "stream_lifetime_seconds" = Duration::from_secs(6 * 60 * 60),
+        /// Interval between two heartbeats of a node, and between two reads of the membership by every process.
+        pub heartbeat: Duration as "heartbeat_seconds" = Duration::from_millis(1_500),
+        /// Timeout of the store's response to a heartbeat.
+        pub heartbeat_answer: Duration as "heartbeat_answer_seconds" = Duration::from_secs(1),
+        /// Time without a heartbeat after which a node is declared dead and other nodes take over its threads. Must be
+        /// equal in every process.
+        pub dead_after: Duration as "dead_after_seconds" = Duration::from_secs(5),
+        /// Time for which the router prefers other nodes to an unreachable node.
+        pub avoid: Duration as "avoid_seconds" = Duration::from_secs(1),
+        /// Maximum number of threads whose owner a gateway caches.
+        pub owners_remembered: u64 = 100_000,
+        /// Maximum number of conversations of a node in percent of the mean over the nodes. Further threads are placed
+        /// on other nodes.
+        pub load_percent: u64 = LoadBound::default().percent,
+        /// Conversations that a node may have in addition to `load_percent`.
+        pub load_slack: u64 = LoadBound::default().slack,
+    }
 }
 
-/// Certificates in PEM files. Either all three files are set or none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TlsOptions {
-    /// Certificates of the cluster's own authority. Only certificates that it signed are trusted.
-    pub ca: Option<PathBuf>,
-    /// Certificate of this process, followed by the chain to the authority.
-    pub certificate: Option<PathBuf>,
-    pub key: Option<PathBuf>,
-    /// Server name that the certificate of every node contains, because node addresses change. Default: `folio-node`.
-    pub server_name: String,
-    /// Interval between two reads of the files. A change applies to new connections. Invalid files are logged, and the
-    /// previous certificates stay in use. Default: 5 s.
-    #[serde(rename = "reload_interval_seconds", with = "folio_types::seconds")]
-    pub reload_interval: Duration,
+folio_types::settings! {
+    /// Certificates in PEM files. Either all three files are set or none.
+    pub struct TlsOptions {
+        /// Certificates of the cluster's own authority. Only certificates that it signed are trusted.
+        pub ca: Option<PathBuf> = None,
+        /// Certificate of this process, followed by the chain to the authority.
+        pub certificate: Option<PathBuf> = None,
+        pub key: Option<PathBuf> = None,
+        /// Server name that the certificate of every node contains, because node addresses change.
+        pub server_name: String = NODE_NAME.to_owned(),
+        /// Interval between two reads of the files. A change applies to new connections. Invalid files are logged, and
+        /// the previous certificates stay in use.
+        pub reload_interval: Duration as "reload_interval_seconds" = Duration::from_secs(5),
+    }
 }
 
 pub const NODE_NAME: &str = "folio-node";
 
-impl Default for TlsOptions {
-    fn default() -> Self {
-        Self {
-            ca: None,
-            certificate: None,
-            key: None,
-            server_name: NODE_NAME.to_owned(),
-            reload_interval: Duration::from_secs(5),
-        }
-    }
-}
-
 impl TlsOptions {
     pub fn is_enabled(&self) -> bool {
         self.ca.is_some() || self.certificate.is_some() || self.key.is_some()
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let bound = LoadBound::default();
-        Self {
-            listen: "127.0.0.1:7400".to_owned(),
-            advertise: String::new(),
-            secrets: Vec::new(),
-            secret_file: None,
-            tls: TlsOptions::default(),
-            insecure: false,
-            calls_per_peer: 8_192,
-            calls: 16_384,
-            request_bytes: 8 * 1024 * 1024,
-            answer_bytes: 64 * 1024 * 1024,
-            connect_timeout: Duration::from_secs(2),
-            keepalive_interval: Duration::from_secs(2),
-            keepalive_timeout: Duration::from_secs(3),
-            call_timeout: Duration::from_secs(70),
-            turn_timeout: Duration::from_secs(2 * 60 * 60 + 60),
-            stream_first: Duration::from_secs(60),
-            stream_idle: Duration::from_secs(15 * 60),
-            stream_lifetime: Duration::from_secs(6 * 60 * 60),
-            heartbeat: Duration::from_millis(1_500),
-            heartbeat_answer: Duration::from_secs(1),
-            dead_after: Duration::from_secs(5),
-            avoid: Duration::from_secs(1),
-            owners_remembered: 100_000,
-            load_percent: bound.percent,
-            load_slack: bound.slack,
-        }
     }
 }
 

@@ -9,19 +9,15 @@ use folio_storage::ClusterNode;
 use folio_types::{OrgId, ThreadId};
 use sha2::{Digest as _, Sha256};
 
-/// Upper bound of a node's load relative to the mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LoadBound {
-    /// Percent of the mean, at least 100.
-    pub percent: u64,
-    /// Conversations in addition to the bound, so that single conversations do not change the placement in a nearly
-    /// idle cluster.
-    pub slack: u64,
-}
-
-impl Default for LoadBound {
-    fn default() -> Self {
-        Self { percent: 125, slack: 16 }
+folio_types::with_defaults! {
+    /// Upper bound of a node's load relative to the mean.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct LoadBound {
+        /// Percent of the mean, at least 100.
+        pub percent: u64 = 125,
+        /// Conversations in addition to the bound, so that single conversations do not change the placement in a nearly
+        /// idle cluster.
+        pub slack: u64 = 16,
     }
 }
 

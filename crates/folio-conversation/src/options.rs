@@ -4,78 +4,46 @@ use std::time::Duration;
 
 use folio_types::limits::{self, DAY};
 use folio_types::settings::{InvalidSettings, Problems};
-use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// Maximum conversations in memory. If all are busy, a request for another one is refused with `OVERLOADED`.
-    pub live_max: usize,
-    /// Maximum bytes of the journals whose histories are in memory. A history uses about twice the memory of its
-    /// journal. Before the bound is reached, the least recently used idle conversations are evicted; if that does not
-    /// suffice, loading a conversation is refused with `OVERLOADED`.
-    pub history_bytes_max: u64,
-    /// Maximum number of requests in flight per conversation; further requests are refused with `OVERLOADED`.
-    pub in_flight_per_conversation: usize,
-    /// Time after which an idle conversation is evicted.
-    #[serde(rename = "idle_timeout_seconds", with = "folio_types::seconds")]
-    pub idle_timeout: Duration,
-    /// Time after which an idle conversation drops its history and the events of its newest turn. The next request
-    /// loads the history again.
-    #[serde(rename = "history_timeout_seconds", with = "folio_types::seconds")]
-    pub history_timeout: Duration,
-    /// Default time for which a pause waits for approvals.
-    #[serde(rename = "approval_ttl_seconds", with = "folio_types::seconds")]
-    pub approval_ttl: Duration,
-    /// Maximum bytes of a turn's events that are buffered for watchers.
-    pub event_buffer_bytes: usize,
-    /// Maximum number of a turn's events that are buffered for watchers.
-    pub event_buffer_count: usize,
-    /// Maximum number of streams per conversation.
-    pub watchers_per_conversation: usize,
-    /// Maximum number of concurrent read-only calls of a round.
-    pub read_calls_at_once: usize,
-    /// Time limit of a call of a tool that calls models. Must exceed the timeouts of the two model calls of an
-    /// extraction.
-    #[serde(rename = "model_tool_timeout_seconds", with = "folio_types::seconds")]
-    pub model_tool_timeout: Duration,
-    /// Time limit of a call of any other tool.
-    #[serde(rename = "tool_timeout_seconds", with = "folio_types::seconds")]
-    pub tool_timeout: Duration,
-    /// Minimum time for which an approved write is retried while the store does not answer. Afterwards its op is closed
-    /// and the call fails. A new owner of the thread starts with the full time.
-    #[serde(rename = "effect_patience_seconds", with = "folio_types::seconds")]
-    pub effect_patience: Duration,
-    /// Time limit of one store operation, after which its outcome is unknown.
-    #[serde(rename = "store_timeout_seconds", with = "folio_types::seconds")]
-    pub store_timeout: Duration,
-    /// Interval between two sweeps for expired pauses and turns without an owner.
-    #[serde(rename = "sweep_interval_seconds", with = "folio_types::seconds")]
-    pub sweep_interval: Duration,
-    /// If true, models that support thinking use it.
-    pub thinking: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            live_max: 20_000,
-            history_bytes_max: 256 * 1024 * 1024,
-            in_flight_per_conversation: 32,
-            idle_timeout: Duration::from_secs(120),
-            history_timeout: Duration::from_secs(20),
-            approval_ttl: limits::APPROVAL_TTL_DEFAULT,
-            event_buffer_bytes: 512 * 1024,
-            event_buffer_count: 4_096,
-            watchers_per_conversation: 32,
-            read_calls_at_once: 8,
-            model_tool_timeout: Duration::from_secs(900),
-            tool_timeout: Duration::from_secs(60),
-            effect_patience: Duration::from_secs(900),
-            store_timeout: Duration::from_secs(10),
-            sweep_interval: Duration::from_secs(5),
-            thinking: true,
-        }
+folio_types::settings! {
+    pub struct Options {
+        /// Maximum conversations in memory. If all are busy, a request for another one is refused with `OVERLOADED`.
+        pub live_max: usize = 20_000,
+        /// Maximum bytes of the journals whose histories are in memory. A history uses about twice the memory of its
+        /// journal. Before the bound is reached, the least recently used idle conversations are evicted; if that does
+        /// not suffice, loading a conversation is refused with `OVERLOADED`.
+        pub history_bytes_max: u64 = 256 * 1024 * 1024,
+        /// Maximum number of requests in flight per conversation; further requests are refused with `OVERLOADED`.
+        pub in_flight_per_conversation: usize = 32,
+        /// Time after which an idle conversation is evicted.
+        pub idle_timeout: Duration as "idle_timeout_seconds" = Duration::from_secs(120),
+        /// Time after which an idle conversation drops its history and the events of its newest turn. The next request
+        /// loads the history again.
+        pub history_timeout: Duration as "history_timeout_seconds" = Duration::from_secs(20),
+        /// Default time for which a pause waits for approvals.
+        pub approval_ttl: Duration as "approval_ttl_seconds" = limits::APPROVAL_TTL_DEFAULT,
+        /// Maximum bytes of a turn's events that are buffered for watchers.
+        pub event_buffer_bytes: usize = 512 * 1024,
+        /// Maximum number of a turn's events that are buffered for watchers.
+        pub event_buffer_count: usize = 4_096,
+        /// Maximum number of streams per conversation.
+        pub watchers_per_conversation: usize = 32,
+        /// Maximum number of concurrent read-only calls of a round.
+        pub read_calls_at_once: usize = 8,
+        /// Time limit of a call of a tool that calls models. Must exceed the timeouts of the two model calls of an
+        /// extraction.
+        pub model_tool_timeout: Duration as "model_tool_timeout_seconds" = Duration::from_secs(900),
+        /// Time limit of a call of any other tool.
+        pub tool_timeout: Duration as "tool_timeout_seconds" = Duration::from_secs(60),
+        /// Minimum time for which an approved write is retried while the store does not answer. Afterwards its op is closed
+        /// and the call fails. A new owner of the thread starts with the full time.
+        pub effect_patience: Duration as "effect_patience_seconds" = Duration::from_secs(900),
+        /// Time limit of one store operation, after which its outcome is unknown.
+        pub store_timeout: Duration as "store_timeout_seconds" = Duration::from_secs(10),
+        /// Interval between two sweeps for expired pauses and turns without an owner.
+        pub sweep_interval: Duration as "sweep_interval_seconds" = Duration::from_secs(5),
+        /// If true, models that support thinking use it.
+        pub thinking: bool = true,
     }
 }
 

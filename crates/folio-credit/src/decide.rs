@@ -116,19 +116,8 @@ mod tests {
     }
 
     fn row(permit: &str) -> LedgerRow {
-        LedgerRow {
-            key: "call".into(),
-            permit: permit.into(),
-            user: UserId::derive(&["ann"]),
-            operation: "chat".into(),
-            model: "model".into(),
-            document: None,
-            credits: 5,
-            input_tokens: 10,
-            at: at(1),
-            deadline: at(2),
-            settled: None,
-        }
+        let row = LedgerRow::new("call", UserId::derive(&["ann"]), 5, at(1));
+        LedgerRow { permit: permit.into(), input_tokens: 10, ..row }
     }
 
     fn settled_row(permit: &str, credits: u64) -> LedgerRow {

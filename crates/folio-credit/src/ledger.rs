@@ -71,6 +71,23 @@ pub struct LedgerRow {
 }
 
 impl LedgerRow {
+    /// Returns the reservation of a chat call. The key is also the permit, and `at` is also the deadline.
+    pub fn new(key: &str, user: UserId, credits: u64, at: Timestamp) -> Self {
+        Self {
+            key: key.to_owned(),
+            permit: key.to_owned(),
+            user,
+            operation: "chat".to_owned(),
+            model: String::new(),
+            document: None,
+            credits,
+            input_tokens: 0,
+            at,
+            deadline: at,
+            settled: None,
+        }
+    }
+
     /// Returns the credits that the row uses: the charge if settled, otherwise the reservation.
     pub fn charge(&self) -> u64 {
         self.settled.as_ref().map_or(self.credits, |settled| settled.credits)

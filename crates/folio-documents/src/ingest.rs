@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::ocr::Installed;
@@ -110,11 +111,11 @@ async fn push(
     jobs.push(QUEUE, &Job { key: format!("{org} {document}"), payload: format!("{attempts}{upload}") }).await
 }
 
-/// Owns the task that reads documents. Dropping the ingestor cancels active documents.
+/// Owns the task that reads documents. Dropping the ingestor cancels active documents and kills their child processes.
 #[derive(Debug)]
 pub struct Ingestor {
     stop: CancellationToken,
-    task: tokio::task::JoinHandle<()>,
+    task: AbortOnDropHandle<()>,
 }
 
 impl Ingestor {
@@ -131,24 +132,17 @@ impl Ingestor {
             next_poll: Instant::now(),
             installed: Installed::default(),
         };
-        let task = tokio::spawn(actor.run());
+        let task = AbortOnDropHandle::new(tokio::spawn(actor.run()));
         Self { stop, task }
     }
 
     /// Stops taking jobs, waits at most `limit` for the active ones, and cancels the rest. Another node or the next
     /// start reads the cancelled documents.
-    pub async fn drain(mut self, limit: Duration) {
+    pub async fn drain(self, limit: Duration) {
         self.stop.cancel();
-        if tokio::time::timeout(limit, &mut self.task).await.is_err() {
+        if tokio::time::timeout(limit, self.task).await.is_err() {
             tracing::warn!("active documents are cancelled; another node or the next start reads them");
         }
-    }
-}
-
-impl Drop for Ingestor {
-    fn drop(&mut self) {
-        // Aborting the task also kills the child processes.
-        self.task.abort();
     }
 }
 

@@ -5,107 +5,70 @@ use std::time::Duration;
 
 use folio_types::limits;
 use folio_types::settings::{InvalidSettings, Problems};
-use serde::{Deserialize, Serialize};
 
 const GIB: u64 = 1024 * 1024 * 1024;
 
-/// The settings section `documents`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// Maximum size of a document in bytes. Default: 50 MiB.
-    pub max_bytes: u64,
-    /// Maximum number of active uploads. Further uploads fail with `OVERLOADED`. Default: 256.
-    pub uploads: usize,
-    /// Maximum number of active uploads of an organization. Default: 64.
-    pub uploads_per_organization: usize,
-    /// Maximum bytes on disk of all active uploads. An upload counts with its declared size, or with `max_bytes` if it
-    /// declares none. Uploads that do not fit fail with `OVERLOADED`. Default: 4 GiB.
-    pub upload_bytes: u64,
-    /// Maximum bytes on disk of an organization's active uploads. Default: 1 GiB.
-    pub upload_bytes_per_organization: u64,
-    /// Maximum number of pages of a document. The ingestion of a longer document fails. Default: 2,000.
-    pub max_pages: u32,
-    /// Maximum number of characters per page. A longer page is truncated, and a mark in the text states the truncation.
-    /// Default: 100,000.
-    pub page_chars: usize,
-    /// Maximum number of characters per document. A longer document is truncated, and a mark in the text states the
-    /// truncation. Default: 8,000,000.
-    pub document_chars: usize,
-    /// Maximum number of documents that are read concurrently, not counting up to `slow_concurrency` slow documents.
-    /// Default: 2.
-    pub concurrency: usize,
-    /// Seconds after which a document counts as slow. Default: 10.
-    pub slow_after_seconds: u64,
-    /// Maximum number of slow documents that do not count against `concurrency`. Default: 2.
-    pub slow_concurrency: usize,
-    /// Maximum number of documents in an in-memory queue. Further documents wait in the store. Default: 1,024.
-    pub queue: usize,
-    /// Seconds between two scans of the store for pending documents, and between two checks of the installed programs.
-    /// Documents that lacked a program are read after its installation. Default: 60.
-    pub rescan_seconds: u64,
-    /// Number of attempts that crashed the process after which a document fails. Default: 5.
-    pub attempts: u32,
-    /// Maximum address space of a child process in bytes. Default: 1.5 GiB.
-    pub child_memory_bytes: u64,
-    /// Maximum processor time of a child process that reads a PDF or HTML file, in seconds. Default: 60.
-    pub child_cpu_seconds: u64,
-    /// Maximum wall-clock time of a child process that reads a PDF or HTML file, in seconds. Default: 120.
-    pub child_seconds: u64,
-    /// Maximum processor time for OCR of one page image, in seconds. The wall-clock limit is 1.5 times as long.
-    /// Default: 60.
-    pub ocr_page_seconds: u64,
-    /// Wall-clock seconds after which no further page of a document gets OCR. The remaining pages contain a note.
-    /// Default: 600.
-    pub ocr_document_seconds: u64,
-    /// Maximum number of pages of a document without a text layer that get OCR. The remaining pages contain a note.
-    /// Default: 500.
-    pub ocr_pages: u32,
-    /// Resolution at which pages of a PDF are rendered for OCR, in dots per inch. Default: 200.
-    pub ocr_dpi: u32,
-    /// OCR languages by Tesseract's names, joined by `+`. Default: `eng`.
-    pub ocr_languages: String,
-    /// Path of Tesseract, or a name that is searched in `PATH`.
-    pub tesseract: PathBuf,
-    /// Path of Poppler's pdftoppm, or a name that is searched in `PATH`.
-    pub pdftoppm: PathBuf,
-    /// Folder for temporary files. None: the system's temporary folder.
-    pub scratch: Option<PathBuf>,
-    /// Program of the child process, whose `main` first calls [`crate::worker::run_if_child`]. None: this binary.
-    #[serde(skip)]
-    pub worker: Option<PathBuf>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            max_bytes: limits::DOCUMENT_BYTES,
-            uploads: 256,
-            uploads_per_organization: 64,
-            upload_bytes: 4 * 1024 * 1024 * 1024,
-            upload_bytes_per_organization: 1024 * 1024 * 1024,
-            max_pages: limits::DOCUMENT_PAGES,
-            page_chars: 100_000,
-            document_chars: 8_000_000,
-            concurrency: 2,
-            slow_after_seconds: 10,
-            slow_concurrency: 2,
-            queue: 1_024,
-            rescan_seconds: 60,
-            attempts: 5,
-            child_memory_bytes: 1536 * 1024 * 1024,
-            child_cpu_seconds: 60,
-            child_seconds: 120,
-            ocr_page_seconds: 60,
-            ocr_document_seconds: 600,
-            ocr_pages: 500,
-            ocr_dpi: 200,
-            ocr_languages: "eng".to_owned(),
-            tesseract: PathBuf::from("tesseract"),
-            pdftoppm: PathBuf::from("pdftoppm"),
-            scratch: None,
-            worker: None,
-        }
+folio_types::settings! {
+    /// The settings section `documents`.
+    pub struct Options {
+        /// Maximum size of a document in bytes.
+        pub max_bytes: u64 = limits::DOCUMENT_BYTES,
+        /// Maximum number of active uploads. Further uploads fail with `OVERLOADED`.
+        pub uploads: usize = 256,
+        /// Maximum number of active uploads of an organization.
+        pub uploads_per_organization: usize = 64,
+        /// Maximum bytes on disk of all active uploads. An upload counts with its declared size, or with `max_bytes` if
+        /// it declares none. Uploads that do not fit fail with `OVERLOADED`.
+        pub upload_bytes: u64 = 4 * 1024 * 1024 * 1024,
+        /// Maximum bytes on disk of an organization's active uploads.
+        pub upload_bytes_per_organization: u64 = 1024 * 1024 * 1024,
+        /// Maximum number of pages of a document. The ingestion of a longer document fails.
+        pub max_pages: u32 = limits::DOCUMENT_PAGES,
+        /// Maximum number of characters per page. A longer page is truncated, and a mark in the text states the
+        /// truncation.
+        pub page_chars: usize = 100_000,
+        /// Maximum number of characters per document. A longer document is truncated, and a mark in the text states the
+        /// truncation.
+        pub document_chars: usize = 8_000_000,
+        /// Maximum number of documents that are read concurrently, not counting up to `slow_concurrency` slow
+        /// documents.
+        pub concurrency: usize = 2,
+        /// Seconds after which a document counts as slow.
+        pub slow_after_seconds: u64 = 10,
+        /// Maximum number of slow documents that do not count against `concurrency`.
+        pub slow_concurrency: usize = 2,
+        /// Maximum number of documents in an in-memory queue. Further documents wait in the store.
+        pub queue: usize = 1_024,
+        /// Seconds between two scans of the store for pending documents, and between two checks of the installed
+        /// programs. Documents that lacked a program are read after its installation.
+        pub rescan_seconds: u64 = 60,
+        /// Number of attempts that crashed the process after which a document fails.
+        pub attempts: u32 = 5,
+        /// Maximum address space of a child process in bytes.
+        pub child_memory_bytes: u64 = 1536 * 1024 * 1024,
+        /// Maximum processor time of a child process that reads a PDF or HTML file, in seconds.
+        pub child_cpu_seconds: u64 = 60,
+        /// Maximum wall-clock time of a child process that reads a PDF or HTML file, in seconds.
+        pub child_seconds: u64 = 120,
+        /// Maximum processor time for OCR of one page image, in seconds. The wall-clock limit is 1.5 times as long.
+        pub ocr_page_seconds: u64 = 60,
+        /// Wall-clock seconds after which no further page of a document gets OCR. The remaining pages contain a note.
+        pub ocr_document_seconds: u64 = 600,
+        /// Maximum number of pages of a document without a text layer that get OCR. The remaining pages contain a note.
+        pub ocr_pages: u32 = 500,
+        /// Resolution at which pages of a PDF are rendered for OCR, in dots per inch.
+        pub ocr_dpi: u32 = 200,
+        /// OCR languages by Tesseract's names, joined by `+`.
+        pub ocr_languages: String = "eng".to_owned(),
+        /// Path of Tesseract, or a name that is searched in `PATH`.
+        pub tesseract: PathBuf = PathBuf::from("tesseract"),
+        /// Path of Poppler's pdftoppm, or a name that is searched in `PATH`.
+        pub pdftoppm: PathBuf = PathBuf::from("pdftoppm"),
+        /// Folder for temporary files. None: the system's temporary folder.
+        pub scratch: Option<PathBuf> = None,
+        /// Program of the child process, whose `main` first calls [`crate::worker::run_if_child`]. None: this binary.
+        #[serde(skip)]
+        pub worker: Option<PathBuf> = None,
     }
 }
 

@@ -155,6 +155,28 @@ pub struct TurnView {
     pub next_event: u64,
 }
 
+impl TurnView {
+    /// Returns a running turn without rounds.
+    pub fn new(turn: TurnId, model: &str, user_text: &str) -> Self {
+        Self {
+            turn,
+            status: TurnStatus::Running,
+            model: model.to_owned(),
+            user_text: user_text.to_owned(),
+            rounds: Vec::new(),
+            pending: Vec::new(),
+            expires_at: None,
+            working: WorkingState::default(),
+            text: String::new(),
+            finish: None,
+            error: None,
+            retriable: false,
+            usage: Usage::default(),
+            next_event: 1,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStatus {

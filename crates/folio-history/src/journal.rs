@@ -94,6 +94,25 @@ pub struct Accepted {
     pub at: Timestamp,
 }
 
+impl Accepted {
+    /// Creates the entry of a turn with default options in a thread without a working state.
+    pub fn new(turn: u32, request: RequestId, user: UserId, text: &str, at: Timestamp) -> Self {
+        Self {
+            turn,
+            digest: Digest::of(request.as_str().as_bytes()),
+            request,
+            user,
+            text: text.to_owned(),
+            mentions: Vec::new(),
+            options: TurnOptions::default(),
+            truncate_to: None,
+            working: WorkingState::default(),
+            position: None,
+            at,
+        }
+    }
+}
+
 /// Position of a segment among the messages that were visible when it was appended, after its truncation. Positions let
 /// a reader find any message in a logarithmic number of reads.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -134,7 +153,7 @@ pub enum Mention {
 }
 
 /// One model call and the tool calls that it requested.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     pub turn: u32,
     /// Counted from 1.
@@ -354,6 +373,14 @@ pub struct Ended {
     /// Number of the closing event.
     pub event: u64,
     pub at: Timestamp,
+}
+
+impl Ended {
+    /// Creates the end of a turn without results and working state.
+    pub fn new(turn: u32, end: End, event: u64, at: Timestamp) -> Self {
+        let (working, usage) = (WorkingState::default(), Usage::default());
+        Self { turn, end, results: Vec::new(), runs_again: false, working, usage, event, at }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -343,6 +343,23 @@ pub struct Append {
     pub at: Timestamp,
 }
 
+impl Append {
+    /// Creates an append that changes nothing.
+    pub fn new(batch: u128, fence: Fence, at: Timestamp) -> Self {
+        Self {
+            batch,
+            fence,
+            entries: Vec::new(),
+            new_owner: None,
+            change: HeaderChange::default(),
+            request: None,
+            opens: None,
+            removes: Vec::new(),
+            at,
+        }
+    }
+}
+
 /// Changed fields of the header. None: unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeaderChange {

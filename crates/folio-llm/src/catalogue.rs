@@ -42,13 +42,13 @@ impl Catalogue {
     /// Returns the model for a chat (None: the default). The error `MODEL_NOT_AVAILABLE` lists the models that chats
     /// may use.
     pub fn for_chat(&self, name: Option<&str>) -> Result<&ModelInfo> {
-        self.require(name, "chats", |model| model.chat)
+        self.require(name, "chats", |model| model.options.chat)
     }
 
     /// Returns the model for a prompt (None: the default). The error `MODEL_NOT_AVAILABLE` lists the models that
     /// prompts may use.
     pub fn for_prompts(&self, name: Option<&str>) -> Result<&ModelInfo> {
-        self.require(name, "prompts", |model| model.prompts)
+        self.require(name, "prompts", |model| model.options.prompts)
     }
 
     /// Returns the models to try for a call to `model`: itself, then its fallbacks for which `can` returns true.
@@ -96,10 +96,14 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::ModelOptions;
 
     fn catalogue() -> Catalogue {
-        let model =
-            |name: &str, chat, prompts| ModelInfo { name: name.to_owned(), chat, prompts, ..ModelInfo::default() };
+        let model = |name: &str, chat, prompts| ModelInfo {
+            name: name.to_owned(),
+            options: ModelOptions { chat, prompts, ..ModelOptions::default() },
+            ..ModelInfo::default()
+        };
         let models = vec![model("talks", true, false), model("both", true, true), model("reads", false, true)];
         Catalogue::new(models, "reads".to_owned(), ["both", "gone", "talks", "both"].map(str::to_owned).to_vec())
     }
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_list_of_a_refusal_is_bounded() {
-        let model = |n| ModelInfo { name: format!("model-{n:0100}"), chat: true, ..ModelInfo::default() };
+        let model = |n| ModelInfo { name: format!("model-{n:0100}"), ..ModelInfo::default() };
         let catalogue = Catalogue::new((0..100).map(model).collect(), String::new(), Vec::new());
         let error = catalogue.for_chat(Some(&"x".repeat(10_000))).unwrap_err();
         assert!(error.message.len() < 2_300 && error.message.ends_with('…'), "{}", error.message.len());
@@ -134,7 +138,7 @@ mod tests {
         let names = |models: Vec<ModelInfo>| models.into_iter().map(|model| model.name).collect::<Vec<_>>();
         let reads = catalogue.get("reads").unwrap();
         assert_eq!(names(catalogue.candidates(reads, |_| true)), ["reads", "both", "talks"]);
-        assert_eq!(names(catalogue.candidates(reads, |model| model.prompts)), ["reads", "both"]);
+        assert_eq!(names(catalogue.candidates(reads, |model| model.options.prompts)), ["reads", "both"]);
         let both = catalogue.get("both").unwrap();
         assert_eq!(names(catalogue.candidates(both, |_| true)), ["both", "talks"]);
     }

@@ -25,7 +25,7 @@ pub use endpoints::Endpoints;
 use crate::catalogue::Catalogue;
 use crate::model::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
 use crate::network::AddressPolicy;
-use crate::options::{EmbeddingOptions, ModelOptions, Options};
+use crate::options::{EmbeddingOptions, Options};
 use endpoint::Endpoint;
 
 /// Models behind OpenAI-compatible endpoints. Clones share the table.
@@ -45,7 +45,6 @@ struct Table {
 
 struct Entry {
     endpoint: Arc<Endpoint>,
-    options: ModelOptions,
     info: ModelInfo,
 }
 
@@ -82,9 +81,9 @@ impl OpenAiModels {
         };
         for (name, provider) in options.providers.iter().filter(|(_, provider)| provider.enabled) {
             let endpoint = shared.endpoint(name, provider, owner_of(name))?;
-            for (model, model_options) in provider.models.iter().filter(|(_, model)| model.enabled) {
-                let info = info(model, name, model_options);
-                let entry = Entry { endpoint: Arc::clone(&endpoint), options: model_options.clone(), info };
+            for (model, options) in provider.models.iter().filter(|(_, model)| model.enabled) {
+                let info = ModelInfo { name: model.clone(), provider: name.clone(), options: options.clone() };
+                let entry = Entry { endpoint: Arc::clone(&endpoint), info };
                 table.models.insert(model.clone(), entry);
             }
             for (model, options) in &provider.embedding_models {
@@ -124,7 +123,7 @@ impl Table {
     fn select_defaults(&mut self, options: &Options) {
         let mut models: Vec<ModelInfo> = self.models.values().map(|entry| entry.info.clone()).collect();
         models.sort_by(|a, b| a.name.cmp(&b.name));
-        let first = models.iter().find(|model| model.chat).or(models.first()).map(|model| model.name.clone());
+        let first = models.iter().find(|model| model.options.chat).or(models.first()).map(|model| model.name.clone());
         let named = Some(options.default_model.clone()).filter(|named| self.models.contains_key(named));
         let default = named.or(first).unwrap_or_default();
         self.catalogue = Arc::new(Catalogue::new(models, default, options.fallbacks.clone()));
@@ -133,24 +132,6 @@ impl Table {
         if self.default_embedding_model.is_empty() {
             self.default_embedding_model = self.embeddings.keys().min().cloned().unwrap_or_default();
         }
-    }
-}
-
-fn info(name: &str, provider: &str, options: &ModelOptions) -> ModelInfo {
-    ModelInfo {
-        name: name.to_owned(),
-        provider: provider.to_owned(),
-        context_tokens: options.context_tokens,
-        max_output_tokens: options.max_output_tokens,
-        chat: options.chat,
-        prompts: options.prompts,
-        thinking: options.thinking,
-        tools: options.tools,
-        json_schema: options.json_schema,
-        vision: options.vision,
-        input_price: options.input_price,
-        cached_input_price: options.cached_input_price,
-        output_price: options.output_price,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
-use folio_types::models::ModelPrices;
+use folio_types::models::{ModelOptions, ModelPrices};
 use folio_types::{Error, OrgId};
 use futures::stream::BoxStream;
 use serde_json::Value;
@@ -220,34 +220,19 @@ impl From<ModelError> for Error {
     }
 }
 
+/// An enabled chat model with its settings.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelInfo {
     /// Name that requests use.
     pub name: String,
     pub provider: String,
-    /// Maximum tokens of prompt and answer together.
-    pub context_tokens: u32,
-    pub max_output_tokens: u32,
-    /// True if chats may use the model.
-    pub chat: bool,
-    /// True if prompts (extractions) may use the model.
-    pub prompts: bool,
-    pub thinking: bool,
-    pub tools: bool,
-    /// True if the endpoint supports a JSON Schema as `response_format`. If false, the schema is added to the prompt.
-    pub json_schema: bool,
-    pub vision: bool,
-    /// Price per million input tokens in micro-dollars (10⁻⁶ USD). None: unknown.
-    pub input_price: Option<u64>,
-    /// Price per million cached input tokens in micro-dollars. None: unknown.
-    pub cached_input_price: Option<u64>,
-    /// Price per million output tokens in micro-dollars. None: unknown.
-    pub output_price: Option<u64>,
+    pub options: ModelOptions,
 }
 
 impl ModelInfo {
     pub fn prices(&self) -> ModelPrices {
-        ModelPrices { input: self.input_price, cached_input: self.cached_input_price, output: self.output_price }
+        let ModelOptions { input_price, cached_input_price, output_price, .. } = self.options;
+        ModelPrices { input: input_price, cached_input: cached_input_price, output: output_price }
     }
 }
 

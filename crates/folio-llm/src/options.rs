@@ -22,7 +22,7 @@ pub use openai::OPENAI_BASE_URL;
 /// ```toml
 #[doc = include_str!("options/example.toml")]
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Default model. Empty: the first enabled chat model by name.
@@ -42,52 +42,34 @@ pub struct Options {
     pub weights: BTreeMap<OrgId, u32>,
 }
 
-/// An endpoint with the OpenAI chat completions protocol.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ProviderOptions {
-    pub enabled: bool,
-    /// URL below which `chat/completions` and `embeddings` are, such as `https://api.openai.com/v1`.
-    pub base_url: String,
-    /// API key. Empty: no key is sent.
-    pub api_key: Secret,
-    /// Environment variable with the API key. `api_key` has precedence.
-    pub api_key_env: String,
-    /// True if organizations may use the provider with their own keys, models, upstream names and prices; the provider
-    /// then charges them directly. Default: true if the provider has a key itself, because an endpoint without keys
-    /// would serve those calls for free.
-    pub own_keys: Option<bool>,
-    /// Maximum concurrent calls, 1 to 100,000.
-    pub max_concurrent_calls: usize,
-    /// Maximum waiting calls. A further call is refused, or evicts the newest call of the organization with the most
-    /// waiting calls for its weight.
-    pub max_waiting_calls: usize,
-    /// Name of the request field with the maximum number of output tokens.
-    pub output_limit_field: OutputLimitField,
-    /// Requests usage in streams (`stream_options.include_usage`). Set to false for endpoints that refuse it; Folio
-    /// then counts the tokens.
-    pub stream_usage: bool,
-    /// Chat models, by the name that requests use.
-    pub models: BTreeMap<String, ModelOptions>,
-    /// Embedding models, by the name that requests use.
-    pub embedding_models: BTreeMap<String, EmbeddingOptions>,
-}
-
-impl Default for ProviderOptions {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            base_url: String::new(),
-            api_key: Secret::default(),
-            api_key_env: String::new(),
-            own_keys: None,
-            models: BTreeMap::new(),
-            embedding_models: BTreeMap::new(),
-            max_concurrent_calls: 64,
-            max_waiting_calls: 256,
-            output_limit_field: OutputLimitField::default(),
-            stream_usage: true,
-        }
+folio_types::settings! {
+    /// An endpoint with the OpenAI chat completions protocol.
+    pub struct ProviderOptions {
+        pub enabled: bool = true,
+        /// URL below which `chat/completions` and `embeddings` are, such as `https://api.openai.com/v1`.
+        pub base_url: String = String::new(),
+        /// API key. Empty: no key is sent.
+        pub api_key: Secret = Secret::default(),
+        /// Environment variable with the API key. `api_key` has precedence.
+        pub api_key_env: String = String::new(),
+        /// True if organizations may use the provider with their own keys, models, upstream names and prices; the
+        /// provider then charges them directly. Default: true if the provider has a key itself, because an endpoint
+        /// without keys would serve those calls for free.
+        pub own_keys: Option<bool> = None,
+        /// Maximum concurrent calls, 1 to 100,000.
+        pub max_concurrent_calls: usize = 64,
+        /// Maximum waiting calls. A further call is refused, or evicts the newest call of the organization with the
+        /// most waiting calls for its weight.
+        pub max_waiting_calls: usize = 256,
+        /// Name of the request field with the maximum number of output tokens.
+        pub output_limit_field: OutputLimitField = OutputLimitField::default(),
+        /// Requests usage in streams (`stream_options.include_usage`). Set to false for endpoints that refuse it; Folio
+        /// then counts the tokens.
+        pub stream_usage: bool = true,
+        /// Chat models, by the name that requests use.
+        pub models: BTreeMap<String, ModelOptions> = BTreeMap::new(),
+        /// Embedding models, by the name that requests use.
+        pub embedding_models: BTreeMap<String, EmbeddingOptions> = BTreeMap::new(),
     }
 }
 
@@ -106,30 +88,16 @@ pub struct EmbeddingOptions {
     pub dimensions: u32,
 }
 
-/// Time limits of a call. Reaching one ends the call; only a connect timeout is retried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Timeouts {
-    #[serde(with = "folio_types::seconds")]
-    pub connect_seconds: Duration,
-    /// Limit from sending the request to the first token.
-    #[serde(with = "folio_types::seconds")]
-    pub first_token_seconds: Duration,
-    #[serde(with = "folio_types::seconds")]
-    pub between_tokens_seconds: Duration,
-    /// Limit of the whole call: waiting for a permit, retries, and the stream.
-    #[serde(with = "folio_types::seconds")]
-    pub call_seconds: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect_seconds: Duration::from_secs(5),
-            first_token_seconds: Duration::from_secs(60),
-            between_tokens_seconds: Duration::from_secs(30),
-            call_seconds: Duration::from_secs(300),
-        }
+folio_types::settings! {
+    /// Time limits of a call. Reaching one ends the call; only a connect timeout is retried.
+    #[derive(Copy)]
+    pub struct Timeouts {
+        pub connect_seconds: Duration as "connect_seconds" = Duration::from_secs(5),
+        /// Limit from sending the request to the first token.
+        pub first_token_seconds: Duration as "first_token_seconds" = Duration::from_secs(60),
+        pub between_tokens_seconds: Duration as "between_tokens_seconds" = Duration::from_secs(30),
+        /// Limit of the whole call: waiting for a permit, retries, and the stream.
+        pub call_seconds: Duration as "call_seconds" = Duration::from_secs(300),
     }
 }
 

@@ -3,34 +3,20 @@
 use std::time::Duration;
 
 use folio_types::{Environment, Timestamp};
-use serde::{Deserialize, Serialize};
 
-/// Retries of a call, all before its first token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RetryOptions {
-    /// Retries after the first attempt, 0 to 10.
-    pub retries: u32,
-    /// Base wait before the first retry. Doubles with each retry.
-    #[serde(with = "folio_types::seconds")]
-    pub base_seconds: Duration,
-    /// Maximum wait, unless the endpoint requests a longer one.
-    #[serde(with = "folio_types::seconds")]
-    pub max_seconds: Duration,
-    /// Maximum `Retry-After` that is respected. If the endpoint requests more, the call fails immediately with that
-    /// wait.
-    #[serde(with = "folio_types::seconds")]
-    pub max_retry_after_seconds: Duration,
-}
-
-impl Default for RetryOptions {
-    fn default() -> Self {
-        Self {
-            retries: 3,
-            base_seconds: Duration::from_millis(250),
-            max_seconds: Duration::from_secs(8),
-            max_retry_after_seconds: Duration::from_secs(20),
-        }
+folio_types::settings! {
+    /// Retries of a call, all before its first token.
+    #[derive(Copy)]
+    pub struct RetryOptions {
+        /// Retries after the first attempt, 0 to 10.
+        pub retries: u32 = 3,
+        /// Base wait before the first retry. Doubles with each retry.
+        pub base_seconds: Duration as "base_seconds" = Duration::from_millis(250),
+        /// Maximum wait, unless the endpoint requests a longer one.
+        pub max_seconds: Duration as "max_seconds" = Duration::from_secs(8),
+        /// Maximum `Retry-After` that is respected. If the endpoint requests more, the call fails immediately with that
+        /// wait.
+        pub max_retry_after_seconds: Duration as "max_retry_after_seconds" = Duration::from_secs(20),
     }
 }
 

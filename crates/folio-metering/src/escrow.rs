@@ -90,7 +90,7 @@ impl Escrow {
     /// be repeated.
     pub async fn grant(&self, org: &OrgId, grant: Grant) -> Result<()> {
         let key = AccountEntry::Granted(grant.clone()).key();
-        if !self.store.account_entries(org, &key, None, 1).await?.is_empty() {
+        if !self.store.entries(org, &key, None, 1).await?.is_empty() {
             return Ok(());
         }
         self.change(org, |account, now| Ok(Some((account.grant(grant.clone(), now)?, ())))).await.map(|_| ())
@@ -116,7 +116,7 @@ impl Escrow {
         match self.change(org, change).await {
             // A repeated withdrawal may exceed the credit that the first one left.
             Err(error) if error.reason == Reason::InvalidField => {
-                let entries = self.store.account_entries(org, &key, None, 1).await?;
+                let entries = self.store.entries(org, &key, None, 1).await?;
                 if entries.is_empty() { Err(error) } else { Ok(()) }
             }
             done => done.map(|_| ()),

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use folio_credit::AMOUNT_MAX;
-use folio_types::seconds;
 use folio_types::settings::{InvalidSettings, Problems};
-use serde::{Deserialize, Serialize};
 
 use crate::AbandonedCalls;
 use crate::prices::PriceOptions;
@@ -13,51 +11,30 @@ use crate::prices::PriceOptions;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The settings section `credit`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// If true, calls are recorded but never refused. Default: false.
-    pub unlimited: bool,
-    /// Credits that each organization receives per calendar month (UTC) and that expire at its end. 0: none. Default:
-    /// 1,000,000.
-    pub monthly_allowance: u64,
-    pub price: PriceOptions,
-    /// Initial and minimum credits of a drawn block; doubled per draw under high load. Default: 100.
-    pub block_credits: u64,
-    /// Maximum credits of a drawn block. Default: 5,000.
-    pub block_credits_max: u64,
-    /// Lifetime of a block in seconds. A process reserves from an unexpired block; any process may close an expired
-    /// one. Default: 60.
-    #[serde(with = "seconds")]
-    pub block_seconds: Duration,
-    /// Seconds without a call after which a process closes a block. Default: 15.
-    #[serde(with = "seconds")]
-    pub idle_seconds: Duration,
-    /// Deadline of a call in seconds. An unsettled call is charged as reserved after its deadline. Must exceed
-    /// `models.timeouts.call_seconds`. Default: 900.
-    #[serde(with = "seconds")]
-    pub reservation_seconds: Duration,
-    /// Handling of calls whose caller no longer waits: `cut` (default) or `drain`.
-    pub abandoned_calls: AbandonedCalls,
-    /// Maximum number of calls of an organization that wait for a draw. Further calls are refused. Default: 1,024.
-    pub waiting_calls_max: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            unlimited: false,
-            monthly_allowance: 1_000_000,
-            price: PriceOptions::default(),
-            block_credits: 100,
-            block_credits_max: 5_000,
-            block_seconds: Duration::from_secs(60),
-            idle_seconds: Duration::from_secs(15),
-            reservation_seconds: Duration::from_secs(900),
-            abandoned_calls: AbandonedCalls::Abort,
-            waiting_calls_max: 1_024,
-        }
+folio_types::settings! {
+    /// The settings section `credit`.
+    pub struct Options {
+        /// If true, calls are recorded but never refused.
+        pub unlimited: bool = false,
+        /// Credits that each organization receives per calendar month (UTC) and that expire at its end. 0: none.
+        pub monthly_allowance: u64 = 1_000_000,
+        pub price: PriceOptions = PriceOptions::default(),
+        /// Initial and minimum credits of a drawn block; doubled per draw under high load.
+        pub block_credits: u64 = 100,
+        /// Maximum credits of a drawn block.
+        pub block_credits_max: u64 = 5_000,
+        /// Lifetime of a block in seconds. A process reserves from an unexpired block; any process may close an expired
+        /// one.
+        pub block_seconds: Duration as "block_seconds" = Duration::from_secs(60),
+        /// Seconds without a call after which a process closes a block.
+        pub idle_seconds: Duration as "idle_seconds" = Duration::from_secs(15),
+        /// Deadline of a call in seconds. An unsettled call is charged as reserved after its deadline. Must exceed
+        /// `models.timeouts.call_seconds`.
+        pub reservation_seconds: Duration as "reservation_seconds" = Duration::from_secs(900),
+        /// `cut` (default) or `drain`.
+        pub abandoned_calls: AbandonedCalls = AbandonedCalls::Abort,
+        /// Maximum number of calls of an organization that wait for a draw. Further calls are refused.
+        pub waiting_calls_max: usize = 1_024,
     }
 }
 

@@ -3,28 +3,22 @@
 use folio_types::message::Usage;
 use folio_types::models::ModelPrices;
 use folio_types::settings::{InvalidSettings, Problems};
-use serde::{Deserialize, Serialize};
 
 /// Number of tokens that a model price refers to.
 const PRICED_TOKENS: u128 = 1_000_000;
 
-/// Conversion of costs to credits: `max(minimum, ceil(markup × cost ÷ price of a credit))`, bounded by the maximum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PriceOptions {
-    /// Price of a credit in micro-dollars (10⁻⁶ USD). Default: 10,000, one cent.
-    pub credit_microdollars: u64,
-    /// Price of a call relative to the provider's price, in percent. Default: 200.
-    pub markup_percent: u32,
-    /// Minimum credits of a call. A call of a model without known prices costs the minimum. Default: 1.
-    pub minimum_credits: u64,
-    /// Maximum credits of a call. Default: 50.
-    pub call_credits_max: u64,
-}
-
-impl Default for PriceOptions {
-    fn default() -> Self {
-        Self { credit_microdollars: 10_000, markup_percent: 200, minimum_credits: 1, call_credits_max: 50 }
+folio_types::settings! {
+    /// Conversion of costs to credits: `max(minimum, ceil(markup × cost ÷ price of a credit))`, bounded by the maximum.
+    #[derive(Copy)]
+    pub struct PriceOptions {
+        /// Price of a credit in micro-dollars (10⁻⁶ USD). Default: 10,000, one cent.
+        pub credit_microdollars: u64 = 10_000,
+        /// Price of a call relative to the provider's price, in percent.
+        pub markup_percent: u32 = 200,
+        /// Minimum credits of a call. A call of a model without known prices costs the minimum.
+        pub minimum_credits: u64 = 1,
+        /// Maximum credits of a call.
+        pub call_credits_max: u64 = 50,
     }
 }
 

@@ -158,7 +158,7 @@ async fn grant_once(meter: &CreditMeter, org: &OrgId, grant: Grant) -> Result<Gr
 
 /// Returns the entry of the account under the id of a grant or a withdrawal.
 async fn stored_entry(meter: &CreditMeter, org: &OrgId, id: &GrantId) -> Result<Option<AccountEntry>> {
-    let found = meter.escrow().store().account_entries(org, &format!("grant/{id}"), None, 1).await?;
+    let found = meter.escrow().store().entries(org, &format!("grant/{id}"), None, 1).await?;
     Ok(found.into_iter().next())
 }
 

@@ -59,8 +59,8 @@ impl Operation for ListModels {
         let matches = |model: &ModelInfo| {
             let is_enabled = match self.model_use {
                 None => true,
-                Some(ModelUse::Chat) => model.chat,
-                Some(ModelUse::Prompts) => model.prompts,
+                Some(ModelUse::Chat) => model.options.chat,
+                Some(ModelUse::Prompts) => model.options.prompts,
             };
             let is_searched = filter::contains(&model.name, name.as_ref());
             is_enabled && is_searched && filter::contains(&model.provider, provider.as_ref())

@@ -13,7 +13,6 @@ use folio_storage::{ResourceStore, Stores};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Environment, Error, OrgId, Result, Secret};
 use moka::future::Cache;
-use serde::{Deserialize, Serialize};
 
 use crate::check;
 use crate::resolve::{Layer, Resolved, resolve};
@@ -24,24 +23,17 @@ const CACHE_MAX: u64 = 10_000;
 /// Time without use after which a catalogue is evicted.
 const CACHE_IDLE: Duration = Duration::from_secs(600);
 
-/// The settings section `providers`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// Time for which a catalogue is cached, in seconds. Other processes apply a change within this time. Default: 3.
-    #[serde(with = "folio_types::seconds")]
-    pub refresh_seconds: Duration,
-    /// Networks to which base URLs of organizations may resolve in addition to the public internet, such as
-    /// `10.1.0.0/16`. At most 100.
-    pub allowed_networks: Vec<Network>,
-    /// Networks to which base URLs of organizations must not resolve, even if they are public or allowed: the
-    /// operator's own networks with public addresses, such as `2001:db8:7::/48`. At most 100.
-    pub denied_networks: Vec<Network>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { refresh_seconds: Duration::from_secs(3), allowed_networks: Vec::new(), denied_networks: Vec::new() }
+folio_types::settings! {
+    /// The settings section `providers`.
+    pub struct Options {
+        /// Time for which a catalogue is cached, in seconds. Other processes apply a change within this time.
+        pub refresh_seconds: Duration as "refresh_seconds" = Duration::from_secs(3),
+        /// Networks to which base URLs of organizations may resolve in addition to the public internet, such as
+        /// `10.1.0.0/16`. At most 100.
+        pub allowed_networks: Vec<Network> = Vec::new(),
+        /// Networks to which base URLs of organizations must not resolve, even if they are public or allowed: the
+        /// operator's own networks with public addresses, such as `2001:db8:7::/48`. At most 100.
+        pub denied_networks: Vec<Network> = Vec::new(),
     }
 }
 

@@ -296,7 +296,7 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
     // The key was stored before the platform forbade own keys. The platform's account, models and prices apply.
     let after = process_with_table(keyless(), &test.stores, &MASTER_KEYS[..1], &[])?;
     assert_eq!(names(&after, &them).await?, ["hub-model"]);
-    let price = after.catalogue(&them).await?.get("hub-model").and_then(|model| model.input_price);
+    let price = after.catalogue(&them).await?.get("hub-model").and_then(|model| model.options.input_price);
     assert_eq!(price, None, "the platform's price");
     let discovery = after.discover(write(&them), "openai").await.map(drop).map_err(|error| error.reason);
     assert_eq!(discovery, Err(Reason::NotFound), "the list of models is not requested either");

@@ -53,42 +53,29 @@ pub struct ModelSettings {
     pub providers: BTreeMap<String, Provider>,
 }
 
-/// An endpoint that supports the OpenAI chat completions protocol.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Provider {
-    pub enabled: bool,
-    /// URL prefix of `chat/completions` and `models`. Empty: the URL of the platform's provider of the same name.
-    pub base_url: String,
-    /// Encrypted API key. None: the endpoint is called without the owner's key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<SealedKey>,
-    /// Request field that limits output tokens.
-    pub output_limit_field: OutputLimitField,
-    /// If true, streaming requests ask for usage.
-    pub stream_usage: bool,
-    /// Models by the name that requests use.
-    #[serde(deserialize_with = "ignore_unknown_fields")]
-    pub models: BTreeMap<String, ModelOptions>,
-    /// Sorted names from the newest model list of the endpoint.
-    pub available: Vec<String>,
-    /// Time at which `available` was read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub discovered_at: Option<Timestamp>,
-}
-
-impl Default for Provider {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            base_url: String::new(),
-            key: None,
-            output_limit_field: OutputLimitField::default(),
-            stream_usage: true,
-            models: BTreeMap::new(),
-            available: Vec::new(),
-            discovered_at: None,
-        }
+folio_types::with_defaults! {
+    /// An endpoint that supports the OpenAI chat completions protocol.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct Provider {
+        pub enabled: bool = true,
+        /// URL prefix of `chat/completions` and `models`. Empty: the URL of the platform's provider of the same name.
+        pub base_url: String = String::new(),
+        /// Encrypted API key. None: the endpoint is called without the owner's key.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub key: Option<SealedKey> = None,
+        /// Request field that limits output tokens.
+        pub output_limit_field: OutputLimitField = OutputLimitField::default(),
+        /// If true, streaming requests ask for usage.
+        pub stream_usage: bool = true,
+        /// Models by the name that requests use.
+        #[serde(deserialize_with = "ignore_unknown_fields")]
+        pub models: BTreeMap<String, ModelOptions> = BTreeMap::new(),
+        /// Sorted names from the newest model list of the endpoint.
+        pub available: Vec<String> = Vec::new(),
+        /// Time at which `available` was read.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub discovered_at: Option<Timestamp> = None,
     }
 }
 
@@ -127,8 +114,8 @@ pub enum ModelSettingsChange {
     SetProvider { name: String, provider: Box<Provider> },
     /// The platform's provider with this name takes effect again.
     RemoveProvider { name: String },
-    /// Sets the default model (empty: the platform's) and the fallback models, best first (empty: the platform's). None:
-    /// unchanged. The caller has verified that the models exist.
+    /// Sets the default model (empty: the platform's) and the fallback models, best first (empty: the platform's).
+    /// None: unchanged. The caller has verified that the models exist.
     SetDefaults { default_model: Option<String>, fallbacks: Option<Vec<String>> },
     /// Stores the sorted model list of an endpoint, truncated to the owner's bounds. `VERSION_CONFLICT` if the provider
     /// does not have the URL from which the list was read.

@@ -45,6 +45,21 @@ pub struct Rule {
     pub ruling: Ruling,
 }
 
+impl Rule {
+    /// Creates a rule that matches every call of a tool that writes.
+    pub fn new(name: &str, ruling: Ruling) -> Self {
+        Self {
+            name: name.to_owned(),
+            tools: Vec::new(),
+            arguments: Vec::new(),
+            users: Vec::new(),
+            roles: Vec::new(),
+            profiles: Vec::new(),
+            ruling,
+        }
+    }
+}
+
 /// A condition on the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {

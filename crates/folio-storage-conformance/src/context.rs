@@ -13,7 +13,8 @@ use folio_resources::{
 use folio_types::message::Usage;
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
 use folio_types::{
-    Digest, DocumentId, ExtractionId, OrgId, PromptRevId, SchemaRevId, TagId, ThreadId, Timestamp, UserId,
+    Digest, DocumentId, ExtractionId, OrgId, Principal, PromptRevId, Role, SchemaRevId, TagId, ThreadId, Timestamp,
+    UserId,
 };
 use serde_json::Value;
 
@@ -175,20 +176,8 @@ impl Context {
     }
 
     pub(crate) fn ledger_row(&self, key: &str, credits: u64) -> LedgerRow {
-        let now = self.now();
-        LedgerRow {
-            key: key.to_owned(),
-            permit: self.fresh().to_string(),
-            user: self.user.clone(),
-            operation: "chat".to_owned(),
-            model: "model".to_owned(),
-            document: None,
-            credits,
-            input_tokens: 10,
-            at: now,
-            deadline: now,
-            settled: None,
-        }
+        let row = LedgerRow::new(key, self.user.clone(), credits, self.now());
+        LedgerRow { permit: self.fresh().to_string(), model: "model".to_owned(), input_tokens: 10, ..row }
     }
 
     /// Stores the text and the bytes of a document.
@@ -209,20 +198,8 @@ impl Context {
     }
 
     pub(crate) fn new_thread(&self, documents: &[DocumentId]) -> NewThread {
-        NewThread {
-            id: self.thread_id(),
-            org: self.org.clone(),
-            user: self.user.clone(),
-            profile: "document".to_owned(),
-            documents: documents.to_vec(),
-            title: String::new(),
-            model: None,
-            ephemeral: false,
-            expires_at: None,
-            imported: Vec::new(),
-            request: None,
-            at: self.now(),
-        }
+        let principal = Principal { org: self.org.clone(), user: self.user.clone(), role: Role::Member };
+        NewThread::new(self.thread_id(), &principal, "document", documents.to_vec(), self.now())
     }
 }
 

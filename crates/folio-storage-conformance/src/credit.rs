@@ -60,22 +60,18 @@ async fn accounts(context: &Context) -> Outcome {
     let draw = AccountChange { org: org.clone(), expected: first.account.version, account, entry: entry.clone() };
     same!(store.change_account(draw.clone()).await?, AccountChangeOutcome::Done, "a draw");
     same!(store.account(org).await?, draw.account, "the account with a block");
-    let entries = store.account_entries(org, "", None, 10).await?;
+    let entries = store.entries(org, "", None, 10).await?;
     same!(entries, vec![entry.clone(), first.entry.clone()], "all entries, by key");
-    let after = store.account_entries(org, "", Some(&entry.key()), 10).await?;
+    let after = store.entries(org, "", Some(&entry.key()), 10).await?;
     same!(after, vec![first.entry.clone()], "entries after one");
-    same!(store.account_entries(org, "grant/", None, 10).await?, vec![first.entry.clone()], "grants");
+    same!(store.entries(org, "grant/", None, 10).await?, vec![first.entry.clone()], "grants");
     let (key, granted) = (first.entry.key(), vec![first.entry.clone()]);
-    same!(store.account_entries(org, &key, None, 1).await?, granted, "the entry whose key is the prefix");
-    same!(
-        store.account_entries(org, &key, Some(&entry.key()), 1).await?,
-        granted,
-        "the same entry after an earlier key"
-    );
-    same!(store.account_entries(org, &key, Some(&key), 1).await?, vec![], "entries after the last one");
-    same!(store.account_entries(org, "", None, 1).await?, vec![entry], "one entry");
+    same!(store.entries(org, &key, None, 1).await?, granted, "the entry whose key is the prefix");
+    same!(store.entries(org, &key, Some(&entry.key()), 1).await?, granted, "the same entry after an earlier key");
+    same!(store.entries(org, &key, Some(&key), 1).await?, vec![], "entries after the last one");
+    same!(store.entries(org, "", None, 1).await?, vec![entry], "one entry");
     same!(store.account(&context.other()).await?, Account::default(), "the account of another organization");
-    same!(store.account_entries(&context.other(), "", None, 10).await?, vec![], "entries of another organization");
+    same!(store.entries(&context.other(), "", None, 10).await?, vec![], "entries of another organization");
     Ok(())
 }
 

@@ -12,11 +12,9 @@ use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, Req
 use folio_resources::audit::{AuditEntry, AuditPosition};
 use folio_resources::{Kind, ListQuery, ResourceWrite};
 use folio_storage::*;
-use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
+use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{
-    BlockId, Digest, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
-};
+use folio_types::{BlockId, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId};
 use futures::stream::BoxStream;
 
 use crate::crash::{CrashPoints, point};
@@ -35,9 +33,10 @@ impl<L, S: ?Sized> Layered<L, S> {
 }
 
 /// Declares the layer of a store: a trait with the same methods, which forward to the store `below`. [`CrashPoints`] is
-/// such a layer, with a crash point before and after each call.
+/// such a layer, with a crash point before and after each call. A method after `=` is not asynchronous and always
+/// forwards.
 macro_rules! layers {
-    ($($layer:ident of $store:ident { $($method:ident($($name:ident: $type:ty),*) -> $output:ty;)* })*) => {$(
+    ($($layer:ident of $store:ident { $(= $plain:ident() -> $value:ty;)* $($method:ident($($name:ident: $type:ty),*) -> $output:ty;)* })*) => {$(
         #[allow(clippy::too_many_arguments, reason = "a layer adds the store below to the arguments of a method")]
         #[doc = concat!("A layer over a [`", stringify!($store), "`]: each method forwards unless the layer overrides it.")]
         #[async_trait]
@@ -67,6 +66,12 @@ macro_rules! layers {
                     self.layer.$method(&*self.below, $($name),*).await
                 }
             )*
+
+            $(
+                fn $plain(&self) -> $value {
+                    self.below.$plain()
+                }
+            )*
         }
 
         #[allow(clippy::too_many_arguments, reason = "a layer adds the store below to the arguments of a method")]
@@ -92,7 +97,7 @@ layers! {
     CreditLayer of CreditStore {
         account(org: &OrgId) -> Account;
         change_account(change: AccountChange) -> AccountChangeOutcome;
-        account_entries(org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Vec<AccountEntry>;
+        entries(org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Vec<AccountEntry>;
         reserve(org: &OrgId, block: &BlockId, row: LedgerRow) -> ReserveOutcome;
         settle(org: &OrgId, block: &BlockId, row: LedgerRow) -> LedgerRow;
         seal(org: &OrgId, block: &BlockId) -> ();
@@ -104,7 +109,7 @@ layers! {
     }
     OpLayer of OpStore {
         row(org: &OrgId, target: &Target, op: &OpKey) -> Option<OpRow>;
-        close(org: &OrgId, target: &Target, op: &OpKey, digest: &Digest, closed: ClosedAs, at: Timestamp) -> OpRow;
+        close(org: &OrgId, target: &Target, row: OpRow) -> OpRow;
         request(org: &OrgId, op: &OpKey) -> Option<IdempotencyRecord>;
         record_request(org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> IdempotencyRecord;
         forget_requests(before: Timestamp, limit: usize) -> usize;
@@ -170,6 +175,11 @@ layers! {
     RateLayer of RateStore {
         take(org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> RateDecision;
     }
+    SlotLayer of SlotStore {
+        = lease() -> Duration;
+        take(org: &OrgId, kind: &str, slot: &str, limit: u32) -> bool;
+        sync(org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> ();
+    }
     SharedTurnLayer of SharedTurnStore {
         publish(turn: &SharedTurn) -> bool;
         get(org: &OrgId, turn: &TurnId) -> Option<SharedTurn>;
@@ -210,39 +220,5 @@ impl<L: BlobLayer> BlobStore for Layered<L, dyn BlobStore> {
 
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
         self.layer.scan(&*self.below)
-    }
-}
-
-/// The layer of a [`SlotStore`], whose `lease` is not asynchronous.
-#[async_trait]
-pub(crate) trait SlotLayer: Send + Sync {
-    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool> {
-        below.take(org, kind, slot, limit).await
-    }
-
-    async fn sync(
-        &self,
-        below: &dyn SlotStore,
-        org: &OrgId,
-        kind: &str,
-        renewed: &[String],
-        freed: &[String],
-    ) -> Result<()> {
-        below.sync(org, kind, renewed, freed).await
-    }
-}
-
-#[async_trait]
-impl<L: SlotLayer> SlotStore for Layered<L, dyn SlotStore> {
-    async fn take(&self, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool> {
-        self.layer.take(&*self.below, org, kind, slot, limit).await
-    }
-
-    async fn sync(&self, org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> Result<()> {
-        self.layer.sync(&*self.below, org, kind, renewed, freed).await
-    }
-
-    fn lease(&self) -> Duration {
-        self.below.lease()
     }
 }

@@ -7,9 +7,9 @@ use folio_resources::{
     Cleanup, Condition, DecidingWrite, IndexedFields, Kind, Record, Resource, ResourceWrite, RowWrite, StoredState,
     WriteDecision, WritePlan, decide, decode_value, folded,
 };
-use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target, WriteOutcome};
+use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::Order;
-use folio_types::{Digest, Error, Reason, Result, Timestamp};
+use folio_types::{Error, Reason, Result, Timestamp};
 
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -41,20 +41,8 @@ impl Memory {
     }
 
     /// Closes an op.
-    pub(crate) fn close(
-        &mut self,
-        target: Target,
-        op: &OpKey,
-        digest: &Digest,
-        closed: ClosedAs,
-        at: Timestamp,
-    ) -> OpRow {
-        let state = match closed {
-            ClosedAs::Aborted => OpState::Aborted,
-            ClosedAs::Conflict => OpState::Conflict,
-        };
-        let row = OpRow { op: op.clone(), digest: digest.clone(), state, at };
-        self.ops.entry((target, op.clone())).or_insert(row).clone()
+    pub(crate) fn close(&mut self, target: Target, row: OpRow) -> OpRow {
+        self.ops.entry((target, row.op.clone())).or_insert(row).clone()
     }
 
     /// Removes the content from the op rows of a target.

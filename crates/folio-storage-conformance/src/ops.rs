@@ -1,7 +1,7 @@
 //! Conformance suite of [`folio_storage::OpStore`] with tags. [`super::resources`] repeats each write of each kind.
 
 use folio_resources::{Resource as _, Tag, TagChange};
-use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpState, Target, WriteOutcome};
+use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpRow, OpState, Target, WriteOutcome};
 use folio_types::{Digest, TagId};
 
 use super::context::{Context, done, row};
@@ -32,20 +32,21 @@ async fn closed_first(context: &Context) -> Outcome {
     for (closed, state) in [(ClosedAs::Aborted, OpState::Aborted), (ClosedAs::Conflict, OpState::Conflict)] {
         let before = version(context, &id).await?;
         let write = context.write(Expected::Version(before), describe("never"))?;
-        let at = context.now();
-        let stored = ops.close(&context.org, &target, &write.op, &write.digest, closed, at).await?;
+        let row_as = |closed| OpRow::closed(write.op.clone(), write.digest.clone(), closed, context.now());
+        let stored = ops.close(&context.org, &target, row_as(closed)).await?;
         same!(stored.state, state, "an op closed as {closed:?}");
         let decided = row(tags.decide(&id, write.clone()).await?)?;
         same!(decided, stored, "a write whose op was closed as {closed:?}");
         same!(version(context, &id).await?, before, "the version after a write that was closed");
         let again = if closed == ClosedAs::Aborted { ClosedAs::Conflict } else { ClosedAs::Aborted };
-        let kept = ops.close(&context.org, &target, &write.op, &write.digest, again, context.now()).await?;
+        let kept = ops.close(&context.org, &target, row_as(again)).await?;
         same!(kept, stored, "an op closed twice");
     }
     let never = context.id::<Tag>();
     let write = context.write(Expected::Absent, Tag::create(&Seed::named("never created")))?;
     let target = Tag::target(&never);
-    ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
+    let closed = OpRow::closed(write.op.clone(), write.digest.clone(), ClosedAs::Aborted, context.now());
+    ops.close(&context.org, &target, closed).await?;
     same!(row(tags.decide(&never, write).await?)?.state, OpState::Aborted, "a creation that was closed");
     same!(tags.get(&context.org, &never).await?, None, "a tag whose creation was closed");
     Ok(())
@@ -58,7 +59,8 @@ async fn closed_late(context: &Context) -> Outcome {
     let target = Tag::target(&id);
     let write = context.write(Expected::Version(1), describe("done"))?;
     let stored = row(tags.decide(&id, write.clone()).await?)?;
-    let closed = ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
+    let closed = OpRow::closed(write.op.clone(), write.digest.clone(), ClosedAs::Aborted, context.now());
+    let closed = ops.close(&context.org, &target, closed).await?;
     same!(closed, stored, "an op closed after its write");
     same!(ops.row(&context.org, &target, &write.op).await?, Some(stored), "the op row after it was closed late");
     Ok(())

@@ -3,7 +3,7 @@
 use folio_history::thread::{Appended, Fence};
 use folio_resources::KINDS;
 use folio_storage::Stores;
-use folio_types::op::{ClosedAs, Expected, OpKey, Target, Write};
+use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, Target, Write};
 use folio_types::{Digest, Incarnation, ThreadId};
 
 use super::context::Context;
@@ -149,9 +149,9 @@ impl Random {
         let ((sampled, id), (op, digest)) = (self.target()?, self.op()?);
         let (context, target) = (&self.run.context, Target::new(sampled.kind.name, &id));
         let closed = if self.dice.one_in(2) { ClosedAs::Aborted } else { ClosedAs::Conflict };
-        let at = context.now();
-        let row = context.stores.ops.close(&context.org, &target, &op, &digest, closed, at).await?;
-        same!(row, self.run.memory.close(target, &op, &digest, closed, at), "an op closed as {closed:?}");
+        let row = OpRow::closed(op, digest, closed, context.now());
+        let stored = context.stores.ops.close(&context.org, &target, row.clone()).await?;
+        same!(stored, self.run.memory.close(target, row), "an op closed as {closed:?}");
         Ok(())
     }
 

@@ -342,10 +342,10 @@ impl Run {
     async fn create_under_a_closed_op(&mut self, sampled: &Sampled, op: OpKey, seed: Seed) -> Outcome {
         let (id, at) = (self.id(sampled), self.context.now());
         let write = Write { op, ..self.context.write(Expected::Absent, Step::Create(seed))? };
-        let (target, op, digest) = (Target::new(sampled.kind.name, &id), write.op.clone(), write.digest.clone());
-        let (ops, org) = (&self.context.stores.ops, &self.context.org);
-        let closed = ops.close(org, &target, &op, &digest, ClosedAs::Aborted, at).await?;
-        same!(closed, self.memory.close(target, &op, &digest, ClosedAs::Aborted, at), "a closed op");
+        let target = Target::new(sampled.kind.name, &id);
+        let aborted = OpRow::closed(write.op.clone(), write.digest.clone(), ClosedAs::Aborted, at);
+        let closed = self.context.stores.ops.close(&self.context.org, &target, aborted.clone()).await?;
+        same!(closed, self.memory.close(target, aborted), "a closed op");
         let answer = self.decide((sampled.write)(&id, write)?, "a creation under a closed op").await?;
         same!(row(answer?)?, closed, "the row of a closed op");
         Ok(())

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use folio_history::thread::{Append, Fence, NewThread, OpenTurnRow};
 use folio_resources::{Resource as _, Tag, TextState};
 use folio_storage::{IngestUpdate, NewPage, Stores};
-use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, Target};
+use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpRow, Target};
 use folio_types::{Digest, DocumentId, Incarnation, Reason, TagId, ThreadId, Timestamp, TurnId};
 
 use super::context::Context;
@@ -122,7 +122,8 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Outcome {
         6 => stores.usage.record(context.usage_record("call")).await?,
         7 => {
             let (target, digest) = (Tag::target(&TagId::derive(&["scenario"])), Digest::of(b"scenario"));
-            stores.ops.close(org, &target, &context.op()?, &digest, ClosedAs::Aborted, context.now()).await?;
+            let closed = OpRow::closed(context.op()?, digest, ClosedAs::Aborted, context.now());
+            stores.ops.close(org, &target, closed).await?;
         }
         8 => stores.threads.expire_referrers(org, document().as_str(), context.now()).await?,
         9 => stores.threads.delete(org, &thread(), None).await?,

@@ -1,8 +1,8 @@
 //! Conformance suite of [`folio_storage::ThreadStore`]: the fence of a journal.
 
-use folio_history::journal::{End, Ended, Entry, WorkingState};
+use folio_history::journal::{End, Ended, Entry};
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, OpenTurn, Phase, RequestRow, ThreadHeader};
-use folio_types::message::{FinishReason, Usage};
+use folio_types::message::FinishReason;
 use folio_types::{Digest, Incarnation, Timestamp, limits};
 
 use super::context::Context;
@@ -19,30 +19,12 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 
 /// Returns an append that changes only the journal.
 pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> Append {
-    Append {
-        batch: u128::from(context.fresh()) + 1,
-        fence,
-        entries,
-        new_owner: None,
-        change: HeaderChange::default(),
-        request: None,
-        opens: None,
-        removes: Vec::new(),
-        at: context.now(),
-    }
+    Append { entries, ..Append::new(u128::from(context.fresh()) + 1, fence, context.now()) }
 }
 
 pub(crate) fn ended(turn: u32, text: &str) -> Entry {
-    Entry::Ended(Box::new(Ended {
-        turn,
-        end: End::Completed { text: text.to_owned(), thinking: vec![], finish: FinishReason::Stop },
-        results: vec![],
-        runs_again: false,
-        working: WorkingState::default(),
-        usage: Usage::default(),
-        event: 1,
-        at: Timestamp::UNIX_EPOCH,
-    }))
+    let end = End::Completed { text: text.to_owned(), thinking: vec![], finish: FinishReason::Stop };
+    Entry::Ended(Box::new(Ended::new(turn, end, 1, Timestamp::UNIX_EPOCH)))
 }
 
 pub(crate) fn request(context: &Context, turn: u32) -> Result<RequestRow, Failure> {

@@ -17,7 +17,7 @@ use folio_types::{Error, OrgId, RequestId, Result, ThreadId, Timestamp};
 
 use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
-use super::session::{ConditionalResult, ReadConsistency, Statements};
+use super::session::{ConditionalResult, Read, Statements};
 use super::table::{Part, ThreadPart, ThreadRow};
 use super::threads::enter_expiry;
 use super::{crash_points, dependents, open_turns, references, retry};
@@ -48,12 +48,7 @@ pub(crate) fn nanoseconds(at: Timestamp) -> Result<i64> {
     i64::try_from(at.as_nanosecond()).map_err(|_| Error::internal("a time is out of the range that can be stored"))
 }
 
-pub(crate) async fn read(
-    keyspace: &Keyspace,
-    org: &OrgId,
-    id: &ThreadId,
-    consistency: ReadConsistency,
-) -> Result<LoadedThread> {
+pub(crate) async fn read(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, consistency: Read) -> Result<LoadedThread> {
     let row = keyspace.tables.threads.header(org, id, consistency).await?;
     let mut record: Option<ThreadRecord> = match row.live {
         Some(_) => Some(decode(&row.header)?),
@@ -70,7 +65,7 @@ pub(crate) async fn request(
     org: &OrgId,
     id: &ThreadId,
     request: &RequestId,
-    consistency: ReadConsistency,
+    consistency: Read,
 ) -> Result<Option<RequestRow>> {
     let key = (ThreadPart::Request, request.as_str());
     let found = keyspace.tables.threads.row(org, id, key, consistency).await?;
@@ -80,7 +75,7 @@ pub(crate) async fn request(
 pub(crate) async fn has_batch(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
     let key = batch_key(batch);
     let row = (ThreadPart::Batch, key.as_str());
-    Ok(keyspace.tables.threads.row(org, id, row, ReadConsistency::Serial).await?.is_some())
+    Ok(keyspace.tables.threads.row(org, id, row, Read::Serial).await?.is_some())
 }
 
 fn batch_key(batch: u128) -> String {
@@ -88,10 +83,10 @@ fn batch_key(batch: u128) -> String {
 }
 
 /// Reads the rows that a write is evaluated against. The rows of the batch and of the request are read at SERIAL only.
-async fn stored_state(keyspace: &Keyspace, write: &ThreadWrite, consistency: ReadConsistency) -> Result<StoredState> {
+async fn stored_state(keyspace: &Keyspace, write: &ThreadWrite, consistency: Read) -> Result<StoredState> {
     let (org, id) = write.thread();
     let record = read(keyspace, org, id, consistency).await?.record;
-    if consistency == ReadConsistency::Quorum || !matches!(record, Some(ThreadRecord::Live(_))) {
+    if consistency == Read::Quorum || !matches!(record, Some(ThreadRecord::Live(_))) {
         return Ok(StoredState { record, ..StoredState::default() });
     }
     // The header is read first: a batch row that is missing afterwards was missing when the header was read.
@@ -100,11 +95,11 @@ async fn stored_state(keyspace: &Keyspace, write: &ThreadWrite, consistency: Rea
         None => false,
     };
     if is_committed {
-        let record = read(keyspace, org, id, ReadConsistency::Serial).await?.record;
+        let record = read(keyspace, org, id, Read::Serial).await?.record;
         return Ok(StoredState { record, is_committed, request: None });
     }
     let request = match write.request() {
-        Some(row) => request(keyspace, org, id, &row.request, ReadConsistency::Serial).await?,
+        Some(row) => request(keyspace, org, id, &row.request, Read::Serial).await?,
         None => None,
     };
     Ok(StoredState { record, is_committed, request })
@@ -115,10 +110,8 @@ async fn stored_state(keyspace: &Keyspace, write: &ThreadWrite, consistency: Rea
 pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Result<Appended> {
     let (org, id) = write.write.thread();
     let (mut cached, mut consistency) = match &write.write {
-        ThreadWrite::Append(_, _, append) => {
-            (keyspace.headers.get(org, id, append.fence).await, ReadConsistency::Quorum)
-        }
-        ThreadWrite::Create(_) | ThreadWrite::Begin(..) => (None, ReadConsistency::Serial),
+        ThreadWrite::Append(_, _, append) => (keyspace.headers.get(org, id, append.fence).await, Read::Quorum),
+        ThreadWrite::Create(_) | ThreadWrite::Begin(..) => (None, Read::Serial),
     };
     let (mut unknown, mut is_prepared, creation) = (0, false, format!("{:032x}", keyspace.random()));
     for attempt in 0..retry::ATTEMPTS {
@@ -130,10 +123,10 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
             None => stored_state(keyspace, &write.write, consistency).await?,
         };
         let decision = write.decide(read);
-        let confirmed = std::mem::replace(&mut consistency, ReadConsistency::Serial);
+        let confirmed = std::mem::replace(&mut consistency, Read::Serial);
         let plan = match decision {
             Ok(WriteDecision::Write(plan)) => *plan,
-            _ if confirmed == ReadConsistency::Quorum => continue,
+            _ if confirmed == Read::Quorum => continue,
             Ok(WriteDecision::Answer(answer)) => return Ok(answer),
             Err(error) => return Err(error),
         };

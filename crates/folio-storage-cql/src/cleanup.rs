@@ -11,7 +11,7 @@ use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::resources::{deleted_index, key};
-use super::session::{ConditionalResult, ReadConsistency};
+use super::session::{ConditionalResult, Read};
 use super::table::Part;
 use super::values::micros;
 use super::{dependents, retry, texts};
@@ -35,9 +35,9 @@ pub(crate) async fn delete_dependents(keyspace: &Keyspace, org: &OrgId, id: &str
 
 /// Deletes a resource if its parent was deleted and the clean-up has not deleted the resource yet.
 pub(crate) async fn delete_if_parent_deleted(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
-    let Some(fields) = load(keyspace, org, id, ReadConsistency::Quorum).await?.live() else { return Ok(()) };
+    let Some(fields) = load(keyspace, org, id, Read::Quorum).await?.live() else { return Ok(()) };
     let Some(parent) = fields.parent else { return Ok(()) };
-    match load(keyspace, org, &parent, ReadConsistency::Quorum).await?.record {
+    match load(keyspace, org, &parent, Read::Quorum).await?.record {
         Some(Record::Tombstone { at, .. }) => delete_dependent(keyspace, org, id, at).await,
         Some(Record::Live(_)) | None => Ok(()),
     }
@@ -45,7 +45,7 @@ pub(crate) async fn delete_if_parent_deleted(keyspace: &Keyspace, org: &OrgId, i
 
 /// Ends the clean-up of a deleted resource: removes the content from its op rows and the deletion from the index.
 pub(crate) async fn finish(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
-    let loaded = load(keyspace, org, id, ReadConsistency::Serial).await?;
+    let loaded = load(keyspace, org, id, Read::Serial).await?;
     let Some(Record::Tombstone { at, .. }) = loaded.record else { return Ok(()) };
     delete_dependents(keyspace, org, id, at).await?;
     // The deletion may have stopped before it removed the list row.
@@ -80,7 +80,7 @@ pub(crate) async fn remove_content(keyspace: &Keyspace, org: &OrgId, target: &Ta
 /// Writes the tombstone of a dependent, without an op row, and removes its list rows.
 async fn delete_dependent(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
     for attempt in 0..retry::ATTEMPTS {
-        let stored = load(keyspace, org, id, ReadConsistency::Serial).await?.record;
+        let stored = load(keyspace, org, id, Read::Serial).await?.record;
         let Some(deletion) = DependentDeletion::plan(id, stored, at)? else { return Ok(()) };
         let DependentDeletion { kind, from, to, tombstone, list_before } = deletion;
         let change = keyspace.tables.aggregates.change(org, id, (from, to), (false, tombstone), false);

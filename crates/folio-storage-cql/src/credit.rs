@@ -62,13 +62,7 @@ impl CreditStore for Credits {
         Err(retry::contended("the credit account"))
     }
 
-    async fn account_entries(
-        &self,
-        org: &OrgId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<AccountEntry>> {
+    async fn entries(&self, org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<AccountEntry>> {
         // Keys are ASCII, so no key with this prefix comes after the last ASCII character.
         let before = format!("{prefix}\u{7f}");
         // No key comes between a key and that key with the lowest character appended.

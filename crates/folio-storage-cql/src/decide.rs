@@ -24,7 +24,7 @@ use folio_types::{Error, Reason, Result};
 use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
 use super::record::{LoadedResource, load};
-use super::session::{ConditionalResult, ReadConsistency, Statements};
+use super::session::{ConditionalResult, Read, Statements};
 use super::table::Part;
 use super::values::micros;
 use super::{crash_points, dependents, idempotency, names, ops, references, retry};
@@ -88,15 +88,15 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn run(&mut self) -> Result<WriteOutcome> {
-        let (mut consistency, mut unknown, mut attempts) = (ReadConsistency::Quorum, 0, 0);
+        let (mut consistency, mut unknown, mut attempts) = (Read::Quorum, 0, 0);
         loop {
             let step = self.step(consistency).await;
             match (step, consistency) {
                 (Ok(Step::Done(row)), _) => return Ok(WriteOutcome::Row(row)),
-                (Ok(Step::VersionMismatch), ReadConsistency::Serial) => return Ok(WriteOutcome::VersionMismatch),
-                (Err(error), ReadConsistency::Serial) => return Err(error),
+                (Ok(Step::VersionMismatch), Read::Serial) => return Ok(WriteOutcome::VersionMismatch),
+                (Err(error), Read::Serial) => return Err(error),
                 (Err(error), _) if error.reason == Reason::StoreUnavailable => return Err(error),
-                (Ok(Step::VersionMismatch) | Err(_), ReadConsistency::Quorum) => {}
+                (Ok(Step::VersionMismatch) | Err(_), Read::Quorum) => {}
                 (Ok(Step::Retry(error)), _) => {
                     attempts += 1;
                     if let Some(error) = error {
@@ -111,24 +111,24 @@ impl Attempt<'_> {
                     retry::pause(attempts, self.keyspace.random()).await;
                 }
             }
-            consistency = ReadConsistency::Serial;
+            consistency = Read::Serial;
         }
     }
 
-    async fn step(&mut self, consistency: ReadConsistency) -> Result<Step> {
+    async fn step(&mut self, consistency: Read) -> Result<Step> {
         let (keyspace, write) = (self.keyspace, self.write);
         // A tool call derives the id of the resource that it creates, and recovery of a call starts with its op row. So
         // the first attempt expects that the target was never written; the deciding write has that condition.
         let is_new = write.expected == Expected::Absent && matches!(write.op, OpKey::Call(_));
         let loaded = match consistency {
-            ReadConsistency::Quorum if is_new => LoadedResource::default(),
+            Read::Quorum if is_new => LoadedResource::default(),
             _ => load(keyspace, &write.org, &write.id, consistency).await?,
         };
         // The version is read first: an op row that is missing afterwards was missing when the version was read. The
         // first attempt of a tool call does not read the op row, because its recovery did: the deciding write inserts
         // the row on condition that it is missing, and every other decision is confirmed by SERIAL reads.
         let op_row = match (consistency, &write.op) {
-            (ReadConsistency::Quorum, OpKey::Call(_)) => None,
+            (Read::Quorum, OpKey::Call(_)) => None,
             _ => ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), consistency).await?,
         };
         let is_request_id_used = op_row.is_none() && idempotency::is_taken(keyspace, write).await?;
@@ -182,8 +182,7 @@ impl Attempt<'_> {
             references::check(keyspace, org, referenced).await?;
         }
         if let Some((of, number)) = &plan.require_revision {
-            let newest =
-                load(keyspace, org, of, ReadConsistency::Quorum).await?.live().and_then(|fields| fields.revision);
+            let newest = load(keyspace, org, of, Read::Quorum).await?.live().and_then(|fields| fields.revision);
             Kind::check_revision(of, *number, newest)?;
         }
         if let Some(parent) = &plan.add_to_parent {

@@ -6,7 +6,7 @@ use folio_types::{OrgId, Result};
 
 use super::keyspace::Keyspace;
 use super::retry;
-use super::session::{ConditionalResult, ReadConsistency};
+use super::session::{ConditionalResult, Read};
 use super::table::Part;
 use folio_storage::value::{Empty, encode};
 
@@ -20,10 +20,10 @@ pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (
         if let ConditionalResult::Applied = keyspace.commit(vec![is_live, entry]).await? {
             return Ok(());
         }
-        if tables.aggregates.header(org, parent, ReadConsistency::Serial).await?.live != Some(true) {
+        if tables.aggregates.header(org, parent, Read::Serial).await?.live != Some(true) {
             return Err(Kind::of_id(parent)?.not_found(parent));
         }
-        if tables.aggregates.row(org, parent, row, ReadConsistency::Serial).await?.is_some() {
+        if tables.aggregates.row(org, parent, row, Read::Serial).await?.is_some() {
             return Ok(());
         }
         retry::pause(attempt, keyspace.random()).await;

@@ -12,7 +12,7 @@ use scylla::response::PagingState;
 use scylla::value::{CqlValue, Row};
 
 use super::keyspace::Keyspace;
-use super::session::{Cql, ReadConsistency, Select, StatementKind};
+use super::session::{Cql, Read, Select, StatementKind};
 use super::values::{Values, values};
 use folio_storage::{ErasureStore, is_owned_by};
 
@@ -49,7 +49,7 @@ async fn tables(cql: &Cql) -> Result<BTreeMap<String, Vec<String>>> {
         .select("SELECT table_name, column_name, kind, position FROM system_schema.columns WHERE keyspace_name = ?")
         .await?;
     let keyspace = values![&cql.options().keyspace];
-    let rows: Vec<(String, String, String, i32)> = cql.rows(&columns, ReadConsistency::Quorum, keyspace).await?;
+    let rows: Vec<(String, String, String, i32)> = cql.rows(&columns, Read::Quorum, keyspace).await?;
     let mut keys: BTreeMap<String, BTreeMap<i32, String>> = BTreeMap::new();
     for (table, column, _, position) in rows.into_iter().filter(|(_, _, kind, _)| kind == "partition_key") {
         keys.entry(table).or_default().insert(position, column);
@@ -78,7 +78,7 @@ async fn delete_where(
         cql.prepare(&format!("DELETE FROM {table} WHERE {}", conditions.join(" AND ")), StatementKind::Write).await?;
     let mut next = Some(PagingState::start());
     while let Some(from) = next {
-        let (rows, behind) = cql.page::<Row>(&select, ReadConsistency::Quorum, &Vec::new(), from).await?;
+        let (rows, behind) = cql.page::<Row>(&select, Read::Quorum, &Vec::new(), from).await?;
         let picked = rows.into_iter().filter(|row| wanted(row));
         let keys = picked.map(|row| row.columns.into_iter().take(key.len()).collect::<Values>());
         let deleted = futures::stream::iter(keys).map(|key| cql.write(&delete, key));
@@ -93,7 +93,7 @@ pub(crate) async fn everything(cql: &Cql) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for table in tables(cql).await?.into_keys() {
         let all = cql.select(&format!("SELECT * FROM {table}")).await?;
-        let rows: Vec<Row> = cql.rows(&all, ReadConsistency::Quorum, Vec::new()).await?;
+        let rows: Vec<Row> = cql.rows(&all, Read::Quorum, Vec::new()).await?;
         found.extend(rows.into_iter().map(|row| {
             let columns = row.columns.into_iter().flatten().map(|value| match value {
                 CqlValue::Blob(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

@@ -8,7 +8,7 @@ use folio_types::op::{IdempotencyRecord, OpKey, OpRow, OpState};
 use folio_types::{Error, OrgId, Result, Timestamp};
 
 use super::keyspace::Keyspace;
-use super::session::{ConditionalResult, ReadConsistency};
+use super::session::{ConditionalResult, Read};
 use super::table::SystemRow;
 use super::values::micros;
 use super::{ops, retry};
@@ -22,7 +22,7 @@ type Stored<'a> = (&'a IdempotencyRecord, i64);
 /// Evaluates the record of a request for another request.
 async fn verdict(keyspace: &Keyspace, org: &OrgId, op: &OpKey, (record, at): Stored<'_>) -> Result<RowVerdict> {
     let state = match record.target.has_op_rows() {
-        true => ops::row(keyspace, org, record.target.id(), &op.to_string(), ReadConsistency::Serial).await?,
+        true => ops::row(keyspace, org, record.target.id(), &op.to_string(), Read::Serial).await?,
         false => None,
     };
     // Without op rows, the record alone is authoritative: the effects are in a thread's journal, or in the record of an
@@ -35,7 +35,7 @@ async fn verdict(keyspace: &Keyspace, org: &OrgId, op: &OpKey, (record, at): Sto
 
 /// Returns the record of a request if its write was executed.
 pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
-    let found = keyspace.tables.idempotency.get(org, &op.to_string(), ReadConsistency::Serial).await?;
+    let found = keyspace.tables.idempotency.get(org, &op.to_string(), Read::Serial).await?;
     let Some((value, at)) = found else { return Ok(None) };
     let row: IdempotencyRecord = decode(&value)?;
     let was_executed = verdict(keyspace, org, op, (&row, at)).await? == RowVerdict::Taken;
@@ -47,7 +47,7 @@ pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result
 pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
     let OpKey::Request { .. } = &write.op else { return Ok(false) };
     let op = write.op.to_string();
-    let found = keyspace.tables.idempotency.get(&write.org, &op, ReadConsistency::Quorum).await?;
+    let found = keyspace.tables.idempotency.get(&write.org, &op, Read::Quorum).await?;
     let Some((value, at)) = found else { return Ok(false) };
     let row: IdempotencyRecord = decode(&value)?;
     if row.target == write.target() && row.digest == write.digest {
@@ -94,7 +94,7 @@ pub(crate) async fn record_request(
         if let ConditionalResult::Applied = tables.idempotency.insert(org, &name, value.clone(), now).await? {
             return Ok(row);
         }
-        if let Some((stored, at)) = tables.idempotency.get(org, &name, ReadConsistency::Serial).await? {
+        if let Some((stored, at)) = tables.idempotency.get(org, &name, Read::Serial).await? {
             let found: IdempotencyRecord = decode(&stored)?;
             let same = found.target == row.target && found.digest == row.digest;
             if same || verdict(keyspace, org, op, (&found, at)).await? != RowVerdict::Replace {
@@ -119,7 +119,7 @@ pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize)
         let index_row: RequestIndexRow = decode(&row.value)?;
         let op = index_row.op.to_string();
         // The request may have been repeated since, which left a newer record.
-        let found = tables.idempotency.get(&index_row.org, &op, ReadConsistency::Quorum).await?;
+        let found = tables.idempotency.get(&index_row.org, &op, Read::Quorum).await?;
         let old = match found {
             Some((value, _)) => decode::<IdempotencyRecord>(&value)?.at < before,
             None => false,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use folio_types::{Code, Error, Reason, Result};
 
-use super::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
+use super::session::{ConditionalResult, Cql, Read, Select, StatementKind};
 use super::values::values;
 
 /// The first migration has number 1.
@@ -83,7 +83,7 @@ async fn begin(cql: &Cql) -> Result<(Select, i32)> {
     // Another process may have created the table, which is not known to every server yet.
     cql.await_schema_agreement().await?;
     let select = cql.select(VERSION).await?;
-    let found = checked_version(cql.row(&select, ReadConsistency::Quorum, values![]).await?)?;
+    let found = checked_version(cql.row(&select, Read::Quorum, values![]).await?)?;
     Ok((select, found))
 }
 
@@ -97,14 +97,14 @@ pub(crate) async fn current_version(cql: &Cql) -> Result<Option<i32>> {
         return Ok(None);
     }
     cql.use_keyspace().await?;
-    let row: Row = cql.row(&cql.select(VERSION).await?, ReadConsistency::Serial, values![]).await?;
+    let row: Row = cql.row(&cql.select(VERSION).await?, Read::Serial, values![]).await?;
     Ok(row.and_then(|(version,)| version))
 }
 
 type Row = Option<(Option<i32>,)>;
 
 async fn version(cql: &Cql, select: &Select) -> Result<i32> {
-    checked_version(cql.row(select, ReadConsistency::Serial, values![]).await?)
+    checked_version(cql.row(select, Read::Serial, values![]).await?)
 }
 
 /// Returns the version in the row. No row: 0. Fails if the version is newer than this build.
@@ -133,7 +133,7 @@ async fn lock(cql: &Cql, lock_owner: &str) -> Result<()> {
             ConditionalResult::Applied => return Ok(()),
             ConditionalResult::Refused | ConditionalResult::Unknown(_) => {
                 // An insert with an unknown outcome may have been applied. If this read fails, the insert is repeated.
-                let row = cql.row::<(Option<String>,)>(&read_owner, ReadConsistency::Serial, values![]).await;
+                let row = cql.row::<(Option<String>,)>(&read_owner, Read::Serial, values![]).await;
                 if row.is_ok_and(|row| row.and_then(|(lock_owner,)| lock_owner).as_deref() == Some(lock_owner)) {
                     return Ok(());
                 }

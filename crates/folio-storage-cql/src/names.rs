@@ -9,7 +9,7 @@ use folio_types::{Code, Error, OrgId, Reason, Result};
 
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::session::{ConditionalResult, ReadConsistency};
+use super::session::{ConditionalResult, Read};
 use super::table::NameRow;
 use super::{ops, retry};
 
@@ -18,8 +18,8 @@ type Name<'a> = (&'a str, &'a str);
 
 /// Evaluates the row of a name for another op of the resource `id`.
 async fn verdict(keyspace: &Keyspace, org: &OrgId, name: &str, row: &NameRow, id: &str) -> Result<RowVerdict> {
-    let has_op_row = ops::row(keyspace, org, &row.id, &row.op, ReadConsistency::Serial).await?.is_some();
-    let live = load(keyspace, org, &row.id, ReadConsistency::Serial).await?.live();
+    let has_op_row = ops::row(keyspace, org, &row.id, &row.op, Read::Serial).await?.is_some();
+    let live = load(keyspace, org, &row.id, Read::Serial).await?.live();
     let has_effect = live.and_then(|fields| fields.unique_name).is_some_and(|found| folded(&found) == folded(name));
     let entered = EnteredRow { op: row.op.parse()?, age: keyspace.age(row.at), has_op_row, has_effect };
     Ok(entered.verdict(row.id == id))
@@ -27,7 +27,7 @@ async fn verdict(keyspace: &Keyspace, org: &OrgId, name: &str, row: &NameRow, id
 
 /// Fails if the name cannot be claimed. Changes nothing.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
-    let Some(row) = keyspace.tables.names.get(org, (name.0, &folded(name.1)), ReadConsistency::Quorum).await? else {
+    let Some(row) = keyspace.tables.names.get(org, (name.0, &folded(name.1)), Read::Quorum).await? else {
         return Ok(());
     };
     if row.id == id && row.op == op.to_string() {
@@ -48,7 +48,7 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
         if let ConditionalResult::Applied = keyspace.tables.names.reserve(org, key, &wanted).await? {
             return Ok(());
         }
-        if let Some(row) = keyspace.tables.names.get(org, key, ReadConsistency::Serial).await? {
+        if let Some(row) = keyspace.tables.names.get(org, key, Read::Serial).await? {
             if row.id == wanted.id && row.op == wanted.op {
                 return Ok(());
             }
@@ -74,7 +74,7 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
 pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str) -> Result<()> {
     let folded_name = folded(name.1);
     let key = (name.0, folded_name.as_str());
-    let Some(row) = keyspace.tables.names.get(org, key, ReadConsistency::Serial).await? else { return Ok(()) };
+    let Some(row) = keyspace.tables.names.get(org, key, Read::Serial).await? else { return Ok(()) };
     if row.id == id && verdict(keyspace, org, name.1, &row, id).await? == RowVerdict::Replace {
         keyspace.tables.names.free(org, key, &row).await?;
     }
@@ -83,7 +83,7 @@ pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &
 
 /// Returns the id that a name was assigned to. The resource may have been renamed or deleted since.
 pub(crate) async fn id_by_name(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>) -> Result<Option<String>> {
-    Ok(keyspace.tables.names.get(org, (kind, &folded(name)), ReadConsistency::Quorum).await?.map(|row| row.id))
+    Ok(keyspace.tables.names.get(org, (kind, &folded(name)), Read::Quorum).await?.map(|row| row.id))
 }
 
 fn contended((kind, name): Name<'_>) -> Error {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
-use folio_types::{Digest, OrgId, Result, Timestamp};
+use folio_types::op::{IdempotencyRecord, OpKey, OpRow, OpState, Target};
+use folio_types::{OrgId, Result, Timestamp};
 
 use super::keyspace::Keyspace;
-use super::session::{ConditionalResult, ReadConsistency};
+use super::session::{ConditionalResult, Read};
 use super::table::Part;
 use super::{idempotency, retry};
 use folio_storage::OpStore;
@@ -18,7 +18,7 @@ pub(crate) async fn row(
     org: &OrgId,
     target: &str,
     op: &str,
-    consistency: ReadConsistency,
+    consistency: Read,
 ) -> Result<Option<OpRow>> {
     let found = keyspace.tables.aggregates.row(org, target, (Part::Op, op), consistency).await?;
     found.map(|bytes| decode(&bytes)).transpose()
@@ -34,7 +34,7 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
         match keyspace.commit(vec![insert]).await? {
             ConditionalResult::Applied => return Ok(row),
             ConditionalResult::Refused | ConditionalResult::Unknown(_) => {
-                if let Some(stored) = self::row(keyspace, org, target, &op, ReadConsistency::Serial).await? {
+                if let Some(stored) = self::row(keyspace, org, target, &op, Read::Serial).await? {
                     return Ok(stored);
                 }
             }
@@ -55,19 +55,10 @@ pub(crate) struct Ops(pub(crate) Arc<Keyspace>);
 #[async_trait]
 impl OpStore for Ops {
     async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>> {
-        row(&self.0, org, &target.to_string(), &op.to_string(), ReadConsistency::Serial).await
+        row(&self.0, org, &target.to_string(), &op.to_string(), Read::Serial).await
     }
 
-    async fn close(
-        &self,
-        org: &OrgId,
-        target: &Target,
-        op: &OpKey,
-        digest: &Digest,
-        closed: ClosedAs,
-        at: Timestamp,
-    ) -> Result<OpRow> {
-        let row = OpRow { op: op.clone(), digest: digest.clone(), state: closed.into(), at };
+    async fn close(&self, org: &OrgId, target: &Target, row: OpRow) -> Result<OpRow> {
         close(&self.0, org, &target.to_string(), row).await
     }
 

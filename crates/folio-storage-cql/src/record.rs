@@ -4,7 +4,7 @@ use folio_resources::{IndexedFields, Kind, Record};
 use folio_types::{OrgId, Result};
 
 use super::keyspace::Keyspace;
-use super::session::ReadConsistency;
+use super::session::Read;
 use super::table::Header;
 use folio_storage::StoredResource;
 
@@ -29,12 +29,7 @@ impl LoadedResource {
     }
 }
 
-pub(crate) async fn load(
-    keyspace: &Keyspace,
-    org: &OrgId,
-    id: &str,
-    consistency: ReadConsistency,
-) -> Result<LoadedResource> {
+pub(crate) async fn load(keyspace: &Keyspace, org: &OrgId, id: &str, consistency: Read) -> Result<LoadedResource> {
     let header = keyspace.tables.aggregates.header(org, id, consistency).await?;
     let record = match (&header.version, &header.record) {
         (Some(_), Some(bytes)) => Some(Kind::of_id(id)?.read(bytes)?),

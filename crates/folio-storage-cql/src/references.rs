@@ -10,7 +10,7 @@ use folio_types::{Error, OrgId, Result};
 
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::session::{ConditionalResult, ReadConsistency};
+use super::session::{ConditionalResult, Read};
 use super::table::Part;
 use super::values::micros;
 use super::{ops, retry};
@@ -20,7 +20,7 @@ const ENTRIES_PER_READ: usize = 100;
 
 /// Fails with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, referenced: &str) -> Result<()> {
-    match keyspace.tables.aggregates.header(org, referenced, ReadConsistency::Quorum).await?.live {
+    match keyspace.tables.aggregates.header(org, referenced, Read::Quorum).await?.live {
         Some(true) => Ok(()),
         Some(false) | None => Err(Kind::of_id(referenced)?.not_found(referenced)),
     }
@@ -33,10 +33,9 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, referenced: &str, refe
     let key = format!("{referrer}/{op}");
     let value = encode(&Reference { at: keyspace.now() })?;
     for attempt in 0..retry::ATTEMPTS {
-        let consistency = if attempt == 0 { ReadConsistency::Quorum } else { ReadConsistency::Serial };
+        let consistency = if attempt == 0 { Read::Quorum } else { Read::Serial };
         let header = tables.aggregates.header(org, referenced, consistency).await?;
-        if attempt > 0
-            && tables.aggregates.row(org, referenced, (Part::Reference, &key), ReadConsistency::Serial).await?.is_some()
+        if attempt > 0 && tables.aggregates.row(org, referenced, (Part::Reference, &key), Read::Serial).await?.is_some()
         {
             return Ok(());
         }
@@ -68,8 +67,8 @@ pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, referenced: &s
 async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<()> {
     let tables = &keyspace.tables;
     for attempt in 0..retry::ATTEMPTS {
-        let header = tables.aggregates.header(org, referenced, ReadConsistency::Serial).await?;
-        if tables.aggregates.row(org, referenced, (Part::Reference, key), ReadConsistency::Serial).await?.is_none() {
+        let header = tables.aggregates.header(org, referenced, Read::Serial).await?;
+        if tables.aggregates.row(org, referenced, (Part::Reference, key), Read::Serial).await?.is_none() {
             return Ok(());
         }
         let count = tables.aggregates.uses(org, referenced, (header.uses, header.uses.saturating_sub(1)), false);
@@ -138,7 +137,7 @@ async fn verdict(
     (key, value): &(String, Vec<u8>),
 ) -> Result<(RowVerdict, Option<String>)> {
     let (referrer, op) = referrer_and_op(key)?;
-    let has_op_row = ops::row(keyspace, org, referrer, op, ReadConsistency::Serial).await?.is_some();
+    let has_op_row = ops::row(keyspace, org, referrer, op, Read::Serial).await?.is_some();
     let description = describe_referrer(keyspace, org, referenced, referrer).await?;
     let (age, has_effect) = (keyspace.age(micros(decode::<Reference>(value)?.at)), description.is_some());
     Ok((EnteredRow { op: op.parse()?, age, has_op_row, has_effect }.verdict(false), description))
@@ -153,7 +152,7 @@ async fn describe_referrer(
     referrer: &str,
 ) -> Result<Option<String>> {
     let kind = Kind::of_id(referrer)?;
-    let Some(fields) = load(keyspace, org, referrer, ReadConsistency::Serial).await?.live() else { return Ok(None) };
+    let Some(fields) = load(keyspace, org, referrer, Read::Serial).await?.live() else { return Ok(None) };
     let mut refers = fields.references.contains(referenced);
     if !refers && kind.keeps_revisions {
         for (_, stored) in keyspace.tables.aggregates.rows(org, referrer, (Part::Revision, ""), usize::MAX).await? {

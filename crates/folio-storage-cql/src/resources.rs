@@ -16,7 +16,7 @@ use futures::stream::{StreamExt as _, TryStreamExt as _};
 use super::catalogue::{self, CatalogueRow, ListEntry, Query};
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::session::ReadConsistency;
+use super::session::Read;
 use super::table::{Part, SystemRow};
 use super::values::micros;
 use super::{cleanup, decide, names, texts};
@@ -60,7 +60,7 @@ impl ResourceExecutor for Resources {
     }
 
     async fn get(&self, org: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
-        let read = |id: String| async move { Ok(load(&self.0, org, &id, ReadConsistency::Quorum).await?.stored()) };
+        let read = |id: String| async move { Ok(load(&self.0, org, &id, Read::Quorum).await?.stored()) };
         futures::stream::iter(ids.to_vec()).map(read).buffered(READ_CONCURRENCY).try_collect().await
     }
 
@@ -79,7 +79,7 @@ impl ResourceExecutor for Resources {
     async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
         let read = |number: u32| async move {
             let key = decide::revision_key(number);
-            self.0.tables.aggregates.row(org, id, (Part::Revision, &key), ReadConsistency::Quorum).await
+            self.0.tables.aggregates.row(org, id, (Part::Revision, &key), Read::Quorum).await
         };
         futures::stream::iter(numbers.to_vec()).map(read).buffered(READ_CONCURRENCY).try_collect().await
     }
@@ -98,7 +98,7 @@ impl ResourceExecutor for Resources {
         let mut found = Vec::new();
         for row in tables.system_rows.first(&index, None, limit).await? {
             let DeletionRow { org, id, at: indexed_at } = decode(&row.value)?;
-            match load(&self.0, &org, &id, ReadConsistency::Serial).await?.record {
+            match load(&self.0, &org, &id, Read::Serial).await?.record {
                 Some(Record::Tombstone { at, .. }) if at == indexed_at => found.push((org, id, at)),
                 // Another write deleted the resource and has its own row.
                 Some(Record::Tombstone { .. }) => tables.system_rows.remove(&index, row.at, &row.key).await?,
@@ -121,7 +121,7 @@ impl ResourceExecutor for Resources {
         let mut scrubbed = 0;
         for row in tables.system_rows.first(&index, Some(before), limit).await? {
             let DeletionRow { org, id, .. } = decode(&row.value)?;
-            let loaded = load(&self.0, &org, &id, ReadConsistency::Serial).await?;
+            let loaded = load(&self.0, &org, &id, Read::Serial).await?;
             if let Some(Record::Tombstone { .. }) = loaded.record {
                 cleanup::remove_content(&self.0, &org, &Target::new(kind.name, &id)).await?;
             }
@@ -139,7 +139,7 @@ async fn item(
     query: &Query<'_>,
     CatalogueRow { position, row }: CatalogueRow,
 ) -> Result<Option<(StoredResource, usize)>> {
-    let loaded = load(keyspace, org, &position.id, ReadConsistency::Quorum).await?;
+    let loaded = load(keyspace, org, &position.id, Read::Quorum).await?;
     if loaded.header.created_at == position.at
         && let Some(Record::Live(fields)) = &loaded.record
         && fields.row.matches(query.conditions)

@@ -7,7 +7,7 @@ use folio_types::{OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::keyspace::Keyspace;
-use super::session::{ConditionalResult, ReadConsistency};
+use super::session::{ConditionalResult, Read};
 use folio_storage::{ConditionalRow, RowStore};
 
 /// Maximum number of rows that are read concurrently.
@@ -18,8 +18,7 @@ pub(crate) struct Rows(pub(crate) Arc<Keyspace>);
 #[async_trait]
 impl RowStore for Rows {
     async fn get(&self, org: &OrgId, group: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
-        let read =
-            |key: String| async move { self.0.tables.rows.get((org, group), &key, ReadConsistency::Quorum).await };
+        let read = |key: String| async move { self.0.tables.rows.get((org, group), &key, Read::Quorum).await };
         futures::stream::iter(keys.to_vec()).map(read).buffered(READ_AT_ONCE).try_collect().await
     }
 
@@ -39,9 +38,7 @@ impl RowStore for Rows {
         match self.0.commit(batch).await? {
             ConditionalResult::Applied => Ok(true),
             ConditionalResult::Refused => Ok(false),
-            ConditionalResult::Unknown(_) => {
-                Ok(rows.get((org, group), &key, ReadConsistency::Serial).await? == Some(after))
-            }
+            ConditionalResult::Unknown(_) => Ok(rows.get((org, group), &key, Read::Serial).await? == Some(after)),
         }
     }
 

@@ -64,7 +64,7 @@ pub(crate) struct Select {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReadConsistency {
+pub(crate) enum Read {
     /// Sees every acknowledged write.
     Quorum,
     /// Sees every acknowledged write, and completes every conditional write in flight.
@@ -260,7 +260,7 @@ impl Cql {
     }
 
     /// Reads all pages.
-    pub(crate) async fn rows<R>(&self, select: &Select, consistency: ReadConsistency, values: Values) -> Result<Vec<R>>
+    pub(crate) async fn rows<R>(&self, select: &Select, consistency: Read, values: Values) -> Result<Vec<R>>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
     {
@@ -276,7 +276,7 @@ impl Cql {
     pub(crate) async fn page<R>(
         &self,
         select: &Select,
-        consistency: ReadConsistency,
+        consistency: Read,
         values: &Values,
         from: PagingState,
     ) -> Result<(Vec<R>, Option<PagingState>)>
@@ -284,8 +284,8 @@ impl Cql {
         R: for<'a> DeserializeRow<'a, 'a>,
     {
         let (statement, kind) = match consistency {
-            ReadConsistency::Quorum => (&select.quorum, READ),
-            ReadConsistency::Serial => (&select.serial, SERIAL_READ),
+            Read::Quorum => (&select.quorum, READ),
+            Read::Serial => (&select.serial, SERIAL_READ),
         };
         let page = self.session.execute_single_page(statement, values, from);
         let page = self.guard.call(kind, statement.get_table_name(), self.options.read_timeout, page, health).await?;
@@ -297,12 +297,7 @@ impl Cql {
         Ok((rows_of::<R>(answer)?, next))
     }
 
-    pub(crate) async fn row<R>(
-        &self,
-        select: &Select,
-        consistency: ReadConsistency,
-        values: Values,
-    ) -> Result<Option<R>>
+    pub(crate) async fn row<R>(&self, select: &Select, consistency: Read, values: Values) -> Result<Option<R>>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
     {

@@ -14,7 +14,7 @@ use futures::stream::{StreamExt as _, TryStreamExt as _};
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::resources::key;
-use super::session::{ConditionalResult, ReadConsistency};
+use super::session::{ConditionalResult, Read};
 use super::table::{Header, Part, SystemRow};
 use super::{dependents, retry};
 use folio_storage::value::{PageText, PendingTextRow, decode, encode};
@@ -49,7 +49,7 @@ async fn waiting(keyspace: &Keyspace, waits_for: TextWait, limit: usize) -> Resu
         after = Some((last.at, last.key.clone()));
         for row in rows {
             let PendingTextRow { org, id, .. } = decode(&row.value)?;
-            let header = keyspace.tables.aggregates.header(&org, &id, ReadConsistency::Quorum).await?;
+            let header = keyspace.tables.aggregates.header(&org, &id, Read::Quorum).await?;
             let text = text_of(&header)?;
             match (header.live, TextWait::of(text.as_ref())) {
                 (Some(true), found_wait) if found_wait == Some(waits_for) => {
@@ -67,7 +67,7 @@ async fn waiting(keyspace: &Keyspace, waits_for: TextWait, limit: usize) -> Resu
 
 async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
     let IngestUpdate { state, pages, lacks_program, at } = update;
-    let header = keyspace.tables.aggregates.header(org, id, ReadConsistency::Quorum).await?;
+    let header = keyspace.tables.aggregates.header(org, id, Read::Quorum).await?;
     if header.live != Some(true) {
         return Ok(());
     }
@@ -96,7 +96,7 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
 async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) -> Result<bool> {
     let tables = &keyspace.tables;
     for attempt in 0..retry::ATTEMPTS {
-        let header = tables.aggregates.header(org, id, ReadConsistency::Serial).await?;
+        let header = tables.aggregates.header(org, id, Read::Serial).await?;
         let before = text_of(&header)?;
         if header.live != Some(true) {
             if let Some(generation) = &text.generation {
@@ -153,7 +153,7 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) 
 }
 
 async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
-    let loaded = load(keyspace, org, id, ReadConsistency::Quorum).await?;
+    let loaded = load(keyspace, org, id, Read::Quorum).await?;
     let text = text_of(&loaded.header)?;
     let is_live = loaded.live().is_some();
     let Some(generation) = text.and_then(|text| text.generation).filter(|_| is_live) else { return Ok(Vec::new()) };

@@ -28,7 +28,7 @@ use super::catalogue::{self, CatalogueRow, ListEntry, Query};
 use super::dependents;
 use super::keyspace::Keyspace;
 use super::retry;
-use super::session::{ConditionalResult, ReadConsistency};
+use super::session::{ConditionalResult, Read};
 use super::table::{Part, SystemRow, ThreadPart};
 use super::values::micros;
 use folio_storage::value::{ThreadExpiryRow, decode, encode};
@@ -64,7 +64,7 @@ impl ThreadStore for Threads {
     }
 
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
-        Ok(append::read(&self.0, org, id, ReadConsistency::Quorum).await?.live())
+        Ok(append::read(&self.0, org, id, Read::Quorum).await?.live())
     }
 
     async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
@@ -76,7 +76,7 @@ impl ThreadStore for Threads {
     }
 
     async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
-        let header = self.0.tables.threads.header(org, id, ReadConsistency::Quorum).await?;
+        let header = self.0.tables.threads.header(org, id, Read::Quorum).await?;
         let (imported, creation) = header.imported.unwrap_or_default();
         let mut found = Vec::new();
         while found.len() < limit {
@@ -101,7 +101,7 @@ impl ThreadStore for Threads {
     }
 
     async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>> {
-        append::request(&self.0, org, id, request, ReadConsistency::Quorum).await
+        append::request(&self.0, org, id, request, Read::Quorum).await
     }
 
     async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
@@ -114,7 +114,7 @@ impl ThreadStore for Threads {
 
     async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
         for attempt in 0..retry::ATTEMPTS {
-            let read = append::read(&self.0, org, id, ReadConsistency::Serial).await?;
+            let read = append::read(&self.0, org, id, Read::Serial).await?;
             let imported = read.imported.clone();
             let header = match read.record {
                 Some(ThreadRecord::Live(header)) => header,
@@ -134,7 +134,7 @@ impl ThreadStore for Threads {
     }
 
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
-        match append::read(&self.0, org, id, ReadConsistency::Serial).await?.record {
+        match append::read(&self.0, org, id, Read::Serial).await?.record {
             Some(ThreadRecord::Tombstone { by, .. }) => Ok(by),
             Some(ThreadRecord::Live(_)) | None => Ok(None),
         }
@@ -144,7 +144,7 @@ impl ThreadStore for Threads {
         let mut found = Vec::new();
         for row in self.0.tables.system_rows.first(EXPIRY, Some(now), limit).await? {
             let ThreadExpiryRow { org, thread, at } = decode(&row.value)?;
-            let read = append::read(&self.0, &org, &thread, ReadConsistency::Quorum).await?;
+            let read = append::read(&self.0, &org, &thread, Read::Quorum).await?;
             let is_removed = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
             match read.live() {
                 Some(header) if header.expires_at == Some(at) => found.push((org, thread)),
@@ -166,7 +166,7 @@ impl ThreadStore for Threads {
 
     async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
         let to = nanoseconds(at)?;
-        let read = append::read(&self.0, org, id, ReadConsistency::Serial).await?;
+        let read = append::read(&self.0, org, id, Read::Serial).await?;
         let before = read.expires_at;
         if !read.live().is_some_and(|header| header.is_unused_at(fence) && header.is_kept_at(at)) {
             return Ok(false);
@@ -194,7 +194,7 @@ async fn item(
     found: CatalogueRow,
 ) -> Result<Option<(ThreadHeader, usize)>> {
     let id: ThreadId = found.position.id.parse()?;
-    let LoadedThread { record, .. } = append::read(keyspace, org, &id, ReadConsistency::Quorum).await?;
+    let LoadedThread { record, .. } = append::read(keyspace, org, &id, Read::Quorum).await?;
     let version = match &record {
         Some(ThreadRecord::Live(header)) => header.version.saturating_add(1),
         Some(ThreadRecord::Tombstone { version, .. }) => version.saturating_add(2),
@@ -249,7 +249,7 @@ impl Threads {
     async fn expire(&self, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
         let to = nanoseconds(at)?;
         for attempt in 0..retry::ATTEMPTS {
-            let read = append::read(&self.0, org, id, ReadConsistency::Serial).await?;
+            let read = append::read(&self.0, org, id, Read::Serial).await?;
             let before = read.expires_at;
             if !read.live().is_some_and(|header| header.is_kept_at(at)) {
                 return Ok(());

@@ -40,13 +40,7 @@ impl CreditStore for Credits {
             .await
     }
 
-    async fn account_entries(
-        &self,
-        org: &OrgId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<AccountEntry>> {
+    async fn entries(&self, org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<AccountEntry>> {
         let mut range = Range::prefix(Space::Records, keys::account_entry(org, prefix));
         if let Some(after) = after {
             let mut from = keys::account_entry(org, after);

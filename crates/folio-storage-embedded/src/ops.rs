@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, Target};
-use folio_types::{Digest, OrgId, Result, Timestamp};
+use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target};
+use folio_types::{OrgId, Result, Timestamp};
 
 use super::engine::Engine;
 use super::keys::{self, Space};
@@ -21,17 +21,8 @@ impl OpStore for Ops {
         self.0.read(|view| view.read(Space::Records, &keys::op(org, target, op)))
     }
 
-    async fn close(
-        &self,
-        org: &OrgId,
-        target: &Target,
-        op: &OpKey,
-        digest: &Digest,
-        closed: ClosedAs,
-        at: Timestamp,
-    ) -> Result<OpRow> {
-        let key = keys::op(org, target, op);
-        let row = OpRow { op: op.clone(), digest: digest.clone(), state: closed.into(), at };
+    async fn close(&self, org: &OrgId, target: &Target, row: OpRow) -> Result<OpRow> {
+        let key = keys::op(org, target, &row.op);
         self.0
             .write(move |transaction| match transaction.read::<OpRow>(Space::Records, &key)? {
                 Some(stored) => Ok(stored),

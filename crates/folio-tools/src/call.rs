@@ -14,13 +14,13 @@ use crate::arguments::{self, Argument};
 use crate::decide::{into_result, invalid_plan, recorded_result, write};
 use crate::output;
 use crate::subject::{ToolResource, plan_existing};
-use crate::tool::{CallContext, Plan, ReadTool, Tool, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool};
+use crate::tool::{CallContext, Plan, ReadTool, Tool, ToolError, ToolKind, ToolOutput, WriteTool};
 
 /// A read call: its arguments and their handler.
 #[async_trait]
 pub(crate) trait ReadCall: DeserializeOwned + Send + 'static {
     /// Returns the result for the model.
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError>;
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError>;
 }
 
 /// A write call: its validated arguments and their handler.
@@ -34,15 +34,10 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
     fn parse(arguments: &Value) -> Result<Self, ToolError>;
 
     /// Resolves the target of the write: names to ids, and the expected version. Writes nothing.
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError>;
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError>;
 
     /// Returns the change that the deciding write makes.
-    async fn change(
-        self,
-        resources: &ToolResources,
-        context: &CallContext,
-        plan: &Plan,
-    ) -> Result<ChangeOf<Self>, ToolError>;
+    async fn change(self, context: &CallContext, plan: &Plan) -> Result<ChangeOf<Self>, ToolError>;
 
     /// Returns the output of the call from its recorded result.
     fn output(target: &Target, result: OpResult) -> ToolOutput {
@@ -73,14 +68,9 @@ struct Reads<C>(PhantomData<fn() -> C>);
 
 #[async_trait]
 impl<C: ReadCall> ReadTool for Reads<C> {
-    async fn run(
-        &self,
-        resources: &ToolResources,
-        context: &CallContext,
-        arguments: Value,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, context: &CallContext, arguments: Value) -> Result<ToolOutput, ToolError> {
         let call: C = arguments::parse(&arguments)?;
-        call.run(resources, context).await.map(ToolOutput::new)
+        call.run(context).await.map(ToolOutput::new)
     }
 }
 
@@ -88,31 +78,20 @@ struct Writes<C>(PhantomData<fn() -> C>);
 
 #[async_trait]
 impl<C: WriteCall> WriteTool for Writes<C> {
-    async fn plan(
-        &self,
-        resources: &ToolResources,
-        context: &CallContext,
-        arguments: &Value,
-    ) -> Result<Plan, ToolError> {
-        C::parse(arguments)?.plan(resources, context).await
+    async fn plan(&self, context: &CallContext, arguments: &Value) -> Result<Plan, ToolError> {
+        C::parse(arguments)?.plan(context).await
     }
 
-    async fn run(
-        &self,
-        resources: &ToolResources,
-        context: &CallContext,
-        arguments: &Value,
-        plan: &Plan,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, context: &CallContext, arguments: &Value, plan: &Plan) -> Result<ToolOutput, ToolError> {
         let id = C::Target::id_in(&plan.target).ok_or_else(invalid_plan)?;
         // The deciding write of a create finds the recorded result by itself.
         let is_looked_up = C::CALLS_MODELS || plan.expected != Expected::Absent;
-        if is_looked_up && let Some(result) = recorded_result(resources, context, arguments, &plan.target).await? {
+        if is_looked_up && let Some(result) = recorded_result(context, arguments, &plan.target).await? {
             return Ok(C::output(&plan.target, result));
         }
-        let change = C::parse(arguments)?.change(resources, context, plan).await?;
-        let write = write(resources, context, arguments, plan, change);
-        let result = into_result(resources.stores.of::<C::Target>().decide(&id, write).await?)?;
+        let change = C::parse(arguments)?.change(context, plan).await?;
+        let write = write(context, arguments, plan, change);
+        let result = into_result(context.store::<C::Target>().decide(&id, write).await?)?;
         Ok(C::output(&plan.target, result))
     }
 
@@ -136,11 +115,11 @@ impl<S: ToolResource> WriteCall for Delete<S> {
         Ok(Self { id, subject: PhantomData })
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        plan_existing::<S>(resources, context, self.id.as_deref()).await
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
+        plan_existing::<S>(context, self.id.as_deref()).await
     }
 
-    async fn change(self, _: &ToolResources, _: &CallContext, _: &Plan) -> Result<S::Change, ToolError> {
+    async fn change(self, _: &CallContext, _: &Plan) -> Result<S::Change, ToolError> {
         Ok(S::DELETE)
     }
 }

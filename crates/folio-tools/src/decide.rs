@@ -4,22 +4,16 @@ use folio_types::op::{OpKey, OpResult, OpState, Target, Write, WriteOutcome};
 use folio_types::{Code, Digest, Error, Reason};
 use serde_json::Value;
 
-use crate::tool::{CallContext, Plan, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, ToolError};
 
 /// Returns the deciding write of a call. The op key is the call id.
-pub(crate) fn write<C>(
-    resources: &ToolResources,
-    context: &CallContext,
-    arguments: &Value,
-    plan: &Plan,
-    change: C,
-) -> Write<C> {
+pub(crate) fn write<C>(context: &CallContext, arguments: &Value, plan: &Plan, change: C) -> Write<C> {
     Write {
         org: context.principal.org.clone(),
         op: OpKey::Call(context.call.clone()),
         digest: Digest::of_json(arguments),
         by: context.principal.user.clone(),
-        at: resources.environment.now(),
+        at: context.resources.environment.now(),
         expected: plan.expected,
         change,
     }
@@ -40,13 +34,12 @@ pub(crate) fn into_result(decided: WriteOutcome) -> Result<OpResult, ToolError> 
 /// Returns the recorded result of a call, None if there is none. Called before work that costs credit. Fails with
 /// `REQUEST_ID_CONFLICT`, as the deciding write does, if the op row was recorded with different arguments.
 pub(crate) async fn recorded_result(
-    resources: &ToolResources,
     context: &CallContext,
     arguments: &Value,
     target: &Target,
 ) -> Result<Option<OpResult>, ToolError> {
     let op = OpKey::Call(context.call.clone());
-    match resources.stores.ops.row(&context.principal.org, target, &op).await? {
+    match context.resources.stores.ops.row(&context.principal.org, target, &op).await? {
         Some(row) if row.digest != Digest::of_json(arguments) => Err(ToolError::Failed(Error::new(
             Code::AlreadyExists,
             Reason::RequestIdConflict,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::tool::{CallContext, ReadTool, Tool, ToolError, ToolKind, ToolOutput, ToolResources};
+use crate::tool::{CallContext, ReadTool, Tool, ToolError, ToolKind, ToolOutput};
 
 pub(crate) fn tools() -> Vec<Tool> {
     let tool = |name, description, text| Tool::new(name, description, Vec::new(), ToolKind::Read(Arc::new(Help(text))));
@@ -29,7 +29,7 @@ struct Help(&'static str);
 
 #[async_trait]
 impl ReadTool for Help {
-    async fn run(&self, _: &ToolResources, _: &CallContext, _: Value) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, _: &CallContext, _: Value) -> Result<ToolOutput, ToolError> {
         Ok(ToolOutput::new(json!({ "help": self.0 })))
     }
 }

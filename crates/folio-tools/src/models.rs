@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{ReadCall, read_tool};
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 
 pub(crate) fn tools() -> Vec<Tool> {
     vec![read_tool::<ListModels>(
@@ -22,18 +22,18 @@ struct ListModels {}
 
 #[async_trait]
 impl ReadCall for ListModels {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let catalogue = resources.models.catalogue(&context.principal.org).await?;
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
+        let catalogue = context.resources.models.catalogue(&context.principal.org).await?;
         let models: Vec<Value> = catalogue
             .list()
             .iter()
-            .filter(|model| model.prompts)
+            .filter(|model| model.options.prompts)
             .map(|model| {
                 json!({
                     "model": model.name,
                     "provider": model.provider,
-                    "context_tokens": model.context_tokens,
-                    "max_output_tokens": model.max_output_tokens,
+                    "context_tokens": model.options.context_tokens,
+                    "max_output_tokens": model.options.max_output_tokens,
                 })
             })
             .collect();

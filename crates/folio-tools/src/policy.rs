@@ -280,19 +280,7 @@ mod tests {
 
     fn when(path: &str, test: Test) -> Policy {
         let arguments = vec![Condition { path: path.into(), test }];
-        Policy { rules: vec![Rule { arguments, ..named("rule", Ruling::Deny) }] }
-    }
-
-    fn named(name: &str, ruling: Ruling) -> Rule {
-        Rule {
-            name: name.into(),
-            tools: Vec::new(),
-            arguments: Vec::new(),
-            users: Vec::new(),
-            roles: Vec::new(),
-            profiles: Vec::new(),
-            ruling,
-        }
+        Policy { rules: vec![Rule { arguments, ..Rule::new("rule", Ruling::Deny) }] }
     }
 
     fn matches(policy: &Policy, arguments: &Value) -> bool {
@@ -335,8 +323,8 @@ mod tests {
 
     #[test]
     fn the_first_matching_rule_applies_and_a_read_needs_its_name() {
-        let list = Rule { tools: vec!["list_tags".into()], ..named("no lists", Ruling::Deny) };
-        let policy = Policy { rules: vec![list, named("writes", Ruling::Allow), named("never", Ruling::Deny)] };
+        let list = Rule { tools: vec!["list_tags".into()], ..Rule::new("no lists", Ruling::Deny) };
+        let policy = Policy { rules: vec![list, Rule::new("writes", Ruling::Allow), Rule::new("never", Ruling::Deny)] };
         let found = |tool: &str, access| rule(&policy, tool, access, &json!({})).map(|rule| rule.name.clone());
         assert_eq!(found("create_tag", Access::ReadWrite), Some("writes".to_owned()));
         assert_eq!(found("list_tags", Access::ReadOnly), Some("no lists".to_owned()));
@@ -347,13 +335,13 @@ mod tests {
     fn a_turn_keeps_the_rules_for_its_requester_role_and_profile() {
         let (us, them) = (UserId::derive(&["us"]), UserId::derive(&["them"]));
         let rules = vec![
-            Rule { users: vec![them], ..named("theirs", Ruling::Deny) },
-            Rule { roles: vec![Role::Admin], ..named("admins", Ruling::Deny) },
-            Rule { profiles: vec!["stack".into()], ..named("stack", Ruling::Deny) },
-            Rule { users: vec![us.clone()], roles: vec![Role::Member], ..named("ours", Ruling::Deny) },
+            Rule { users: vec![them], ..Rule::new("theirs", Ruling::Deny) },
+            Rule { roles: vec![Role::Admin], ..Rule::new("admins", Ruling::Deny) },
+            Rule { profiles: vec!["stack".into()], ..Rule::new("stack", Ruling::Deny) },
+            Rule { users: vec![us.clone()], roles: vec![Role::Member], ..Rule::new("ours", Ruling::Deny) },
         ];
         let kept = Policy { rules }.of_turn(&us, Role::Member, "document");
-        assert_eq!(kept.rules, [named("ours", Ruling::Deny)]);
+        assert_eq!(kept.rules, [Rule::new("ours", Ruling::Deny)]);
     }
 
     #[test]
@@ -361,7 +349,7 @@ mod tests {
         let (requester, other) = (UserId::derive(&["a"]), UserId::derive(&["b"]));
         let arguments = vec![Condition { path: "name".into(), test: Test::Equals(json!("big")) }];
         let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_requester: true });
-        let policy = Policy { rules: vec![Rule { arguments, ..named("four eyes", ask) }] };
+        let policy = Policy { rules: vec![Rule { arguments, ..Rule::new("four eyes", ask) }] };
         let approve = |by: &UserId, role, name: &str| {
             let arguments = json!({"name": name});
             may_approve(&policy, ("create_tag", Access::ReadWrite, &arguments), (by, role), &requester)
@@ -385,7 +373,7 @@ mod tests {
             tools: vec!["create_tag".into()],
             profiles: vec!["document".into()],
             roles: vec![Role::Member, Role::Admin],
-            ..named("good", Ruling::Deny)
+            ..Rule::new("good", Ruling::Deny)
         };
         assert_eq!(check(&Policy { rules: vec![good.clone()] }, names), Ok(()));
         let viewers = vec![Role::Admin, Role::Viewer];
@@ -410,7 +398,7 @@ mod tests {
         ] {
             assert_eq!(rejected_field(&policy), format!("policy.rules[0].arguments[0].{field}"));
         }
-        let many = Policy { rules: vec![named("x", Ruling::Allow); RULES_MAX + 1] };
+        let many = Policy { rules: vec![Rule::new("x", Ruling::Allow); RULES_MAX + 1] };
         assert_eq!(rejected_field(&many), "policy.rules");
     }
 
@@ -460,7 +448,7 @@ mod tests {
         let large = r"^\p{L}{1,40}$";
         let on = |pattern: &str, ruling: Ruling| Rule {
             arguments: when("name", Test::Matches(pattern.into())).rules.remove(0).arguments,
-            ..named(pattern, ruling)
+            ..Rule::new(pattern, ruling)
         };
         let ask = || Ruling::Ask(Approver::default());
         for (pattern, arguments) in [("b", &long), (large, &json!({ "name": "abc" }))] {
@@ -472,13 +460,13 @@ mod tests {
             assert_eq!(ruling_of(vec![on(pattern, ask())]), Some(ask()), "{pattern}");
             assert_eq!(ruling_of(vec![on(pattern, Ruling::Allow)]), None, "{pattern}");
             // An unknown match does not hide a later stricter rule. A later less strict rule does not hide the match.
-            assert_eq!(ruling_of(vec![on(pattern, ask()), named("all", Ruling::Allow)]), Some(ask()), "{pattern}");
+            assert_eq!(ruling_of(vec![on(pattern, ask()), Rule::new("all", Ruling::Allow)]), Some(ask()), "{pattern}");
             assert_eq!(
-                ruling_of(vec![on(pattern, ask()), named("all", Ruling::Deny)]),
+                ruling_of(vec![on(pattern, ask()), Rule::new("all", Ruling::Deny)]),
                 Some(Ruling::Deny),
                 "{pattern}"
             );
-            assert_eq!(ruling_of(vec![on(pattern, Ruling::Allow), named("all", ask())]), Some(ask()), "{pattern}");
+            assert_eq!(ruling_of(vec![on(pattern, Ruling::Allow), Rule::new("all", ask())]), Some(ask()), "{pattern}");
             let one =
                 |roles: &[Role], not_by_requester| Ruling::Ask(Approver { roles: roles.to_vec(), not_by_requester });
             for (first, second, both) in [
@@ -487,7 +475,7 @@ mod tests {
                 (one(&[Role::Member, Role::Admin], true), one(&[Role::Admin], false), one(&[Role::Admin], true)),
                 (one(&[Role::Admin], true), ask(), one(&[Role::Admin], true)),
             ] {
-                assert_eq!(ruling_of(vec![on(pattern, first), named("known", second)]), Some(both), "{pattern}");
+                assert_eq!(ruling_of(vec![on(pattern, first), Rule::new("known", second)]), Some(both), "{pattern}");
             }
             // A false condition decides, even if another condition is unknown.
             let mut other = on(pattern, Ruling::Deny);

@@ -5,7 +5,7 @@ use folio_types::op::Expected;
 use serde_json::Value;
 
 use crate::arguments;
-use crate::tool::{CallContext, Plan, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, ToolError};
 
 /// A resource that tool arguments identify by its id.
 pub(crate) trait ToolResource: Resource {
@@ -31,18 +31,13 @@ pub(crate) trait ToolResource: Resource {
     }
 }
 
-pub(crate) async fn find<S: ToolResource>(
-    resources: &ToolResources,
-    context: &CallContext,
-    id: &S::Id,
-) -> Result<S, ToolError> {
-    let found = resources.stores.of::<S>().get(&context.principal.org, id).await?;
+pub(crate) async fn find<S: ToolResource>(context: &CallContext, id: &S::Id) -> Result<S, ToolError> {
+    let found = context.store::<S>().get(&context.principal.org, id).await?;
     found.ok_or_else(|| S::not_found_error(context, id))
 }
 
 /// Returns the resource whose id is `argument`, or the default if the argument is omitted.
 pub(crate) async fn find_by_argument<S: ToolResource>(
-    resources: &ToolResources,
     context: &CallContext,
     argument: Option<&str>,
 ) -> Result<S, ToolError> {
@@ -50,16 +45,15 @@ pub(crate) async fn find_by_argument<S: ToolResource>(
         Some(text) => arguments::id(S::ARGUMENT, text, S::HINT)?,
         None => S::default_id(context)?,
     };
-    find(resources, context, &id).await
+    find(context, &id).await
 }
 
 /// Returns a revision. Fails with `ForModel` if the resource is deleted or does not have this version.
 pub(crate) async fn find_revision<S: ToolResource + Revisioned>(
-    resources: &ToolResources,
     context: &CallContext,
     revid: &S::RevId,
 ) -> Result<S::Revision, ToolError> {
-    let found = resources.stores.of::<S>().revision(&context.principal.org, revid).await?;
+    let found = context.store::<S>().revision(&context.principal.org, revid).await?;
     found.ok_or_else(|| {
         let argument = S::ARGUMENT.replace("_id", "_revid");
         let list = S::LIST_TOOL;
@@ -69,20 +63,15 @@ pub(crate) async fn find_revision<S: ToolResource + Revisioned>(
 
 /// Plans a write to the resource whose id is `argument`, or to the default if the argument is omitted.
 pub(crate) async fn plan_existing<S: ToolResource>(
-    resources: &ToolResources,
     context: &CallContext,
     argument: Option<&str>,
 ) -> Result<Plan, ToolError> {
-    find_by_argument::<S>(resources, context, argument).await.map(|existing| plan_update(&existing))
+    find_by_argument::<S>(context, argument).await.map(|existing| plan_update(&existing))
 }
 
 /// Plans a create: a write to the resource that already has the name, else to a new one.
-pub(crate) async fn plan_create<A: Resource>(
-    resources: &ToolResources,
-    context: &CallContext,
-    name: &str,
-) -> Result<Plan, ToolError> {
-    let existing = resources.stores.of::<A>().by_name(&context.principal.org, name).await?;
+pub(crate) async fn plan_create<A: Resource>(context: &CallContext, name: &str) -> Result<Plan, ToolError> {
+    let existing = context.store::<A>().by_name(&context.principal.org, name).await?;
     Ok(existing.map_or_else(|| plan_new::<A>(context), |existing| plan_update(&existing)))
 }
 

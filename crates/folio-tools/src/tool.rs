@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use folio_history::journal::{Access, WorkingChange, WorkingState};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
-use folio_storage::Stores;
+use folio_resources::Resource;
+use folio_storage::{ResourceStore, Stores};
 use folio_types::op::{Expected, Target};
 use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason};
 use serde_json::Value;
@@ -37,8 +38,10 @@ pub struct ToolResources {
     pub tasks: TaskTracker,
 }
 
-#[derive(Debug, Clone)]
+/// One call: its dependencies, its principal and the state of its turn.
+#[derive(Clone)]
 pub struct CallContext {
+    pub resources: ToolResources,
     /// Principal of the turn. Every store access is scoped to its organization.
     pub principal: Principal,
     /// Id of the call, which is the op key of its effect.
@@ -50,6 +53,12 @@ pub struct CallContext {
     pub working: WorkingState,
     /// Model of the turn.
     pub model: String,
+}
+
+impl CallContext {
+    pub(crate) fn store<R: Resource>(&self) -> ResourceStore<R> {
+        self.resources.stores.of()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -107,33 +116,17 @@ pub struct Plan {
 #[async_trait]
 pub trait ReadTool: Send + Sync {
     /// Runs a call. `arguments` match the schema.
-    async fn run(
-        &self,
-        resources: &ToolResources,
-        context: &CallContext,
-        arguments: Value,
-    ) -> Result<ToolOutput, ToolError>;
+    async fn run(&self, context: &CallContext, arguments: Value) -> Result<ToolOutput, ToolError>;
 }
 
 #[async_trait]
 pub trait WriteTool: Send + Sync {
     /// Resolves the target of the call. Writes nothing.
-    async fn plan(
-        &self,
-        resources: &ToolResources,
-        context: &CallContext,
-        arguments: &Value,
-    ) -> Result<Plan, ToolError>;
+    async fn plan(&self, context: &CallContext, arguments: &Value) -> Result<Plan, ToolError>;
 
     /// Executes the deciding write of the plan. Idempotent: a repeated call returns the recorded result. After `Ok`,
     /// the op row of `context.call` is stored.
-    async fn run(
-        &self,
-        resources: &ToolResources,
-        context: &CallContext,
-        arguments: &Value,
-        plan: &Plan,
-    ) -> Result<ToolOutput, ToolError>;
+    async fn run(&self, context: &CallContext, arguments: &Value, plan: &Plan) -> Result<ToolOutput, ToolError>;
 
     /// Returns the output of a call from its op row: the same output that `run` returned.
     fn output(&self, target: &Target, result: folio_types::op::OpResult) -> ToolOutput;

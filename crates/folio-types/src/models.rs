@@ -26,59 +26,40 @@ pub enum OutputLimitField {
     None,
 }
 
-/// A chat model. Unknown fields are an error, except in stored providers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ModelOptions {
-    /// False disables the model.
-    pub enabled: bool,
-    /// Name of the model at the endpoint. Empty: the same name.
-    pub upstream: String,
-    /// Maximum tokens of prompt and answer together.
-    pub context_tokens: u32,
-    /// Maximum tokens of an answer.
-    pub max_output_tokens: u32,
-    /// True if chats may use the model.
-    pub chat: bool,
-    /// True if prompts (extractions) may use the model.
-    pub prompts: bool,
-    /// True if the model supports thinking. If false, requests contain neither the parameter nor earlier thinking.
-    pub thinking: bool,
-    /// True if the model supports tools. If false, requests contain no tools.
-    pub tools: bool,
-    /// True if the endpoint supports a JSON Schema as `response_format`. If false, the schema is added to the prompt.
-    pub json_schema: bool,
-    /// True if the model accepts images. Not used yet.
-    pub vision: bool,
-    /// Token budget for thinking, at least 1,024.
-    pub thinking_budget_tokens: u32,
-    /// Price per million input tokens in micro-dollars (10⁻⁶ USD). None: unknown.
-    pub input_price: Option<u64>,
-    /// Price per million cached input tokens in micro-dollars. None: unknown.
-    pub cached_input_price: Option<u64>,
-    /// Price per million output tokens in micro-dollars. None: unknown.
-    pub output_price: Option<u64>,
-}
-
-impl Default for ModelOptions {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            upstream: String::new(),
-            // proto: ProviderModel.context_tokens "0: {}."
-            context_tokens: 32_768,
-            // proto: ProviderModel.max_output_tokens "0: {}."
-            max_output_tokens: 4_096,
-            chat: true,
-            prompts: true,
-            thinking: false,
-            tools: true,
-            json_schema: true,
-            vision: false,
-            thinking_budget_tokens: 4_096,
-            input_price: None,
-            cached_input_price: None,
-            output_price: None,
-        }
+crate::settings! {
+    /// A chat model. Unknown fields are an error, except in stored providers.
+    #[derive(Eq)]
+    pub struct ModelOptions {
+        /// False disables the model.
+        pub enabled: bool = true,
+        /// Name of the model at the endpoint. Empty: the same name.
+        pub upstream: String = String::new(),
+        /// Maximum tokens of prompt and answer together.
+        // proto: ProviderModel.context_tokens "0: {}."
+        pub context_tokens: u32 = 32_768,
+        /// Maximum tokens of an answer.
+        // proto: ProviderModel.max_output_tokens "0: {}."
+        pub max_output_tokens: u32 = 4_096,
+        /// True if chats may use the model.
+        pub chat: bool = true,
+        /// True if prompts (extractions) may use the model.
+        pub prompts: bool = true,
+        /// True if the model supports thinking. If false, requests contain neither the parameter nor earlier thinking.
+        pub thinking: bool = false,
+        /// True if the model supports tools. If false, requests contain no tools.
+        pub tools: bool = true,
+        /// True if the endpoint supports a JSON Schema as `response_format`. If false, the schema is added to the
+        /// prompt.
+        pub json_schema: bool = true,
+        /// True if the model accepts images. Not used yet.
+        pub vision: bool = false,
+        /// Token budget for thinking, at least 1,024.
+        pub thinking_budget_tokens: u32 = 4_096,
+        /// Price per million input tokens in micro-dollars (10⁻⁶ USD). None: unknown.
+        pub input_price: Option<u64> = None,
+        /// Price per million cached input tokens in micro-dollars. None: unknown.
+        pub cached_input_price: Option<u64> = None,
+        /// Price per million output tokens in micro-dollars. None: unknown.
+        pub output_price: Option<u64> = None,
     }
 }

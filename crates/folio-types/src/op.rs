@@ -169,6 +169,11 @@ pub struct IdempotencyRecord {
 }
 
 impl OpRow {
+    /// Creates the row of an op that did not happen.
+    pub fn closed(op: OpKey, digest: Digest, closed: ClosedAs, at: Timestamp) -> Self {
+        Self { op, digest, state: closed.into(), at }
+    }
+
     /// Returns the digest of an op that a process closed without the content of the request. No request has this
     /// digest, because the digest of a request covers its content, which is never empty.
     pub fn unknown_digest() -> Digest {

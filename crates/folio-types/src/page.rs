@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The requested part of a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PageRequest {
     /// Maximum number of items, 1 to [`crate::limits::PAGE_SIZE_MAX`]. 0: the default.
     pub size: u32,
@@ -19,12 +19,6 @@ impl PageRequest {
     pub fn effective_size(&self) -> usize {
         let size = if self.size == 0 { crate::limits::PAGE_SIZE_DEFAULT } else { self.size };
         size.min(crate::limits::PAGE_SIZE_MAX) as usize
-    }
-}
-
-impl Default for PageRequest {
-    fn default() -> Self {
-        Self { size: crate::limits::PAGE_SIZE_DEFAULT, token: None, skip: 0, order: Order::default() }
     }
 }
 

@@ -3,6 +3,59 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
+/// Declares a struct with the default of each field.
+#[macro_export]
+macro_rules! with_defaults {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty = $default:expr,)+
+    }) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $type,)+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+    };
+}
+
+/// Declares settings with their defaults. Unknown keys are an error. `Duration as "KEY"` is a number of seconds under
+/// this key.
+///
+/// ```
+/// # use std::time::Duration;
+/// folio_types::settings! {
+///     pub struct Options {
+///         /// Maximum number of waiting jobs.
+///         pub jobs: usize = 1_000,
+///         /// Time limit of a job.
+///         pub timeout: Duration as "timeout_seconds" = Duration::from_secs(60),
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! settings {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty $(as $key:literal)? = $default:expr,)+
+    }) => {
+        $crate::with_defaults! {
+            $(#[$meta])*
+            #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+            #[serde(deny_unknown_fields, default)]
+            $vis struct $name {
+                $(
+                    $(#[$field_meta])*
+                    $(#[serde(rename = $key, with = "folio_types::seconds")])?
+                    $field_vis $field: $type = $default,
+                )+
+            }
+        }
+    };
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidSettings {
     /// Problems in the form `path: problem`. They do not contain values that may be secret.

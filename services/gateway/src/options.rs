@@ -7,99 +7,60 @@ use std::time::Duration;
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Error, Result};
-use serde::{Deserialize, Serialize};
 
 use crate::jwt::{self, IssuerOptions};
 use crate::tls::TlsOptions;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// Maximum number of concurrent calls that read or change one resource. Further calls are refused with
-    /// `OVERLOADED`.
-    pub short_calls: usize,
-    /// Maximum number of concurrent streams, approvals, extractions and transfers. Further calls are refused with
-    /// `OVERLOADED`.
-    pub long_calls: usize,
-    /// Maximum number of concurrent calls without a token (health, reflection). Further calls are refused with
-    /// `OVERLOADED`.
-    pub public_calls: usize,
-    /// Deadline of a short call.
-    #[serde(rename = "short_timeout_seconds", with = "folio_types::seconds")]
-    pub short_timeout: Duration,
-    /// Time for which tokens, members and organizations are cached: at most 2 s, which is the maximum delay of a
-    /// revocation.
-    #[serde(rename = "token_cache_seconds", with = "folio_types::seconds")]
-    pub token_cache: Duration,
-    /// Maximum number of failed authentication attempts per address and minute; further attempts are refused with
-    /// `TOO_MANY_ATTEMPTS`, unless the token was valid within the last 15 minutes. 0: unbounded. Behind a proxy, all
-    /// callers have the address of the proxy.
-    pub failed_attempts_per_minute: u32,
-    /// The issuers whose JWTs are accepted as access tokens, by a name that the operator chooses.
-    pub jwt: BTreeMap<String, IssuerOptions>,
-    /// Maximum size of an incoming message in bytes.
-    pub message_bytes: usize,
-    /// Maximum time until the first item of an accepted stream.
-    #[serde(rename = "stream_first_seconds", with = "folio_types::seconds")]
-    pub stream_first: Duration,
-    /// Maximum time between two items of a stream.
-    #[serde(rename = "stream_idle_seconds", with = "folio_types::seconds")]
-    pub stream_idle: Duration,
-    /// Maximum lifetime of a stream. A caller that still follows the stream reconnects.
-    #[serde(rename = "stream_lifetime_seconds", with = "folio_types::seconds")]
-    pub stream_lifetime: Duration,
-    /// Maximum time between two parts of an upload or download.
-    #[serde(rename = "transfer_idle_seconds", with = "folio_types::seconds")]
-    pub transfer_idle: Duration,
-    /// Maximum duration of an upload or download.
-    #[serde(rename = "transfer_lifetime_seconds", with = "folio_types::seconds")]
-    pub transfer_lifetime: Duration,
-    /// Maximum time for which a response may remain unread before its stream is ended.
-    #[serde(rename = "unread_seconds", with = "folio_types::seconds")]
-    pub unread: Duration,
-    /// Maximum number of connections; calls on further connections are refused with `OVERLOADED`.
-    pub connections: usize,
-    /// Interval of the health checks of the stores, which determine the health of the server.
-    #[serde(rename = "health_interval_seconds", with = "folio_types::seconds")]
-    pub health_interval: Duration,
-    /// Maximum number of concurrent calls of a connection.
-    pub streams_per_connection: u32,
-    /// Time without traffic after which a connection is pinged.
-    #[serde(rename = "keepalive_interval_seconds", with = "folio_types::seconds")]
-    pub keepalive_interval: Duration,
-    /// Time-out of the answer to a ping.
-    #[serde(rename = "keepalive_timeout_seconds", with = "folio_types::seconds")]
-    pub keepalive_timeout: Duration,
-    pub tls: TlsOptions,
-    /// Permits plain text on an address that is not loopback, because a proxy terminates TLS or the network is trusted.
-    pub insecure: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            short_calls: 1_024,
-            long_calls: 8_192,
-            public_calls: 64,
-            short_timeout: Duration::from_secs(30),
-            token_cache: Duration::from_secs(2),
-            failed_attempts_per_minute: 60,
-            jwt: BTreeMap::new(),
-            message_bytes: 4 * 1024 * 1024,
-            stream_first: Duration::from_secs(60),
-            stream_idle: Duration::from_secs(15 * 60),
-            stream_lifetime: Duration::from_secs(6 * 60 * 60),
-            transfer_idle: Duration::from_secs(60),
-            transfer_lifetime: Duration::from_secs(30 * 60),
-            unread: Duration::from_secs(60),
-            connections: 1_024,
-            health_interval: Duration::from_secs(5),
-            streams_per_connection: 1_024,
-            keepalive_interval: Duration::from_secs(20),
-            keepalive_timeout: Duration::from_secs(20),
-            tls: TlsOptions::default(),
-            insecure: false,
-        }
+folio_types::settings! {
+    pub struct Options {
+        /// Maximum number of concurrent calls that read or change one resource. Further calls are refused with
+        /// `OVERLOADED`.
+        pub short_calls: usize = 1_024,
+        /// Maximum number of concurrent streams, approvals, extractions and transfers. Further calls are refused with
+        /// `OVERLOADED`.
+        pub long_calls: usize = 8_192,
+        /// Maximum number of concurrent calls without a token (health, reflection). Further calls are refused with
+        /// `OVERLOADED`.
+        pub public_calls: usize = 64,
+        /// Deadline of a short call.
+        pub short_timeout: Duration as "short_timeout_seconds" = Duration::from_secs(30),
+        /// Time for which tokens, members and organizations are cached: at most 2 s, which is the maximum delay of a
+        /// revocation.
+        pub token_cache: Duration as "token_cache_seconds" = Duration::from_secs(2),
+        /// Maximum number of failed authentication attempts per address and minute; further attempts are refused with
+        /// `TOO_MANY_ATTEMPTS`, unless the token was valid within the last 15 minutes. 0: unbounded. Behind a proxy,
+        /// all callers have the address of the proxy.
+        pub failed_attempts_per_minute: u32 = 60,
+        /// The issuers whose JWTs are accepted as access tokens, by a name that the operator chooses.
+        pub jwt: BTreeMap<String, IssuerOptions> = BTreeMap::new(),
+        /// Maximum size of an incoming message in bytes.
+        pub message_bytes: usize = 4 * 1024 * 1024,
+        /// Maximum time until the first item of an accepted stream.
+        pub stream_first: Duration as "stream_first_seconds" = Duration::from_secs(60),
+        /// Maximum time between two items of a stream.
+        pub stream_idle: Duration as "stream_idle_seconds" = Duration::from_secs(15 * 60),
+        /// Maximum lifetime of a stream. A caller that still follows the stream reconnects.
+        pub stream_lifetime: Duration as "stream_lifetime_seconds" = Duration::from_secs(6 * 60 * 60),
+        /// Maximum time between two parts of an upload or download.
+        pub transfer_idle: Duration as "transfer_idle_seconds" = Duration::from_secs(60),
+        /// Maximum duration of an upload or download.
+        pub transfer_lifetime: Duration as "transfer_lifetime_seconds" = Duration::from_secs(30 * 60),
+        /// Maximum time for which a response may remain unread before its stream is ended.
+        pub unread: Duration as "unread_seconds" = Duration::from_secs(60),
+        /// Maximum number of connections; calls on further connections are refused with `OVERLOADED`.
+        pub connections: usize = 1_024,
+        /// Interval of the health checks of the stores, which determine the health of the server.
+        pub health_interval: Duration as "health_interval_seconds" = Duration::from_secs(5),
+        /// Maximum number of concurrent calls of a connection.
+        pub streams_per_connection: u32 = 1_024,
+        /// Time without traffic after which a connection is pinged.
+        pub keepalive_interval: Duration as "keepalive_interval_seconds" = Duration::from_secs(20),
+        /// Time-out of the answer to a ping.
+        pub keepalive_timeout: Duration as "keepalive_timeout_seconds" = Duration::from_secs(20),
+        pub tls: TlsOptions = TlsOptions::default(),
+        /// Permits plain text on an address that is not loopback, because a proxy terminates TLS or the network is
+        /// trusted.
+        pub insecure: bool = false,
     }
 }
 

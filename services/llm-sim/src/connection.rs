@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
@@ -52,20 +51,10 @@ impl Listener for Resettable {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
-        loop {
-            match self.0.accept().await {
-                Ok((stream, address)) => {
-                    // A failure only affects latency.
-                    let _ = stream.set_nodelay(true);
-                    return (Connection { stream, reset: Reset::default() }, address);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "accepting a connection failed");
-                    // The usual reason is a lack of file descriptors, so the loop waits until some are free.
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            }
-        }
+        let (stream, address) = Listener::accept(&mut self.0).await;
+        // A failure only affects latency.
+        let _ = stream.set_nodelay(true);
+        (Connection { stream, reset: Reset::default() }, address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -89,19 +78,6 @@ impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check()?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.check()?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -89,20 +89,7 @@ mod tests {
     }
 
     fn call(key: &str, credits: u64) -> LedgerRow {
-        let row = LedgerRow {
-            key: key.to_owned(),
-            permit: "p".to_owned(),
-            user: UserId::derive(&["user"]),
-            operation: "chat".to_owned(),
-            model: "m".to_owned(),
-            document: None,
-            credits,
-            input_tokens: 1,
-            at: at(1),
-            deadline: at(2),
-            settled: None,
-        };
-        row.settled_as_reserved(at(3))
+        LedgerRow::new(key, UserId::derive(&["user"]), credits, at(1)).settled_as_reserved(at(3))
     }
 
     /// Returns an account with a grant of 100, a closed block of 10 with a call of 4 and an unsent call, and an open

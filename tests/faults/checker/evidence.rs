@@ -12,7 +12,7 @@ use folio_types::{BlockId, CallId, OrgId, ThreadId, Timestamp, UserId};
 use crate::faults::log::Logged;
 
 /// State that was collected when no turn was running.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Evidence {
     pub threads: Vec<ObservedThread>,
     /// Every document, schema, prompt, tag and extraction, including deleted ones.
@@ -40,21 +40,6 @@ impl Evidence {
         let threads = &self.threads;
         self.busy.retain(|busy| threads.iter().any(|thread| thread.id == busy.thread));
         self
-    }
-}
-
-impl Default for Evidence {
-    fn default() -> Self {
-        Self {
-            threads: Vec::new(),
-            aggregates: Vec::new(),
-            accounts: Vec::new(),
-            log: Vec::new(),
-            markers: BTreeMap::new(),
-            busy: Vec::new(),
-            audit: None,
-            taken_at: Timestamp::now(),
-        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! Tests of the checker: each violation, and a history without violations.
 
 use folio_history::journal::*;
-use folio_history::thread::{OpenTurn, Phase, RequestRow, ThreadHeader};
+use folio_history::thread::{NewThread, OpenTurn, Phase, RequestRow, ThreadHeader};
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome as ApproveOutcome;
 use folio_resources::{Resource as _, Schema, Tag};
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState};
 use folio_types::{
-    CallId, Digest, Error, OrgId, Reason, RequestId, SchemaId, SchemaRevId, TagId, ThreadId, Timestamp, TurnId, UserId,
+    CallId, Digest, Error, OrgId, Principal, Reason, RequestId, Role, SchemaId, SchemaRevId, TagId, ThreadId,
+    Timestamp, TurnId, UserId,
 };
 use serde_json::{Value, json};
 
@@ -46,28 +47,14 @@ fn arguments() -> Value {
 }
 
 fn accepted(number: u32, request: &str) -> Entry {
-    Entry::Accepted(Box::new(Accepted {
-        turn: number,
-        request: request.parse().unwrap(),
-        digest: Digest::of(request.as_bytes()),
-        user: UserId::derive(&["user"]),
-        text: "alpha work".to_owned(),
-        mentions: Vec::new(),
-        options: TurnOptions::default(),
-        truncate_to: None,
-        working: WorkingState::default(),
-        position: None,
-        at: at(0),
-    }))
+    let user = UserId::derive(&["user"]);
+    Entry::Accepted(Box::new(Accepted::new(number, request.parse().unwrap(), user, "alpha work", at(0))))
 }
 
 fn round(number: u32) -> Entry {
     Entry::Round(Box::new(Round {
         turn: 1,
         round: number,
-        model: "scripted".to_owned(),
-        text: String::new(),
-        thinking: Vec::new(),
         calls: vec![Call {
             index: 1,
             provider_id: "call_0".to_owned(),
@@ -78,8 +65,7 @@ fn round(number: u32) -> Entry {
             approval_requirement: None,
             problem: None,
         }],
-        results: Vec::new(),
-        usage: Default::default(),
+        ..Round::default()
     }))
 }
 
@@ -121,17 +107,7 @@ fn outcome(status: CallStatus) -> Entry {
 }
 
 fn ended(end: End, results: Vec<CallResult>, event: u64) -> Entry {
-    let working = WorkingState::default();
-    Entry::Ended(Box::new(Ended {
-        turn: 1,
-        end,
-        results,
-        runs_again: false,
-        working,
-        usage: Default::default(),
-        event,
-        at: at(3),
-    }))
+    Entry::Ended(Box::new(Ended { results, ..Ended::new(1, end, event, at(3)) }))
 }
 
 fn completed() -> End {
@@ -156,27 +132,9 @@ fn done() -> OpState {
 }
 
 fn header() -> ThreadHeader {
-    ThreadHeader {
-        id: thread(),
-        org: org(),
-        user: UserId::derive(&["user"]),
-        profile: "document".to_owned(),
-        documents: Vec::new(),
-        title: "alpha work".to_owned(),
-        model: None,
-        ephemeral: false,
-        expires_at: None,
-        created_at: at(0),
-        updated_at: at(3),
-        epoch: 3,
-        owner: None,
-        version: 5,
-        entries: 0,
-        bytes: 0,
-        turns: 1,
-        working: WorkingState::default(),
-        open_turn: None,
-    }
+    let principal = Principal { org: org(), user: UserId::derive(&["user"]), role: Role::Member };
+    let new = NewThread::new(thread(), &principal, "document", Vec::new(), at(0));
+    ThreadHeader { title: "alpha work".to_owned(), updated_at: at(3), epoch: 3, version: 5, turns: 1, ..new.header() }
 }
 
 fn decided() -> ClientDecisions {
@@ -272,7 +230,12 @@ fn finds(evidence: &Evidence, invariant: Invariant, reason: &str) {
 
 /// Checks that a change of the usual journal is reported.
 #[track_caller]
-fn changed(change: impl FnOnce(&mut Vec<Entry>), state: Option<OpState>, invariant: Invariant, reason: &str) {
+fn changed(change: impl FnOnce(&mut Vec<Entry>), invariant: Invariant, reason: &str) {
+    changed_with(change, Some(done()), invariant, reason);
+}
+
+#[track_caller]
+fn changed_with(change: impl FnOnce(&mut Vec<Entry>), state: Option<OpState>, invariant: Invariant, reason: &str) {
     let mut entries = usual();
     change(&mut entries);
     finds(&evidence(entries, state), invariant, reason);
@@ -348,27 +311,22 @@ fn invariant_1_a_lost_append_and_a_second_writer_are_found() {
         entries.insert(5, resumed(3, ResumeCause::Takeover));
         entries.insert(6, resumed(3, ResumeCause::Takeover));
     };
-    changed(twice, Some(done()), OneWriter, "has epoch 3 after 3");
-    changed(|entries| entries.push(accepted(3, "r-2")), Some(done()), OneWriter, "not the next number");
+    changed(twice, OneWriter, "has epoch 3 after 3");
+    changed(|entries| entries.push(accepted(3, "r-2")), OneWriter, "not the next number");
     let late = |entries: &mut Vec<Entry>| entries.extend([accepted(2, "r-2"), outcome(CallStatus::Ok)]);
-    changed(late, Some(done()), OneWriter, "not within its turn");
+    changed(late, OneWriter, "not within its turn");
 }
 
 #[test]
 fn invariant_2_an_effect_without_its_approval_is_found() {
     let p = Permission;
-    changed(|entries| drop(entries.remove(3)), Some(done()), p, "before an approval was recorded");
-    changed(|entries| entries.swap(3, 4), Some(done()), p, "before an approval was recorded");
-    changed(|entries| entries[3] = decisions(Decision::Reject { reason: None }), Some(done()), p, "before an approval");
-    changed(|entries| drop(entries.remove(2)), Some(done()), p, "without a pause");
+    changed(|entries| drop(entries.remove(3)), p, "before an approval was recorded");
+    changed(|entries| entries.swap(3, 4), p, "before an approval was recorded");
+    changed(|entries| entries[3] = decisions(Decision::Reject { reason: None }), p, "before an approval");
+    changed(|entries| drop(entries.remove(2)), p, "without a pause");
     let edited = Decision::ApproveEdited { arguments: json!({"name": "alpha 2"}) };
-    changed(|entries| entries[3] = decisions(edited), Some(done()), EffectsOnce, "other arguments");
-    changed(
-        |entries| entries.insert(4, decisions(Decision::Reject { reason: None })),
-        Some(done()),
-        p,
-        "two different decisions",
-    );
+    changed(|entries| entries[3] = decisions(edited), EffectsOnce, "other arguments");
+    changed(|entries| entries.insert(4, decisions(Decision::Reject { reason: None })), p, "two different decisions");
     let unsent = with(|evidence| evidence.log.retain(|line| !matches!(line.event, ClientEvent::Deciding(_))));
     finds(&unsent, p, "no client sent");
     let late = |entries: &mut Vec<Entry>| {
@@ -376,36 +334,31 @@ fn invariant_2_an_effect_without_its_approval_is_found() {
             decisions.decided_at = at(300);
         }
     };
-    changed(late, Some(done()), p, "after the expiry");
+    changed(late, p, "after the expiry");
 }
 
 #[test]
 fn invariant_3_history_op_row_and_change_must_agree() {
     let e = EffectsOnce;
-    changed(|_| {}, None, e, "the history reports success, but its op row is None");
-    changed(|_| {}, Some(OpState::Aborted), e, "the history reports success");
-    changed(
-        |entries| entries[5] = outcome(CallStatus::Conflict),
-        Some(done()),
-        e,
-        "the effect happened, but the history reports",
-    );
-    changed(|entries| entries[5] = outcome(CallStatus::Conflict), None, e, "the history reports a conflict");
-    changed(
-        |entries| entries[5] = outcome(CallStatus::Cancelled),
-        Some(done()),
-        e,
-        "the effect happened, but the history reports",
-    );
+    changed_with(|_| {}, None, e, "the history reports success, but its op row is None");
+    changed_with(|_| {}, Some(OpState::Aborted), e, "the history reports success");
+    changed(|entries| entries[5] = outcome(CallStatus::Conflict), e, "the effect happened, but the history reports");
+    changed_with(|entries| entries[5] = outcome(CallStatus::Conflict), None, e, "the history reports a conflict");
+    changed(|entries| entries[5] = outcome(CallStatus::Cancelled), e, "the effect happened, but the history reports");
     for status in [CallStatus::Cancelled, CallStatus::Failed] {
-        changed(|entries| entries[5] = outcome(status), None, e, "before the op was closed");
+        changed_with(|entries| entries[5] = outcome(status), None, e, "before the op was closed");
     }
-    changed(|entries| entries[5] = outcome(CallStatus::Cancelled), Some(OpState::Aborted), e, "but the turn completed");
-    changed(|entries| drop(entries.remove(4)), Some(done()), e, "without an intent");
-    changed(|entries| entries.insert(5, intent()), Some(done()), e, "more than one intent");
-    changed(|entries| entries.swap(1, 4), Some(done()), e, "precedes the message with the call");
+    changed_with(
+        |entries| entries[5] = outcome(CallStatus::Cancelled),
+        Some(OpState::Aborted),
+        e,
+        "but the turn completed",
+    );
+    changed(|entries| drop(entries.remove(4)), e, "without an intent");
+    changed(|entries| entries.insert(5, intent()), e, "more than one intent");
+    changed(|entries| entries.swap(1, 4), e, "precedes the message with the call");
     let closing = Entry::Closing(Closing { turn: 1, cause: ClosingCause::Cancelled, at: at(2) });
-    changed(|entries| entries.insert(4, closing), Some(done()), e, "after the closing of the turn");
+    changed(|entries| entries.insert(4, closing), e, "after the closing of the turn");
     finds(&with(|evidence| evidence.aggregates[0].version = Some(2)), e, "has version 2, but 1 op rows");
     finds(&with(|evidence| evidence.aggregates[0].version = None), e, "was never created");
     let another = |evidence: &mut Evidence| {
@@ -436,11 +389,11 @@ fn invariant_3_a_concurrent_edit_must_not_be_overwritten() {
 #[test]
 fn invariant_4_a_call_without_a_result_or_with_two_is_found() {
     let s = Sendable;
-    changed(|entries| drop(entries.remove(5)), Some(done()), s, "no result, but entries follow");
-    changed(|entries| entries.insert(6, outcome(CallStatus::Failed)), Some(done()), s, "the results differ");
-    changed(|entries| entries.insert(5, paused(2, 6)), Some(done()), s, "follows a later pause");
+    changed(|entries| drop(entries.remove(5)), s, "no result, but entries follow");
+    changed(|entries| entries.insert(6, outcome(CallStatus::Failed)), s, "the results differ");
+    changed(|entries| entries.insert(5, paused(2, 6)), s, "follows a later pause");
     let stray = |entries: &mut Vec<Entry>| drop(entries.remove(1));
-    changed(stray, Some(done()), s, "the result has no call");
+    changed(stray, s, "the result has no call");
 }
 
 #[test]
@@ -466,7 +419,7 @@ fn invariant_7_answers_that_differ_from_each_other_or_from_the_journal_are_found
     finds(&with(ClientEvent::Answered(decided(), Box::new(answer(8)))), Idempotent, "the journal contains");
     finds(&with(ClientEvent::Refused(decided(), Reason::TurnExpired)), Idempotent, "received an expiry");
     let twice = |entries: &mut Vec<Entry>| entries.extend([accepted(2, "r-1")]);
-    changed(twice, Some(done()), Idempotent, "request r-1 also became");
+    changed(twice, Idempotent, "request r-1 also became");
 }
 
 #[test]
@@ -492,10 +445,10 @@ fn acknowledged_data_that_is_not_stored_is_found() {
 #[test]
 fn invariant_8_a_turn_without_its_end_is_found() {
     let v = VisibleEnd;
-    changed(|entries| drop(entries.pop()), Some(done()), v, "the turn has no end");
-    changed(|entries| entries.push(ended(completed(), vec![], 12)), Some(done()), v, "an entry follows the end");
+    changed(|entries| drop(entries.pop()), v, "the turn has no end");
+    changed(|entries| entries.push(ended(completed(), vec![], 12)), v, "an entry follows the end");
     let closing = Entry::Closing(Closing { turn: 1, cause: ClosingCause::Cancelled, at: at(2) });
-    changed(|entries| entries.insert(6, closing), Some(done()), v, "has another end");
+    changed(|entries| entries.insert(6, closing), v, "has another end");
     let open = |phase, entries: usize| {
         let mut evidence = evidence(usual()[..entries].to_vec(), None);
         evidence.threads[0].header.open_turn = Some(OpenTurn { number: 1, phase, expires_at: None });
@@ -521,8 +474,8 @@ fn invariant_9_streams_that_cannot_be_resumed_are_found() {
     finds(&received(vec![(4, "awaiting_approval"), (9, "completed")]), s, "follow a closing event");
     finds(&received(vec![(1, "turn_started")]), s, "without a closing event");
     finds(&received(vec![(8, "completed")]), s, "not in the journal");
-    changed(|entries| entries[2] = paused(1, 0), Some(done()), s, "closing event 0");
-    changed(|entries| entries[6] = ended(completed(), vec![], 4), Some(done()), s, "closing event 4 after 4");
+    changed(|entries| entries[2] = paused(1, 0), s, "closing event 0");
+    changed(|entries| entries[6] = ended(completed(), vec![], 4), s, "closing event 4 after 4");
 }
 
 #[test]

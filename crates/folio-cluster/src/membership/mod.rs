@@ -18,17 +18,13 @@ use tokio_util::task::TaskTracker;
 
 use view::MembershipView;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MembershipOptions {
-    /// Interval between two heartbeats, and between two reads of the store. Default: 1.5 s.
-    pub heartbeat: Duration,
-    /// Timeout of a store operation. Default: 1 s.
-    pub store_timeout: Duration,
-}
-
-impl Default for MembershipOptions {
-    fn default() -> Self {
-        Self { heartbeat: Duration::from_millis(1_500), store_timeout: Duration::from_secs(1) }
+folio_types::with_defaults! {
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct MembershipOptions {
+        /// Interval between two heartbeats, and between two reads of the store. Default: 1.5 s.
+        pub heartbeat: Duration = Duration::from_millis(1_500),
+        /// Timeout of a store operation. Default: 1 s.
+        pub store_timeout: Duration = Duration::from_secs(1),
     }
 }
 

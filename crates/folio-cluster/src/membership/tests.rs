@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use folio_storage::MembershipSnapshot;
 use folio_testkit::wait_for;
-use folio_types::Timestamp;
 
 use super::*;
 
@@ -64,16 +63,7 @@ fn start(store: &Arc<ScriptedNodeStore>) -> Membership {
 
 /// Returns the record of a node without conversations.
 pub(crate) fn record(incarnation: &Incarnation, address: &str) -> NodeRecord {
-    NodeRecord {
-        incarnation: incarnation.clone(),
-        address: address.to_owned(),
-        draining: false,
-        conversations: 0,
-        busy_conversations: 0,
-        capacity: 100_000,
-        started_at: Timestamp::UNIX_EPOCH,
-        version: String::new(),
-    }
+    NodeRecord::new(incarnation.clone(), address, 100_000)
 }
 
 fn describe(incarnation: &Incarnation, draining: &Arc<AtomicBool>) -> Describe {

@@ -8,7 +8,7 @@ use folio_history::command::{ApproveCommand, ForkThreadCommand};
 use folio_history::event::Event;
 use folio_history::peer::EventStream;
 use folio_storage::{ClusterNode, NodeRecord};
-use folio_types::{OrgId, Principal, Result, Role, Secret, System, ThreadId, Timestamp, TurnId, UserId};
+use folio_types::{OrgId, Principal, Result, Role, Secret, System, ThreadId, TurnId, UserId};
 use futures::StreamExt as _;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -99,16 +99,7 @@ impl Node {
     }
 
     pub(crate) fn member(&self) -> ClusterNode {
-        let node = NodeRecord {
-            incarnation: self.scripted.incarnation.clone(),
-            address: self.server.address.clone(),
-            draining: false,
-            conversations: 0,
-            busy_conversations: 0,
-            capacity: 100_000,
-            started_at: Timestamp::UNIX_EPOCH,
-            version: String::new(),
-        };
+        let node = NodeRecord::new(self.scripted.incarnation.clone(), &self.server.address, 100_000);
         ClusterNode { node, silent_for: Duration::ZERO, is_dead: false }
     }
 }

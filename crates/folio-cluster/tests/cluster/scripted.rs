@@ -9,12 +9,10 @@ use folio_history::command::{
     ApproveAnswer, ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand,
     RenameThreadCommand,
 };
-use folio_history::event::{Event, EventKind, RoundView, TurnStatus, TurnView};
-use folio_history::journal::WorkingState;
+use folio_history::event::{Event, EventKind, RoundView, TurnView};
 use folio_history::peer::{ConversationPeer, EventStream};
-use folio_history::thread::ThreadView;
-use folio_types::message::Usage;
-use folio_types::{Error, Incarnation, OrgId, Principal, Result, ThreadId, Timestamp, TurnId, UserId};
+use folio_history::thread::{NewThread, ThreadView};
+use folio_types::{Error, Incarnation, OrgId, Principal, Result, Role, ThreadId, Timestamp, TurnId, UserId};
 use futures::StreamExt as _;
 use tokio::sync::watch;
 
@@ -149,40 +147,13 @@ impl ScriptedPeer {
     }
 
     fn thread(&self) -> ThreadView {
-        ThreadView {
-            id: self.own_turn().thread,
-            user: UserId::derive(&["u"]),
-            profile: "document".into(),
-            documents: Vec::new(),
-            title: String::new(),
-            model: None,
-            ephemeral: false,
-            expires_at: None,
-            created_at: Timestamp::UNIX_EPOCH,
-            updated_at: Timestamp::UNIX_EPOCH,
-            working: WorkingState::default(),
-            turns: 0,
-            open_turn: None,
-        }
+        let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+        let id = self.own_turn().thread;
+        NewThread::new(id, &principal, "document", Vec::new(), Timestamp::UNIX_EPOCH).header().into()
     }
 
     fn turn(&self) -> TurnView {
-        TurnView {
-            turn: self.own_turn(),
-            status: TurnStatus::Running,
-            model: String::new(),
-            user_text: String::new(),
-            rounds: Vec::new(),
-            pending: Vec::new(),
-            expires_at: None,
-            working: WorkingState::default(),
-            text: String::new(),
-            finish: None,
-            error: None,
-            retriable: false,
-            usage: Usage::default(),
-            next_event: 1,
-        }
+        TurnView::new(self.own_turn(), "", "")
     }
 }
 

@@ -228,7 +228,9 @@ impl State {
     fn tool_work(&self, run: ToolRun, token: CancellationToken) -> Option<ToolWork> {
         let loaded = self.loaded.as_ref()?;
         let record = loaded.machine.history().turn(run.call.turn.number)?;
+        let spent = UsageRecorder::new(self.shared.dependencies.meter.clone());
         let context = CallContext {
+            resources: ToolResources { meter: spent.clone(), ..self.shared.resources() },
             // A turn acts as its requester, at most with the role of a member.
             principal: Principal { org: self.org().clone(), user: record.accepted.user.clone(), role: Role::Member },
             call: run.call.clone(),
@@ -237,12 +239,10 @@ impl State {
             working: record.working.clone(),
             model: record.accepted.options.model.clone(),
         };
-        let spent = UsageRecorder::new(self.shared.dependencies.meter.clone());
         Some(ToolWork {
             work: self.task_context(token),
             tool: loaded.profile.get(&run.name).cloned(),
             context,
-            resources: ToolResources { meter: spent.clone(), ..self.shared.resources() },
             spent,
             run,
         })

@@ -211,9 +211,9 @@ fn ground_of(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Acc
 mod tests {
     use folio_history::journal::{CallStatus, Paused, ResumeCause, Resumed, WorkingChange, WorkingState};
     use folio_resources::policy::{Policy, Ruling};
+    use folio_types::Incarnation;
     use folio_types::message::Usage;
     use folio_types::op::{Expected, Target};
-    use folio_types::{Digest, Incarnation};
     use serde_json::{Value, json};
 
     use super::*;
@@ -267,29 +267,8 @@ mod tests {
     #[test]
     fn an_entry_without_a_time_has_the_newest_time_of_the_journal() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let accepted = Accepted {
-            turn: 1,
-            request: "r".parse().unwrap(),
-            digest: Digest::of(b"r"),
-            user: UserId::derive(&["user"]),
-            text: String::new(),
-            mentions: Vec::new(),
-            options: TurnOptions::default(),
-            truncate_to: None,
-            working: WorkingState::default(),
-            position: None,
-            at: at(1),
-        };
-        let round = Round {
-            turn: 1,
-            round: 1,
-            model: String::new(),
-            text: String::new(),
-            thinking: Vec::new(),
-            calls: vec![call("writes", Access::ReadWrite)],
-            results: Vec::new(),
-            usage: Usage::default(),
-        };
+        let accepted = Accepted::new(1, "r".parse().unwrap(), UserId::derive(&["user"]), "", at(1));
+        let round = Round { turn: 1, round: 1, calls: vec![call("writes", Access::ReadWrite)], ..Round::default() };
         let working = WorkingState::default();
         let paused = Paused { turn: 1, round: 1, expires_at: at(9), working, event: 1, at: at(5) };
         let owner = Incarnation::derive(&["node"]);

@@ -27,16 +27,8 @@ impl Sandbox {
 }
 
 pub(super) fn rule(name: &str, tool: &str, argument: &str, ruling: Ruling) -> Rule {
-    let condition = Condition { path: "name".into(), test: Test::Equals(json!(argument)) };
-    Rule {
-        name: name.into(),
-        tools: vec![tool.into()],
-        arguments: vec![condition],
-        users: Vec::new(),
-        roles: Vec::new(),
-        profiles: Vec::new(),
-        ruling,
-    }
+    let arguments = vec![Condition { path: "name".into(), test: Test::Equals(json!(argument)) }];
+    Rule { tools: vec![tool.into()], arguments, ..Rule::new(name, ruling) }
 }
 
 /// Returns the index of the call, the kind and the ground of each entry, ordered by index and kind.

@@ -7,8 +7,7 @@ use folio_history::journal::Access;
 use folio_metering::{AbandonedCalls, MeteredCall, Settlement};
 use folio_resources::Resource as _;
 use folio_tools::{
-    CallContext, Plan, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec,
-    WriteTool,
+    CallContext, Plan, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolSpec, WriteTool,
 };
 use folio_types::TagId;
 use folio_types::message::Usage;
@@ -39,12 +38,7 @@ impl FaultyTool {
 
 #[async_trait]
 impl ReadTool for FaultyTool {
-    async fn run(
-        &self,
-        resources: &ToolResources,
-        context: &CallContext,
-        arguments: Value,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, context: &CallContext, arguments: Value) -> Result<ToolOutput, ToolError> {
         match arguments["do"].as_str() {
             Some("panic") => panic!("the tool breaks"),
             Some("hang") => std::future::pending().await,
@@ -60,9 +54,9 @@ impl ReadTool for FaultyTool {
                     input_tokens: 7,
                     max_output_tokens: 7,
                 };
-                let permit = resources.meter.request_permit(call).await?;
+                let permit = context.resources.meter.request_permit(call).await?;
                 let used = Usage { input_tokens: 7, reported: true, model_calls: 1, ..Usage::default() };
-                resources.meter.settle(permit, Settlement::Partial(used)).await?;
+                context.resources.meter.settle(permit, Settlement::Partial(used)).await?;
                 Err(ToolError::ForModel("the model returned nothing".to_owned()))
             }
             _ => {
@@ -78,7 +72,7 @@ impl ReadTool for FaultyTool {
 
 #[async_trait]
 impl WriteTool for FaultyTool {
-    async fn plan(&self, _: &ToolResources, _: &CallContext, arguments: &Value) -> Result<Plan, ToolError> {
+    async fn plan(&self, _: &CallContext, arguments: &Value) -> Result<Plan, ToolError> {
         if arguments["do"] == "panic early" {
             panic!("the plan breaks");
         }
@@ -89,13 +83,7 @@ impl WriteTool for FaultyTool {
         Ok(Plan { target, expected: Expected::Absent, resolved: Value::Null })
     }
 
-    async fn run(
-        &self,
-        _: &ToolResources,
-        _: &CallContext,
-        arguments: &Value,
-        _: &Plan,
-    ) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, _: &CallContext, arguments: &Value, _: &Plan) -> Result<ToolOutput, ToolError> {
         match arguments["do"].as_str() {
             Some("hang") => std::future::pending().await,
             Some("refuse") => Err(ToolError::ForModel("the tag is in use".to_owned())),

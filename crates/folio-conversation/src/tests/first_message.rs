@@ -82,7 +82,7 @@ async fn a_fork_belongs_to_the_user_that_forked() {
 #[tokio::test]
 async fn the_same_documents_in_another_order_are_the_same_documents() {
     let sandbox = Sandbox::start().await;
-    let other = upload(&sandbox.stores, &*sandbox.environment, &sandbox.principal, "other.pdf", "Other").await;
+    let other = sandbox.upload("other.pdf", "Other").await;
     let documents = vec![sandbox.document.clone(), other];
     let (id, at) = (ThreadId::derive(&["both"]), Timestamp::UNIX_EPOCH);
     let new = NewThread::new(id, &sandbox.principal, "document", documents.clone(), at);

@@ -41,6 +41,6 @@ use folio_types::{
 use futures::StreamExt as _;
 use serde_json::json;
 
-use self::sandbox::{SOON, Sandbox, all, approve_all, closing, decide, fork, names, reached, request, upload};
+use self::sandbox::{SOON, Sandbox, all, approve_all, closing, decide, fork, names, reached, request};
 use self::script::{Step, call, calls, gated, say};
 use crate::Options;

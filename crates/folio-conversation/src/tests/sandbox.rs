@@ -14,7 +14,7 @@ use folio_storage::{IngestUpdate, NewPage, SharedOptions, SlotStore, Stores, Usa
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::Simulated;
 use folio_tools::Registry;
-use folio_types::{Environment, Incarnation, RequestId};
+use folio_types::{Incarnation, RequestId};
 use tokio::task::JoinHandle;
 
 use super::script::Script;
@@ -58,8 +58,30 @@ impl Base {
         let environment = Arc::new(Simulated::new(folio_testkit::seed()));
         let (org, user) = (OrgId::generate(&*environment), UserId::generate(&*environment));
         let principal = Principal { org, user, role: Role::Member };
-        let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
-        Self { models: Script::new(), stores, environment, principal, document, store, _folder: folder }
+        let (models, document) = (Script::new(), DocumentId::derive(&["before the upload"]));
+        let mut base = Self { models, stores, environment, principal, document, store, _folder: folder };
+        base.document = base.upload("invoice.pdf", "Invoice 7\nTotal: 12.50").await;
+        base
+    }
+
+    pub(super) async fn upload(&self, name: &str, text: &str) -> DocumentId {
+        let (org, now) = (&self.principal.org, self.environment.now());
+        let id = DocumentId::generate(&*self.environment);
+        let change = DocumentChange::Create(NewDocument {
+            name: name.to_owned(),
+            media_type: "application/pdf".to_owned(),
+            size: 1,
+            sha256: Digest::of(text.as_bytes()).to_string(),
+            tags: vec![],
+            metadata: Default::default(),
+        });
+        let key = RequestId::generate(&*self.environment);
+        let write = Write::by_platform(org.clone(), key, now, Expected::Absent, change);
+        self.stores.of::<Document>().decide(&id, write).await.unwrap();
+        let pages = vec![NewPage { number: 1, text: text.to_owned() }];
+        let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: now };
+        self.stores.texts.ingest(org, id.as_str(), update).await.unwrap();
+        id
     }
 
     pub(super) async fn close(self) {
@@ -337,38 +359,6 @@ impl Meter for LimitedMeter {
     fn abandoned_calls(&self) -> AbandonedCalls {
         self.meter.abandoned_calls()
     }
-}
-
-pub(super) async fn upload(
-    stores: &Stores,
-    environment: &dyn Environment,
-    principal: &Principal,
-    name: &str,
-    text: &str,
-) -> DocumentId {
-    let id = DocumentId::generate(environment);
-    let change = DocumentChange::Create(NewDocument {
-        name: name.to_owned(),
-        media_type: "application/pdf".to_owned(),
-        size: 1,
-        sha256: Digest::of(text.as_bytes()).to_string(),
-        tags: vec![],
-        metadata: Default::default(),
-    });
-    let write = Write {
-        org: principal.org.clone(),
-        op: OpKey::Request { user: principal.user.clone(), request: RequestId::generate(environment) },
-        digest: Digest::of(name.as_bytes()),
-        by: principal.user.clone(),
-        at: environment.now(),
-        expected: Expected::Absent,
-        change,
-    };
-    stores.of::<Document>().decide(&id, write).await.unwrap();
-    let pages = vec![NewPage { number: 1, text: text.to_owned() }];
-    let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: environment.now() };
-    stores.texts.ingest(&principal.org, id.as_str(), update).await.unwrap();
-    id
 }
 
 /// Reads a stream to its end, and checks that its event numbers increase (invariant 9).

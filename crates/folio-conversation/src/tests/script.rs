@@ -9,6 +9,7 @@ use folio_llm::{
     Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
 };
 use folio_types::message::{FinishReason, ThinkingBlock, Usage};
+use folio_types::models::ModelOptions;
 use folio_types::{Error, OrgId, Reason};
 use futures::StreamExt as _;
 use serde_json::Value;
@@ -205,13 +206,7 @@ impl Models for Script {
         let model = |name: &str, context_tokens| ModelInfo {
             name: name.to_owned(),
             provider: "test".to_owned(),
-            context_tokens,
-            max_output_tokens: 4_000,
-            chat: true,
-            prompts: true,
-            tools: true,
-            json_schema: true,
-            ..ModelInfo::default()
+            options: ModelOptions { context_tokens, max_output_tokens: 4_000, ..ModelOptions::default() },
         };
         let fallbacks = self.fallbacks.lock().unwrap().clone();
         let mut models = vec![model("scripted", CONTEXT), model("other", self.other_context.load(Ordering::SeqCst))];

@@ -48,7 +48,7 @@ async fn a_fork_starts_with_the_messages_and_the_working_state_of_its_position()
 #[tokio::test]
 async fn the_request_id_of_a_new_thread_identifies_one_content() {
     let sandbox = Sandbox::start().await;
-    let other = upload(&sandbox.stores, &*sandbox.environment, &sandbox.principal, "other.pdf", "Other").await;
+    let other = sandbox.upload("other.pdf", "Other").await;
     let create = CreateThreadCommand {
         documents: vec![sandbox.document.clone()],
         title: "Mine".to_owned(),

@@ -116,7 +116,8 @@ impl ModelWork {
         let catalogue = catalogue.map_err(|error| Err(Failure::unsent(error)))?;
         let requested = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
         let has_tools = !self.profile.definitions().is_empty();
-        let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !requested.tools);
+        let able =
+            |model: &ModelInfo| model.options.chat && (model.options.tools || !has_tools || !requested.options.tools);
         let candidates = catalogue.candidates(requested, able);
         let last = candidates.len().saturating_sub(1);
         // Error of the first model that failed. Returned if the last candidate lacks context or credit.
@@ -130,7 +131,7 @@ impl ModelWork {
                 Err(error) if position > 0 && error.reason == Reason::ContextTooSmall => continue,
                 request => request.map_err(|error| Err(Failure::unsent(error)))?,
             };
-            let tools = if info.tools { shared.tool_tokens(&self.profile) } else { 0 };
+            let tools = if info.options.tools { shared.tool_tokens(&self.profile) } else { 0 };
             let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(tools);
             // Each attempted model needs a permit at its own price.
             let permit = match shared.dependencies.meter.request_permit(self.metered(info, prompt, position)).await {
@@ -181,15 +182,15 @@ impl ModelWork {
                 .system_message(
                     self.profile.profile.instructions,
                     &self.working,
-                    info.context_tokens,
+                    info.options.context_tokens,
                     self.write_counter,
                 )
                 .await
         };
         let system = shared.with_store_timeout(load).await?;
         let tool_tokens = shared.tool_tokens(&self.profile);
-        let context = usize::try_from(info.context_tokens).unwrap_or(usize::MAX);
-        let answer = usize::try_from(info.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
+        let context = usize::try_from(info.options.context_tokens).unwrap_or(usize::MAX);
+        let answer = usize::try_from(info.options.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
         let around = estimated_tokens(&system).saturating_add(tool_tokens);
         let prompt_tokens = |answer: usize| context.saturating_sub(answer).saturating_sub(around);
         let least = answer.min(ANSWER_TOKENS_MIN);
@@ -206,7 +207,7 @@ impl ModelWork {
         Ok(ModelRequest {
             system,
             tools,
-            thinking: shared.options.thinking && info.thinking,
+            thinking: shared.options.thinking && info.options.thinking,
             ..ModelRequest::new(self.work.org.clone(), &info.name, messages)
         })
     }
@@ -225,7 +226,7 @@ impl ModelWork {
             prices: info.prices(),
             document: self.document.clone(),
             input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
-            max_output_tokens: u64::from(info.max_output_tokens),
+            max_output_tokens: u64::from(info.options.max_output_tokens),
         }
     }
 

@@ -62,10 +62,9 @@ impl ToolWork {
 
     async fn close_until_answered(&self, intent: &Intent, closed: ClosedAs) -> OpRow {
         let dependencies = &self.work.shared.dependencies;
-        let (ops, org, op) = (&dependencies.stores.ops, &self.work.org, OpKey::Call(self.run.call.clone()));
-        let now = || dependencies.environment.now();
-        let close = || ops.close(org, &intent.target, &op, &self.run.digest, closed, now());
-        self.until_answered(&mut StoreWait::new(self), close).await
+        let (ops, op) = (&dependencies.stores.ops, OpKey::Call(self.run.call.clone()));
+        let row = || OpRow::closed(op.clone(), self.run.digest.clone(), closed, dependencies.environment.now());
+        self.until_answered(&mut StoreWait::new(self), || ops.close(&self.work.org, &intent.target, row())).await
     }
 
     /// None: there is no op row.

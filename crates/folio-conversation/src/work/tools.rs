@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use folio_history::journal::{CallStatus, Intent, WorkingChange};
-use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool};
+use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, WriteTool};
 use folio_trace::{CONTENT, record_error};
 use folio_types::message::Usage;
 use folio_types::{Code, Error, Reason, limits};
@@ -24,7 +24,6 @@ pub(crate) struct ToolWork {
     /// None: the tool does not exist.
     pub(crate) tool: Option<Tool>,
     pub(crate) context: CallContext,
-    pub(crate) resources: ToolResources,
     /// Meter that records the usage of the tool's model calls.
     pub(crate) spent: Arc<UsageRecorder>,
 }
@@ -42,7 +41,7 @@ impl ToolWork {
         self.work.hit_failpoint("read", "before").await;
         let result = match &self.tool {
             Some(Tool { kind: ToolKind::Read(tool), .. }) => {
-                let run = tool.run(&self.resources, &self.context, self.run.arguments.clone());
+                let run = tool.run(&self.context, self.run.arguments.clone());
                 self.executed(run).await.map_or_else(|failure| failed(&self.error_text(failure)), done)
             }
             _ => failed(&format!("Unknown read-only tool {:?}.", self.run.name)),
@@ -72,7 +71,7 @@ impl ToolWork {
 
     async fn plan_once(&self) -> Result<Plan, CallFailure> {
         let tool = self.write_tool()?;
-        self.guarded(tool.plan(&self.resources, &self.context, &self.run.arguments)).await
+        self.guarded(tool.plan(&self.context, &self.run.arguments)).await
     }
 
     fn write_tool(&self) -> Result<&dyn WriteTool, CallFailure> {
@@ -124,7 +123,7 @@ impl ToolWork {
     pub(super) async fn write_once(&self, intent: &Intent) -> Result<ToolOutput, CallFailure> {
         let tool = self.write_tool()?;
         let plan = Plan { target: intent.target.clone(), expected: intent.expected, resolved: intent.resolved.clone() };
-        self.executed(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
+        self.executed(tool.run(&self.context, &self.run.arguments, &plan)).await
     }
 
     pub(super) fn finished(&self, outcome: ToolOutcome) {

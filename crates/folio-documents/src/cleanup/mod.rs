@@ -23,9 +23,9 @@ use folio_resources::{Document, Extraction};
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
-use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::organizations::Organizations;
 use self::orphans::Orphans;
@@ -37,30 +37,19 @@ const REQUEST_HOURS: i64 = 48;
 /// Maximum number of rows that one transaction removes.
 const ROWS_AT_ONCE: usize = 1_000;
 
-/// The settings section `cleanup`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CleanupOptions {
-    /// Seconds between two sweeps. Default: 60.
-    pub interval_seconds: u64,
-    /// Maximum number of deleted documents per sweep. Default: 10,000.
-    pub batch: usize,
-    /// Seconds between two searches for orphaned bytes, the first at the start. A search lists every blob and reads the
-    /// document of each blob older than a day. Default: 6 h.
-    pub orphan_interval_seconds: u64,
-    /// Seconds between two searches for expired threads of organizations with a retention, the first at the start. A
-    /// search reads all organizations, and threads that started before the retention period. Default: 1 h.
-    pub retention_interval_seconds: u64,
-}
-
-impl Default for CleanupOptions {
-    fn default() -> Self {
-        Self {
-            interval_seconds: 60,
-            batch: 10_000,
-            orphan_interval_seconds: 6 * 60 * 60,
-            retention_interval_seconds: 60 * 60,
-        }
+folio_types::settings! {
+    /// The settings section `cleanup`.
+    pub struct CleanupOptions {
+        /// Seconds between two sweeps.
+        pub interval_seconds: u64 = 60,
+        /// Maximum number of deleted documents per sweep.
+        pub batch: usize = 10_000,
+        /// Seconds between two searches for orphaned bytes, the first at the start. A search lists every blob and reads
+        /// the document of each blob older than a day.
+        pub orphan_interval_seconds: u64 = 6 * 60 * 60,
+        /// Seconds between two searches for expired threads of organizations with a retention, the first at the start.
+        /// A search reads all organizations, and threads that started before the retention period.
+        pub retention_interval_seconds: u64 = 60 * 60,
     }
 }
 
@@ -102,7 +91,7 @@ impl CleanupHandle {
 #[derive(Debug)]
 pub struct Cleaner {
     stop: CancellationToken,
-    task: tokio::task::JoinHandle<()>,
+    task: AbortOnDropHandle<()>,
 }
 
 impl Cleaner {
@@ -134,18 +123,12 @@ impl Cleaner {
         };
         let interval = Duration::from_secs(options.interval_seconds.max(1));
         let task = tokio::spawn(run(sweep, environment, Triggers { interval, wake, is_sweeper }, stop.clone()));
-        (Self { stop, task }, handle)
+        (Self { stop, task: AbortOnDropHandle::new(task) }, handle)
     }
 
-    pub async fn stop(mut self) {
+    pub async fn stop(self) {
         self.stop.cancel();
-        let _ = (&mut self.task).await;
-    }
-}
-
-impl Drop for Cleaner {
-    fn drop(&mut self) {
-        self.task.abort();
+        let _ = self.task.await;
     }
 }
 

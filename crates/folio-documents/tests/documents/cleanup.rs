@@ -1,6 +1,6 @@
 //! Clean-up after deletions and expiry.
 
-use folio_history::thread::{Append, Fence, HeaderChange, NewThread};
+use folio_history::thread::{Append, Fence, NewThread};
 use folio_resources::{
     DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange, Resource as _,
 };
@@ -12,15 +12,9 @@ use serde_json::json;
 use super::*;
 
 async fn delete(fixture: &Fixture, id: &DocumentId) {
-    let write = Write {
-        org: fixture.principal.org.clone(),
-        op: OpKey::Request { user: fixture.principal.user.clone(), request: "delete".parse().unwrap() },
-        digest: Digest::of(b"delete"),
-        by: fixture.principal.user.clone(),
-        at: fixture.environment.now(),
-        expected: Expected::Version(fixture.document(id).await.version),
-        change: DocumentChange::Delete,
-    };
+    let (org, key) = (fixture.principal.org.clone(), "delete".parse().unwrap());
+    let expected = Expected::Version(fixture.document(id).await.version);
+    let write = Write::by_platform(org, key, fixture.environment.now(), expected, DocumentChange::Delete);
     fixture.stores().of::<Document>().decide(id, write).await.unwrap();
 }
 
@@ -202,17 +196,7 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
     let unused = thread(&fixture, vec![]).await;
     let used = thread(&fixture, vec![]).await;
     fixture.environment.advance(days(8).try_into().unwrap());
-    let append = Append {
-        batch: 7,
-        fence: Fence { epoch: 0, version: 0 },
-        entries: vec![],
-        new_owner: None,
-        change: HeaderChange::default(),
-        request: None,
-        opens: None,
-        removes: Vec::new(),
-        at: fixture.environment.now(),
-    };
+    let append = Append::new(7, Fence { epoch: 0, version: 0 }, fixture.environment.now());
     stores.threads.append(&org, &used, append).await.unwrap();
     let young = thread(&fixture, vec![]).await;
     let uploader = fixture.uploader(None);

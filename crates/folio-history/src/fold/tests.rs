@@ -14,7 +14,7 @@ use crate::journal::{
 use folio_types::limits;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{Expected, Target};
-use folio_types::{Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, SchemaId, SchemaRevId};
+use folio_types::{DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, SchemaId, SchemaRevId};
 use folio_types::{Error, Reason};
 use folio_types::{ThreadId, UserId};
 
@@ -28,32 +28,14 @@ pub(super) fn state(version: u32) -> WorkingState {
 }
 
 pub(super) fn accepted(turn: u32, truncate_to: Option<u32>, working: WorkingState) -> Entry {
-    Entry::Accepted(Box::new(Accepted {
-        turn,
-        request: format!("request-{turn}").parse().unwrap(),
-        digest: Digest::of(b""),
-        user: UserId::derive(&["u"]),
-        text: format!("question {turn}"),
-        mentions: Vec::new(),
-        options: TurnOptions { approval_ttl_seconds: 300, rounds_max: 10, ..TurnOptions::default() },
-        truncate_to,
-        working,
-        position: None,
-        at: at(),
-    }))
+    let request = format!("request-{turn}").parse().unwrap();
+    let new = Accepted::new(turn, request, UserId::derive(&["u"]), &format!("question {turn}"), at());
+    let options = TurnOptions { approval_ttl_seconds: 300, rounds_max: 10, ..TurnOptions::default() };
+    Entry::Accepted(Box::new(Accepted { options, truncate_to, working, ..new }))
 }
 
 pub(super) fn ended(turn: u32, end: End, results: Vec<CallResult>, working: WorkingState, event: u64) -> Entry {
-    Entry::Ended(Box::new(Ended {
-        turn,
-        end,
-        results,
-        runs_again: false,
-        working,
-        usage: Usage::default(),
-        event,
-        at: at(),
-    }))
+    Entry::Ended(Box::new(Ended { results, working, ..Ended::new(turn, end, event, at()) }))
 }
 
 pub(super) fn completed(turn: u32) -> End {

@@ -12,20 +12,11 @@ impl TurnRecord {
     /// `next_event` is derived from the journal; an owner that sent more events replaces it.
     pub fn view(&self, thread: &ThreadId, now: Timestamp) -> TurnView {
         let mut view = TurnView {
-            turn: self.id(thread),
-            status: TurnStatus::Running,
-            model: self.accepted.options.model.clone(),
-            user_text: self.accepted.text.clone(),
             rounds: self.rounds.iter().map(|round| round.view(self.id(thread))).collect(),
-            pending: Vec::new(),
-            expires_at: None,
             working: self.working.clone(),
-            text: String::new(),
-            finish: None,
-            error: None,
-            retriable: false,
             usage: self.usage,
             next_event: self.next_event(),
+            ..TurnView::new(self.id(thread), &self.accepted.options.model, &self.accepted.text)
         };
         if let Some(pause) = self.pause() {
             self.apply_pause(&mut view, thread, pause, now);

@@ -26,17 +26,7 @@ fn new(request: Option<RequestRow>) -> Box<NewThread> {
 }
 
 fn append(fence: (u64, u64), request: Option<RequestRow>) -> Append {
-    Append {
-        batch: 7,
-        fence: Fence { epoch: fence.0, version: fence.1 },
-        entries: vec![],
-        new_owner: None,
-        change: HeaderChange::default(),
-        request,
-        opens: None,
-        removes: Vec::new(),
-        at: at(2),
-    }
+    Append { request, ..Append::new(7, Fence { epoch: fence.0, version: fence.1 }, at(2)) }
 }
 
 fn take(epoch: u64, append: Append) -> Append {

@@ -52,8 +52,8 @@ async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, Model
 fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<String, ModelError> {
     let body = Body {
         request,
-        model: &entry.options,
-        upstream: upstream(&entry.info.name, &entry.options.upstream),
+        model: &entry.info.options,
+        upstream: upstream(&entry.info.name, &entry.info.options.upstream),
         output_limit_field: entry.endpoint.output_limit_field,
         stream,
         stream_usage: entry.endpoint.stream_usage,

@@ -138,7 +138,7 @@ async fn the_table_lists_the_available_models() {
     let names: Vec<_> = catalogue.list().iter().map(|model| model.name.as_str()).collect();
     assert_eq!(names, ["scripted", "another"], "the default first");
     assert_eq!(catalogue.default_model(), "scripted");
-    assert!(catalogue.get("off").is_none() && !catalogue.get("another").unwrap().chat);
+    assert!(catalogue.get("off").is_none() && !catalogue.get("another").unwrap().options.chat);
     let mut unknown = request();
     unknown.model = "off".into();
     assert_eq!(models.complete(unknown).await, Err(ModelError::NotAvailable("off".into())));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
 #[derive(Clone)]
 pub(crate) enum Step {
@@ -38,7 +38,7 @@ pub(crate) struct RawServer {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 impl RawServer {
@@ -48,7 +48,8 @@ impl RawServer {
         let address = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (accepted, answered) = (Arc::clone(&connections), Arc::clone(&requests));
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let mut open = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 accepted.fetch_add(1, Ordering::SeqCst);
@@ -58,7 +59,7 @@ impl RawServer {
                 });
             }
         });
-        Self { address, connections, requests, task: task.abort_handle() }
+        Self { address, connections, requests, _task: task }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -71,12 +72,6 @@ impl RawServer {
 
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for RawServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

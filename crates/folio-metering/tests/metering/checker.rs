@@ -32,7 +32,7 @@ pub(crate) async fn check_closed(store: &dyn CreditStore, org: &OrgId, calls: &[
         return Err(format!("blocks are open: {:?}", account.blocks));
     }
     let (mut granted, mut withdrawn, mut drawn, mut closed_blocks) = (0, 0, BTreeMap::new(), BTreeMap::new());
-    for entry in store.account_entries(org, "", None, 100_000).await.map_err(message)? {
+    for entry in store.entries(org, "", None, 100_000).await.map_err(message)? {
         match entry {
             AccountEntry::Granted(grant) => granted += grant.amount,
             AccountEntry::Withdrawn { amount, .. } => withdrawn += amount,

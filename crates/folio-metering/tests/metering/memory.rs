@@ -43,13 +43,7 @@ impl CreditStore for Memory {
         Ok(AccountChangeOutcome::Done)
     }
 
-    async fn account_entries(
-        &self,
-        _org: &OrgId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<AccountEntry>> {
+    async fn entries(&self, _: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<AccountEntry>> {
         let rows = self.rows();
         let wanted = |key: &str| key.starts_with(prefix) && after.is_none_or(|after| key > after);
         let found = rows.entries.iter().filter(|(key, _)| wanted(key.as_str()));

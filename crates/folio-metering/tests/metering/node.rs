@@ -136,20 +136,8 @@ impl Node {
 
     async fn reserve(&mut self, block: BlockId, need: u64) -> Vec<Effect> {
         let now = self.world.environment.now();
-        let key = self.new_name();
-        let row = LedgerRow {
-            permit: key.clone(),
-            key,
-            user: UserId::derive(&["user"]),
-            operation: "chat".to_owned(),
-            model: "model".to_owned(),
-            document: None,
-            credits: need,
-            input_tokens: 1,
-            at: now,
-            deadline: now.checked_add(CALL_TIMEOUT).unwrap(),
-            settled: None,
-        };
+        let deadline = now.checked_add(CALL_TIMEOUT).unwrap();
+        let row = LedgerRow { deadline, ..LedgerRow::new(&self.new_name(), UserId::derive(&["user"]), need, now) };
         match self.store.reserve(&self.world.org, &block, row.clone()).await {
             Ok(ReserveOutcome::Done) => {
                 let cost = self.random.random_range(1..=need + 1);

@@ -127,16 +127,10 @@ impl CreditStore for ScheduledStore {
         self.step(true, Box::pin(async move { inner.change_account(change).await })).await
     }
 
-    async fn account_entries(
-        &self,
-        org: &OrgId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<AccountEntry>> {
+    async fn entries(&self, org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<AccountEntry>> {
         let (inner, org, prefix) = (Arc::clone(&self.inner), org.clone(), prefix.to_owned());
         let after = after.map(str::to_owned);
-        let read = async move { inner.account_entries(&org, &prefix, after.as_deref(), limit).await };
+        let read = async move { inner.entries(&org, &prefix, after.as_deref(), limit).await };
         self.step(false, Box::pin(read)).await
     }
 

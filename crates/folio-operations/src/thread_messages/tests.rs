@@ -3,12 +3,12 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use folio_history::journal::{Accepted, End, Ended, TurnOptions, WorkingState};
+use folio_history::journal::{Accepted, End, Ended};
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter};
-use folio_types::message::{FinishReason, Usage};
+use folio_types::message::FinishReason;
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Digest, OrgId, Principal, RequestId, Role, ThreadId, Timestamp, UserId};
+use folio_types::{OrgId, Principal, RequestId, Role, ThreadId, Timestamp, UserId};
 
 use super::*;
 
@@ -26,34 +26,15 @@ impl Journal {
         let mut entries = Vec::new();
         for (turn, truncate_to) in (1u32..).zip(turns) {
             let position = has_positions.then(|| history.position(truncate_to));
-            let accepted = Entry::Accepted(Box::new(Accepted {
-                turn,
-                request: format!("r-{turn}").parse().unwrap(),
-                digest: Digest::of(b""),
-                user: UserId::derive(&["u"]),
-                text: format!("question {turn}"),
-                mentions: vec![],
-                options: TurnOptions::default(),
-                truncate_to,
-                working: WorkingState::default(),
-                position,
-                at: Timestamp::UNIX_EPOCH,
-            }));
+            let (request, user) = (format!("r-{turn}").parse().unwrap(), UserId::derive(&["u"]));
+            let accepted = Accepted::new(turn, request, user, &format!("question {turn}"), Timestamp::UNIX_EPOCH);
+            let accepted = Entry::Accepted(Box::new(Accepted { truncate_to, position, ..accepted }));
             let text = format!("answer {turn}");
             let end = match turn % 5 {
                 0 => End::Cancelled,
                 _ => End::Completed { text, thinking: vec![], finish: FinishReason::Stop },
             };
-            let ended = Entry::Ended(Box::new(Ended {
-                turn,
-                end,
-                results: vec![],
-                runs_again: false,
-                working: WorkingState::default(),
-                usage: Usage::default(),
-                event: 1,
-                at: Timestamp::UNIX_EPOCH,
-            }));
+            let ended = Entry::Ended(Box::new(Ended::new(turn, end, 1, Timestamp::UNIX_EPOCH)));
             for entry in [accepted, ended] {
                 history.push(entry.clone());
                 entries.push(entry);

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use folio_trace::CONTENT;
 use folio_types::settings::{InvalidSettings, Problems};
-use serde::{Deserialize, Serialize};
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -33,54 +32,32 @@ use traces::Spans;
 /// Version of OpenTelemetry's semantic conventions that the names of spans and fields follow.
 pub const SEMANTIC_CONVENTIONS: &str = "1.41.0";
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LogOptions {
-    /// Directives of `tracing-subscriber` (`info`, `folio_node=debug,info`, …).
-    pub filter: String,
-    pub format: Format,
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        Self { filter: "info,fjall=warn,lsm_tree=warn".to_owned(), format: Format::Text }
+folio_types::settings! {
+    pub struct LogOptions {
+        /// Directives of `tracing-subscriber` (`info`, `folio_node=debug,info`, …).
+        pub filter: String = "info,fjall=warn,lsm_tree=warn".to_owned(),
+        pub format: Format = Format::Text,
     }
 }
 
-/// Settings of the export to a collector.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// Address of an OTLP/gRPC receiver, `http://HOST:4317` or `https://HOST:4317`. Empty: nothing is exported.
-    pub endpoint: String,
-    /// PEM file with the certificate authorities that verify an `https` collector. Required for `https`.
-    pub ca: Option<PathBuf>,
-    /// Fraction of exported traces, 0 to 1 (default: 1). It applies to traces that start in this process. A trace of a
-    /// caller keeps the caller's sampling decision.
-    pub sample_ratio: f64,
-    /// Maximum number of spans in the export queue, 1 to 1,000,000 (default: 4,096). Further spans are dropped.
-    pub queue_spans: usize,
-    /// Interval between exports of metrics, 1 s to 1 h (default: 15 s).
-    #[serde(rename = "metrics_interval_seconds", with = "folio_types::seconds")]
-    pub metrics_interval: Duration,
-    /// Timeout of an export, 0.1 to 60 s (default: 5 s). It also bounds the final export at shutdown.
-    #[serde(rename = "timeout_seconds", with = "folio_types::seconds")]
-    pub timeout: Duration,
-    /// If true, traces contain prompts, answers, tool arguments and tool results (default: false).
-    pub capture_content: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            endpoint: String::new(),
-            ca: None,
-            sample_ratio: 1.0,
-            queue_spans: 4_096,
-            metrics_interval: Duration::from_secs(15),
-            timeout: Duration::from_secs(5),
-            capture_content: false,
-        }
+folio_types::settings! {
+    /// Settings of the export to a collector.
+    pub struct Options {
+        /// Address of an OTLP/gRPC receiver, `http://HOST:4317` or `https://HOST:4317`. Empty: nothing is exported.
+        pub endpoint: String = String::new(),
+        /// PEM file with the certificate authorities that verify an `https` collector. Required for `https`.
+        pub ca: Option<PathBuf> = None,
+        /// Fraction of exported traces, 0 to 1 (1). It applies to traces that start in this process. A trace of a
+        /// caller keeps the caller's sampling decision.
+        pub sample_ratio: f64 = 1.0,
+        /// Maximum number of spans in the export queue, 1 to 1,000,000 (4,096). Further spans are dropped.
+        pub queue_spans: usize = 4_096,
+        /// Interval between exports of metrics, 1 s to 1 h (15 s).
+        pub metrics_interval: Duration as "metrics_interval_seconds" = Duration::from_secs(15),
+        /// Timeout of an export, 0.1 to 60 s (5 s). It also bounds the final export at shutdown.
+        pub timeout: Duration as "timeout_seconds" = Duration::from_secs(5),
+        /// If true, traces contain prompts, answers, tool arguments and tool results (false).
+        pub capture_content: bool = false,
     }
 }
 

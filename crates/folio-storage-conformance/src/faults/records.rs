@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use folio_history::thread::OpenTurnRow;
 use folio_resources::audit::{AuditEntry, AuditPosition};
 use folio_storage::{AuditStore, OpStore, OpenTurnStore, UsageRecord, UsageStore};
-use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
-use folio_types::{Digest, OrgId, Result, Timestamp};
+use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target};
+use folio_types::{OrgId, Result};
 
 use super::Seen;
 use crate::layer::{AuditLayer, OpLayer, OpenTurnLayer, UsageLayer};
@@ -20,21 +20,8 @@ pub(super) struct ClosingSkipped;
 
 #[async_trait]
 impl OpLayer for ClosingSkipped {
-    async fn close(
-        &self,
-        _below: &dyn OpStore,
-        _org: &OrgId,
-        _target: &Target,
-        op: &OpKey,
-        digest: &Digest,
-        closed: ClosedAs,
-        at: Timestamp,
-    ) -> Result<OpRow> {
-        let state = match closed {
-            ClosedAs::Conflict => OpState::Conflict,
-            ClosedAs::Aborted => OpState::Aborted,
-        };
-        Ok(OpRow { op: op.clone(), digest: digest.clone(), state, at })
+    async fn close(&self, _: &dyn OpStore, _: &OrgId, _: &Target, row: OpRow) -> Result<OpRow> {
+        Ok(row)
     }
 }
 

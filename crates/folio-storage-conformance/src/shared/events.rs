@@ -1,8 +1,6 @@
 //! Conformance suite of [`folio_storage::TurnEventStore`].
 
-use folio_history::event::{Event, EventKind, TurnStatus, TurnView};
-use folio_history::journal::WorkingState;
-use folio_types::message::Usage;
+use folio_history::event::{Event, EventKind, TurnView};
 use folio_types::{Incarnation, OrgId, ThreadId, TurnId};
 
 use super::super::{Failure, Outcome, check, same};
@@ -32,22 +30,8 @@ impl<'a> Turn<'a> {
     }
 
     fn snapshot(&self, number: u64) -> Event {
-        let view = TurnView {
-            turn: self.turn.clone(),
-            status: TurnStatus::Running,
-            model: "m".to_owned(),
-            user_text: "hello".to_owned(),
-            rounds: Vec::new(),
-            pending: Vec::new(),
-            expires_at: None,
-            working: WorkingState::default(),
-            text: "so far".to_owned(),
-            finish: None,
-            error: None,
-            retriable: false,
-            usage: Usage::default(),
-            next_event: number + 1,
-        };
+        let text = "so far".to_owned();
+        let view = TurnView { text, next_event: number + 1, ..TurnView::new(self.turn.clone(), "m", "hello") };
         Event { turn: self.turn.clone(), number, kind: EventKind::Snapshot(Box::new(view)) }
     }
 

@@ -2,23 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use folio_types::{Incarnation, Timestamp};
+use folio_types::Incarnation;
 
 use super::super::{Failure, Outcome, check, same};
 use super::eventually;
 use folio_storage::{ClusterNode, HeartbeatStatus, NodeRecord, SharedStores};
 
 fn node(nonce: &str, name: &str) -> NodeRecord {
-    NodeRecord {
-        incarnation: Incarnation::derive(&[nonce, name]),
-        address: format!("http://127.0.0.1:1/{name}"),
-        draining: false,
-        conversations: 3,
-        busy_conversations: 1,
-        capacity: 10,
-        started_at: Timestamp::UNIX_EPOCH,
-        version: "1".to_owned(),
-    }
+    let idle = NodeRecord::new(Incarnation::derive(&[nonce, name]), format!("http://127.0.0.1:1/{name}"), 10);
+    NodeRecord { conversations: 3, busy_conversations: 1, version: "1".to_owned(), ..idle }
 }
 
 async fn found(stores: &SharedStores, node: &NodeRecord) -> Result<Option<ClusterNode>, Failure> {

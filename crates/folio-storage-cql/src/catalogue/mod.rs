@@ -36,7 +36,7 @@ use rows::{ALL, Key, NAME, keys};
 
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::session::ReadConsistency;
+use super::session::Read;
 use super::table::{Position, SHARDS};
 use super::values::micros;
 use folio_storage::value::{decode, encode};
@@ -141,7 +141,7 @@ pub(crate) async fn remove_old_rows(
 /// is known to be lost; otherwise the rows of a version that is not stored yet stay.
 pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntry) -> Result<()> {
     let kind = Kind::of_id(&seen.row.id)?.name;
-    let loaded = load(keyspace, org, &seen.row.id, ReadConsistency::Serial).await?;
+    let loaded = load(keyspace, org, &seen.row.id, Read::Serial).await?;
     let version = loaded.header.version.unwrap_or(0);
     let at = loaded.header.created_at;
     let now = loaded.live().map(|fields| keys(&fields.row)).unwrap_or_default();
@@ -214,7 +214,7 @@ pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Re
                     ..ListRow::default()
                 });
                 repair_row(keyspace, org, &ListEntry { row, at: position.at, version: 0 }).await?;
-                let loaded = load(keyspace, org, &position.id, ReadConsistency::Serial).await?;
+                let loaded = load(keyspace, org, &position.id, Read::Serial).await?;
                 let at = loaded.header.created_at;
                 if let Some(fields) = loaded.live() {
                     let listed = ListEntry { row: fields.row, at, version: fields.version };

@@ -5,7 +5,7 @@
 
 use folio_types::{OrgId, Result};
 
-use crate::session::{ReadConsistency, Statement};
+use crate::session::{Read, Statement};
 use crate::values::{limit, values};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ table! { Aggregates:
 }
 
 impl Aggregates {
-    pub(crate) async fn header(&self, org: &OrgId, id: &str, consistency: ReadConsistency) -> Result<Header> {
+    pub(crate) async fn header(&self, org: &OrgId, id: &str, consistency: Read) -> Result<Header> {
         let row: Option<HeaderRow> = self.cql.row(&self.header, consistency, values![org.as_str(), id]).await?;
         let Some((live, version, record, created_at, uses, text_version, text_state)) = row else {
             return Ok(Header::default());
@@ -103,7 +103,7 @@ impl Aggregates {
         org: &OrgId,
         id: &str,
         (part, key): (Part, &str),
-        consistency: ReadConsistency,
+        consistency: Read,
     ) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), id, part.name(), key];
         let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.row, consistency, values).await?;
@@ -122,7 +122,7 @@ impl Aggregates {
             return Ok(Vec::new());
         }
         let values = values![org.as_str(), id, part.name(), prefix, format!("{prefix}{}", char::MAX), limit(rows)];
-        let rows: Vec<(String, Option<Vec<u8>>)> = self.cql.rows(&self.rows, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(String, Option<Vec<u8>>)> = self.cql.rows(&self.rows, Read::Quorum, values).await?;
         Ok(rows.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
     }
 

@@ -3,7 +3,7 @@
 use folio_resources::audit::AuditPosition;
 use folio_types::{OrgId, Result};
 
-use crate::session::{ReadConsistency, Statements};
+use crate::session::{Read, Statements};
 use crate::values::{limit, values};
 
 /// Maximum number of entries in one batch: about 64 KiB of one partition.
@@ -49,7 +49,7 @@ impl Audit {
     ) -> Result<Vec<i64>> {
         let select = if newest_first { &self.newest_hours } else { &self.oldest_hours };
         let rows: Vec<(i64,)> =
-            self.cql.rows(select, ReadConsistency::Quorum, values![org.as_str(), first, last, limit(rows)]).await?;
+            self.cql.rows(select, Read::Quorum, values![org.as_str(), first, last, limit(rows)]).await?;
         Ok(rows.into_iter().map(|(hour,)| hour).collect())
     }
 
@@ -64,7 +64,7 @@ impl Audit {
     ) -> Result<Vec<Vec<u8>>> {
         let select = if newest_first { &self.newest } else { &self.oldest };
         let values = values![org.as_str(), hour, low.micros, &low.key, high.micros, &high.key, limit(rows)];
-        let rows: Vec<(Vec<u8>,)> = self.cql.rows(select, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(Vec<u8>,)> = self.cql.rows(select, Read::Quorum, values).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 }

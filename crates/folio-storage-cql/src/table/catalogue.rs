@@ -6,7 +6,7 @@
 
 use folio_types::{OrgId, Result};
 
-use crate::session::ReadConsistency;
+use crate::session::Read;
 use crate::values::{limit, values};
 use folio_storage::page_token;
 
@@ -73,7 +73,7 @@ impl Catalogue {
         Position { sort_key, at, id }: &Position,
     ) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), list, term, shard(id), sort_key, *at, id];
-        let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.one, ReadConsistency::Quorum, values).await?;
+        let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.one, Read::Quorum, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
@@ -99,8 +99,7 @@ impl Catalogue {
             &to.id,
             limit(rows)
         ];
-        let rows: Vec<(String, i64, String, Option<Vec<u8>>)> =
-            self.cql.rows(select, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(String, i64, String, Option<Vec<u8>>)> = self.cql.rows(select, Read::Quorum, values).await?;
         let row = |(sort_key, at, id, value): (_, _, _, Option<Vec<u8>>)| {
             (Position { sort_key, at, id }, value.unwrap_or_default())
         };
@@ -109,7 +108,7 @@ impl Catalogue {
 
     pub(crate) async fn count(&self, (org, list, term): (&OrgId, &str, &str), shard: i32) -> Result<u64> {
         let values = values![org.as_str(), list, term, shard];
-        let row: Option<(i64,)> = self.cql.row(&self.count, ReadConsistency::Quorum, values).await?;
+        let row: Option<(i64,)> = self.cql.row(&self.count, Read::Quorum, values).await?;
         Ok(row.map_or(0, |(count,)| count.cast_unsigned()))
     }
 }

@@ -4,7 +4,7 @@
 
 use folio_types::{BlockId, OrgId, Result};
 
-use crate::session::{ConditionalResult, ReadConsistency, Statement};
+use crate::session::{ConditionalResult, Read, Statement};
 use crate::values::{limit, values};
 
 /// The permit of a row that has ended. No caller has this permit.
@@ -31,21 +31,20 @@ table! { Credit:
 
 impl Credit {
     pub(crate) async fn account(&self, org: &OrgId) -> Result<Option<Vec<u8>>> {
-        let row: Option<(Option<Vec<u8>>,)> =
-            self.cql.row(&self.account, ReadConsistency::Serial, values![org.as_str()]).await?;
+        let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.account, Read::Serial, values![org.as_str()]).await?;
         Ok(row.and_then(|(account,)| account))
     }
 
     pub(crate) async fn entry(&self, org: &OrgId, key: &str) -> Result<Option<Vec<u8>>> {
         let row: Option<(Option<Vec<u8>>,)> =
-            self.cql.row(&self.entry, ReadConsistency::Serial, values![org.as_str(), key]).await?;
+            self.cql.row(&self.entry, Read::Serial, values![org.as_str(), key]).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
     /// Returns at most `rows` entries with keys from `from` on and before `before`.
     pub(crate) async fn entries(&self, org: &OrgId, (from, before): (&str, &str), rows: usize) -> Result<Vec<Vec<u8>>> {
         let values = values![org.as_str(), from, before, limit(rows)];
-        let rows: Vec<(Option<Vec<u8>>,)> = self.cql.rows(&self.entries, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(Option<Vec<u8>>,)> = self.cql.rows(&self.entries, Read::Quorum, values).await?;
         Ok(rows.into_iter().filter_map(|(value,)| value).collect())
     }
 
@@ -65,20 +64,19 @@ impl Credit {
 
     pub(crate) async fn is_sealed(&self, org: &OrgId, block: &BlockId) -> Result<bool> {
         let values = values![org.as_str(), block.as_str()];
-        let row: Option<(Option<bool>,)> = self.cql.row(&self.sealed, ReadConsistency::Serial, values).await?;
+        let row: Option<(Option<bool>,)> = self.cql.row(&self.sealed, Read::Serial, values).await?;
         Ok(row.and_then(|(sealed,)| sealed).unwrap_or_default())
     }
 
     pub(crate) async fn row(&self, org: &OrgId, block: &BlockId, key: &str) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), block.as_str(), key];
-        let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.row, ReadConsistency::Serial, values).await?;
+        let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.row, Read::Serial, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
     pub(crate) async fn rows(&self, org: &OrgId, block: &BlockId) -> Result<(bool, Vec<Vec<u8>>)> {
         let values = values![org.as_str(), block.as_str()];
-        let rows: Vec<(Option<bool>, Option<Vec<u8>>)> =
-            self.cql.rows(&self.rows, ReadConsistency::Serial, values).await?;
+        let rows: Vec<(Option<bool>, Option<Vec<u8>>)> = self.cql.rows(&self.rows, Read::Serial, values).await?;
         let sealed = rows.iter().any(|(sealed, _)| sealed.unwrap_or_default());
         Ok((sealed, rows.into_iter().filter_map(|(_, value)| value).collect()))
     }

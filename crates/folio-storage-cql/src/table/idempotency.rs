@@ -2,7 +2,7 @@
 
 use folio_types::{OrgId, Result};
 
-use crate::session::{ConditionalResult, ReadConsistency};
+use crate::session::{ConditionalResult, Read};
 use crate::values::values;
 
 table! { Idempotency:
@@ -14,12 +14,7 @@ table! { Idempotency:
 
 impl Idempotency {
     /// Returns the row, and the time of its insertion (microseconds, by the clock of the process that inserted it).
-    pub(crate) async fn get(
-        &self,
-        org: &OrgId,
-        op: &str,
-        consistency: ReadConsistency,
-    ) -> Result<Option<(Vec<u8>, i64)>> {
+    pub(crate) async fn get(&self, org: &OrgId, op: &str, consistency: Read) -> Result<Option<(Vec<u8>, i64)>> {
         let row: Option<(Vec<u8>, i64)> = self.cql.row(&self.get, consistency, values![org.as_str(), op]).await?;
         Ok(row)
     }

@@ -2,7 +2,7 @@
 
 use folio_types::{OrgId, Result};
 
-use crate::session::{ConditionalResult, ReadConsistency};
+use crate::session::{ConditionalResult, Read};
 use crate::values::values;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Names {
         &self,
         org: &OrgId,
         (kind, name): (&str, &str),
-        consistency: ReadConsistency,
+        consistency: Read,
     ) -> Result<Option<NameRow>> {
         let values = values![org.as_str(), kind, name];
         let row: Option<(String, String, i64)> = self.cql.row(&self.get, consistency, values).await?;

@@ -2,7 +2,7 @@
 
 use folio_types::{OrgId, Result};
 
-use crate::session::{ReadConsistency, Statement};
+use crate::session::{Read, Statement};
 use crate::values::values;
 
 type Group<'a> = (&'a OrgId, &'a str);
@@ -17,20 +17,14 @@ table! { Rows:
 }
 
 impl Rows {
-    pub(crate) async fn get(
-        &self,
-        (org, group): Group<'_>,
-        key: &str,
-        consistency: ReadConsistency,
-    ) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn get(&self, (org, group): Group<'_>, key: &str, consistency: Read) -> Result<Option<Vec<u8>>> {
         let row: Option<(Vec<u8>,)> = self.cql.row(&self.get, consistency, values![org.as_str(), group, key]).await?;
         Ok(row.map(|(value,)| value))
     }
 
     /// Returns the values ordered by key.
     pub(crate) async fn list(&self, (org, group): Group<'_>) -> Result<Vec<Vec<u8>>> {
-        let rows: Vec<(Vec<u8>,)> =
-            self.cql.rows(&self.list, ReadConsistency::Quorum, values![org.as_str(), group]).await?;
+        let rows: Vec<(Vec<u8>,)> = self.cql.rows(&self.list, Read::Quorum, values![org.as_str(), group]).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use folio_types::{Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
-use crate::session::{ReadConsistency, Statements};
+use crate::session::{Read, Statements};
 use crate::values::{limit, micros, values};
 use folio_storage::page_token;
 
@@ -108,7 +108,7 @@ impl SystemRows {
         rows: usize,
     ) -> Result<Vec<SystemRow>> {
         let values = values![index, bucket, at, key, until, limit(rows)];
-        let rows: Vec<(i64, String, Vec<u8>)> = self.cql.rows(&self.scan, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(i64, String, Vec<u8>)> = self.cql.rows(&self.scan, Read::Quorum, values).await?;
         Ok(rows.into_iter().map(|(at, key, value)| SystemRow { at, key, value }).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use folio_types::{OrgId, Result};
 
-use crate::session::ReadConsistency;
+use crate::session::Read;
 use crate::values::{limit, values};
 
 table! { TextPages:
@@ -35,7 +35,7 @@ impl TextPages {
         let before = number(from.saturating_add(count));
         let rows = limit(count.max(1) as usize);
         let values = values![org.as_str(), id, generation, number(from), before, rows];
-        let rows: Vec<(Vec<u8>,)> = self.cql.rows(&self.pages, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(Vec<u8>,)> = self.cql.rows(&self.pages, Read::Quorum, values).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 

@@ -8,7 +8,7 @@
 use folio_history::thread::Fence;
 use folio_types::{OrgId, Result, ThreadId, Timestamp};
 
-use crate::session::{ConditionalResult, ReadConsistency, Statement};
+use crate::session::{ConditionalResult, Read, Statement};
 use crate::values::{limit, micros, values};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ table! { Threads:
 }
 
 impl Threads {
-    pub(crate) async fn header(&self, org: &OrgId, id: &ThreadId, consistency: ReadConsistency) -> Result<ThreadRow> {
+    pub(crate) async fn header(&self, org: &OrgId, id: &ThreadId, consistency: Read) -> Result<ThreadRow> {
         let row: Option<Row> = self.cql.row(&self.header, consistency, values![org.as_str(), id.as_str()]).await?;
         let Some((live, header, expires_at, imported, creation)) = row else { return Ok(ThreadRow::default()) };
         let imported = imported.zip(creation).map(|(entries, creation)| (entries.cast_unsigned(), creation));
@@ -83,7 +83,7 @@ impl Threads {
         org: &OrgId,
         id: &ThreadId,
         (part, key): (ThreadPart, &str),
-        consistency: ReadConsistency,
+        consistency: Read,
     ) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), id.as_str(), part.name(), key];
         let row: Option<(Option<bool>, Option<Vec<u8>>)> = self.cql.row(&self.row, consistency, values).await?;
@@ -101,7 +101,7 @@ impl Threads {
         let (from, before) = (sequence(from), sequence(before));
         let values = values![org.as_str(), id.as_str(), part.name(), from, before, limit(rows)];
         let rows: Vec<(Option<bool>, String, Option<Vec<u8>>)> =
-            self.cql.rows(&self.entries, ReadConsistency::Quorum, values).await?;
+            self.cql.rows(&self.entries, Read::Quorum, values).await?;
         let live = rows.into_iter().filter(|(live, ..)| *live == Some(true));
         Ok(live.filter_map(|(_, _, value)| value).collect())
     }

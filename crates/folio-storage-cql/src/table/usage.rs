@@ -2,7 +2,7 @@
 
 use folio_types::{OrgId, Result};
 
-use crate::session::ReadConsistency;
+use crate::session::Read;
 use crate::values::{limit, values};
 
 table! { Usages:
@@ -23,14 +23,14 @@ impl Usages {
 
     /// Returns the days with records, from day `from` on.
     pub(crate) async fn days(&self, org: &OrgId, from: i64) -> Result<Vec<i64>> {
-        let rows: Vec<(i64,)> = self.cql.rows(&self.days, ReadConsistency::Quorum, values![org.as_str(), from]).await?;
+        let rows: Vec<(i64,)> = self.cql.rows(&self.days, Read::Quorum, values![org.as_str(), from]).await?;
         Ok(rows.into_iter().map(|(day,)| day).collect())
     }
 
     /// Returns at most `rows` records of a day from time `from` on, oldest first.
     pub(crate) async fn list(&self, org: &OrgId, (day, from): (i64, i64), rows: usize) -> Result<Vec<Vec<u8>>> {
         let values = values![org.as_str(), day, from, limit(rows)];
-        let rows: Vec<(Vec<u8>,)> = self.cql.rows(&self.list, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(Vec<u8>,)> = self.cql.rows(&self.list, Read::Quorum, values).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 }

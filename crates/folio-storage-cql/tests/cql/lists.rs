@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use folio_resources::{Document, DocumentChange, DocumentFilter, NewDocument};
 use folio_storage::Stores;
-use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
+use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
-use folio_types::{Digest, DocumentId, OrgId, Timestamp, UserId};
+use folio_types::{Digest, DocumentId, OrgId, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use crate::{nonce, open_shared_stores};
@@ -33,19 +33,7 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
                     tags: vec![],
                     metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
                 };
-                let user = UserId::derive(&["user"]);
-                let write = Write {
-                    org,
-                    op: OpKey::Request { user: user.clone(), request: format!("upload-{number}").parse()? },
-                    digest: Digest::of(b"upload"),
-                    by: user,
-                    at: Timestamp::constant(1_790_000_000 + i64::try_from(number).unwrap(), 0),
-                    expected: Expected::Absent,
-                    change: DocumentChange::Create(new),
-                };
-                let id = DocumentId::derive(&[write.org.as_str(), &number.to_string()]);
-                assert!(matches!(stores.of::<Document>().decide(&id, write).await?, WriteOutcome::Row(_)));
-                Ok(())
+                create(stores, &org, number, new).await
             }
         })
         .await
@@ -74,6 +62,15 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
     }
 }
 
+async fn create(stores: &Stores, org: &OrgId, number: usize, new: NewDocument) -> folio_types::Result<()> {
+    let at = Timestamp::constant(1_790_000_000 + i64::try_from(number).unwrap(), 0);
+    let (key, change) = (format!("upload-{number}").parse()?, DocumentChange::Create(new));
+    let write = Write::by_platform(org.clone(), key, at, Expected::Absent, change);
+    let id = DocumentId::derive(&[org.as_str(), &number.to_string()]);
+    assert!(matches!(stores.of::<Document>().decide(&id, write).await?, WriteOutcome::Row(_)));
+    Ok(())
+}
+
 fn calls_so_far(stores: &Stores) -> u64 {
     stores.health.call_counters().unwrap().calls.iter().map(|(_, calls)| calls).sum()
 }
@@ -83,7 +80,6 @@ fn calls_so_far(stores: &Stores) -> u64 {
 async fn documents_with_long_metadata_are_stored_and_found() {
     let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
     let stores = &opened.stores;
-    let user = UserId::derive(&["user"]);
     let long: BTreeMap<String, String> =
         (0..8).map(|key| (format!("key-{key}"), format!("{key} {} zebra-{key}", "long ".repeat(150)))).collect();
     for number in 0..3 {
@@ -95,17 +91,7 @@ async fn documents_with_long_metadata_are_stored_and_found() {
             tags: vec![],
             metadata: long.clone(),
         };
-        let write = Write {
-            org: org.clone(),
-            op: OpKey::Request { user: user.clone(), request: format!("long-{number}").parse().unwrap() },
-            digest: Digest::of(b"upload"),
-            by: user.clone(),
-            at: Timestamp::constant(1_790_000_000 + number, 0),
-            expected: Expected::Absent,
-            change: DocumentChange::Create(new),
-        };
-        let id = DocumentId::derive(&[org.as_str(), &number.to_string()]);
-        assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
+        create(stores, &org, number, new).await.unwrap();
     }
     let metadata = BTreeMap::from([("key-7".to_owned(), "ZEBRA-7".to_owned())]);
     for (filter, expected) in [

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread, ThreadHeader};
+use folio_history::thread::{Append, Appended, HeaderChange, NewThread, ThreadHeader};
 use folio_resources::{Prompt, Resource as _, Tag, TagChange, TagFilter};
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
-use folio_types::op::{ClosedAs, Expected, OpKey, OpState, Write, WriteOutcome};
+use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, OpState, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Principal, Reason, Role, TagId, ThreadId, Timestamp, UserId};
 use scylla::client::session::Session;
@@ -67,7 +67,8 @@ impl TestStores {
     async fn close(&self, id: &str) {
         let (target, digest) = (Tag::target(&self.id(id)), Digest::of(id.as_bytes()));
         let at = Timestamp::constant(1_790_000_000, 0);
-        self.stores.ops.close(&self.org, &target, &op(id), &digest, ClosedAs::Aborted, at).await.unwrap();
+        let closed = OpRow::closed(op(id), digest, ClosedAs::Aborted, at);
+        self.stores.ops.close(&self.org, &target, closed).await.unwrap();
     }
 
     async fn names(&self) -> Vec<String> {
@@ -212,17 +213,8 @@ fn thread(org: &OrgId) -> NewThread {
 }
 
 fn titled(batch: u128, header: &ThreadHeader, title: &str) -> Append {
-    Append {
-        batch,
-        fence: Fence { epoch: header.epoch, version: header.version },
-        entries: Vec::new(),
-        new_owner: None,
-        change: HeaderChange { title: Some(title.to_owned()), ..HeaderChange::default() },
-        request: None,
-        opens: None,
-        removes: Vec::new(),
-        at: Timestamp::constant(1_790_000_000, 0),
-    }
+    let change = HeaderChange { title: Some(title.to_owned()), ..HeaderChange::default() };
+    Append { change, ..Append::new(batch, header.fence(), Timestamp::constant(1_790_000_000, 0)) }
 }
 
 fn done(appended: Appended) -> ThreadHeader {

@@ -1,6 +1,6 @@
 //! Tests of the embedded store's queue and commits.
 
-use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread, OpenTurnRow};
+use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow};
 use folio_storage::Stores;
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_types::{OrgId, Principal, Reason, Role, ThreadId, Timestamp, TurnId, UserId};
@@ -12,17 +12,8 @@ fn thread(number: u32) -> NewThread {
 }
 
 fn append(version: u64) -> Append {
-    Append {
-        batch: u128::from(version) + 1,
-        fence: Fence { epoch: 0, version },
-        entries: Vec::new(),
-        new_owner: None,
-        change: HeaderChange::default(),
-        request: None,
-        opens: None,
-        removes: Vec::new(),
-        at: Timestamp::constant(1_790_000_000, 0),
-    }
+    let at = Timestamp::constant(1_790_000_000, 0);
+    Append::new(u128::from(version) + 1, Fence { epoch: 0, version }, at)
 }
 
 async fn ten_appends(stores: &Stores, number: u32) -> u64 {

@@ -3,8 +3,8 @@
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread};
 use folio_resources::{Tag, TagChange};
 use folio_storage_embedded::{EmbeddedStore, Options};
-use folio_types::op::{Expected, OpKey, OpResult, OpState, Write, WriteOutcome};
-use folio_types::{Code, Digest, OrgId, Principal, Reason, Role, TagId, ThreadId, Timestamp, UserId};
+use folio_types::op::{Expected, OpResult, OpState, Write, WriteOutcome};
+use folio_types::{Code, OrgId, Principal, Reason, Role, TagId, ThreadId, Timestamp, UserId};
 
 fn org() -> OrgId {
     OrgId::derive(&["org"])
@@ -15,16 +15,8 @@ fn now() -> Timestamp {
 }
 
 fn create_tag(name: &str) -> Write<TagChange> {
-    let user = UserId::derive(&["user"]);
-    Write {
-        org: org(),
-        op: OpKey::Request { user: user.clone(), request: name.parse().unwrap() },
-        digest: Digest::of(name.as_bytes()),
-        by: user,
-        at: now(),
-        expected: Expected::Absent,
-        change: TagChange::Create { name: name.to_owned(), color: None, description: None },
-    }
+    let change = TagChange::Create { name: name.to_owned(), color: None, description: None };
+    Write::by_platform(org(), name.parse().unwrap(), now(), Expected::Absent, change)
 }
 
 fn thread() -> NewThread {
@@ -33,17 +25,8 @@ fn thread() -> NewThread {
 }
 
 fn append(batch: u128, version: u64) -> Append {
-    Append {
-        batch,
-        fence: Fence { epoch: 0, version },
-        entries: Vec::new(),
-        new_owner: None,
-        change: HeaderChange { title: Some(format!("title {batch}")), ..HeaderChange::default() },
-        request: None,
-        opens: None,
-        removes: Vec::new(),
-        at: now(),
-    }
+    let change = HeaderChange { title: Some(format!("title {batch}")), ..HeaderChange::default() };
+    Append { change, ..Append::new(batch, Fence { epoch: 0, version }, now()) }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use folio_storage::{EventsAppended, EventsRead, HeartbeatStatus, Job, NodeRecord
 use folio_storage_redis::{RedisOptions, shared_stores};
 use folio_test_servers::{Redis, RedisCluster};
 use folio_testkit::wait_for;
-use folio_types::{Incarnation, OrgId, Reason, ThreadId, Timestamp, TurnId};
+use folio_types::{Incarnation, OrgId, Reason, ThreadId, TurnId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -99,16 +99,7 @@ fn opened(url: &str, prefix: &str) -> SharedStores {
 }
 
 fn node(name: &str) -> NodeRecord {
-    NodeRecord {
-        incarnation: Incarnation::derive(&[name]),
-        address: "http://127.0.0.1:1".to_owned(),
-        draining: false,
-        conversations: 0,
-        busy_conversations: 0,
-        capacity: 1,
-        started_at: Timestamp::UNIX_EPOCH,
-        version: "1".to_owned(),
-    }
+    NodeRecord::new(Incarnation::derive(&[name]), "http://127.0.0.1:1", 1)
 }
 
 fn event(number: u64) -> Event {

@@ -20,13 +20,7 @@ pub trait CreditStore: Send + Sync {
 
     /// Returns at most `limit` entries of the account whose keys begin with `prefix` and are greater than `after`,
     /// ordered by key.
-    async fn account_entries(
-        &self,
-        org: &OrgId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<AccountEntry>>;
+    async fn entries(&self, org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<AccountEntry>>;
 
     /// Inserts a row in a block that is not sealed. Inserting the same row again before it has ended returns
     /// [`ReserveOutcome::Done`].

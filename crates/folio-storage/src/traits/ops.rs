@@ -1,8 +1,8 @@
 //! Op rows, and the idempotency records of requests outside turns.
 
 use async_trait::async_trait;
-use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, Target};
-use folio_types::{Digest, OrgId, Result, Timestamp};
+use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target};
+use folio_types::{OrgId, Result, Timestamp};
 
 /// Op rows of every resource. A row outlives the deletion of its resource.
 #[async_trait]
@@ -10,17 +10,9 @@ pub trait OpStore: Send + Sync {
     /// Returns the op row. The read sees every write that was acknowledged before (SERIAL on CQL).
     async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>>;
 
-    /// Inserts the op row as closed unless the op has a row; returns the row that is then stored. From then on no
-    /// deciding write of this op can happen.
-    async fn close(
-        &self,
-        org: &OrgId,
-        target: &Target,
-        op: &OpKey,
-        digest: &Digest,
-        closed: ClosedAs,
-        at: Timestamp,
-    ) -> Result<OpRow>;
+    /// Inserts the row of a closed op ([`OpRow::closed`]) unless the op has a row; returns the row that is then stored.
+    /// From then on no deciding write of this op can happen.
+    async fn close(&self, org: &OrgId, target: &Target, row: OpRow) -> Result<OpRow>;
 
     /// Returns the idempotency record of an [`OpKey::Request`]; always None for a call.
     ///

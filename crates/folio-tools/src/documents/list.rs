@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{self, Paging, list_of_text, map_of_text, name_search, optional, paging};
 use crate::call::{ReadCall, read_tool};
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 
 pub(super) fn tool() -> Tool {
     let filters = [
@@ -54,7 +54,7 @@ struct ListDocuments {
 
 #[async_trait]
 impl ReadCall for ListDocuments {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let metadata = self.metadata_search.unwrap_or_default();
         folio_resources::fields::check_metadata("metadata_search", &metadata)?;
         let filter = DocumentFilter {
@@ -62,8 +62,7 @@ impl ReadCall for ListDocuments {
             all_tags: arguments::tag_ids(&self.tag_ids.unwrap_or_default())?,
             metadata,
         };
-        let page =
-            resources.stores.of::<Document>().list(&context.principal.org, &filter, &self.paging.request()).await?;
+        let page = context.store::<Document>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("documents", page, summary))
     }
 }

@@ -10,7 +10,7 @@ use folio_types::DocumentId;
 use crate::arguments::{self, Argument, optional};
 use crate::call::delete_tool;
 use crate::subject::{ToolResource, find_by_argument};
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
@@ -50,6 +50,6 @@ fn document_id() -> Argument {
     optional("document_id", arguments::text(description)).or_empty()
 }
 
-pub(crate) async fn of_conversation(resources: &ToolResources, context: &CallContext) -> Result<Document, ToolError> {
-    find_by_argument(resources, context, None).await
+pub(crate) async fn of_conversation(context: &CallContext) -> Result<Document, ToolError> {
+    find_by_argument(context, None).await
 }

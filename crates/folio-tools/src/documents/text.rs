@@ -9,7 +9,7 @@ use super::of_conversation;
 use crate::arguments::{self, number, optional};
 use crate::call::{ReadCall, read_tool};
 use crate::document_text::{self, Cut};
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 
 /// Maximum text of one call, so that its JSON stays below the bound on tool results.
 const TEXT_BYTES: usize = limits::TOOL_RESULT_BYTES / 4 * 3;
@@ -33,8 +33,8 @@ struct GetText {
 
 #[async_trait]
 impl ReadCall for GetText {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let document = of_conversation(resources, context).await?;
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
+        let document = of_conversation(context).await?;
         document_text::check_ready(&document)?;
         let (from, count) = match self.page_num {
             Some(page) if page > document.pages => {
@@ -45,7 +45,7 @@ impl ReadCall for GetText {
             None => (1, document.pages),
         };
         let org = &context.principal.org;
-        let read = document_text::read(&resources.stores, org, &document.id, from, count, TEXT_BYTES).await?;
+        let read = document_text::read(&context.resources.stores, org, &document.id, from, count, TEXT_BYTES).await?;
         let mut result = json!({
             "document_id": document.id,
             "pages": document.pages,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::document_id;
 use crate::arguments::{self, list_of_text, map_of_text, optional, text};
 use crate::call::{WriteCall, write_tool};
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, Tool, ToolError};
 use crate::{subject, tags};
 
 const TAG_IDS: &str = "Complete new list of tag_ids, such as [\"tag_…\"]; [] removes all tags. Default: unchanged.";
@@ -64,12 +64,12 @@ impl WriteCall for UpdateDocument {
         Ok(Self { document_id: parsed.document_id, patch: folio_resources::check_document_patch("", patch)? })
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        tags::check_exist(resources, context, self.patch.tags.as_deref().unwrap_or_default()).await?;
-        subject::plan_existing::<Document>(resources, context, self.document_id.as_deref()).await
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
+        tags::check_exist(context, self.patch.tags.as_deref().unwrap_or_default()).await?;
+        subject::plan_existing::<Document>(context, self.document_id.as_deref()).await
     }
 
-    async fn change(self, _: &ToolResources, _: &CallContext, _: &Plan) -> Result<DocumentChange, ToolError> {
+    async fn change(self, _: &CallContext, _: &Plan) -> Result<DocumentChange, ToolError> {
         Ok(DocumentChange::Update(self.patch))
     }
 }

@@ -97,7 +97,7 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
     for (index, model) in candidates.into_iter().enumerate() {
         job.model = model;
         job.request.key = format!("{key}.{:08x}", resources.environment.random() >> 96);
-        match job.extract(resources, &mut usage).await {
+        match job.extract(&mut usage).await {
             Err(RunError::Model(error)) if error.allows_fallback() && index < last => {
                 tracing::warn!(document = %job.document.id, model = job.model.name, %error, "model failed; a fallback is used");
                 requested_model_error.get_or_insert(error);
@@ -133,13 +133,13 @@ impl From<RunError> for Error {
     }
 }
 
-impl Job {
+impl Job<'_> {
     /// Runs the prompt with one model and adds its usage to `usage`.
-    async fn extract(&self, resources: &ToolResources, usage: &mut Usage) -> Result<Extracted, RunError> {
-        let mut messages = vec![Message::User { text: self.question(resources).await? }];
+    async fn extract(&self, usage: &mut Usage) -> Result<Extracted, RunError> {
+        let mut messages = vec![Message::User { text: self.question().await? }];
         let mut violations = Vec::new();
         for attempt in 1..=ATTEMPTS {
-            let reply = self.call_model(resources, messages.clone(), attempt).await?;
+            let reply = self.call_model(messages.clone(), attempt).await?;
             *usage = usage.plus(reply.usage);
             match self.parse_answer(&reply).await? {
                 Ok(data) => {
@@ -179,7 +179,8 @@ struct Budget {
 }
 
 /// A run with its loaded document, prompt, schema and model.
-struct Job {
+struct Job<'a> {
+    resources: &'a ToolResources,
     request: Request,
     document: Document,
     prompt: PromptRevision,
@@ -187,9 +188,9 @@ struct Job {
     model: ModelInfo,
 }
 
-impl Job {
+impl<'a> Job<'a> {
     /// Loads a run. Also returns the models to try, the requested one first.
-    async fn load(resources: &ToolResources, request: Request) -> Result<(Self, Vec<ModelInfo>)> {
+    async fn load(resources: &'a ToolResources, request: Request) -> Result<(Self, Vec<ModelInfo>)> {
         let (stores, org) = (&resources.stores, &request.principal.org);
         let prompt = stores.of::<Prompt>().revision(org, &request.prompt).await?;
         let prompt = prompt.ok_or_else(|| Error::not_found("prompt revision", &request.prompt))?;
@@ -206,16 +207,17 @@ impl Job {
         let (requested, fallback) = (request.model.as_deref(), request.fallback_model.as_deref());
         let models = resources.models.catalogue(org).await?;
         let model = model(&models, requested, prompt.model.as_deref(), fallback)?;
-        let strict = schema.is_some() && model.json_schema;
-        let candidates = models.candidates(model, |other| other.prompts && (other.json_schema || !strict));
+        let strict = schema.is_some() && model.options.json_schema;
+        let candidates =
+            models.candidates(model, |other| other.options.prompts && (other.options.json_schema || !strict));
         let model = model.clone();
-        Ok((Self { request, document, prompt, schema, model }, candidates))
+        Ok((Self { resources, request, document, prompt, schema, model }, candidates))
     }
 
     /// Divides the model's context.
     fn budget(&self) -> Budget {
-        let context = u64::from(self.model.context_tokens);
-        let output = u64::from(self.model.max_output_tokens);
+        let context = u64::from(self.model.options.context_tokens);
+        let output = u64::from(self.model.options.max_output_tokens);
         let (answer, first_answer) = (output.min(context / 2), output.min(context / 8));
         let schema = self.schema.as_ref().map_or(0, |schema| count_tokens(&schema.response_format.to_string()));
         let overhead = count_tokens(message::SYSTEM)
@@ -226,28 +228,23 @@ impl Job {
     }
 
     /// Returns the user message. The text is cut so that the context also has space for the correction call.
-    async fn question(&self, resources: &ToolResources) -> Result<String, RunError> {
+    async fn question(&self) -> Result<String, RunError> {
         let text_tokens = self.budget().text;
         if text_tokens == 0 {
             let message = format!("the context of model {} is too small for this prompt", self.model.name);
             return Err(RunError::TooSmall(Error::precondition(Reason::TooLarge, message)));
         }
-        let (stores, org) = (&resources.stores, &self.request.principal.org);
+        let (stores, org) = (&self.resources.stores, &self.request.principal.org);
         let document = &self.document;
         let bytes = usize::try_from(text_tokens * TOKEN_BYTES_MAX).unwrap_or(usize::MAX);
         let read = document_text::read(stores, org, &document.id, 1, document.pages, bytes).await?;
         let question = message::user(&self.prompt.content, &document.name, &fit(read.text, text_tokens));
         // If the endpoint does not support a response format, the prompt contains the schema.
-        let schema = self.schema.as_ref().filter(|_| !self.model.json_schema).and_then(SchemaRevision::schema);
+        let schema = self.schema.as_ref().filter(|_| !self.model.options.json_schema).and_then(SchemaRevision::schema);
         Ok(schema.map_or(question.clone(), |schema| message::with_schema(&question, schema)))
     }
 
-    async fn call_model(
-        &self,
-        resources: &ToolResources,
-        messages: Vec<Message>,
-        attempt: u32,
-    ) -> Result<ModelReply, RunError> {
+    async fn call_model(&self, messages: Vec<Message>, attempt: u32) -> Result<ModelReply, RunError> {
         let budget = self.budget();
         let call = MeteredCall {
             org: self.request.principal.org.clone(),
@@ -266,7 +263,7 @@ impl Job {
             max_output_tokens: u32::try_from(budget.answer).ok(),
             ..ModelRequest::new(self.request.principal.org.clone(), &self.model.name, messages)
         };
-        metered::complete_metered(resources, call, request).await?.map_err(RunError::Model)
+        metered::complete_metered(self.resources, call, request).await?.map_err(RunError::Model)
     }
 
     /// Parses and validates an answer. The inner error lists the violations.

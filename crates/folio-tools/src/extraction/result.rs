@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{optional, text};
 use crate::call::{ReadCall, read_tool};
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 use crate::{documents, prompts};
 
 const PROMPT_REVID: &str =
@@ -39,18 +39,16 @@ struct GetResult {
 
 #[async_trait]
 impl ReadCall for GetResult {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let prompt = self.prompt_revid.as_deref().map(prompts::revid).transpose()?;
         let working = context.working.extraction.as_ref();
         let Some(working) = working.filter(|working| prompt.as_ref().is_none_or(|prompt| *prompt == working.prompt))
         else {
-            return stored(resources, context, prompt.as_ref())
-                .await
-                .map(|found| json!(ExtractionView::stored(&found)));
+            return stored(context, prompt.as_ref()).await.map(|found| json!(ExtractionView::stored(&found)));
         };
-        match resources.stores.of::<Extraction>().get(&context.principal.org, &working.id).await? {
+        match context.store::<Extraction>().get(&context.principal.org, &working.id).await? {
             Some(record) => Ok(json!(ExtractionView::working(working, &record))),
-            None => after_deletion(&working.id, stored(resources, context, prompt.as_ref()).await),
+            None => after_deletion(&working.id, stored(context, prompt.as_ref()).await),
         }
     }
 }
@@ -111,14 +109,10 @@ fn after_deletion(deleted: &ExtractionId, found: Result<Extraction, ToolError>) 
 }
 
 /// Returns the newest extraction of the conversation's document. `prompt` restricts it to one prompt revision.
-pub(super) async fn stored(
-    resources: &ToolResources,
-    context: &CallContext,
-    prompt: Option<&PromptRevId>,
-) -> Result<Extraction, ToolError> {
-    let document = documents::of_conversation(resources, context).await?;
+pub(super) async fn stored(context: &CallContext, prompt: Option<&PromptRevId>) -> Result<Extraction, ToolError> {
+    let document = documents::of_conversation(context).await?;
     let filter = ExtractionFilter { document: document.id.clone(), prompt: prompt.cloned() };
-    let found = resources.stores.of::<Extraction>().first(&context.principal.org, &filter).await?;
+    let found = context.store::<Extraction>().first(&context.principal.org, &filter).await?;
     found.ok_or_else(|| {
         let by = prompt.map(|prompt| format!(" by prompt {prompt}")).unwrap_or_default();
         ToolError::ForModel(format!("The document has no extraction{by}. Call run_extraction."))

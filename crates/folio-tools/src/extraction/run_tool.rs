@@ -12,7 +12,7 @@ use super::{Request, engine};
 use crate::arguments::{self, optional, text};
 use crate::call::{WriteCall, write_tool};
 use crate::decide::invalid_plan;
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput, ToolResources};
+use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput};
 use crate::{document_text, documents, output, prompts, subject};
 
 pub(super) fn tool() -> Tool {
@@ -53,7 +53,7 @@ impl WriteCall for RunExtraction {
         arguments::parse(arguments)
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
         let prompt = match &self.prompt_revid {
             Some(revid) => prompts::revid(revid)?,
             None => context.working.prompt_revid.clone().ok_or_else(|| {
@@ -62,21 +62,16 @@ impl WriteCall for RunExtraction {
                 ToolError::ForModel(text.to_owned())
             })?,
         };
-        let revision = subject::find_revision::<Prompt>(resources, context, &prompt).await?;
-        let models = resources.models.catalogue(&context.principal.org).await?;
+        let revision = subject::find_revision::<Prompt>(context, &prompt).await?;
+        let models = context.resources.models.catalogue(&context.principal.org).await?;
         engine::model(&models, None, revision.model.as_deref(), Some(&context.model))?;
-        let document = documents::of_conversation(resources, context).await?;
+        let document = documents::of_conversation(context).await?;
         document_text::check_ready(&document)?;
         let resolved = json!(Resolved { prompt, document: document.id });
         Ok(Plan { resolved, ..subject::plan_new::<Extraction>(context) })
     }
 
-    async fn change(
-        self,
-        resources: &ToolResources,
-        context: &CallContext,
-        plan: &Plan,
-    ) -> Result<ExtractionChange, ToolError> {
+    async fn change(self, context: &CallContext, plan: &Plan) -> Result<ExtractionChange, ToolError> {
         let Resolved { prompt, document } = Resolved::deserialize(&plan.resolved).map_err(|_| invalid_plan())?;
         let request = Request {
             principal: context.principal.clone(),
@@ -86,7 +81,7 @@ impl WriteCall for RunExtraction {
             fallback_model: Some(context.model.clone()),
             key: format!("{}.{}", context.call, context.epoch),
         };
-        let extracted = engine::run(resources, request).await.map_err(for_model)?;
+        let extracted = engine::run(&context.resources, request).await.map_err(for_model)?;
         Ok(ExtractionChange::Create(extracted.into_new()))
     }
 

@@ -12,7 +12,7 @@ use crate::arguments::{self, anything, required, text};
 use crate::call::{WriteCall, write_tool};
 use crate::decide::invalid_plan;
 use crate::subject;
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, Tool, ToolError};
 
 pub(super) fn tool() -> Tool {
     write_tool::<UpdateField>(
@@ -46,31 +46,27 @@ impl WriteCall for UpdateField {
         arguments::parse(arguments)
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        let extraction = current(resources, context).await?;
-        apply_edit(&resources.stores, &extraction, &self.path, self.value.clone()).await?;
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
+        let extraction = current(context).await?;
+        apply_edit(&context.resources.stores, &extraction, &self.path, self.value.clone()).await?;
         Ok(subject::plan_update(&extraction))
     }
 
-    async fn change(
-        self,
-        resources: &ToolResources,
-        context: &CallContext,
-        plan: &Plan,
-    ) -> Result<ExtractionChange, ToolError> {
+    async fn change(self, context: &CallContext, plan: &Plan) -> Result<ExtractionChange, ToolError> {
         let id = Extraction::id_in(&plan.target).ok_or_else(invalid_plan)?;
-        let found = resources.stores.of::<Extraction>().get(&context.principal.org, &id).await?;
+        let found = context.store::<Extraction>().get(&context.principal.org, &id).await?;
         // The patch applies to exactly the version that the write expects. A deleted or newer extraction is a conflict.
         let extraction =
             found.filter(|found| Expected::Version(found.version) == plan.expected).ok_or(ToolError::Conflict)?;
-        Ok(ExtractionChange::Edit { data: apply_edit(&resources.stores, &extraction, &self.path, self.value).await? })
+        let data = apply_edit(&context.resources.stores, &extraction, &self.path, self.value).await?;
+        Ok(ExtractionChange::Edit { data })
     }
 }
 
 /// Returns the extraction to change: the working extraction, else the newest of the document.
-async fn current(resources: &ToolResources, context: &CallContext) -> Result<Extraction, ToolError> {
+async fn current(context: &CallContext) -> Result<Extraction, ToolError> {
     if let Some(working) = &context.working.extraction {
-        let found = resources.stores.of::<Extraction>().get(&context.principal.org, &working.id).await?;
+        let found = context.store::<Extraction>().get(&context.principal.org, &working.id).await?;
         return found.ok_or_else(|| {
             ToolError::ForModel(format!(
                 "The working extraction {} was deleted. Call get_extraction_result for other extractions, or \
@@ -79,5 +75,5 @@ async fn current(resources: &ToolResources, context: &CallContext) -> Result<Ext
             ))
         });
     }
-    result::stored(resources, context, None).await
+    result::stored(context, None).await
 }

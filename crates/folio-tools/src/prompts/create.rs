@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{CONTENT, LinkedSchema, check_model, tag_ids};
 use crate::arguments::{self, number, optional, required, text};
 use crate::call::{WriteCall, write_tool};
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, Tool, ToolError};
 use crate::{subject, tags};
 
 const MODEL: &str = "Model that runs the prompt, from list_llm_models. Default: the model of the conversation.";
@@ -71,15 +71,15 @@ impl WriteCall for CreatePrompt {
         Ok(Self { arguments: input, tags })
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
         let Arguments { name, schema_id, schema_version, model, .. } = &self.arguments;
-        check_model(resources, context, model.as_deref()).await?;
-        tags::check_exist(resources, context, &self.tags).await?;
-        let linked = LinkedSchema::resolve(resources, context, schema_id.as_deref(), *schema_version).await?;
-        Ok(linked.add_to(subject::plan_create::<Prompt>(resources, context, name).await?))
+        check_model(context, model.as_deref()).await?;
+        tags::check_exist(context, &self.tags).await?;
+        let linked = LinkedSchema::resolve(context, schema_id.as_deref(), *schema_version).await?;
+        Ok(linked.add_to(subject::plan_create::<Prompt>(context, name).await?))
     }
 
-    async fn change(self, _: &ToolResources, _: &CallContext, plan: &Plan) -> Result<PromptChange, ToolError> {
+    async fn change(self, _: &CallContext, plan: &Plan) -> Result<PromptChange, ToolError> {
         let Arguments { name, content, model, .. } = self.arguments;
         let (schema, tags) = (LinkedSchema::of_plan(plan).schema, self.tags);
         Ok(match plan.expected {

@@ -13,7 +13,7 @@ use crate::arguments::{self, Argument, list_of_text, optional, required, text};
 use crate::call::delete_tool;
 use crate::rules;
 use crate::subject::{ToolResource, find_by_argument};
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, Tool, ToolError};
 
 const CONTENT: &str = "Instructions for the model: what to extract and how. Folio adds the document text and the schema. \
                        help_prompts describes good content.";
@@ -61,21 +61,16 @@ struct LinkedSchema {
 
 impl LinkedSchema {
     /// Resolves `schema_id` and `version` (None: the newest) to a revision. Without `schema_id` there is no link.
-    async fn resolve(
-        resources: &ToolResources,
-        context: &CallContext,
-        schema_id: Option<&str>,
-        version: Option<u32>,
-    ) -> Result<Self, ToolError> {
+    async fn resolve(context: &CallContext, schema_id: Option<&str>, version: Option<u32>) -> Result<Self, ToolError> {
         let schema_id = schema_id.filter(|id| !id.is_empty());
         if schema_id.is_none() {
             return Ok(Self::default());
         }
-        let schema: Schema = find_by_argument(resources, context, schema_id).await?;
+        let schema: Schema = find_by_argument(context, schema_id).await?;
         let newest = schema.latest.revid;
         let Some(version) = version else { return Ok(Self { schema: Some(newest) }) };
         let revid = SchemaRevId::new(schema.id.clone(), version);
-        if resources.stores.of::<Schema>().revision(&context.principal.org, &revid).await?.is_none() {
+        if context.store::<Schema>().revision(&context.principal.org, &revid).await?.is_none() {
             let text = format!(
                 "schema_version {version} does not exist: the newest version of {} is {}.",
                 schema.id, newest.version
@@ -94,9 +89,9 @@ impl LinkedSchema {
     }
 }
 
-async fn check_model(resources: &ToolResources, context: &CallContext, model: Option<&str>) -> Result<(), ToolError> {
+async fn check_model(context: &CallContext, model: Option<&str>) -> Result<(), ToolError> {
     let Some(name) = model.filter(|name| !name.is_empty()) else { return Ok(()) };
-    let catalogue = resources.models.catalogue(&context.principal.org).await?;
+    let catalogue = context.resources.models.catalogue(&context.principal.org).await?;
     if catalogue.for_prompts(Some(name)).is_err() {
         return Err(ToolError::ForModel(format!(
             "model {:?} is not available to prompts. Call list_llm_models to find available models.",

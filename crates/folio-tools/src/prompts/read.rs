@@ -11,7 +11,7 @@ use super::revid;
 use crate::arguments::{self, Paging, list_of_text, name_search, optional, paging, required, text};
 use crate::call::{ReadCall, read_tool};
 use crate::subject::{find_by_argument, find_revision};
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 
 const DOCUMENT_ID: &str = "Filters by document: only prompts that share a tag with this document_id, such as doc_…. Default: \
                            no filter.";
@@ -47,8 +47,8 @@ struct GetPrompt {
 
 #[async_trait]
 impl ReadCall for GetPrompt {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let found = find_revision::<Prompt>(resources, context, &revid(&self.prompt_revid)?).await?;
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
+        let found = find_revision::<Prompt>(context, &revid(&self.prompt_revid)?).await?;
         let mut result = summary(&found);
         if let Some(members) = result.as_object_mut() {
             members.insert("content".to_owned(), found.content.into());
@@ -68,15 +68,14 @@ struct ListPrompts {
 
 #[async_trait]
 impl ReadCall for ListPrompts {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let mut filter = PromptFilter { name_search: arguments::search(self.name_search)?, ..Default::default() };
         filter.all_tags = arguments::tag_ids(&self.tag_ids.unwrap_or_default())?;
         if self.document_id.is_some() {
-            let document: Document = find_by_argument(resources, context, self.document_id.as_deref()).await?;
+            let document: Document = find_by_argument(context, self.document_id.as_deref()).await?;
             filter.document = Some(document.id);
         }
-        let page =
-            resources.stores.of::<Prompt>().list(&context.principal.org, &filter, &self.paging.request()).await?;
+        let page = context.store::<Prompt>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("prompts", page, |prompt| summary(&prompt.latest)))
     }
 }

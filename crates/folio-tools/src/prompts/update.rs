@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{CONTENT, LinkedSchema, check_model, prompt_id, tag_ids};
 use crate::arguments::{self, optional, text};
 use crate::call::{WriteCall, write_tool};
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, Tool, ToolError};
 use crate::{subject, tags};
 
 pub(super) fn tool() -> Tool {
@@ -70,15 +70,15 @@ impl WriteCall for UpdatePrompt {
         Ok(Self { arguments: input, tags })
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
         let Arguments { prompt_id, schema_id, model, .. } = &self.arguments;
-        check_model(resources, context, model.as_deref()).await?;
-        tags::check_exist(resources, context, self.tags.as_deref().unwrap_or_default()).await?;
-        let linked = LinkedSchema::resolve(resources, context, schema_id.as_deref(), None).await?;
-        Ok(linked.add_to(subject::plan_existing::<Prompt>(resources, context, Some(prompt_id)).await?))
+        check_model(context, model.as_deref()).await?;
+        tags::check_exist(context, self.tags.as_deref().unwrap_or_default()).await?;
+        let linked = LinkedSchema::resolve(context, schema_id.as_deref(), None).await?;
+        Ok(linked.add_to(subject::plan_existing::<Prompt>(context, Some(prompt_id)).await?))
     }
 
-    async fn change(self, _: &ToolResources, _: &CallContext, plan: &Plan) -> Result<PromptChange, ToolError> {
+    async fn change(self, _: &CallContext, plan: &Plan) -> Result<PromptChange, ToolError> {
         Ok(PromptChange::Update {
             name: None,
             content: self.arguments.content,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::FORMAT;
 use crate::arguments::{self, object_or_text, required, text};
 use crate::call::{WriteCall, write_tool};
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, Tool, ToolError};
 use crate::{rules, subject};
 
 pub(super) fn tool() -> Tool {
@@ -49,11 +49,11 @@ impl WriteCall for CreateSchema {
         Ok(Self { name, format: rules::check_format("response_format", &response_format, Rules::Strict)? })
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        subject::plan_create::<Schema>(resources, context, &self.name).await
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
+        subject::plan_create::<Schema>(context, &self.name).await
     }
 
-    async fn change(self, _: &ToolResources, _: &CallContext, plan: &Plan) -> Result<SchemaChange, ToolError> {
+    async fn change(self, _: &CallContext, plan: &Plan) -> Result<SchemaChange, ToolError> {
         let CheckedFormat { response_format, strict } = self.format;
         Ok(match plan.expected {
             Expected::Absent => SchemaChange::Create { name: self.name, response_format, strict },

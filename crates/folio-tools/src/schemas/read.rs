@@ -9,7 +9,7 @@ use super::revid;
 use crate::arguments::{self, Paging, name_search, paging, required, text};
 use crate::call::{ReadCall, read_tool};
 use crate::subject::find_revision;
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 use folio_resources::{Schema, SchemaFilter};
 
 pub(super) fn tools() -> Vec<Tool> {
@@ -35,8 +35,8 @@ struct GetSchema {
 
 #[async_trait]
 impl ReadCall for GetSchema {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let found = find_revision::<Schema>(resources, context, &revid(&self.schema_revid)?).await?;
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
+        let found = find_revision::<Schema>(context, &revid(&self.schema_revid)?).await?;
         Ok(json!({
             "schema_revid": found.revid,
             "schema_id": found.revid.of,
@@ -57,10 +57,9 @@ struct ListSchemas {
 
 #[async_trait]
 impl ReadCall for ListSchemas {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let filter = SchemaFilter { name_search: arguments::search(self.name_search)? };
-        let page =
-            resources.stores.of::<Schema>().list(&context.principal.org, &filter, &self.paging.request()).await?;
+        let page = context.store::<Schema>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("schemas", page, |schema| {
             json!({
                 "schema_id": schema.id,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{FORMAT, schema_id};
 use crate::arguments::{self, object_or_text, optional, text};
 use crate::call::{WriteCall, write_tool};
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, Tool, ToolError};
 use crate::{rules, subject};
 use folio_resources::{Schema, SchemaChange};
 
@@ -57,11 +57,11 @@ impl WriteCall for UpdateSchema {
         Ok(Self { schema_id, change: SchemaChange::Update { name, response_format } })
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        subject::plan_existing::<Schema>(resources, context, Some(&self.schema_id)).await
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
+        subject::plan_existing::<Schema>(context, Some(&self.schema_id)).await
     }
 
-    async fn change(self, _: &ToolResources, _: &CallContext, _: &Plan) -> Result<SchemaChange, ToolError> {
+    async fn change(self, _: &CallContext, _: &Plan) -> Result<SchemaChange, ToolError> {
         Ok(self.change)
     }
 }

@@ -12,7 +12,7 @@ use crate::arguments::{anything, object_or_text, required, text};
 use crate::call::{ReadCall, read_tool};
 use crate::rules;
 use crate::subject::find_revision;
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 
 pub(super) fn tools() -> Vec<Tool> {
     let schema = read_tool::<ValidateSchema>(
@@ -44,7 +44,7 @@ struct ValidateSchema {
 
 #[async_trait]
 impl ReadCall for ValidateSchema {
-    async fn run(self, _: &ToolResources, _: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, _: &CallContext) -> Result<Value, ToolError> {
         Ok(match normalize(&self.schema) {
             Ok(format) => validity(&violations_of_format(&format)),
             Err(violations) => validity(&violations),
@@ -81,8 +81,8 @@ struct ValidateAgainstSchema {
 
 #[async_trait]
 impl ReadCall for ValidateAgainstSchema {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let found = find_revision::<Schema>(resources, context, &revid(&self.schema_revid)?).await?;
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
+        let found = find_revision::<Schema>(context, &revid(&self.schema_revid)?).await?;
         let violations = match violation_of_string(&self.data) {
             Some(violation) => vec![violation],
             None => rules::violations_of("schema", &found, &self.data).await?,

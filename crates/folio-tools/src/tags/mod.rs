@@ -9,7 +9,7 @@ use folio_types::TagId;
 use crate::arguments::{Argument, required, text};
 use crate::call::delete_tool;
 use crate::subject::ToolResource;
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = read::tools();
@@ -34,12 +34,8 @@ fn tag_id() -> Argument {
 }
 
 /// Checks that every tag exists. Fails with `ForModel` and the first tag that does not exist.
-pub(crate) async fn check_exist(
-    resources: &ToolResources,
-    context: &CallContext,
-    tags: &[TagId],
-) -> Result<(), ToolError> {
-    let found = resources.stores.of::<Tag>().get_many(&context.principal.org, tags).await?;
+pub(crate) async fn check_exist(context: &CallContext, tags: &[TagId]) -> Result<(), ToolError> {
+    let found = context.store::<Tag>().get_many(&context.principal.org, tags).await?;
     match tags.iter().find(|id| !found.iter().any(|tag| tag.id == **id)) {
         Some(missing) => Err(Tag::not_found_error(context, missing)),
         None => Ok(()),

@@ -9,7 +9,7 @@ use super::tag_id;
 use crate::arguments::{self, Paging, name_search, paging};
 use crate::call::{ReadCall, read_tool};
 use crate::subject::find_by_argument;
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Tool, ToolError};
 use folio_resources::{Tag, TagFilter};
 
 pub(super) fn tools() -> Vec<Tool> {
@@ -32,8 +32,8 @@ struct GetTag {
 
 #[async_trait]
 impl ReadCall for GetTag {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        find_by_argument(resources, context, Some(&self.tag_id)).await.map(summary)
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
+        find_by_argument(context, Some(&self.tag_id)).await.map(summary)
     }
 }
 
@@ -46,9 +46,9 @@ struct ListTags {
 
 #[async_trait]
 impl ReadCall for ListTags {
-    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let filter = TagFilter { name_search: arguments::search(self.name_search)? };
-        let page = resources.stores.of::<Tag>().list(&context.principal.org, &filter, &self.paging.request()).await?;
+        let page = context.store::<Tag>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("tags", page, summary))
     }
 }

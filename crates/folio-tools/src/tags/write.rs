@@ -9,7 +9,7 @@ use super::tag_id;
 use crate::arguments::{self, optional, required, text};
 use crate::call::{WriteCall, write_tool};
 use crate::subject;
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
+use crate::tool::{CallContext, Plan, Tool, ToolError};
 use folio_resources::{DESCRIPTION_CHARS, Tag, TagChange, check_color, check_description};
 
 pub(super) fn tools() -> Vec<Tool> {
@@ -83,8 +83,8 @@ impl WriteCall for CreateTag {
         Ok(Self { change: TagChange::Create { name: name.clone(), color, description }, name })
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        match resources.stores.of::<Tag>().by_name(&context.principal.org, &self.name).await? {
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
+        match context.store::<Tag>().by_name(&context.principal.org, &self.name).await? {
             Some(existing) => Err(ToolError::ForModel(format!(
                 "name is taken: the tag {:?} is {}. Use that tag_id, or change the tag with update_tag.",
                 existing.name, existing.id
@@ -93,7 +93,7 @@ impl WriteCall for CreateTag {
         }
     }
 
-    async fn change(self, _: &ToolResources, _: &CallContext, _: &Plan) -> Result<TagChange, ToolError> {
+    async fn change(self, _: &CallContext, _: &Plan) -> Result<TagChange, ToolError> {
         Ok(self.change)
     }
 }
@@ -116,11 +116,11 @@ impl WriteCall for UpdateTag {
         Ok(Self { tag_id: input.tag_id, change: TagChange::Update { name: input.name, color, description } })
     }
 
-    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        subject::plan_existing::<Tag>(resources, context, self.tag_id.as_deref()).await
+    async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
+        subject::plan_existing::<Tag>(context, self.tag_id.as_deref()).await
     }
 
-    async fn change(self, _: &ToolResources, _: &CallContext, _: &Plan) -> Result<TagChange, ToolError> {
+    async fn change(self, _: &CallContext, _: &Plan) -> Result<TagChange, ToolError> {
         Ok(self.change)
     }
 }

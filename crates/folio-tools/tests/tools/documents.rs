@@ -42,7 +42,7 @@ async fn missing_text_is_reported_with_its_reason() {
     ] {
         let update =
             IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: Timestamp::constant(1_790_000_001, 0) };
-        test.resources.stores.texts.ingest(&org, id.as_str(), update).await.unwrap();
+        test.context.resources.stores.texts.ingest(&org, id.as_str(), update).await.unwrap();
         let message = test.error_of("get_ocr_text", json!({})).await;
         assert!(message.contains(says), "{message}");
     }
@@ -78,7 +78,7 @@ async fn a_document_is_changed_by_id_and_defaults_to_the_conversations_document(
         .await;
     let org = test.context.principal.org.clone();
     let stored = async |test: &Fixture| {
-        test.resources.stores.of::<Document>().get(&org, &test.document()).await.unwrap().unwrap()
+        test.context.resources.stores.of::<Document>().get(&org, &test.document()).await.unwrap().unwrap()
     };
     let changed = stored(&test).await;
     assert_eq!((changed.name.as_str(), changed.tags, changed.metadata["k"].as_str()), ("a.pdf", vec![tag], "v"));

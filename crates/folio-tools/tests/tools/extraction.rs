@@ -103,8 +103,8 @@ async fn drop_extraction(test: &mut Fixture) {
 
 /// Waits for the background tasks to end and returns the recorded usage.
 async fn usage_after_drain(test: &Fixture) -> Vec<UsageRecord> {
-    test.resources.tasks.close();
-    tokio::time::timeout(SOON, test.resources.tasks.wait()).await.unwrap();
+    test.context.resources.tasks.close();
+    tokio::time::timeout(SOON, test.context.resources.tasks.wait()).await.unwrap();
     usage(test).await
 }
 
@@ -114,7 +114,11 @@ async fn a_call_dropped_in_flight_is_settled_before_a_drain_ends() {
     test.invoice_prompt().await;
     test.models.is_hanging.store(true, Ordering::Relaxed);
     drop_extraction(&mut test).await;
-    assert_eq!((test.resources.tasks.len(), usage(&test).await.len()), (1, 0), "the settlement is a tracked task");
+    assert_eq!(
+        (test.context.resources.tasks.len(), usage(&test).await.len()),
+        (1, 0),
+        "the settlement is a tracked task"
+    );
     let recorded = usage_after_drain(&test).await;
     assert!(recorded.len() == 1 && !recorded[0].completed && recorded[0].usage.input_tokens > 0, "{recorded:?}");
 }
@@ -327,7 +331,7 @@ async fn a_fallback_replaces_an_unavailable_model_and_is_recorded() {
     let request = request(&test, &prompt);
     test.models.fail(ModelError::RateLimited { retry_after: None });
     test.models.answer(r#"{"total": 2}"#);
-    let extracted = run(&test.resources, request).await.unwrap();
+    let extracted = run(&test.context.resources, request).await.unwrap();
     assert_eq!(extracted.model, "other", "the one before it is not offered to prompts");
     assert_eq!(test.models.requested(), ["base", "other"]);
     let settled = usage(&test).await;
@@ -341,10 +345,10 @@ async fn a_fallback_with_a_too_small_context_is_skipped() {
     let request = request(&test, &prompt);
     test.models.other_is_small.store(true, Ordering::Relaxed);
     test.models.fail(ModelError::RateLimited { retry_after: None });
-    let error = run(&test.resources, request.clone()).await.unwrap_err();
+    let error = run(&test.context.resources, request.clone()).await.unwrap_err();
     assert_eq!(error.reason, Reason::ModelRateLimited, "the first model's: {error}");
     let explicit = Request { model: Some("other".to_owned()), ..request };
-    assert_eq!(run(&test.resources, explicit).await.unwrap_err().reason, Reason::TooLarge);
+    assert_eq!(run(&test.context.resources, explicit).await.unwrap_err().reason, Reason::TooLarge);
     assert_eq!(test.models.requests().len(), 1);
 }
 
@@ -356,13 +360,13 @@ async fn a_fallback_that_the_credit_does_not_cover_is_skipped() {
     *test.models.unaffordable_models.lock().unwrap() = vec!["other"];
     test.models.fail(ModelError::RateLimited { retry_after: None });
     test.models.answer(r#"{"total": 2}"#);
-    assert_eq!(run(&test.resources, request.clone()).await.unwrap().model, "cheap");
+    assert_eq!(run(&test.context.resources, request.clone()).await.unwrap().model, "cheap");
     *test.models.unaffordable_models.lock().unwrap() = vec!["other", "cheap"];
     test.models.fail(ModelError::RateLimited { retry_after: None });
-    let error = run(&test.resources, request.clone()).await.unwrap_err();
+    let error = run(&test.context.resources, request.clone()).await.unwrap_err();
     assert_eq!(error.reason, Reason::ModelRateLimited, "the first model's: {error}");
     let explicit = Request { model: Some("other".to_owned()), ..request };
-    assert_eq!(run(&test.resources, explicit).await.unwrap_err().reason, Reason::CreditExhausted);
+    assert_eq!(run(&test.context.resources, explicit).await.unwrap_err().reason, Reason::CreditExhausted);
     assert_eq!(test.models.requests().len(), 3);
 }
 
@@ -373,7 +377,7 @@ async fn a_replaced_models_usage_counts_in_the_run() {
     test.models.answer(r#"{"total": "much"}"#);
     test.models.fail(ModelError::RateLimited { retry_after: None });
     test.models.answer(r#"{"total": 2}"#);
-    let extracted = run(&test.resources, request(&test, &prompt)).await.unwrap();
+    let extracted = run(&test.context.resources, request(&test, &prompt)).await.unwrap();
     let recorded = usage(&test).await;
     let sum = recorded.iter().map(|record| record.usage.input_tokens).sum::<u64>();
     let spent = extracted.usage;
@@ -387,21 +391,21 @@ async fn the_engine_returns_api_errors_to_the_service() {
     let (_, prompt) = test.invoice_prompt().await;
     let request = Request { model: Some("other".to_owned()), ..request(&test, &prompt) };
     test.models.answer(r#"{"total": 2}"#);
-    let extracted = run(&test.resources, request.clone()).await.unwrap();
+    let extracted = run(&test.context.resources, request.clone()).await.unwrap();
     assert_eq!((extracted.data, extracted.model.as_str()), (json!({ "total": 2 }), "other"));
     let unknown = Request { model: Some("ghost".to_owned()), ..request.clone() };
-    assert_eq!(run(&test.resources, unknown).await.unwrap_err().reason, Reason::ModelNotAvailable);
+    assert_eq!(run(&test.context.resources, unknown).await.unwrap_err().reason, Reason::ModelNotAvailable);
     let ghost = Request { document: folio_types::DocumentId::derive(&["ghost"]), ..request.clone() };
-    assert_eq!(run(&test.resources, ghost).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(run(&test.context.resources, ghost).await.unwrap_err().code, Code::NotFound);
     test.models.answer("{}");
     test.models.answer("{}");
-    let error = run(&test.resources, request).await.unwrap_err();
+    let error = run(&test.context.resources, request).await.unwrap_err();
     assert_eq!((error.reason, error.violations.is_empty()), (Reason::SchemaMismatch, false));
     test.models.answer(r#"{"total": 2}"#);
     let id = text(&test.ok("run_extraction", json!({})).await["extraction_id"]);
     let stored = test.extraction(&id.parse().unwrap()).await;
-    let error = apply_edit(&test.resources.stores, &stored, "total", json!("x")).await.unwrap_err();
+    let error = apply_edit(&test.context.resources.stores, &stored, "total", json!("x")).await.unwrap_err();
     assert_eq!(error.reason, Reason::SchemaMismatch);
-    let error = apply_edit(&test.resources.stores, &stored, "no.where", json!(1)).await.unwrap_err();
+    let error = apply_edit(&test.context.resources.stores, &stored, "no.where", json!(1)).await.unwrap_err();
     assert_eq!(error.reason, Reason::InvalidPath);
 }

@@ -17,7 +17,8 @@ use folio_tools::{
     CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool,
 };
 use folio_types::message::{FinishReason, Message, Usage};
-use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
+use folio_types::models::ModelOptions;
+use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::{
     CallId, Digest, DocumentId, Environment as _, Error, ExtractionId, OrgId, Principal, Reason, Role, TagId, ThreadId,
     Timestamp, TurnId, UserId,
@@ -26,7 +27,6 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 pub(crate) struct Fixture {
-    pub(crate) resources: ToolResources,
     pub(crate) models: Arc<ScriptedModels>,
     pub(crate) tools: Arc<ProfileTools>,
     pub(crate) context: CallContext,
@@ -42,8 +42,8 @@ pub(crate) const PAGES: [&str; 2] = ["Invoice INV-7\nTotal: 120.50", "Second pag
 impl Fixture {
     /// Lets abandoned calls run to their end.
     pub(crate) fn drain_abandoned_calls(&mut self) {
-        let meter = UsageRecorder::new(self.resources.stores.usage.clone(), self.environment.clone());
-        self.resources.meter = Arc::new(meter.with_abandoned_calls(AbandonedCalls::Drain));
+        let meter = UsageRecorder::new(self.context.resources.stores.usage.clone(), self.environment.clone());
+        self.context.resources.meter = Arc::new(meter.with_abandoned_calls(AbandonedCalls::Drain));
     }
 
     pub(crate) async fn new() -> Self {
@@ -61,8 +61,9 @@ impl Fixture {
             tasks: TaskTracker::new(),
         };
         let principal = Principal { org: OrgId::derive(&["org"]), user: UserId::derive(&["user"]), role: Role::Member };
-        let document = add_document(&resources.stores, &principal, "invoice.pdf", &PAGES, &[]).await;
+        let document = add_document(&resources.stores, &principal.org, "invoice.pdf", &PAGES, &[]).await;
         let context = CallContext {
+            resources,
             principal,
             call: CallId::new(TurnId::new(ThreadId::derive(&["thread"]), 1), 1, 1),
             epoch: 1,
@@ -71,16 +72,7 @@ impl Fixture {
             model: "base".to_owned(),
         };
         let tools = Registry::standard().unwrap().profile("document").unwrap();
-        Self {
-            resources,
-            models,
-            tools,
-            context,
-            environment,
-            calls: AtomicU32::new(0),
-            _store: store,
-            _folder: folder,
-        }
+        Self { models, tools, context, environment, calls: AtomicU32::new(0), _store: store, _folder: folder }
     }
 
     pub(crate) fn document(&self) -> DocumentId {
@@ -112,10 +104,10 @@ impl Fixture {
         self.tools.canonicalize(name, &mut arguments);
         assert_eq!(self.tools.problem(name, &arguments), None);
         match &self.tools.get(name).unwrap().kind {
-            ToolKind::Read(tool) => tool.run(&self.resources, context, arguments).await,
+            ToolKind::Read(tool) => tool.run(context, arguments).await,
             ToolKind::Write(tool) => {
-                let plan = tool.plan(&self.resources, context, &arguments).await?;
-                tool.run(&self.resources, context, &arguments, &plan).await
+                let plan = tool.plan(context, &arguments).await?;
+                tool.run(context, &arguments, &plan).await
             }
         }
     }
@@ -128,7 +120,7 @@ impl Fixture {
     }
 
     pub(crate) async fn plan(&self, context: &CallContext, name: &str, arguments: &Value) -> Result<Plan, ToolError> {
-        self.write_tool(name).plan(&self.resources, context, arguments).await
+        self.write_tool(name).plan(context, arguments).await
     }
 
     pub(crate) async fn run(
@@ -138,7 +130,7 @@ impl Fixture {
         arguments: &Value,
         plan: &Plan,
     ) -> Result<ToolOutput, ToolError> {
-        self.write_tool(name).run(&self.resources, context, arguments, plan).await
+        self.write_tool(name).run(context, arguments, plan).await
     }
 
     pub(crate) async fn ok(&mut self, name: &str, arguments: Value) -> Value {
@@ -157,26 +149,19 @@ impl Fixture {
         let (principal, id) = (&self.context.principal, id.parse().unwrap());
         let stored = self.extraction(&id).await;
         let request = Digest::of(format!("{id} {}", stored.version).as_bytes());
-        let write = Write {
-            org: principal.org.clone(),
-            op: OpKey::Request { user: principal.user.clone(), request: request.as_str().parse().unwrap() },
-            digest: request,
-            by: principal.user.clone(),
-            at: self.environment.now(),
-            expected: Expected::Version(stored.version),
-            change,
-        };
-        let extractions = self.resources.stores.of::<Extraction>();
+        let (key, at) = (request.as_str().parse().unwrap(), self.environment.now());
+        let write = Write::by_platform(principal.org.clone(), key, at, Expected::Version(stored.version), change);
+        let extractions = self.context.resources.stores.of::<Extraction>();
         assert!(matches!(extractions.decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
     }
 
     pub(crate) async fn extraction(&self, id: &ExtractionId) -> Extraction {
-        let extractions = self.resources.stores.of::<Extraction>();
+        let extractions = self.context.resources.stores.of::<Extraction>();
         extractions.get(&self.context.principal.org, id).await.unwrap().unwrap()
     }
 
     pub(crate) async fn add_document(&self, name: &str, pages: &[&str], tags: &[TagId]) -> DocumentId {
-        add_document(&self.resources.stores, &self.context.principal, name, pages, tags).await
+        add_document(&self.context.resources.stores, &self.context.principal.org, name, pages, tags).await
     }
 
     /// Asserts that each call fails with an error for the model that contains the given text.
@@ -224,14 +209,8 @@ pub(crate) fn invoice() -> Value {
     format_of(json!({ "total": { "type": "number" } }))
 }
 
-async fn add_document(
-    stores: &Stores,
-    principal: &Principal,
-    name: &str,
-    pages: &[&str],
-    tags: &[TagId],
-) -> DocumentId {
-    let id = DocumentId::derive(&[principal.org.as_str(), name]);
+async fn add_document(stores: &Stores, org: &OrgId, name: &str, pages: &[&str], tags: &[TagId]) -> DocumentId {
+    let id = DocumentId::derive(&[org.as_str(), name]);
     let at = Timestamp::constant(1_790_000_000, 0);
     let new = NewDocument {
         name: name.to_owned(),
@@ -241,22 +220,12 @@ async fn add_document(
         tags: tags.to_vec(),
         metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
     };
-    let write = Write {
-        org: principal.org.clone(),
-        op: OpKey::Request {
-            user: principal.user.clone(),
-            request: Digest::of(name.as_bytes()).as_str().parse().unwrap(),
-        },
-        digest: Digest::of(name.as_bytes()),
-        by: principal.user.clone(),
-        at,
-        expected: Expected::Absent,
-        change: DocumentChange::Create(new),
-    };
+    let key = Digest::of(name.as_bytes()).as_str().parse().unwrap();
+    let write = Write::by_platform(org.clone(), key, at, Expected::Absent, DocumentChange::Create(new));
     assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
     let pages = pages.iter().zip(1..).map(|(text, number)| NewPage { number, text: (*text).to_owned() }).collect();
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at };
-    stores.texts.ingest(&principal.org, id.as_str(), update).await.unwrap();
+    stores.texts.ingest(org, id.as_str(), update).await.unwrap();
     id
 }
 
@@ -318,17 +287,12 @@ impl Models for ScriptedModels {
         let model = |name: &str, prompts| ModelInfo {
             name: name.to_owned(),
             provider: "test".to_owned(),
-            context_tokens: 8_000,
-            max_output_tokens: 1_000,
-            chat: true,
-            prompts,
-            tools: true,
-            json_schema: true,
-            ..ModelInfo::default()
+            options: ModelOptions { context_tokens: 8_000, max_output_tokens: 1_000, prompts, ..Default::default() },
         };
-        let small = self.other_is_small.load(Ordering::Relaxed);
         let mut other = model("other", true);
-        other.context_tokens = if small { 100 } else { other.context_tokens };
+        if self.other_is_small.load(Ordering::Relaxed) {
+            other.options.context_tokens = 100;
+        }
         let mut models = vec![model("base", true), other, model("chat-only", false)];
         models.extend(self.own.lock().unwrap().get(org).map(|name| model(name, true)));
         let mut fallbacks = vec!["chat-only".to_owned(), "other".to_owned()];
@@ -388,6 +352,6 @@ impl Meter for PricedMeter {
 }
 
 pub(crate) async fn usage(test: &Fixture) -> Vec<folio_storage::UsageRecord> {
-    let from = test.resources.environment.now() - Duration::from_secs(3_600);
-    test.resources.stores.usage.list(&test.context.principal.org, from, 100).await.unwrap()
+    let from = test.context.resources.environment.now() - Duration::from_secs(3_600);
+    test.context.resources.stores.usage.list(&test.context.principal.org, from, 100).await.unwrap()
 }

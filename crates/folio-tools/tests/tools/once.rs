@@ -1,7 +1,7 @@
 //! Tests of invariant 3: effects happen once, regardless of crashes.
 
 use folio_tools::ToolError;
-use folio_types::op::{ClosedAs, OpKey, OpState};
+use folio_types::op::{ClosedAs, OpKey, OpRow, OpState};
 use folio_types::{Digest, Reason, Timestamp};
 use serde_json::{Value, json};
 
@@ -50,7 +50,8 @@ async fn invariant_3_a_call_that_runs_twice_gives_the_first_result() {
         assert_eq!(first, second, "{name}");
         // Recovery reads the op row and returns the same result.
         let op = OpKey::Call(context.call.clone());
-        let row = test.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap().unwrap();
+        let row =
+            test.context.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap().unwrap();
         assert_eq!(row.digest, Digest::of_json(&arguments), "{name}");
         let OpState::Done(result) = row.state else { panic!("{name}: {row:?}") };
         assert_eq!(test.write_tool(name).output(&plan.target, result), first, "{name}");
@@ -68,8 +69,8 @@ async fn invariant_3_a_call_whose_op_is_closed_never_runs_and_another_digest_doe
             let at = Timestamp::constant(1_790_000_000, 0);
             let own = Digest::of_json(&arguments);
             let digest = if closed == ClosedAs::Aborted { own } else { Digest::of(b"other arguments") };
-            let ops = &test.resources.stores.ops;
-            ops.close(org, &plan.target, &op, &digest, closed, at).await.unwrap();
+            let ops = &test.context.resources.stores.ops;
+            ops.close(org, &plan.target, OpRow::closed(op.clone(), digest, closed, at)).await.unwrap();
             let ran = test.run(&context, name, &arguments, &plan).await;
             if closed == ClosedAs::Conflict {
                 let Err(ToolError::Failed(error)) = ran else { panic!("{name}: {ran:?}") };
@@ -97,7 +98,7 @@ async fn invariant_3_a_target_with_another_version_is_not_changed() {
         stale.expected = folio_types::op::Expected::Version(999);
         assert_eq!(test.run(&context, name, &arguments, &stale).await, Err(ToolError::Conflict), "{name}");
         let op = OpKey::Call(context.call.clone());
-        let row = test.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap();
+        let row = test.context.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap();
         assert_eq!(row, None, "{name}");
     }
     // Another writer changes the target between plan and run.

@@ -22,28 +22,17 @@ impl Role {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ServerOptions {
-    /// A single role requires the stores of a cluster. Default: both roles.
-    pub(crate) roles: Vec<Role>,
-    /// The address of the public API. Port 0: any free port. Default: `127.0.0.1:8080`.
-    pub(crate) listen: String,
-    /// The address of the health port, which serves health and metrics in plain text without a token. Port 0: any free
-    /// port. Empty: the public listener serves health, and metrics are not served.
-    pub(crate) health_listen: String,
-    /// Maximum time for running turns to end after the stop signal. Default: 20.
-    pub(crate) drain_timeout_seconds: u64,
-}
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        Self {
-            roles: vec![Role::Gateway, Role::Node],
-            listen: "127.0.0.1:8080".to_owned(),
-            health_listen: String::new(),
-            drain_timeout_seconds: 20,
-        }
+folio_types::settings! {
+    pub(crate) struct ServerOptions {
+        /// A single role requires the stores of a cluster.
+        pub(crate) roles: Vec<Role> = vec![Role::Gateway, Role::Node],
+        /// The address of the public API. Port 0: any free port.
+        pub(crate) listen: String = "127.0.0.1:8080".to_owned(),
+        /// The address of the health port, which serves health and metrics in plain text without a token. Port 0: any
+        /// free port. Empty: only health, on the listener.
+        pub(crate) health_listen: String = String::new(),
+        /// Maximum time for running turns to end after the stop signal.
+        pub(crate) drain_timeout_seconds: u64 = 20,
     }
 }
 

@@ -9,30 +9,18 @@ use folio_types::Secret;
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
-/// The settings section `storage`: embedded in a folder, or the stores that the processes of a cluster share.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct StorageOptions {
-    /// The folder of all embedded data. Only one process may use it at a time. Default: `./folio-data`.
-    pub(crate) data: PathBuf,
-    /// The storage of document bytes: `s3://BUCKET[/PREFIX]`, or a folder. Empty: in the data folder.
-    pub(crate) blobs: String,
-    pub(crate) s3: BucketOptions,
-    /// The fast store that the processes of a cluster share.
-    pub(crate) redis: RedisOptions,
-    /// The durable store of a cluster.
-    pub(crate) cql: CqlOptions,
-}
-
-impl Default for StorageOptions {
-    fn default() -> Self {
-        Self {
-            data: PathBuf::from("./folio-data"),
-            blobs: String::new(),
-            s3: BucketOptions::default(),
-            redis: RedisOptions::default(),
-            cql: CqlOptions::default(),
-        }
+folio_types::settings! {
+    /// The settings section `storage`: embedded in a folder, or the stores that the processes of a cluster share.
+    pub(crate) struct StorageOptions {
+        /// The folder of all embedded data. Only one process may use it at a time.
+        pub(crate) data: PathBuf = PathBuf::from("./folio-data"),
+        /// The storage of document bytes: `s3://BUCKET[/PREFIX]`, or a folder. Empty: in the data folder.
+        pub(crate) blobs: String = String::new(),
+        pub(crate) s3: BucketOptions = BucketOptions::default(),
+        /// The fast store that the processes of a cluster share.
+        pub(crate) redis: RedisOptions = RedisOptions::default(),
+        /// The durable store of a cluster.
+        pub(crate) cql: CqlOptions = CqlOptions::default(),
     }
 }
 
@@ -46,43 +34,37 @@ pub(crate) struct BucketOptions {
     pub(crate) region: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RedisOptions {
-    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS. The servers of a Redis Cluster are separated
-    /// by commas. Empty: none.
-    pub(crate) url: Secret,
-    /// The prefix of every key, which separates clusters that share a server. Default: `folio`.
-    pub(crate) prefix: String,
-    /// The trusted authorities of a `rediss://` connection.
-    pub(crate) tls: TlsOptions,
-}
-
-impl Default for RedisOptions {
-    fn default() -> Self {
-        Self { url: Secret::default(), prefix: "folio".to_owned(), tls: TlsOptions::default() }
+folio_types::settings! {
+    pub(crate) struct RedisOptions {
+        /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS. The servers of a Redis Cluster are
+        /// separated by commas. Empty: none.
+        pub(crate) url: Secret = Secret::default(),
+        /// The prefix of every key, which separates clusters that share a server.
+        pub(crate) prefix: String = "folio".to_owned(),
+        /// The trusted authorities of a `rediss://` connection.
+        pub(crate) tls: TlsOptions = TlsOptions::default(),
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct CqlOptions {
-    /// Servers, `HOST` or `HOST:PORT`. The remaining servers are discovered. Empty: embedded stores.
-    pub(crate) contact_points: Vec<String>,
-    /// The keyspace, which is created if it is missing. Default: `folio`.
-    pub(crate) keyspace: String,
-    /// Replicas of each row in the data center, applied only when the keyspace is created. Default: 3.
-    pub(crate) replication_factor: u8,
-    /// The data center of this process. Empty: the data center of the first server that responds.
-    pub(crate) datacenter: String,
-    /// If true, a keyspace with replicas in several data centers is refused.
-    pub(crate) single_datacenter: bool,
-    /// Empty: the servers require no user.
-    pub(crate) user: String,
-    pub(crate) password: Secret,
-    /// If true, connections are encrypted. The servers' certificates must contain their IP addresses.
-    pub(crate) encrypted: bool,
-    pub(crate) tls: TlsOptions,
+folio_types::settings! {
+    pub(crate) struct CqlOptions {
+        /// Servers, `HOST` or `HOST:PORT`. The remaining servers are discovered. Empty: embedded stores.
+        pub(crate) contact_points: Vec<String> = Vec::new(),
+        /// The keyspace, which is created if it is missing.
+        pub(crate) keyspace: String = "folio".to_owned(),
+        /// Replicas of each row in the data center, applied only when the keyspace is created.
+        pub(crate) replication_factor: u8 = 3,
+        /// The data center of this process. Empty: the data center of the first server that responds.
+        pub(crate) datacenter: String = String::new(),
+        /// If true, a keyspace with replicas in several data centers is refused.
+        pub(crate) single_datacenter: bool = false,
+        /// Empty: the servers require no user.
+        pub(crate) user: String = String::new(),
+        pub(crate) password: Secret = Secret::default(),
+        /// If true, connections are encrypted. The servers' certificates must contain their IP addresses.
+        pub(crate) encrypted: bool = false,
+        pub(crate) tls: TlsOptions = TlsOptions::default(),
+    }
 }
 
 /// PEM files of an encrypted connection to a store.
@@ -109,22 +91,6 @@ impl TlsOptions {
     fn check(&self, path: &str, problems: &mut Problems) {
         let both = self.cert.as_os_str().is_empty() == self.key.as_os_str().is_empty();
         problems.check(both, format_args!("{path}.cert"), format_args!("requires {path}.key, and the reverse"));
-    }
-}
-
-impl Default for CqlOptions {
-    fn default() -> Self {
-        Self {
-            contact_points: Vec::new(),
-            keyspace: "folio".to_owned(),
-            replication_factor: 3,
-            datacenter: String::new(),
-            single_datacenter: false,
-            user: String::new(),
-            password: Secret::default(),
-            encrypted: false,
-            tls: TlsOptions::default(),
-        }
     }
 }
 

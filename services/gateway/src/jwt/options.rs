@@ -9,85 +9,73 @@ use folio_types::settings::Problems;
 use folio_types::{OrgId, Role};
 use jsonwebtoken::{Algorithm, AlgorithmFamily};
 use reqwest::Url;
-use serde::{Deserialize, Serialize};
 
-/// An issuer whose JWTs are accepted as access tokens. Example in `folio.toml`:
-///
-/// ```toml
-#[doc = include_str!("example.toml")]
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct IssuerOptions {
-    /// The value of the claim `iss`.
-    pub issuer: String,
-    /// The accepted audiences: the claim `aud` must contain at least one.
-    pub audiences: Vec<String>,
-    /// The URL of the JWK set (at most 256 KiB): `https://…`. Exactly one of `jwks_url` and `jwks_file` is required.
-    pub jwks_url: String,
-    /// The file with the JWK set, which is read periodically.
-    pub jwks_file: Option<PathBuf>,
-    /// The certificate authority (PEM) of `jwks_url`. None: the public authorities.
-    pub ca: Option<PathBuf>,
-    /// Permits `http://` to an address that is not loopback, because the network to the issuer is trusted.
-    pub insecure: bool,
-    /// Interval at which the keys are read.
-    #[serde(rename = "refresh_seconds", with = "folio_types::seconds")]
-    pub refresh: Duration,
-    /// Minimum time between two reads, if a token names an unknown key or the last read failed.
-    #[serde(rename = "refetch_seconds", with = "folio_types::seconds")]
-    pub refetch: Duration,
-    /// Time-out of one read of the keys.
-    #[serde(rename = "fetch_timeout_seconds", with = "folio_types::seconds")]
-    pub fetch_timeout: Duration,
-    /// Maximum age of keys that cannot be refreshed. After that, the issuer's tokens are refused with `UNAVAILABLE`.
-    #[serde(rename = "stale_seconds", with = "folio_types::seconds")]
-    pub stale: Duration,
-    /// The accepted algorithms. Only algorithms with a public key are allowed: RS256, RS384, RS512, PS256, PS384,
-    /// PS512, ES256, ES384, EdDSA.
-    pub algorithms: Vec<Algorithm>,
-    /// Maximum difference between the clocks of issuer and gateway.
-    #[serde(rename = "leeway_seconds", with = "folio_types::seconds")]
-    pub leeway: Duration,
-    /// Maximum age of a token since `iat`, regardless of `exp`.
-    #[serde(rename = "max_age_seconds", with = "folio_types::seconds")]
-    pub max_age: Duration,
-    /// The organization of all tokens. None: `organization_claim` names it.
-    pub organization: Option<OrgId>,
-    /// The claim that names the organization.
-    pub organization_claim: String,
-    /// The values of `organization_claim`, each with its organization. Empty: the claim contains an organization's id,
-    /// and every organization is accepted, so that the issuer is trusted for all organizations.
-    pub organizations: BTreeMap<String, OrgId>,
-    /// The claim that names the user: a Folio id, or any other text, from which an id is derived. Users must not be
-    /// able to change the value of this claim.
-    pub user_claim: String,
-    /// The claim that names the role. If the claim names several roles, the highest applies.
-    pub role_claim: String,
-    /// The names of the roles in `role_claim`.
-    pub roles: RoleNames,
-    /// The role of tokens whose claim names no role. None: these tokens are refused.
-    pub default_role: Option<Role>,
-    /// The claim that restricts a token to parts of the API: a list, or a text with spaces between the scopes. A token
-    /// without the claim, or without a scope in the claim, is refused. Empty: no token is restricted.
-    pub scopes_claim: String,
-    /// The prefix of the names of scopes in `scopes_claim`.
-    pub scope_prefix: String,
+folio_types::settings! {
+    /// An issuer whose JWTs are accepted as access tokens. Example in `folio.toml`:
+    ///
+    /// ```toml
+    #[doc = include_str!("example.toml")]
+    /// ```
+    pub struct IssuerOptions {
+        /// The value of the claim `iss`.
+        pub issuer: String = String::new(),
+        /// The accepted audiences: the claim `aud` must contain at least one.
+        pub audiences: Vec<String> = Vec::new(),
+        /// The URL of the JWK set (at most 256 KiB): `https://…`. Exactly one of `jwks_url` and `jwks_file` is
+        /// required.
+        pub jwks_url: String = String::new(),
+        /// The file with the JWK set, which is read periodically.
+        pub jwks_file: Option<PathBuf> = None,
+        /// The certificate authority (PEM) of `jwks_url`. None: the public authorities.
+        pub ca: Option<PathBuf> = None,
+        /// Permits `http://` to an address that is not loopback, because the network to the issuer is trusted.
+        pub insecure: bool = false,
+        /// Interval at which the keys are read.
+        pub refresh: Duration as "refresh_seconds" = Duration::from_secs(300),
+        /// Minimum time between two reads, if a token names an unknown key or the last read failed.
+        pub refetch: Duration as "refetch_seconds" = Duration::from_secs(10),
+        /// Time-out of one read of the keys.
+        pub fetch_timeout: Duration as "fetch_timeout_seconds" = Duration::from_secs(5),
+        /// Maximum age of keys that cannot be refreshed. After that, the issuer's tokens are refused with
+        /// `UNAVAILABLE`.
+        pub stale: Duration as "stale_seconds" = DAY,
+        /// The accepted algorithms. Only algorithms with a public key are allowed: RS256, RS384, RS512, PS256, PS384,
+        /// PS512, ES256, ES384, EdDSA.
+        pub algorithms: Vec<Algorithm> = asymmetric(),
+        /// Maximum difference between the clocks of issuer and gateway.
+        pub leeway: Duration as "leeway_seconds" = Duration::from_secs(30),
+        /// Maximum age of a token since `iat`, regardless of `exp`.
+        pub max_age: Duration as "max_age_seconds" = DAY,
+        /// The organization of all tokens. None: `organization_claim` names it.
+        pub organization: Option<OrgId> = None,
+        /// The claim that names the organization.
+        pub organization_claim: String = "org".to_owned(),
+        /// The values of `organization_claim`, each with its organization. Empty: the claim contains an organization's
+        /// id, and every organization is accepted, so that the issuer is trusted for all organizations.
+        pub organizations: BTreeMap<String, OrgId> = BTreeMap::new(),
+        /// The claim that names the user: a Folio id, or any other text, from which an id is derived. Users must not be
+        /// able to change the value of this claim.
+        pub user_claim: String = "sub".to_owned(),
+        /// The claim that names the role. If the claim names several roles, the highest applies.
+        pub role_claim: String = "role".to_owned(),
+        /// The names of the roles in `role_claim`.
+        pub roles: RoleNames = RoleNames::default(),
+        /// The role of tokens whose claim names no role. None: these tokens are refused.
+        pub default_role: Option<Role> = None,
+        /// The claim that restricts a token to parts of the API: a list, or a text with blanks between the scopes. A
+        /// token without the claim, or without a scope in the claim, is refused. Empty: no token is restricted.
+        pub scopes_claim: String = String::new(),
+        /// The prefix of the names of scopes in `scopes_claim`.
+        pub scope_prefix: String = String::new(),
+    }
 }
 
-/// An issuer's names of the roles.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RoleNames {
-    pub viewer: Vec<String>,
-    pub member: Vec<String>,
-    pub admin: Vec<String>,
-}
-
-impl Default for RoleNames {
-    fn default() -> Self {
-        let own = |role: Role| vec![role.as_str().to_owned()];
-        Self { viewer: own(Role::Viewer), member: own(Role::Member), admin: own(Role::Admin) }
+folio_types::settings! {
+    /// An issuer's names of the roles.
+    pub struct RoleNames {
+        pub viewer: Vec<String> = vec![Role::Viewer.as_str().to_owned()],
+        pub member: Vec<String> = vec![Role::Member.as_str().to_owned()],
+        pub admin: Vec<String> = vec![Role::Admin.as_str().to_owned()],
     }
 }
 
@@ -102,35 +90,6 @@ impl RoleNames {
 fn asymmetric() -> Vec<Algorithm> {
     let families = [AlgorithmFamily::Rsa, AlgorithmFamily::Ec, AlgorithmFamily::Ed];
     families.iter().flat_map(AlgorithmFamily::algorithms).copied().collect()
-}
-
-impl Default for IssuerOptions {
-    fn default() -> Self {
-        Self {
-            issuer: String::new(),
-            audiences: Vec::new(),
-            jwks_url: String::new(),
-            jwks_file: None,
-            ca: None,
-            insecure: false,
-            refresh: Duration::from_secs(300),
-            refetch: Duration::from_secs(10),
-            fetch_timeout: Duration::from_secs(5),
-            stale: DAY,
-            algorithms: asymmetric(),
-            leeway: Duration::from_secs(30),
-            max_age: DAY,
-            organization: None,
-            organization_claim: "org".to_owned(),
-            organizations: BTreeMap::new(),
-            user_claim: "sub".to_owned(),
-            role_claim: "role".to_owned(),
-            roles: RoleNames::default(),
-            default_role: None,
-            scopes_claim: String::new(),
-            scope_prefix: String::new(),
-        }
-    }
 }
 
 const ISSUERS_MAX: usize = 100;
@@ -214,7 +173,7 @@ pub(super) fn is_local(url: &Url) -> bool {
 mod tests {
     use super::*;
 
-    #[derive(Deserialize)]
+    #[derive(serde::Deserialize)]
     struct File {
         gateway: crate::Options,
     }

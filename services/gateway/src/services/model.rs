@@ -35,13 +35,13 @@ fn model(model: ModelInfo) -> v1::Model {
     v1::Model {
         name: model.name,
         provider: model.provider,
-        context_tokens: model.context_tokens,
-        max_output_tokens: model.max_output_tokens,
-        chat: model.chat,
-        prompts: model.prompts,
-        thinking: model.thinking,
-        input_price_microdollars: model.input_price,
-        cached_input_price_microdollars: model.cached_input_price,
-        output_price_microdollars: model.output_price,
+        context_tokens: model.options.context_tokens,
+        max_output_tokens: model.options.max_output_tokens,
+        chat: model.options.chat,
+        prompts: model.options.prompts,
+        thinking: model.options.thinking,
+        input_price_microdollars: model.options.input_price,
+        cached_input_price_microdollars: model.options.cached_input_price,
+        output_price_microdollars: model.options.output_price,
     }
 }

@@ -10,27 +10,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use folio_types::settings::Problems;
-use serde::{Deserialize, Serialize};
 
 pub(crate) use certificate::Certificates;
 pub(crate) use socket::Socket;
 
-/// Certificate and key of the public listener: PEM files, both or neither.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TlsOptions {
-    /// The certificate chain up to an authority that callers trust. None: plain text.
-    pub certificate: Option<PathBuf>,
-    pub key: Option<PathBuf>,
-    /// Interval at which the files are read. A change applies to new connections. Unusable files are logged, and the
-    /// previous certificate remains in use.
-    #[serde(rename = "reload_interval_seconds", with = "folio_types::seconds")]
-    pub reload_interval: Duration,
-}
-
-impl Default for TlsOptions {
-    fn default() -> Self {
-        Self { certificate: None, key: None, reload_interval: Duration::from_secs(5) }
+folio_types::settings! {
+    /// Certificate and key of the public listener: PEM files, both or neither.
+    pub struct TlsOptions {
+        /// The certificate chain up to an authority that callers trust. None: plain text.
+        pub certificate: Option<PathBuf> = None,
+        pub key: Option<PathBuf> = None,
+        /// Interval at which the files are read. A change applies to new connections. Unusable files are logged, and
+        /// the previous certificate remains in use.
+        pub reload_interval: Duration as "reload_interval_seconds" = Duration::from_secs(5),
     }
 }
 

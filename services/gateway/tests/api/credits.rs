@@ -70,20 +70,7 @@ async fn store_expired_block(server: &Server, client: &Client, name: &str) {
     let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), Arc::new(System));
     let (id, holder) = (BlockId::derive(&[name]), Incarnation::derive(&[name]));
     let draw = Draw { id: id.clone(), holder, need: 10, want: 10, lifetime: Duration::ZERO };
-    let now = System.now();
-    let row = LedgerRow {
-        key: name.to_owned(),
-        permit: name.to_owned(),
-        user: client.user.clone(),
-        operation: "chat".to_owned(),
-        model: "model".to_owned(),
-        document: None,
-        credits: 3,
-        input_tokens: 10,
-        at: now,
-        deadline: now,
-        settled: None,
-    };
+    let row = LedgerRow::new(name, client.user.clone(), 3, System.now());
     escrow.draw(&client.org, &draw).await.unwrap().expect("the credit suffices");
     stores.credit.reserve(&client.org, &id, row).await.unwrap();
 }

@@ -22,6 +22,7 @@ use folio_storage::{SharedOptions, SharedTurnStore, Stores};
 use folio_storage_embedded::EmbeddedStore;
 use folio_types::access::Scope;
 use folio_types::message::{FinishReason, Usage};
+use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write};
 use folio_types::token::Token;
 use folio_types::{Environment, Error, OrgId, Role, Secret, System, UserId};
@@ -102,15 +103,15 @@ impl Models for Scripted {
         let model = |name: &str, chat, prompts| ModelInfo {
             name: name.to_owned(),
             provider: "test".to_owned(),
-            context_tokens: 32_000,
-            max_output_tokens: 4_000,
-            chat,
-            prompts,
-            tools: true,
-            json_schema: true,
-            input_price: Some(150_000),
-            output_price: Some(600_000),
-            ..ModelInfo::default()
+            options: ModelOptions {
+                context_tokens: 32_000,
+                max_output_tokens: 4_000,
+                chat,
+                prompts,
+                input_price: Some(150_000),
+                output_price: Some(600_000),
+                ..ModelOptions::default()
+            },
         };
         let mut models =
             vec![model(MODEL, true, true), model("chat-only", true, false), model("prompts-only", false, true)];
@@ -417,19 +418,12 @@ impl Client {
             size_bytes: text.len() as u64,
             ..Default::default()
         };
-        self.upload_parts(vec![
+        let parts = [
             v1::upload_document_request::Part::Description(description),
             v1::upload_document_request::Part::Chunk(text.as_bytes().to_vec()),
-        ])
-        .await
-    }
-
-    pub(crate) async fn upload_parts(
-        &self,
-        parts: Vec<v1::upload_document_request::Part>,
-    ) -> Result<v1::Document, Status> {
-        let parts = parts.into_iter().map(|part| v1::UploadDocumentRequest { part: Some(part) });
-        let answer = self.documents().upload_document(tokio_stream::iter(parts.collect::<Vec<_>>())).await?;
+        ];
+        let parts = parts.map(|part| v1::UploadDocumentRequest { part: Some(part) });
+        let answer = self.documents().upload_document(tokio_stream::iter(parts)).await?;
         Ok(answer.into_inner().document.unwrap())
     }
 

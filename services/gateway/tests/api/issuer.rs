@@ -14,12 +14,12 @@ use folio_types::{Environment as _, System};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
+use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) struct Signer {
     pub(crate) kid: String,
@@ -101,13 +101,7 @@ pub(crate) enum Answer {
 pub(crate) struct KeyServer {
     pub(crate) url: String,
     state: Arc<Mutex<(Answer, usize)>>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for KeyServer {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: AbortOnDropHandle<()>,
 }
 
 impl KeyServer {
@@ -138,7 +132,7 @@ impl KeyServer {
             }
             .unwrap();
         });
-        Self { url: format!("{origin}:{}/keys", address.port()), state, task }
+        Self { url: format!("{origin}:{}/keys", address.port()), state, _task: AbortOnDropHandle::new(task) }
     }
 
     pub(crate) fn answer(&self, answer: Answer) {

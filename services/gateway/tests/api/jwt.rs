@@ -11,8 +11,9 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use crate::harness::{Answer as ModelAnswer, Client, Server, refused};
+use crate::harness::{Client, Server, refused};
 use crate::issuer::{Answer, KeyServer, Signer, base64, now};
+use crate::tokens::{end_of, endless};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const ISSUER: &str = "https://login.example";
@@ -363,19 +364,8 @@ async fn a_stream_ends_with_its_jwt() {
     let org = fresh_organization(&server).await;
     let brief = with(&claims(&org, "member"), "exp", now() + 4);
     let client = server.holder(&signer.sign(&brief));
-    let document = client.ready_document("a.txt", "text").await;
-    server.model.next(ModelAnswer::Hang);
-    let chat = v1::ChatRequest { document_ids: vec![document.document_id], text: "hello".into(), ..Default::default() };
-    let mut events = client.conversations().chat(chat).await.unwrap().into_inner();
-    assert!(events.message().await.unwrap().is_some(), "the turn has begun");
-    let ended = tokio::time::timeout(LIMIT, async {
-        loop {
-            if let Err(status) = events.message().await {
-                return status;
-            }
-        }
-    });
-    assert_eq!(ended.await.expect("the stream ends").code(), Code::Unauthenticated);
+    let mut events = endless(&server, &client).await;
+    assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     server.stop().await;
 }
 

@@ -9,10 +9,9 @@
 
 mod audits;
 mod calls;
+mod concurrent;
 mod conversations;
 mod credits;
-mod documents;
-mod extractions;
 mod faulty;
 mod harness;
 mod issuer;
@@ -27,7 +26,6 @@ mod roles;
 mod samples;
 mod scenarios;
 mod server;
-mod tags;
 mod template;
 mod tenants;
 mod threads;

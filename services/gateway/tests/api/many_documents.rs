@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use folio_proto::v1;
 use folio_resources::{Document, DocumentChange, NewDocument};
 
-use folio_types::op::{Expected, OpKey, Write};
+use folio_types::op::{Expected, Write};
 use folio_types::{Digest, DocumentId, TagId, Timestamp};
 use futures::{StreamExt as _, stream};
 
@@ -30,15 +30,9 @@ async fn fill(server: &Server, client: &Client, tag: &TagId) {
             tags: if number % 10 == 0 { vec![tag.clone()] } else { Vec::new() },
             metadata: BTreeMap::from([("year".into(), if number % 100 == 0 { "1999" } else { "2024" }.into())]),
         };
-        let write = Write {
-            org: client.org.clone(),
-            digest: Digest::of(request.as_bytes()),
-            op: OpKey::Request { user: client.user.clone(), request: request.parse().unwrap() },
-            by: client.user.clone(),
-            at: Timestamp::from_second(1_700_000_000 + i64::try_from(number).unwrap()).unwrap(),
-            expected: Expected::Absent,
-            change: DocumentChange::Create(new),
-        };
+        let at = Timestamp::from_second(1_700_000_000 + i64::try_from(number).unwrap()).unwrap();
+        let (key, change) = (request.parse().unwrap(), DocumentChange::Create(new));
+        let write = Write::by_platform(client.org.clone(), key, at, Expected::Absent, change);
         documents.decide(&DocumentId::derive(&[&request]), write).await.unwrap();
     });
     made.buffer_unordered(256).for_each(|()| async {}).await;

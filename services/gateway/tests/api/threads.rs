@@ -3,7 +3,7 @@
 use folio_history::journal::{Entry, Imported, WorkingState};
 use folio_history::thread::NewThread;
 use folio_types::message::Message;
-use folio_types::{Environment as _, System, ThreadId};
+use folio_types::{Environment as _, Principal, Role, System, ThreadId};
 use serde_json::json;
 
 use crate::harness::Server;
@@ -16,20 +16,9 @@ async fn a_page_of_long_messages_ends_by_bytes() {
     let long = || Message::User { text: "x".repeat(200 * 1024) };
     let entry =
         || Entry::Imported(Imported { messages: vec![long()], working: WorkingState::default(), position: None });
-    let thread = NewThread {
-        id: id.clone(),
-        org: client.org.clone(),
-        user: client.user.clone(),
-        profile: "document".into(),
-        documents: Vec::new(),
-        title: "long".into(),
-        model: None,
-        ephemeral: false,
-        expires_at: None,
-        imported: (0..25).map(|_| entry()).collect(),
-        request: None,
-        at: System.now(),
-    };
+    let principal = Principal { org: client.org.clone(), user: client.user.clone(), role: Role::Member };
+    let new = NewThread::new(id.clone(), &principal, "document", Vec::new(), System.now());
+    let thread = NewThread { imported: (0..25).map(|_| entry()).collect(), ..new };
     server.stores.threads.create(thread).await.unwrap();
     let (mut token, mut sizes) = (json!(""), Vec::new());
     while !token.is_null() {

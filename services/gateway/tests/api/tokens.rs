@@ -130,7 +130,7 @@ async fn a_token_ends_with_its_organization() {
 }
 
 /// Starts a turn that does not end, and returns its events.
-async fn endless(server: &Server, client: &Client) -> Streaming<v1::ChatResponse> {
+pub(crate) async fn endless(server: &Server, client: &Client) -> Streaming<v1::ChatResponse> {
     let document = client.ready_document("a.txt", "text").await;
     server.model.next(Answer::Hang);
     let chat = v1::ChatRequest { document_ids: vec![document.document_id], text: "hello".into(), ..Default::default() };
@@ -140,7 +140,7 @@ async fn endless(server: &Server, client: &Client) -> Streaming<v1::ChatResponse
 }
 
 /// Returns the status with which a stream ends.
-async fn end_of(events: &mut Streaming<v1::ChatResponse>) -> Code {
+pub(crate) async fn end_of(events: &mut Streaming<v1::ChatResponse>) -> Code {
     let ended = tokio::time::timeout(Duration::from_secs(15), async {
         loop {
             if let Err(status) = events.message().await {

@@ -7,15 +7,7 @@ use crate::turn::CallPlan;
 use folio_types::op::Expected;
 
 fn rule(tools: &[&str], ruling: Ruling) -> Rule {
-    Rule {
-        name: "a rule".into(),
-        tools: tools.iter().map(|name| (*name).to_owned()).collect(),
-        arguments: Vec::new(),
-        users: Vec::new(),
-        roles: Vec::new(),
-        profiles: Vec::new(),
-        ruling,
-    }
+    Rule { tools: tools.iter().map(|name| (*name).to_owned()).collect(), ..Rule::new("a rule", ruling) }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -24,40 +24,27 @@ pub use turns::{SharedTurn, SharedTurnStore, TurnCursor};
 
 use super::StoreHealth;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedOptions {
-    /// Time without a heartbeat after which a node is dead (default: 5 s). A node sends more than three heartbeats
-    /// within it.
-    pub dead_after: Duration,
-    /// Time for which a dead node remains listed (default: 10 min).
-    pub dead_listed_for: Duration,
-    /// Time to live of a turn's events after the last one (default: 10 min).
-    pub events_ttl: Duration,
-    /// Maximum number of events of one turn (1,000); the oldest are removed.
-    pub events_max: usize,
-    /// Maximum size of the events of one turn, in bytes (1 MiB); the oldest are removed.
-    pub events_bytes_max: usize,
-    /// Time to live of the state of an ended turn (default: 10 min). The state of an open turn expires this long after
-    /// the turn's expiry, or, if the turn has no expiry, this long after one hour, unless the state is published again.
-    pub idle_turn_ttl: Duration,
-    /// Maximum number of waiting jobs in one queue (default: 10,000).
-    pub jobs_max: usize,
-    /// Time after which a slot that is not renewed becomes free, because its process died (default: 15 s).
-    pub slot_lease: Duration,
-}
-
-impl Default for SharedOptions {
-    fn default() -> Self {
-        Self {
-            dead_after: Duration::from_secs(5),
-            dead_listed_for: Duration::from_secs(600),
-            events_ttl: Duration::from_secs(600),
-            events_max: 1_000,
-            events_bytes_max: 1024 * 1024,
-            idle_turn_ttl: Duration::from_secs(600),
-            jobs_max: 10_000,
-            slot_lease: Duration::from_secs(15),
-        }
+folio_types::with_defaults! {
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SharedOptions {
+        /// Time without a heartbeat after which a node is dead (5 s). A node sends more than three heartbeats within
+        /// it.
+        pub dead_after: Duration = Duration::from_secs(5),
+        /// Time for which a dead node remains listed (10 min).
+        pub dead_listed_for: Duration = Duration::from_secs(600),
+        /// Time to live of a turn's events after the last one (10 min).
+        pub events_ttl: Duration = Duration::from_secs(600),
+        /// Maximum number of events of one turn (1,000); the oldest are removed.
+        pub events_max: usize = 1_000,
+        /// Maximum size of the events of one turn, in bytes (1 MiB); the oldest are removed.
+        pub events_bytes_max: usize = 1024 * 1024,
+        /// Time to live of the state of an ended turn (10 min). The state of an open turn expires this long after the
+        /// turn's expiry, or, if the turn has no expiry, this long after one hour, unless the state is published again.
+        pub idle_turn_ttl: Duration = Duration::from_secs(600),
+        /// Maximum number of waiting jobs in one queue (10,000).
+        pub jobs_max: usize = 10_000,
+        /// Time after which a slot that is not renewed becomes free, because its process died (15 s).
+        pub slot_lease: Duration = Duration::from_secs(15),
     }
 }
 

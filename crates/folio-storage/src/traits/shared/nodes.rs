@@ -24,6 +24,22 @@ pub struct NodeRecord {
     pub version: String,
 }
 
+impl NodeRecord {
+    /// Returns the record of an idle node without a version, started at the epoch.
+    pub fn new(incarnation: Incarnation, address: impl Into<String>, capacity: u64) -> Self {
+        Self {
+            incarnation,
+            address: address.into(),
+            draining: false,
+            conversations: 0,
+            busy_conversations: 0,
+            capacity,
+            started_at: Timestamp::UNIX_EPOCH,
+            version: String::new(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeartbeatStatus {
     Live,
