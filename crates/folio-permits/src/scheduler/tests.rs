@@ -105,18 +105,18 @@ fn a_cancelled_waiter_leaves_the_queue() {
 
 #[test]
 fn a_full_queue_evicts_from_the_key_with_the_most_waiters() {
-    let mut full = scheduler(1, 4);
+    let mut full = scheduler(1, 5);
     assert_eq!(full.request(&"flood", 1, String::new()), RequestOutcome::Granted);
-    for at in 0..4 {
+    for at in 0..5 {
         queue(&mut full, "flood", 1, &at.to_string());
     }
-    assert_eq!(full.request(&"flood", 1, "4".into()), RequestOutcome::QueueFull);
+    assert_eq!(full.request(&"flood", 1, "5".into()), RequestOutcome::QueueFull);
     let evicted = |requested| if let RequestOutcome::Queued(_, evicted) = requested { evicted } else { None };
-    assert_eq!(evicted(full.request(&"quiet", 1, "q0".into())), Some("3".into()), "the newest waiter");
-    assert_eq!(evicted(full.request(&"quiet", 1, "q1".into())), Some("2".into()));
-    assert_eq!(full.request(&"quiet", 1, "q2".into()), RequestOutcome::QueueFull, "half each");
+    assert_eq!(evicted(full.request(&"quiet", 1, "q0".into())), Some("4".into()), "the newest waiter");
+    assert_eq!(evicted(full.request(&"quiet", 1, "q1".into())), Some("3".into()));
+    assert_eq!(full.request(&"quiet", 1, "q2".into()), RequestOutcome::QueueFull, "it would have as many");
     assert!(evicted(full.request(&"heavy", 2, "h0".into())).is_some());
-    assert_eq!(full.waiting(), 4);
+    assert_eq!(full.waiting(), 5);
     assert_eq!(scheduler(0, 0).request(&"a", 1, ()), RequestOutcome::QueueFull);
 }
 
