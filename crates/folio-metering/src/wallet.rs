@@ -378,6 +378,15 @@ mod tests {
     }
 
     #[test]
+    fn a_block_covers_no_call_from_its_expiry_on() {
+        let (mut wallet, a) = (wallet(), block("a", 50));
+        wallet.request(1, 10, at(0));
+        wallet.drawn(&a, at(0));
+        assert_eq!(wallet.request(2, 10, at(59)), [Effect::Cover(2, a.id)]);
+        assert_eq!(wallet.request(3, 10, at(60)), [Effect::Draw { need: 10, want: 100 }]);
+    }
+
+    #[test]
     fn a_block_with_a_missing_record_reports_it_when_it_is_returned() {
         let (mut wallet, a) = (wallet(), block("a", 50));
         for ticket in [1, 2] {
