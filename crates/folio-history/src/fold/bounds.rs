@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::fork::FRAME_BYTES;
+use super::fork::{FRAME_BYTES, reduce_to_text};
 use super::tests::{accepted, chat, completed, ended, result, round, state, texts};
 use super::{History, import, json_bytes, shorten_results};
 use crate::journal::{Entry, Imported, WorkingExtraction, WorkingState};
@@ -222,6 +222,17 @@ fn a_message_is_truncated_if_its_segment_exceeds_the_maximum() {
         let history = History::fold([imported(user(fitting + added), working.clone())]);
         let forked = History::fold(history.fork(None).unwrap());
         assert_eq!(texts(&forked) == texts(&history), added == 0, "{added} bytes too many");
+    }
+}
+
+#[test]
+fn a_message_that_fills_its_segment_keeps_its_text() {
+    let user = |bytes| Message::User { text: "u".repeat(bytes) };
+    let bytes_max = json_bytes(&[user(5_000)]);
+    for (bytes, is_kept) in [(5_000, true), (5_001, false)] {
+        let mut message = user(bytes);
+        reduce_to_text(&mut message, bytes_max);
+        assert_eq!(message == user(bytes), is_kept);
     }
 }
 

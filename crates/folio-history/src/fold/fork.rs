@@ -100,7 +100,7 @@ fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
 }
 
 /// Drops everything but the text of a message, and truncates the text so that a segment with the message fits.
-fn reduce_to_text(message: &mut Message, bytes_max: usize) {
+pub(super) fn reduce_to_text(message: &mut Message, bytes_max: usize) {
     let mut longest = bytes_max;
     if let Message::Assistant { text, thinking, calls } = message {
         (*thinking, *calls) = (Vec::new(), Vec::new());
