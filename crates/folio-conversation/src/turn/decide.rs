@@ -37,11 +37,11 @@ impl Machine {
                 return Err(digest_mismatch(call));
             }
             let other = new.insert(requested.index, requested.decision.clone());
-            if other.is_some_and(|other| !same(&other, &requested.decision)) {
+            if other.is_some_and(|other| other != requested.decision) {
                 return Err(conflict(call));
             }
             match decided(round, call) {
-                Some(recorded) if !same(&recorded, &requested.decision) => return Err(conflict(call)),
+                Some(recorded) if recorded != requested.decision => return Err(conflict(call)),
                 Some(_) => drop(new.remove(&requested.index)),
                 None => check(position, requested, call, record, decide)?,
             }
@@ -92,7 +92,7 @@ impl Machine {
         }
         self.waiters.decisions.push((ticket, round));
         match self.state {
-            State::Idle if self.is_resumable(now, turn) => self.resume_newest(now, None),
+            State::Idle => self.resume_newest(now, None),
             State::Orphaned => self.take_over_for_request(now),
             _ => self.cancel_pending_failure(),
         }
@@ -196,15 +196,6 @@ fn requested_round(decide: &Decide) -> Result<u32, Error> {
 /// Returns the recorded decision. If the round is decided, a call that needed no decision counts as approved.
 fn decided(round: &RoundRecord, call: &CallRecord) -> Option<Decision> {
     call.decision.clone().or_else(|| round.is_decided().then_some(Decision::Approve))
-}
-
-fn same(one: &Decision, other: &Decision) -> bool {
-    match (one, other) {
-        (Decision::ApproveEdited { arguments: one }, Decision::ApproveEdited { arguments: other }) => {
-            Digest::of_json(one) == Digest::of_json(other)
-        }
-        _ => one == other,
-    }
 }
 
 /// Returns an error unless a new decision may be recorded. `position`: index of the decision in the request.

@@ -97,7 +97,7 @@ impl Machine {
     /// Returns true if the round must pause before its calls run: a call needs a decision, or the newest decisions do
     /// not permit the turn to continue through later rounds.
     pub(super) fn must_pause(&self, record: &TurnRecord, round: &RoundRecord) -> bool {
-        let decided = record.rounds.iter().rev().find(|earlier| earlier.round < round.round && earlier.has_decisions);
+        let decided = record.rounds.iter().rev().find(|earlier| earlier.has_decisions);
         let stops_after_round = decided.is_some_and(|earlier| !earlier.continue_auto_approved);
         round.undecided().next().is_some() || stops_after_round
     }

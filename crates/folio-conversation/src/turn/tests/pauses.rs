@@ -95,12 +95,15 @@ fn the_turn_continues_through_rounds_without_approval_if_requested() {
 #[test]
 fn decisions_in_parts_wait_for_the_last_one() {
     let mut rig = Rig::with_calls(&["w1", "w2"]);
-    let first = rig.decide(1, &[approve(1)]);
+    let contradictory = rig.decide(1, &[approve(1), reject(1)]);
+    assert_eq!(rig.refusal(contradictory), Some(Reason::DecisionConflict));
+    let first = rig.decide(1, &[approve(1), approve(1)]);
     let Some(Ok(Answer::StillAwaiting { missing, .. })) = rig.answer(first) else { panic!() };
     assert_eq!(missing.len(), 1);
     assert!(rig.work.is_empty(), "nothing runs before");
+    let appends = rig.appends;
     let again = rig.decide(1, &[approve(1)]);
-    assert!(matches!(rig.answer(again), Some(Ok(Answer::StillAwaiting { .. }))));
+    assert!(matches!(rig.answer(again), Some(Ok(Answer::StillAwaiting { .. }))) && rig.appends == appends);
     let other = rig.decide(1, &[reject(1), approve(2)]);
     assert_eq!(rig.refusal(other), Some(Reason::DecisionConflict));
     assert!(rig.work.is_empty(), "a conflict refuses the whole request");
@@ -127,20 +130,26 @@ fn a_partly_decided_round_expires_without_running() {
 
 #[test]
 fn edited_arguments_are_executed_and_reported() {
-    let mut rig = Rig::with_calls(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1", "nonsense"]);
     let edited = json!({"on": "other"});
     let decision = (1, Decision::ApproveEdited { arguments: edited.clone() });
     let bad = rig.decide_as(1, std::slice::from_ref(&decision), |decide| {
         decide.decisions[0].problem = Some("on: not a string".into());
     });
     assert_eq!(rig.refusal(bad), Some(Reason::SchemaMismatch));
-    rig.decide(1, &[decision]);
+    let cannot_run = rig.decide(1, &[decision.clone(), (2, decision.1.clone())]);
+    assert_eq!(rig.refusal(cannot_run), Some(Reason::NotAwaitingApproval));
+    let first = rig.decide(1, std::slice::from_ref(&decision));
     let Some(Effect::PlanTool(run, _)) = rig.work.front() else { panic!() };
     assert_eq!(run.arguments, edited);
     rig.finish();
     let messages = rig.messages();
     let Message::Assistant { calls, .. } = &messages[1] else { panic!() };
     assert_eq!(calls[0].arguments, edited);
+    let repeated = rig.decide(1, &[decision]);
+    assert_eq!(rig.decided(first), rig.decided(repeated));
+    let different = rig.decide(1, &[(1, Decision::ApproveEdited { arguments: json!({"on": "third"}) })]);
+    assert_eq!(rig.refusal(different), Some(Reason::DecisionConflict));
 }
 
 #[test]
@@ -252,4 +261,28 @@ fn a_failure_after_decisions_is_their_answer_and_a_repeated_approve_resumes_the_
     let later = rig.decide(1, &[approve(1)]);
     assert_eq!(rig.decided(again), rig.decided(later), "the failed end is replaced");
     assert_eq!(rig.aggregates.effects.len(), 1);
+}
+
+#[test]
+fn a_failure_is_resumed_by_the_decisions_of_its_newest_pause_only() {
+    let mut rig = Rig::with_calls(&["w1"]);
+    let first = rig.decide(1, &[approve(1)]);
+    rig.run();
+    rig.reply(calls_reply(&["w2"]));
+    rig.decide(2, &[approve(1)]);
+    rig.run();
+    rig.model_fails(true);
+    let earlier = rig.decide(1, &[approve(1)]);
+    assert_eq!(rig.decided(first), rig.decided(earlier));
+    assert!(rig.calling().is_none());
+    rig.decide(2, &[approve(1)]);
+    assert!(rig.calling().is_some());
+}
+
+#[test]
+fn rejections_are_durable_before_the_next_model_call() {
+    let mut rig = Rig::with_calls(&["w1"]);
+    rig.decide(1, &[reject(1)]);
+    assert!(rig.calling().is_some());
+    assert_eq!(rig.journal()[3..], ["decisions", "outcome"]);
 }
