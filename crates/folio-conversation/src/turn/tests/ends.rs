@@ -18,6 +18,14 @@ fn cancelling_a_model_call_stops_it_and_ends_the_turn() {
 }
 
 #[test]
+fn cancelling_an_expired_pause_ends_it_expired() {
+    let mut rig = Rig::with_calls(&["w1"]);
+    rig.wait(300);
+    rig.cancel();
+    assert_eq!(rig.end(), Some(&End::Expired));
+}
+
+#[test]
 fn cancelling_a_pause_gives_its_calls_synthetic_results() {
     let mut rig = Rig::with_calls(&["w1", "r1"]);
     rig.cancel();
@@ -80,6 +88,25 @@ fn a_failed_turn_is_resumed_at_its_next_model_call() {
     assert_eq!(rig.record().ended.as_ref().unwrap().usage.model_calls, 2);
     let done = rig.resume();
     assert_eq!(rig.refusal(done), Some(Reason::TurnNotResumable));
+}
+
+#[test]
+fn a_resume_joins_a_running_turn_and_is_refused_while_the_turn_waits_or_ends() {
+    let mut ending = Rig::auto_approved(&["w1"]);
+    ending.step();
+    ending.cancel();
+    let mut orphaned = Rig::started();
+    orphaned.crash();
+    for (mut rig, refusal) in [
+        (Rig::started(), None),
+        (orphaned, None),
+        (Rig::with_calls(&["w1"]), Some(Reason::TurnNotResumable)),
+        (ending, Some(Reason::TurnNotResumable)),
+    ] {
+        let ticket = rig.resume();
+        assert_eq!(rig.refusal(ticket), refusal);
+        assert!(refusal.is_some() || rig.calling().is_some());
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use folio_history::thread::RequestRow;
 use folio_types::{SchemaId, SchemaRevId};
 
 use super::*;
-use crate::turn::ToolResult;
+use crate::turn::{Delta, ToolResult};
 
 #[test]
 fn a_chat_without_tools_appends_twice() {
@@ -53,12 +53,16 @@ fn auto_approved_writes_run_one_after_another_each_with_an_intent() {
 
 #[test]
 fn a_failed_plan_is_reported_and_leaves_no_intent() {
-    let mut rig = Rig::auto_approved(&["w1"]);
+    let mut rig = Rig::auto_approved(&["r1", "w1"]);
+    let outcome = ToolOutcome::Done(result("early"));
+    rig.send(Command::ToolFinished { round: 1, index: 2, outcome });
+    assert_eq!(rig.status(2), None, "the call has not started");
+    rig.step();
     rig.work.clear();
-    rig.send(Command::Planned { round: 1, index: 1, plan: Err(PlanFailure::Failed("no such schema".into())) });
+    rig.send(Command::Planned { round: 1, index: 2, plan: Err(PlanFailure::Failed("no such schema".into())) });
     rig.reply(text_reply("sorry"));
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
-    let call = rig.record().call(1, 1).unwrap().result.clone().unwrap();
+    let call = rig.record().call(1, 2).unwrap().result.clone().unwrap();
     assert_eq!((call.status, call.content.as_str()), (CallStatus::Failed, "no such schema"));
 }
 
@@ -171,8 +175,8 @@ fn a_request_id_joins_its_turn_and_is_refused_for_another_content() {
 #[test]
 fn truncation_takes_effect_when_the_turn_is_accepted() {
     let mut rig = Rig::new();
-    for text in ["one", "two"] {
-        rig.start(text);
+    for (text, count) in [("one", 0), ("two", 2)] {
+        rig.start_as(text, |start| start.truncate_to = Some(count));
         rig.reply(text_reply(&format!("answer {text}")));
     }
     let beyond = rig.start_as("x", |start| start.truncate_to = Some(5));
@@ -182,6 +186,39 @@ fn truncation_takes_effect_when_the_turn_is_accepted() {
     let user = |text: &str| Message::User { text: text.into() };
     assert_eq!(texts.len(), 4);
     assert_eq!((&texts[2], &texts[3]), (&(3, user("two")), &(4, user("again"))));
+}
+
+#[test]
+fn deltas_are_shown_and_answers_of_other_model_calls_are_dropped() {
+    let mut rig = Rig::started();
+    let events = rig.events.len();
+    for (round, attempt) in [(1, 2), (2, 1)] {
+        let (error, usage) = (Error::internal("late"), text_reply("late").usage);
+        rig.send(Command::ModelDelta { round, attempt, delta: Delta::Text("late".into()) });
+        rig.send(Command::ModelReplied { round, attempt, reply: Box::new(text_reply("late")) });
+        rig.send(Command::ModelFailed { round, attempt, error, retriable: false, usage });
+    }
+    assert_eq!(rig.events.len(), events);
+    rig.send(Command::ModelDelta { round: 1, attempt: 1, delta: Delta::Thinking("why".into()) });
+    rig.send(Command::ModelDelta { round: 1, attempt: 1, delta: Delta::Text("hi".into()) });
+    assert_eq!(rig.events.len(), events + 2);
+    let shown = rig.machine.view(rig.now, 1).unwrap().rounds.pop().unwrap();
+    assert_eq!((shown.thinking.as_str(), shown.text.as_str()), ("why", "hi"));
+    rig.reply(calls_reply(&["r1"]));
+    let [.., requested, started] = rig.events.as_slice() else { panic!() };
+    assert!(
+        matches!(requested.kind, EventKind::ToolCalls { .. }) && matches!(started.kind, EventKind::ToolStarted { .. })
+    );
+}
+
+#[test]
+fn an_answer_without_calls_keeps_its_finish_reason() {
+    use FinishReason::{Length, Stop, ToolCalls};
+    for (finish, reported) in [(Length, Length), (ToolCalls, Stop)] {
+        let mut rig = Rig::started();
+        rig.reply(Reply { finish, ..text_reply("hi") });
+        assert!(matches!(rig.end(), Some(End::Completed { finish, .. }) if *finish == reported));
+    }
 }
 
 #[test]
@@ -211,6 +248,22 @@ fn a_repeated_rename_is_made_once_and_another_one_with_its_request_id_is_refused
     assert_eq!(rename("one"), (Ok(()), 1));
     assert_eq!(rename("two"), (Err(Reason::RequestIdConflict), 1));
     assert_eq!(rig.store.header.title, "one");
+}
+
+#[test]
+fn a_used_request_id_is_refused_or_its_request_is_found_by_a_reload() {
+    let mut rig = Rig::new();
+    let row = |turn| RequestRow { request: "once".parse().unwrap(), turn, digest: Digest::of(b"one") };
+    for (turn, refusal) in [(0, Some(Reason::RequestIdConflict)), (1, None)] {
+        rig.store.requests.insert(row(turn).request, row(turn));
+        let chat = rig.start_as("hello", |start| start.request = row(turn).request);
+        assert!(rig.refusal(chat) == refusal && rig.is_lost, "a request without a turn is not found by a reload");
+        rig.crash();
+    }
+    rig.mishaps.push_back(Mishap::Overtaken);
+    let ticket = rig.ticket();
+    rig.send(Command::Rename { ticket, title: "one".into(), request: Some(row(0)) });
+    assert!(rig.answer(ticket).is_none() && rig.is_lost, "another node owns the thread");
 }
 
 #[test]

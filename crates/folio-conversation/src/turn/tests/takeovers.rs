@@ -1,9 +1,11 @@
 //! Takeovers of turns without an owner.
 
 use folio_history::journal::{Entry, ResumeCause};
-use folio_history::thread::{HeaderChange, Phase};
+use folio_history::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase};
+use folio_types::{Timestamp, TurnId};
 
 use super::*;
+use crate::turn::{Ticket, is_open_row_over};
 
 fn is_node_lost(rig: &Rig) -> bool {
     let end = rig.record().ended.as_ref().map(|ended| &ended.end);
@@ -151,6 +153,128 @@ fn the_sweep_advances_a_decided_turn_whose_header_is_still_paused() {
 }
 
 #[test]
+fn a_chat_waits_for_the_end_of_a_turn_that_is_recovered() {
+    let mut rig = Rig::auto_approved(&["w1"]);
+    rig.step();
+    rig.crash();
+    rig.send(Command::TakeOver);
+    let next = rig.start("next");
+    assert!(rig.answer(next).is_none());
+    rig.run();
+    assert!(matches!(rig.answer(next), Some(Ok(Answer::Streaming { turn: 2, .. }))));
+}
+
+#[test]
+fn a_repeated_request_of_an_earlier_turn_does_not_take_over_the_open_turn() {
+    let mut rig = Rig::new();
+    let same = |start: &mut Start| start.request = "mine".parse().unwrap();
+    rig.start_as("one", same);
+    rig.reply(text_reply("hi"));
+    rig.start("two");
+    rig.crash();
+    let repeated = rig.start_as("one", same);
+    assert!(matches!(rig.answer(repeated), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
+    assert!(rig.machine.is_orphaned());
+}
+
+#[test]
+fn the_header_states_the_phase_of_the_open_turn() {
+    let phase = |rig: &Rig| rig.store.header.open_turn.as_ref().map(|open| (open.number, open.phase));
+    let mut rig = Rig::started();
+    assert_eq!(phase(&rig), Some((1, Phase::Running)));
+    rig.reply(calls_reply(&["w1"]));
+    assert_eq!(phase(&rig), Some((1, Phase::Paused)));
+    rig.decide(1, &[approve(1)]);
+    rig.run();
+    assert_eq!(phase(&rig), Some((1, Phase::Executing)));
+    rig.model_fails(true);
+    assert_eq!(phase(&rig), None);
+    rig.resume();
+    assert_eq!(phase(&rig), Some((1, Phase::Running)));
+}
+
+#[test]
+fn an_open_row_may_be_removed_after_the_end_of_its_turn_or_of_a_later_owner() {
+    let mut header = Rig::new().store.header;
+    let row = |number, epoch| OpenTurnRow {
+        org: header.org.clone(),
+        turn: TurnId::new(header.id.clone(), number),
+        epoch,
+        until: Timestamp::MAX,
+    };
+    let rows = [(1, 2), (2, 1), (2, 2), (2, 3), (3, 2)].map(|(number, epoch)| row(number, epoch));
+    (header.turns, header.epoch) = (2, 2);
+    assert_eq!(rows.each_ref().map(|row| is_open_row_over(&header, row)), [true, true, true, false, false]);
+    header.open_turn = Some(OpenTurn { number: 2, phase: Phase::Running, expires_at: None });
+    assert_eq!(rows.each_ref().map(|row| is_open_row_over(&header, row)), [true, false, false, false, false]);
+}
+
+#[test]
+fn the_snapshot_of_a_new_owner_precedes_the_end_in_the_same_append() {
+    let mut rig = Rig::with_calls(&["w1"]);
+    rig.crash();
+    rig.wait(300);
+    rig.send(Command::Expire { turn: 1 });
+    let [.., snapshot, closing] = rig.events.as_slice() else { panic!() };
+    let EventKind::Snapshot(view) = &snapshot.kind else { panic!("{snapshot:?}") };
+    assert_eq!((closing.kind.clone(), view.next_event), (EventKind::Expired, closing.number));
+}
+
+#[test]
+fn a_turn_whose_entries_the_store_refuses_fails_at_its_takeover() {
+    let mut rig = Rig::started();
+    let unwritable = || Command::Unwritable { error: Error::invalid(Reason::TooLarge, "too large") };
+    rig.send(unwritable());
+    assert!(rig.record().ended.is_none(), "the turn has an owner");
+    rig.crash();
+    rig.send(unwritable());
+    assert!(matches!(rig.end(), Some(End::Failed { error, retriable: false }) if error.reason == Reason::TooLarge));
+}
+
+#[test]
+fn a_machine_reports_its_phase_and_whether_it_can_be_dropped() {
+    let after = |mut rig: Rig, step: &dyn Fn(&mut Rig)| {
+        step(&mut rig);
+        rig
+    };
+    let crashed = |rig| after(rig, &Rig::crash);
+    let taking_over = |rig: &mut Rig| drop(rig.machine.handle(rig.now, Command::TakeOver));
+    let chatting = |rig: &mut Rig| {
+        let start = super::rig::start(Ticket(9), "once", "hello");
+        rig.machine.handle(rig.now, Command::Start(Box::new(start)));
+    };
+    let decide = |rig: &mut Rig| {
+        rig.decide(1, &[approve(1)]);
+    };
+    let executing = || after(Rig::with_calls(&["w1"]), &decide);
+    let closing = |rig: &mut Rig| {
+        rig.step();
+        rig.cancel();
+    };
+    let lost = |rig: &mut Rig| {
+        rig.mishaps.push_back(Mishap::Overtaken);
+        rig.reply(text_reply("hi"));
+    };
+    for (rig, phase, is_idle, can_be_dropped, is_copy) in [
+        (Rig::new(), None, true, true, true),
+        (after(Rig::new(), &chatting), None, false, false, false),
+        (Rig::started(), Some(Phase::Running), false, false, false),
+        (Rig::with_calls(&["w1"]), Some(Phase::Paused), true, true, false),
+        (crashed(Rig::with_calls(&["w1"])), Some(Phase::Paused), true, true, true),
+        (crashed(Rig::started()), Some(Phase::Running), false, true, true),
+        (after(crashed(Rig::started()), &taking_over), Some(Phase::Running), false, false, false),
+        (executing(), Some(Phase::Executing), false, false, false),
+        (after(executing(), &closing), Some(Phase::Closing), false, false, false),
+        (after(Rig::started(), &lost), None, true, true, false),
+    ] {
+        let Rig { machine, .. } = &rig;
+        assert_eq!(machine.phase(), phase);
+        let reported = (machine.is_idle(), machine.can_be_dropped(), machine.is_copy());
+        assert_eq!(reported, (is_idle, can_be_dropped, is_copy), "{:?}", machine.state);
+    }
+}
+
+#[test]
 fn an_append_that_was_sent_again_and_refused_is_looked_up_again() {
     let mut rig = Rig::new();
     let start = super::rig::start(rig.ticket(), "once", "hello");
@@ -158,10 +282,23 @@ fn an_append_that_was_sent_again_and_refused_is_looked_up_again() {
     let [Effect::Append(append)] = effects.as_slice() else { panic!("{effects:?}") };
     let batch = append.batch;
     let header = Box::new(rig.store.header.clone());
+    let check_stale_answers = |rig: &mut Rig| {
+        let (batch, header) = (batch + 1, header.clone());
+        for stale in [
+            Command::AppendUnknown { batch },
+            Command::LookedUp { batch, is_committed: false, header: header.clone() },
+            Command::Appended { batch, header: header.clone() },
+            Command::AppendRefused { batch, header, request: None },
+        ] {
+            assert_eq!(rig.machine.handle(rig.now, stale), [], "an answer of another append");
+        }
+    };
+    check_stale_answers(&mut rig);
     let unknown = Command::AppendUnknown { batch };
     assert_eq!(rig.machine.handle(rig.now, unknown), [Effect::LookUp { batch, sends: 1 }]);
     let looked_up = Command::LookedUp { batch, is_committed: false, header: header.clone() };
     assert_eq!(rig.machine.handle(rig.now, looked_up), effects);
+    check_stale_answers(&mut rig);
     let refused = Command::AppendRefused { batch, header, request: None };
     assert_eq!(rig.machine.handle(rig.now, refused), [Effect::LookUp { batch, sends: 2 }]);
 }
