@@ -58,7 +58,8 @@ pub(crate) struct Arguments {
     /// Maximum duration in minutes. When it has passed, the results so far are reported.
     #[arg(long, default_value_t = 180)]
     minutes: u64,
-    /// Only mutants whose name (`path: description`) matches this regular expression. Default: all.
+    /// Only mutants whose name (`path: description`) matches this regular expression. Default: all. cargo-mutants
+    /// always tests the deletion of fields.
     #[arg(long, default_value = "")]
     only: String,
     #[command(flatten)]
@@ -98,6 +99,8 @@ fn command(part: &Part, only: &str, output: &Path) -> Result<Command> {
         .env("PATH", std::env::join_paths(folders)?)
         .env("CARGO_PROFILE_DEV_DEBUG", "none")
         .env("CARGO_INCREMENTAL", "1")
+        // A failed property has caught its mutant, whatever the size of its input.
+        .env("PROPTEST_MAX_SHRINK_ITERS", "0")
         .env("CARGO_TARGET_DIR", tools_folder().join("mutants").join("target"))
         .args(["mutants", "--no-times", "--colors", "never", "--minimum-test-timeout", "20"])
         .args(["--re", only, "--output"])
