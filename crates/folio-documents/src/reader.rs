@@ -13,7 +13,6 @@ use crate::isolate::{ChildError, ChildProcesses};
 use crate::normal::{bound, normalize};
 use crate::ocr::{Installed, Ocr, OcrBudget};
 use crate::options::Options;
-use crate::plain;
 use crate::sniff::{Route, route};
 use crate::tiff;
 use crate::worker::{Job, Line, Task};
@@ -103,7 +102,11 @@ impl TextReader {
             Route::Tiff => reader.tiff().await,
             Route::None => Err(ReadError::NoText(format!("Folio does not read the text of {media_type} files"))),
         };
-        match pages.and_then(|pages| self.finish_pages(pages)) {
+        let pages = match pages {
+            Ok(pages) => self.finish(pages).await,
+            Err(error) => Err(error),
+        };
+        match pages {
             Ok(pages) => Ok(Reading { state: TextState::Ready, pages, lacks_program: false }),
             Err(ReadError::NoText(reason)) => Ok(Reading::without_text(TextState::NoText(reason))),
             Err(ReadError::NoProgram(reason)) => {
@@ -118,23 +121,34 @@ impl TextReader {
         Installed::find(&self.options)
     }
 
-    /// Checks, normalizes and bounds the pages.
-    fn finish_pages(&self, pages: Pages) -> Result<Vec<NewPage>, ReadError> {
-        if pages.len() > self.options.max_pages as usize {
-            let (count, max) = (pages.len(), self.options.max_pages);
-            return Err(ReadError::Failed(format!("the file has {count} pages; at most {max} are accepted")));
-        }
-        if pages.iter().all(Option::is_none) {
-            return Err(ReadError::Failed("the file is damaged: none of its pages could be read".to_owned()));
-        }
-        if pages.iter().flatten().all(|page| is_blank(page)) {
-            return Err(ReadError::NoText("the file contains no text".to_owned()));
-        }
-        let texts =
-            pages.into_iter().map(|page| page.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text)));
-        let bounded = bound(texts, self.options.page_chars, self.options.document_chars);
-        Ok((1..).zip(bounded).map(|(number, text)| NewPage { number, text }).collect())
+    /// Checks, normalizes and bounds the pages, on a thread for blocking work.
+    async fn finish(&self, pages: Pages) -> Result<Vec<NewPage>, ReadError> {
+        let options = Arc::clone(&self.options);
+        blocking(move || finish_pages(&options, pages)).await
     }
+}
+
+/// Runs processing of a whole text, which would block an async thread for too long.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, ReadError> {
+    tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other)?
+}
+
+fn finish_pages(options: &Options, pages: Pages) -> Result<Vec<NewPage>, ReadError> {
+    if pages.len() > options.max_pages as usize {
+        let (count, max) = (pages.len(), options.max_pages);
+        return Err(ReadError::Failed(format!("the file has {count} pages; at most {max} are accepted")));
+    }
+    if pages.iter().all(Option::is_none) {
+        return Err(ReadError::Failed("the file is damaged: none of its pages could be read".to_owned()));
+    }
+    if pages.iter().flatten().all(|page| is_blank(page)) {
+        return Err(ReadError::NoText("the file contains no text".to_owned()));
+    }
+    let texts = pages.into_iter().map(|page| page.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text)));
+    let bounded = bound(texts, options.page_chars, options.document_chars);
+    Ok((1..).zip(bounded).map(|(number, text)| NewPage { number, text }).collect())
 }
 
 fn is_blank(page: &str) -> bool {
@@ -155,10 +169,8 @@ impl FileReader<'_> {
     }
 
     async fn text(&self) -> Result<Pages, ReadError> {
-        let bytes = tokio::fs::read(self.file).await?;
-        let text = plain::decode(&bytes);
-        let pages = plain::pages(&text, self.options.max_pages, self.options.document_chars);
-        Ok(pages.into_iter().map(Some).collect())
+        let (max_pages, document_chars) = (self.options.max_pages, self.options.document_chars);
+        self.child(Job::Text { max_pages, document_chars }).await
     }
 
     async fn html(&self) -> Result<Pages, ReadError> {
@@ -254,7 +266,7 @@ impl FileReader<'_> {
             6 * (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64) + 64 * pages;
         let file = tokio::fs::File::open(self.file).await?.into_std().await;
         let output = self.children.run(&task, Some(file), self.options.child_timeout(), max_output).await?;
-        parse_output(&output)
+        blocking(move || parse_output(&output)).await
     }
 }
 

@@ -9,6 +9,7 @@
 mod html;
 mod layout;
 mod pdf;
+mod text;
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -46,6 +47,12 @@ pub(crate) enum Job {
     },
     /// Reads the text of the HTML file on standard input.
     Html {
+        max_pages: u32,
+        /// Maximum number of characters of the document.
+        document_chars: usize,
+    },
+    /// Decodes the text file on standard input, and divides it into pages.
+    Text {
         max_pages: u32,
         /// Maximum number of characters of the document.
         document_chars: usize,
@@ -116,7 +123,11 @@ fn read(job: Job) -> io::Result<()> {
     std::panic::set_hook(Box::new(|_| {}));
     let out = take_stdout()?;
     let mut input = Vec::new();
-    io::stdin().lock().read_to_end(&mut input)?;
+    let needed = match &job {
+        Job::Text { document_chars, .. } => text::needed_bytes(*document_chars),
+        _ => u64::MAX,
+    };
+    io::stdin().lock().take(needed).read_to_end(&mut input)?;
     std::thread::Builder::new()
         .stack_size(STACK_BYTES)
         .spawn(move || {
@@ -124,6 +135,7 @@ fn read(job: Job) -> io::Result<()> {
             match job {
                 Job::Pdf { max_pages, page_chars } => pdf::read(&input, max_pages, page_chars, &mut output)?,
                 Job::Html { max_pages, document_chars } => html::read(&input, max_pages, document_chars, &mut output)?,
+                Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Program { .. } => {}
             }
             output.out.flush()

@@ -54,6 +54,24 @@ async fn too_many_pages_are_refused() {
 }
 
 #[tokio::test]
+async fn a_text_is_decoded_by_the_child_process_under_its_limits() {
+    let without_child = Options { worker: Some("/bin/false".into()), ..options() };
+    let reading = read_with(without_child, "a.txt", b"some text").await;
+    assert!(matches!(&reading.state, TextState::Failed(reason) if reason.contains("exit status 1")), "{reading:?}");
+    // Each form feed begins a page.
+    let bomb = b"a\x0c".repeat(16 * 1024 * 1024);
+    let small = Options { child_memory_bytes: 256 * 1024 * 1024, ..options() };
+    let reading = read_with(small, "bomb.txt", &bomb).await;
+    assert!(matches!(&reading.state, TextState::Failed(reason) if reason.contains("memory")), "{reading:?}");
+    // The same limit suffices for a text of the maximum size.
+    let whole = "Zürich (CH)\n".repeat(4 * 1024 * 1024);
+    let small = Options { child_memory_bytes: 256 * 1024 * 1024, ..options() };
+    let reading = read_with(small, "large.txt", whole.as_bytes()).await;
+    assert_eq!(reading.state, TextState::Ready);
+    assert!(text(&reading).ends_with("[… cut here: the document has more than 8000000 characters]"));
+}
+
+#[tokio::test]
 async fn text_files_keep_their_characters() {
     for (name, content, expected) in [
         ("a.txt", "Grüße\0 aus Köln\r\n".replace('\0', "").into_bytes(), "Grüße aus Köln"),

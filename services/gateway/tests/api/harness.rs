@@ -1,6 +1,7 @@
 //! A server on a free port, with real components except the model.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -196,7 +197,8 @@ impl Server {
         let model = Arc::new(Scripted::default());
         let credit = CreditMeter::start(&stores, Arc::clone(&environment), credit).await.unwrap();
         let meter: Arc<dyn folio_metering::Meter> = Arc::new(credit.clone());
-        let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
+        let worker = Some(reader_program());
+        let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, worker, ..Default::default() };
         let reader = TextReader::new(reading.clone());
         let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
         let limits = QuotaCache::new(stores.of(), quotas);
@@ -329,6 +331,18 @@ impl Server {
             store.close().await;
         }
     }
+}
+
+/// Returns the program of the child process that reads files, from the folder of the test programs.
+fn reader_program() -> PathBuf {
+    let mut folder = std::env::current_exe().unwrap();
+    folder.pop();
+    if folder.ends_with("deps") {
+        folder.pop();
+    }
+    let program = folder.join("folio-read-file");
+    assert!(program.is_file(), "{} is missing: run `cargo build -p folio-documents --bins` first", program.display());
+    program
 }
 
 impl Drop for Server {
