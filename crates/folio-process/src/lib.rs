@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod files;
+pub mod memory;
 pub mod metrics;
 pub mod settings;
 pub mod signals;

@@ -38,6 +38,8 @@ pub fn main(layer: StoreLayer) -> ExitCode {
     // The process starts its own binary as a child for each document that it reads, because a malicious file may crash
     // the reader.
     folio_documents::worker::run_if_child();
+    // The readers of documents run as the same user. Commands have tokens in memory.
+    folio_process::memory::forbid_inspection();
     // Documents, tokens and input must be readable by their owner only.
     folio_process::files::restrict_umask();
     let arguments = Arguments::parse();
