@@ -13,6 +13,7 @@ mod deadline;
 mod documents;
 mod erasure;
 mod faults;
+mod isolation;
 mod malformed;
 mod operate;
 mod program;

@@ -2,14 +2,14 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
-use tokio::process::{ChildStderr, Command};
+use tokio::process::{ChildStderr, ChildStdout, Command};
 
 use crate::worker::{Job, MARKER, Task};
 
@@ -52,6 +52,15 @@ pub(crate) struct ChildProcesses {
     scratch: PathBuf,
 }
 
+/// The files of a child. The parent opens them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Files<'a> {
+    /// The standard input.
+    pub(crate) input: Option<&'a Path>,
+    /// A new file for the standard output. None: the parent returns the output.
+    pub(crate) output: Option<&'a Path>,
+}
+
 impl ChildProcesses {
     /// `program`: None is this binary.
     pub(crate) fn new(program: Option<PathBuf>, scratch: PathBuf) -> Self {
@@ -59,15 +68,16 @@ impl ChildProcesses {
         Self { program: program.unwrap_or_else(|| PathBuf::from("/proc/self/exe")), scratch }
     }
 
-    /// Runs a task with `input` as standard input. Returns the output, at most `max_output` bytes. Dropping the future
-    /// kills the child's process group.
+    /// Runs a task. Returns the output, at most `max_output` bytes. Dropping the future kills the child's process group.
     pub(crate) async fn run(
         &self,
         task: &Task,
-        input: Option<File>,
+        files: Files<'_>,
         timeout: Duration,
         max_output: u64,
     ) -> Result<Vec<u8>, ChildError> {
+        let input = files.input.map(File::open).transpose().map_err(ChildError::Start)?;
+        let output = files.output.map(File::create).transpose().map_err(ChildError::Start)?;
         let is_program = matches!(task.job, Job::Program { .. });
         let task = serde_json::to_string(task).map_err(|error| ChildError::Start(error.into()))?;
         let mut child = Command::new(&self.program)
@@ -78,20 +88,18 @@ impl ChildProcesses {
             .env("TMPDIR", &self.scratch)
             .current_dir(&self.scratch)
             .stdin(input.map_or_else(Stdio::null, Stdio::from))
-            .stdout(Stdio::piped())
+            .stdout(output.map_or_else(Stdio::piped, Stdio::from))
             .stderr(if is_program { Stdio::piped() } else { Stdio::null() })
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(ChildError::Start)?;
         let mut group = ProcessGroupGuard(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
-        let stdout = child.stdout.take().ok_or_else(|| ChildError::Start(io::Error::other("no pipe")))?;
+        let stdout = child.stdout.take();
         let stderr = child.stderr.take();
         let finished = tokio::time::timeout(timeout, async {
-            let mut output = Vec::new();
-            let mut stdout = stdout.take(max_output.saturating_add(1));
-            let (read, stderr) = tokio::join!(stdout.read_to_end(&mut output), read_stderr(stderr));
-            read?;
+            let (output, stderr) = tokio::join!(read_stdout(stdout, max_output.saturating_add(1)), read_stderr(stderr));
+            let output = output?;
             if output.len() as u64 > max_output {
                 return Ok(Err(ChildError::TooMuchOutput));
             }
@@ -113,6 +121,15 @@ impl ChildProcesses {
         let line = stderr.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
         line.chars().filter(|c| !c.is_control()).take(REASON_CHARS).collect()
     }
+}
+
+/// Returns the beginning of a child's standard output. None: the output is a file.
+async fn read_stdout(stdout: Option<ChildStdout>, max: u64) -> io::Result<Vec<u8>> {
+    let mut output = Vec::new();
+    if let Some(stdout) = stdout {
+        stdout.take(max).read_to_end(&mut output).await?;
+    }
+    Ok(output)
 }
 
 /// Returns the beginning of a child's standard error. The rest is read and dropped, so that the child does not block.

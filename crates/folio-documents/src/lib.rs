@@ -14,6 +14,7 @@ mod active_uploads;
 mod cleanup;
 mod ingest;
 mod isolate;
+mod machine;
 mod normal;
 mod ocr;
 mod options;
@@ -28,7 +29,8 @@ pub mod worker;
 pub use active_uploads::ActiveUploads;
 pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, IsSweeper, always_sweeper};
 pub use ingest::{IngestHandle, IngestLoad, Ingestor};
-pub use options::Options;
+pub use machine::check_machine;
+pub use options::{Isolation, Options};
 pub use reader::{Reading, TextReader};
 
 pub use upload::{NewUpload, Upload, Uploaded, Uploader};

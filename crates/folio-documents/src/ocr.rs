@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::isolate::{ChildError, ChildProcesses};
-use crate::options::Options;
+use crate::isolate::{ChildError, ChildProcesses, Files};
+use crate::options::{Isolation, Options};
 use crate::worker::{Job, Task};
 
 /// Maximum text of one page image, in bytes.
@@ -83,23 +83,22 @@ impl<'a> Ocr<'a> {
         if let Some(page) = page {
             arguments.extend(["-c".to_owned(), format!("tessedit_page_number={}", page.saturating_sub(1))]);
         }
-        let output = self.run(&self.tesseract, arguments).await?;
+        let output = self.run(&self.tesseract, arguments, Files::default()).await?;
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
     /// Returns the text of a page of a PDF, rendered into `folder`. `page` starts at 1.
     pub(crate) async fn pdf_page(&self, pdf: &Path, folder: &Path, page: u32) -> Result<String, ChildError> {
         let pdftoppm = self.pdftoppm.as_deref().unwrap_or(&self.options.pdftoppm);
-        let rendered = folder.join(format!("page-{page}"));
+        let image = folder.join(format!("page-{page}.png"));
         let (page, dpi) = (page.to_string(), self.options.ocr_dpi.to_string());
         let fixed = ["-r", &dpi, "-f", &page, "-l", &page, "-gray", "-png", "-singlefile"];
-        let arguments =
-            fixed.iter().map(|text| (*text).to_owned()).chain([path_argument(pdf), path_argument(&rendered)]).collect();
+        let arguments = fixed.iter().map(|text| (*text).to_owned()).chain([path_argument(pdf)]).collect();
         {
             let _slot = self.slots.acquire().await;
-            self.run(pdftoppm, arguments).await?;
+            let files = Files { output: Some(&image), ..Files::default() };
+            self.run(pdftoppm, arguments, files).await?;
         }
-        let image = rendered.with_extension("png");
         let text = self.image(&image, None).await;
         if let Err(error) = tokio::fs::remove_file(&image).await {
             tracing::debug!(%error, "cannot remove a rendered page");
@@ -107,9 +106,9 @@ impl<'a> Ocr<'a> {
         text
     }
 
-    async fn run(&self, program: &Path, arguments: Vec<String>) -> Result<Vec<u8>, ChildError> {
+    async fn run(&self, program: &Path, arguments: Vec<String>, files: Files<'_>) -> Result<Vec<u8>, ChildError> {
         let task = task(self.options, program, arguments);
-        self.children.run(&task, None, self.options.ocr_timeout(), OUTPUT_BYTES).await
+        self.children.run(&task, files, self.options.ocr_timeout(), OUTPUT_BYTES).await
     }
 }
 
@@ -141,11 +140,14 @@ impl<'a> OcrBudget<'a> {
 }
 
 fn task(options: &Options, program: &Path, arguments: Vec<String>) -> Task {
+    let mut readable = options.readable.clone();
+    readable.extend(std::env::var_os("TESSDATA_PREFIX").map(PathBuf::from));
     Task {
         memory_bytes: options.child_memory_bytes,
         cpu_seconds: options.ocr_page_seconds,
         file_bytes: RENDERED_BYTES,
-        job: Job::Program { path: program.to_owned(), arguments },
+        isolation_required: options.isolation == Isolation::Required,
+        job: Job::Program { path: program.to_owned(), arguments, readable },
     }
 }
 
@@ -157,7 +159,7 @@ fn path_argument(path: &Path) -> String {
 /// languages; OCR itself then fails.
 async fn missing_language(options: &Options, children: &ChildProcesses, tesseract: &Path) -> Option<String> {
     let task = task(options, tesseract, vec!["--list-langs".to_owned()]);
-    let listed = children.run(&task, None, LIST_TIMEOUT, OUTPUT_BYTES).await.ok()?;
+    let listed = children.run(&task, Files::default(), LIST_TIMEOUT, OUTPUT_BYTES).await.ok()?;
     let listed = String::from_utf8_lossy(&listed);
     let is_installed = |language: &&str| listed.lines().any(|line| line.trim() == *language);
     let mut wanted = options.ocr_languages.split('+');

@@ -5,8 +5,20 @@ use std::time::Duration;
 
 use folio_types::limits;
 use folio_types::settings::{InvalidSettings, Problems};
+use serde::{Deserialize, Serialize};
 
 const GIB: u64 = 1024 * 1024 * 1024;
+
+/// The confinement of child processes on a kernel that refuses a part of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// The node refuses to start, and names the missing part.
+    Required,
+    /// The node logs the missing part at its start, and reads documents with the rest.
+    #[default]
+    BestEffort,
+}
 
 folio_types::settings! {
     /// The settings section `documents`.
@@ -64,6 +76,11 @@ folio_types::settings! {
         pub tesseract: PathBuf = PathBuf::from("tesseract"),
         /// Path of Poppler's pdftoppm, or a name that is searched in `PATH`.
         pub pdftoppm: PathBuf = PathBuf::from("pdftoppm"),
+        /// The confinement that the kernel must support.
+        pub isolation: Isolation = Isolation::BestEffort,
+        /// Files and folders that Tesseract and pdftoppm may read, in addition to `/usr`, `/lib`, `/bin`, `/etc/fonts`
+        /// and their own program files.
+        pub readable: Vec<PathBuf> = Vec::new(),
         /// Folder for temporary files. None: the system's temporary folder.
         pub scratch: Option<PathBuf> = None,
         /// Program of the child process, whose `main` first calls [`crate::worker::run_if_child`]. None: this binary.

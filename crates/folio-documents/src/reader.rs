@@ -9,10 +9,10 @@ use folio_storage::NewPage;
 use folio_types::{Error, Reason, Result};
 use tokio::sync::Semaphore;
 
-use crate::isolate::{ChildError, ChildProcesses};
+use crate::isolate::{ChildError, ChildProcesses, Files};
 use crate::normal::{bound, normalize};
 use crate::ocr::{Installed, Ocr, OcrBudget};
-use crate::options::Options;
+use crate::options::{Isolation, Options};
 use crate::sniff::{Route, route};
 use crate::tiff;
 use crate::worker::{Job, Line, Task};
@@ -254,19 +254,24 @@ impl FileReader<'_> {
 
     /// Runs a child process that reads the file, and parses its output.
     async fn child(&self, job: Job) -> Result<Pages, ReadError> {
-        let task = Task {
-            memory_bytes: self.options.child_memory_bytes,
-            cpu_seconds: self.options.child_cpu_seconds,
-            file_bytes: 0,
-            job,
-        };
+        let task = task(self.options, job);
         // A character takes at most six bytes of JSON; a page adds a few.
         let pages = u64::from(self.options.max_pages);
         let max_output =
             6 * (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64) + 64 * pages;
-        let file = tokio::fs::File::open(self.file).await?.into_std().await;
-        let output = self.children.run(&task, Some(file), self.options.child_timeout(), max_output).await?;
+        let files = Files { input: Some(self.file), ..Files::default() };
+        let output = self.children.run(&task, files, self.options.child_timeout(), max_output).await?;
         blocking(move || parse_output(&output)).await
+    }
+}
+
+pub(crate) fn task(options: &Options, job: Job) -> Task {
+    Task {
+        memory_bytes: options.child_memory_bytes,
+        cpu_seconds: options.child_cpu_seconds,
+        file_bytes: 0,
+        isolation_required: options.isolation == Isolation::Required,
+        job,
     }
 }
 
@@ -277,6 +282,7 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
         match serde_json::from_slice::<Line>(line).map_err(|_| truncated())? {
             Line::Page { text } => pages.push(text),
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
+            Line::RefusedLayers(_) => return Err(truncated()),
             Line::End => return Ok(pages),
         }
     }

@@ -1,14 +1,15 @@
 //! The child process that parses users' files.
 //!
 //! The parent starts the same binary with a marker argument. [`run_if_child`] handles it before any other code of the
-//! program: it limits its own resources, reads the file from standard input and writes text to standard output, one
-//! JSON object per line. The child has no secrets (its environment is empty), no core dump and its own process group,
-//! and it is killed when its parent dies. Tesseract and pdftoppm are started through it, so the same limits apply to
-//! them.
+//! program: it confines itself ([`sandbox`]), limits its own resources, reads the file from standard input and writes
+//! text to standard output, one JSON object per line. The child has no secrets (its environment is empty), no core dump
+//! and its own process group, and it is killed when its parent dies. Tesseract and pdftoppm replace it (`execve`), so
+//! the same confinement and limits apply to them.
 
 mod html;
 mod layout;
 mod pdf;
+pub mod sandbox;
 mod text;
 
 use std::fs::File;
@@ -18,6 +19,8 @@ use std::path::PathBuf;
 
 use nix::sys::resource::{Resource, setrlimit};
 use serde::{Deserialize, Serialize};
+
+use sandbox::RefusedLayer;
 
 /// The first argument of a child. The second argument is its task in JSON.
 pub const MARKER: &str = "__folio-read-file";
@@ -33,6 +36,8 @@ pub(crate) struct Task {
     pub(crate) cpu_seconds: u64,
     /// Maximum size of written files in bytes.
     pub(crate) file_bytes: u64,
+    /// True: the child exits if the kernel refuses a required layer of its confinement.
+    pub(crate) isolation_required: bool,
     pub(crate) job: Job,
 }
 
@@ -58,7 +63,14 @@ pub(crate) enum Job {
         document_chars: usize,
     },
     /// Executes another program under the limits.
-    Program { path: PathBuf, arguments: Vec<String> },
+    Program {
+        path: PathBuf,
+        arguments: Vec<String>,
+        /// Files and folders that the program may read, in addition to those of the system.
+        readable: Vec<PathBuf>,
+    },
+    /// Reports the layers of the confinement that the kernel refuses.
+    Probe,
 }
 
 /// A line of a child's output, in JSON.
@@ -75,6 +87,8 @@ pub(crate) enum Line {
         /// A reason for users.
         reason: String,
     },
+    /// The refused layers of the confinement. The only line of [`Job::Probe`].
+    RefusedLayers(Vec<RefusedLayer>),
     /// The end of the output. Output without it was truncated.
     End,
 }
@@ -93,15 +107,24 @@ fn run(task: &str) -> i32 {
     let Ok(task) = serde_json::from_str::<Task>(task) else {
         return 64;
     };
+    let mut refused = sandbox::confine(&task.job);
     if limit(&task).is_err() {
         return 71;
     }
+    refused.extend(sandbox::filter(&task.job));
+    if task.isolation_required && refused.iter().any(|refused| refused.layer.is_required()) {
+        return 71;
+    }
     match task.job {
-        Job::Program { path, arguments } => {
+        Job::Program { path, arguments, .. } => {
             // `exec` returns only if the program could not be started.
             let _ = std::process::Command::new(path).args(arguments).exec();
             69
         }
+        Job::Probe => match report(refused) {
+            Ok(()) => 0,
+            Err(_) => 74,
+        },
         job => match read(job) {
             Ok(()) => 0,
             Err(_) => 74,
@@ -116,6 +139,12 @@ fn limit(task: &Task) -> nix::Result<()> {
     setrlimit(Resource::RLIMIT_CPU, task.cpu_seconds, task.cpu_seconds.saturating_add(1))?;
     setrlimit(Resource::RLIMIT_FSIZE, task.file_bytes, task.file_bytes)?;
     setrlimit(Resource::RLIMIT_NOFILE, 64, 64)
+}
+
+fn report(refused: Vec<RefusedLayer>) -> io::Result<()> {
+    let mut output = Output { out: io::BufWriter::new(take_stdout()?) };
+    output.line(&Line::RefusedLayers(refused))?;
+    output.out.flush()
 }
 
 fn read(job: Job) -> io::Result<()> {
@@ -136,7 +165,7 @@ fn read(job: Job) -> io::Result<()> {
                 Job::Pdf { max_pages, page_chars } => pdf::read(&input, max_pages, page_chars, &mut output)?,
                 Job::Html { max_pages, document_chars } => html::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
-                Job::Program { .. } => {}
+                Job::Program { .. } | Job::Probe => {}
             }
             output.out.flush()
         })?

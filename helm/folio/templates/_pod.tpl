@@ -50,6 +50,8 @@ containers:
       {{- if eq .component "node" }}
       - name: FOLIO_DOCUMENTS__SCRATCH
         value: /var/lib/folio/scratch
+      - name: FOLIO_DOCUMENTS__ISOLATION
+        value: {{ $values.node.isolation }}
       {{- end }}
       - name: FOLIO_CLUSTER__SECRET_FILE
         value: /etc/folio/cluster/secret

@@ -5,6 +5,7 @@ mod cleanup;
 mod files;
 mod fuzz;
 mod ingestion;
+mod isolation;
 mod kinds;
 mod malformed;
 mod recognition;
@@ -13,7 +14,7 @@ mod uploads;
 use std::time::Duration;
 
 use bytes::Bytes;
-use folio_documents::Options;
+use folio_documents::{Options, TextReader};
 use folio_resources::{Document, TextState};
 use folio_storage::IngestUpdate;
 use folio_testkit::invoice::sample_invoice;

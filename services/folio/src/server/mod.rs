@@ -102,6 +102,9 @@ pub(crate) async fn start(
     telemetry: Option<&Telemetry>,
     layer: StoreLayer,
 ) -> Result<Server> {
+    if settings.server.is(Role::Node) {
+        folio_documents::check_machine(&settings.documents).await?;
+    }
     let listeners = Listeners::bind(&settings).await?;
     let address = listeners.primary_address()?;
     let process_clock = Arc::new(ProcessClock::default());

@@ -1,0 +1,54 @@
+//! The check of the machine at the start of a node: whether the kernel confines child processes.
+
+use std::path::PathBuf;
+
+use folio_types::settings::{InvalidSettings, Problems};
+
+use crate::isolate::{ChildProcesses, Files};
+use crate::options::{Isolation, Options};
+use crate::reader::task;
+use crate::worker::sandbox::RefusedLayer;
+use crate::worker::{Job, Line};
+
+/// Maximum size of the report of a child process.
+const REPORT_BYTES: u64 = 64 * 1024;
+
+/// Checks the layers of the confinement of child processes. Logs the layers that the kernel refuses, and returns them.
+///
+/// # Errors
+/// The setting `documents.isolation` is `required`, and a required layer is refused or no child process can run.
+pub async fn check_machine(options: &Options) -> Result<Vec<RefusedLayer>, InvalidSettings> {
+    let mut problems = Problems::of("documents");
+    let is_required = options.isolation == Isolation::Required;
+    let refused = match probe(options).await {
+        Ok(refused) => refused,
+        Err(error) => {
+            let problem = format!("is \"required\", but the check of the kernel failed: {error}");
+            problems.check(!is_required, "isolation", problem);
+            tracing::warn!(error, "cannot check the confinement of child processes");
+            Vec::new()
+        }
+    };
+    for RefusedLayer { layer, reason } in &refused {
+        let name = layer.name();
+        if !layer.is_required() {
+            tracing::info!(reason, "the kernel refuses {name} to child processes; the other layers replace them");
+        } else if is_required {
+            problems.add("isolation", format_args!("is \"required\", but the kernel refuses {name}: {reason}"));
+        } else {
+            tracing::warn!(reason, "the kernel refuses {name}: a hostile document may reach more of this machine");
+        }
+    }
+    problems.into_result().map(|()| refused)
+}
+
+async fn probe(options: &Options) -> Result<Vec<RefusedLayer>, String> {
+    let children = ChildProcesses::new(options.worker.clone(), PathBuf::from("/"));
+    let probed = Options { isolation: Isolation::BestEffort, ..options.clone() };
+    let output =
+        children.run(&task(&probed, Job::Probe), Files::default(), options.child_timeout(), REPORT_BYTES).await;
+    match serde_json::from_slice(&output.map_err(|error| error.to_string())?) {
+        Ok(Line::RefusedLayers(refused)) => Ok(refused),
+        _ => Err("the child process returned no report".to_owned()),
+    }
+}
