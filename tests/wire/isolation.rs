@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use folio_proto::v1;
 use v1::DocumentState;
 
+use crate::process::Process;
 use crate::sandbox::Setup;
 
 const SCRIPT: &str = "
@@ -64,4 +65,16 @@ echo recognized text
         "parent: server\nenvironment: refused\nmemory: refused\ntoken: refused\ntenant: refused\nconnect: refused\n\
          signal: refused\nrecognized text"
     );
+}
+
+#[tokio::test]
+async fn a_node_whose_child_processes_exceed_the_memory_of_the_machine_does_not_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // 1 TiB for each child process.
+    let settings = [("FOLIO_DOCUMENTS__CHILD_MEMORY_BYTES", "1099511627776")];
+    let started = Process::try_start("folio", folder.path(), &["serve", "--listen", "127.0.0.1:0"], &settings);
+    let errors = started.err().expect("the start is refused");
+    let problem = "documents.child_memory_bytes: 4 child processes (documents.concurrency + documents.slow_concurrency) \
+                   with 1048576 MiB each exceed the memory budget";
+    assert!(errors.contains(problem), "{errors}");
 }

@@ -17,6 +17,9 @@ use crate::worker::{Job, MARKER, Task};
 const STDERR_BYTES: u64 = 4 * 1024;
 /// Maximum length of the reason in an error, in characters.
 const REASON_CHARS: usize = 200;
+/// Maximum number of attempts of a task whose child is killed.
+const ATTEMPTS: u32 = 2;
+const SIGKILL: i32 = Signal::SIGKILL as i32;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
@@ -69,7 +72,29 @@ impl ChildProcesses {
     }
 
     /// Runs a task. Returns the output, at most `max_output` bytes. Dropping the future kills the child's process group.
+    ///
+    /// A child that was killed (SIGKILL) is repeated once: the kernel may have killed it because other processes used the
+    /// memory of the container.
     pub(crate) async fn run(
+        &self,
+        task: &Task,
+        files: Files<'_>,
+        timeout: Duration,
+        max_output: u64,
+    ) -> Result<Vec<u8>, ChildError> {
+        let mut attempt = 1;
+        loop {
+            match self.run_once(task, files, timeout, max_output).await {
+                Err(error @ ChildError::Signal(SIGKILL)) if attempt < ATTEMPTS => {
+                    tracing::warn!(%error, "a child process was killed; repeating its task");
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn run_once(
         &self,
         task: &Task,
         files: Files<'_>,
@@ -85,6 +110,8 @@ impl ChildProcesses {
             .env_clear()
             .envs(std::env::var_os("TESSDATA_PREFIX").map(|folder| ("TESSDATA_PREFIX", folder)))
             .env("OMP_THREAD_LIMIT", "1")
+            // Without this setting, the allocator reserves one GiB of address space, which counts against the limit.
+            .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
             .env("TMPDIR", &self.scratch)
             .current_dir(&self.scratch)
             .stdin(input.map_or_else(Stdio::null, Stdio::from))

@@ -15,6 +15,7 @@ mod cleanup;
 mod ingest;
 mod isolate;
 mod machine;
+mod memory;
 mod normal;
 mod ocr;
 mod options;

@@ -1,10 +1,11 @@
-//! The check of the machine at the start of a node: whether the kernel confines child processes.
+//! Checks of the machine at the start of a node: the memory for child processes, and their confinement.
 
 use std::path::PathBuf;
 
 use folio_types::settings::{InvalidSettings, Problems};
 
 use crate::isolate::{ChildProcesses, Files};
+use crate::memory;
 use crate::options::{Isolation, Options};
 use crate::reader::task;
 use crate::worker::sandbox::RefusedLayer;
@@ -13,12 +14,15 @@ use crate::worker::{Job, Line};
 /// Maximum size of the report of a child process.
 const REPORT_BYTES: u64 = 64 * 1024;
 
-/// Checks the layers of the confinement of child processes. Logs the layers that the kernel refuses, and returns them.
+/// Checks the memory for child processes and the layers of their confinement. Logs the layers that the kernel refuses,
+/// and returns them.
 ///
 /// # Errors
-/// The setting `documents.isolation` is `required`, and a required layer is refused or no child process can run.
+/// The child processes together may use more memory than their budget, or the budget exceeds the machine. The setting
+/// `documents.isolation` is `required`, and a required layer is refused or no child process can run.
 pub async fn check_machine(options: &Options) -> Result<Vec<RefusedLayer>, InvalidSettings> {
     let mut problems = Problems::of("documents");
+    memory::check(options, memory::limit(), &mut problems);
     let is_required = options.isolation == Isolation::Required;
     let refused = match probe(options).await {
         Ok(refused) => refused,
@@ -44,7 +48,8 @@ pub async fn check_machine(options: &Options) -> Result<Vec<RefusedLayer>, Inval
 
 async fn probe(options: &Options) -> Result<Vec<RefusedLayer>, String> {
     let children = ChildProcesses::new(options.worker.clone(), PathBuf::from("/"));
-    let probed = Options { isolation: Isolation::BestEffort, ..options.clone() };
+    let child_memory_bytes = memory::child_bytes(options, memory::limit());
+    let probed = Options { isolation: Isolation::BestEffort, child_memory_bytes, ..options.clone() };
     let output =
         children.run(&task(&probed, Job::Probe), Files::default(), options.child_timeout(), REPORT_BYTES).await;
     match serde_json::from_slice(&output.map_err(|error| error.to_string())?) {

@@ -56,8 +56,12 @@ folio_types::settings! {
         pub rescan_seconds: u64 = 60,
         /// Number of attempts that crashed the process after which a document fails.
         pub attempts: u32 = 5,
-        /// Maximum address space of a child process in bytes.
-        pub child_memory_bytes: u64 = 1536 * 1024 * 1024,
+        /// Memory of all child processes together in bytes. 0: half of the memory limit of the container, or of the
+        /// machine.
+        pub memory_bytes: u64 = 0,
+        /// Maximum address space of a child process in bytes. 0: an equal part of `memory_bytes` for each of
+        /// `concurrency` + `slow_concurrency` child processes, at most 1.5 GiB.
+        pub child_memory_bytes: u64 = 0,
         /// Maximum processor time of a child process that reads a PDF or HTML file, in seconds.
         pub child_cpu_seconds: u64 = 60,
         /// Maximum wall-clock time of a child process that reads a PDF or HTML file, in seconds.
@@ -102,7 +106,10 @@ impl Options {
             self.max_bytes,
             100_000 * GIB,
         );
-        problems.number("child_memory_bytes", self.child_memory_bytes, 64 * 1024 * 1024, 1024 * GIB);
+        for (path, value) in [("memory_bytes", self.memory_bytes), ("child_memory_bytes", self.child_memory_bytes)] {
+            // 0: the value is calculated.
+            problems.number(path, if value == 0 { GIB } else { value }, 64 * 1024 * 1024, 1024 * GIB);
+        }
         for (path, value, max) in [
             ("page_chars", self.page_chars, 10_000_000),
             ("document_chars", self.document_chars, 1_000_000_000),

@@ -10,6 +10,7 @@ use folio_types::{Error, Reason, Result};
 use tokio::sync::Semaphore;
 
 use crate::isolate::{ChildError, ChildProcesses, Files};
+use crate::memory;
 use crate::normal::{bound, normalize};
 use crate::ocr::{Installed, Ocr, OcrBudget};
 use crate::options::{Isolation, Options};
@@ -73,6 +74,7 @@ pub struct TextReader {
 impl TextReader {
     pub fn new(options: Options) -> Self {
         let ocr_slots = Arc::new(Semaphore::new(options.concurrency.max(1)));
+        let options = Options { child_memory_bytes: memory::child_bytes(&options, memory::limit()), ..options };
         Self { options: Arc::new(options), ocr_slots }
     }
 

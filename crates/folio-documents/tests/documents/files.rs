@@ -36,7 +36,7 @@ pub(crate) fn options() -> Options {
         worker: Some(PathBuf::from(env!("CARGO_BIN_EXE_folio-read-file"))),
         child_cpu_seconds: 5,
         child_seconds: 20,
-        child_memory_bytes: 1024 * 1024 * 1024,
+        child_memory_bytes: 512 * 1024 * 1024,
         ..Options::default()
     }
 }

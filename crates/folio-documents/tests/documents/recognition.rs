@@ -180,7 +180,10 @@ async fn a_child_gets_limits_and_no_secrets() {
     assert!(!variables.is_empty(), "{seen}");
     for variable in variables {
         let name = variable.split('=').next().unwrap();
-        assert!(["OMP_THREAD_LIMIT", "TMPDIR", "PWD", "OLDPWD"].contains(&name), "{variable}");
+        assert!(
+            ["MIMALLOC_DISALLOW_ARENA_ALLOC", "OMP_THREAD_LIMIT", "TMPDIR", "PWD", "OLDPWD"].contains(&name),
+            "{variable}"
+        );
     }
     assert!(seen.ends_with(&format!("{memory_kib}\n2\n0")), "{seen}");
     assert!(std::env::var_os("PATH").is_some(), "this process has an environment to hide");
@@ -206,6 +209,17 @@ async fn a_hanging_child_is_killed() {
     assert_eq!(reading.unwrap().state, TextState::Failed("reading the file took longer than 3 s".to_owned()));
     let ended = || async { (processes_in(&scratch) == 0).then_some(()) };
     wait_for("the child to end", SOON, ended).await;
+}
+
+#[tokio::test]
+async fn a_killed_child_costs_its_file_only_after_two_attempts() {
+    let folder = tempfile::tempdir().unwrap();
+    // The program replaces the child process, so that the confinement does not refuse its file.
+    let (worker, attempts) = (folder.path().join("worker"), folder.path().join("attempts"));
+    script(&worker, &format!("echo attempt >>{}; kill -9 $$", attempts.display()));
+    let reading = read_with(Options { worker: Some(worker), ..options() }, "invoice.pdf", &sample_invoice()).await;
+    assert!(matches!(&reading.state, TextState::Failed(reason) if reason.contains("memory")), "{reading:?}");
+    assert_eq!(std::fs::read_to_string(attempts).unwrap(), "attempt\nattempt\n");
 }
 
 #[tokio::test]

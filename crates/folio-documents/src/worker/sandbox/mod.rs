@@ -93,6 +93,8 @@ fn note<E: ToString>(refused: &mut Vec<RefusedLayer>, layer: Layer, result: Resu
 /// layers.
 pub(super) fn confine(job: &Job) -> Vec<RefusedLayer> {
     let mut refused = Vec::new();
+    // If memory runs out, the kernel kills this process and not its parent.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let namespaces = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC;
     note(&mut refused, Layer::Namespaces, nix::sched::unshare(namespaces));
     note(&mut refused, Layer::Capabilities, drop_capabilities());
