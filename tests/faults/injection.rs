@@ -50,6 +50,11 @@ pub(super) async fn inject(cluster: &mut Cluster, servers: Servers, fault: Fault
         Kind::NodeCut => cut(&node.listener_proxy, &[(Mode::Cut, lasts)]).await,
         Kind::RedisCut => cut(&node.redis, &[(Mode::Cut, lasts)]).await,
         Kind::ResponsesLost => cut(&node.cql, &[(Mode::Mute, lasts), (Mode::Cut, Duration::from_millis(100))]).await,
+        Kind::ClockJumped => {
+            std::fs::write(&node.clock, "2678400").expect("the clock's file is written");
+            wait(lasts).await;
+            std::fs::write(&node.clock, "0").expect("the clock's file is written");
+        }
         Kind::CqlStalled => cut(&node.cql, &[(Mode::Stall, lasts)]).await,
     }
     (servers, Ok(()))

@@ -35,6 +35,8 @@ pub(super) enum Kind {
     ResponsesLost,
     /// The CQL server does not respond to a node for a while.
     CqlStalled,
+    /// The clock of a node is a month ahead for a while.
+    ClockJumped,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +49,7 @@ pub(super) struct Fault {
 }
 
 /// Number of faults of each kind in a round. A round contains its faults in random order.
-const SHARES: [(Kind, usize); 13] = [
+const SHARES: [(Kind, usize); 14] = [
     (Kind::NodeKilled, 4),
     (Kind::NodeKilledAtStep, 4),
     (Kind::NodeStopped, 4),
@@ -61,6 +63,7 @@ const SHARES: [(Kind, usize); 13] = [
     (Kind::RedisCut, 2),
     (Kind::ResponsesLost, 3),
     (Kind::CqlStalled, 2),
+    (Kind::ClockJumped, 2),
 ];
 
 /// An endless sequence of faults from a seed.
@@ -87,7 +90,7 @@ impl Schedule {
             Kind::NodeStopped => seconds(0.2, 6.0),
             Kind::NodeKilled | Kind::NodeKilledAtStep => seconds(0.0, 3.0),
             Kind::RedisRestarted | Kind::RedisLost => seconds(0.0, 4.0),
-            Kind::RedisCut => seconds(0.5, 6.0),
+            Kind::RedisCut | Kind::ClockJumped => seconds(0.5, 6.0),
             Kind::NodeCut | Kind::CqlStalled => seconds(0.3, 3.0),
             Kind::ResponsesLost => seconds(0.05, 0.5),
             Kind::NodeDrained | Kind::GatewayKilled | Kind::RedisEmptied | Kind::CqlRestarted => seconds(0.0, 1.0),
@@ -112,7 +115,7 @@ mod tests {
     fn a_seed_determines_the_faults_and_every_kind_occurs() {
         let faults = |seed| {
             let mut schedule = Schedule::new(StdRng::seed_from_u64(seed));
-            (0..29).map(|_| schedule.next()).map(|fault| (fault.kind, fault.after, fault.lasts)).collect::<Vec<_>>()
+            (0..31).map(|_| schedule.next()).map(|fault| (fault.kind, fault.after, fault.lasts)).collect::<Vec<_>>()
         };
         assert_eq!(faults(1), faults(1));
         assert_ne!(faults(1), faults(2));

@@ -196,6 +196,8 @@ pub struct Member {
     pub redis: Proxy,
     /// Proxy before the CQL servers.
     pub cql: Proxy,
+    /// File with the seconds by which the clock of the process is ahead. Default: none.
+    pub clock: PathBuf,
     launcher: Launcher,
     process: Option<Process>,
     has_extra_variables: bool,
@@ -212,14 +214,16 @@ impl Member {
         let contact_points: Vec<_> = (1..=hosts).map(|host| format!("127.0.0.{host}:{}", cql.port())).collect();
         let (redis_url, contact_points) = (format!("redis://{}", redis.address()), contact_points.join(","));
         let HeartbeatTimes { heartbeat, answer, dead_after } = setup.heartbeat_times;
-        let mut launcher =
+        let launcher =
             Launcher::new(cluster.folder(), &redis_url, &contact_points, &cluster.keyspace, setup.replication_factor)
                 .with("FOLIO_CLUSTER__HEARTBEAT_SECONDS", heartbeat.as_secs_f64())
                 .with("FOLIO_CLUSTER__HEARTBEAT_ANSWER_SECONDS", answer.as_secs_f64())
                 .with("FOLIO_CLUSTER__DEAD_AFTER_SECONDS", dead_after.as_secs_f64());
+        let clock = cluster.folder().join(format!("clock-{role:?}-{number}"));
+        let mut launcher = launcher.with("FOLIO_CLOCK_OFFSET", clock.display());
         launcher.variables.extend(setup.variables.iter().cloned());
         let listener_proxy = Proxy::start().await;
-        Self { role, number, listener_proxy, redis, cql, launcher, process: None, has_extra_variables: false }
+        Self { role, number, listener_proxy, redis, cql, clock, launcher, process: None, has_extra_variables: false }
     }
 
     /// Starts the process with additional environment variables.
