@@ -2,9 +2,10 @@
 //!
 //! - [`Uploader`] receives a file as a stream, detects its type, and writes the document ([`sniff`] lists the accepted
 //!   types).
-//! - [`Ingestor`] reads the text of uploaded documents in the background. The parent process parses no file of a user:
-//!   a child of the same binary ([`worker`]) reads PDF and HTML under limits of memory, time and output, and Tesseract
-//!   reads page images under the same limits. A malformed or huge file affects only itself.
+//! - [`Ingestor`] reads the text of uploaded documents in the background. The parent process parses no file of a user,
+//!   except the directory of a TIFF: a confined child of the same binary ([`worker`]) reads PDF, HTML and text under
+//!   limits of memory, time and output, and Tesseract reads page images under the same limits. A malformed or huge file
+//!   affects only itself.
 //! - [`Cleaner`] removes the bytes of deleted documents and orphaned bytes, and marks the threads of deleted documents
 //!   as expiring.
 //!

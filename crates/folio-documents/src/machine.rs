@@ -8,14 +8,14 @@ use crate::isolate::{ChildProcesses, Files};
 use crate::memory;
 use crate::options::{Isolation, Options};
 use crate::reader::task;
-use crate::worker::sandbox::RefusedLayer;
+use crate::worker::sandbox::{Layer, RefusedLayer};
 use crate::worker::{Job, Line};
 
 /// Maximum size of the report of a child process.
 const REPORT_BYTES: u64 = 64 * 1024;
 
 /// Checks the memory for child processes and the layers of their confinement. Logs the layers that the kernel refuses,
-/// and returns them.
+/// and returns them: every layer if the check fails.
 ///
 /// # Errors
 /// The child processes together may use more memory than their budget, or the budget exceeds the machine. The setting
@@ -30,7 +30,8 @@ pub async fn check_machine(options: &Options) -> Result<Vec<RefusedLayer>, Inval
             let problem = format!("is \"required\", but the check of the kernel failed: {error}");
             problems.check(!is_required, "isolation", problem);
             tracing::warn!(error, "cannot check the confinement of child processes");
-            Vec::new()
+            let unknown = Layer::ALL.map(|layer| RefusedLayer { layer, reason: error.clone() });
+            return problems.into_result().map(|()| unknown.into());
         }
     };
     for RefusedLayer { layer, reason } in &refused {
