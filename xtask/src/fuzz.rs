@@ -8,6 +8,7 @@ use crate::run::cargo;
 /// Fuzz targets: the crate, the selection of its test binary, and the name of the test.
 const TARGETS: &[(&str, &[&str], &str)] = &[
     ("folio-documents", &["--test", "documents"], "fuzz::damaged_pdfs_affect_only_themselves"),
+    ("folio-gateway", &["--lib"], "proxy_protocol::tests::proxy_header_takes_any_bytes"),
     ("folio-llm", &["--lib"], "schema::fuzz::schema_checker_takes_any_schema_and_data"),
     ("folio-llm", &["--lib"], "stream::fuzz::stream_parser_takes_any_bytes"),
     ("folio-llm", &["--lib"], "stream::fuzz::stream_parser_takes_any_sequence_of_chunks"),

@@ -43,7 +43,7 @@ impl<K: Hash + Eq + Clone> EvictingPermits<K> {
         self.lock().count
     }
 
-    /// The lock is held for a few instructions, never over an await.
+    /// The lock protects a few instructions and is never taken over an await.
     fn lock(&self) -> MutexGuard<'_, Holders<K, CancellationToken>> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }

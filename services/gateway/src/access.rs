@@ -31,6 +31,11 @@ pub(crate) fn route(path: &str) -> Route {
     }
 }
 
+/// Returns true if a call without a token may last: a health watch, or reflection.
+pub(crate) fn is_public_stream(path: &str) -> bool {
+    route(path) == Route::Public && path != "/grpc.health.v1.Health/Check"
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};

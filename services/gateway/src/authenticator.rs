@@ -15,6 +15,8 @@ use moka::future::Cache;
 
 use crate::access_cache::AccessCache;
 use crate::attempts::Attempts;
+use crate::call_shares::Owner;
+use crate::counters::Counters;
 use crate::jwt::{Issuers, VerifiedClaims, is_jwt};
 use crate::options::Options;
 use crate::rates::Rates;
@@ -60,6 +62,7 @@ pub(crate) struct Authenticator {
     quotas: Quotas,
     /// None: calls are not limited.
     rates: Option<Rates>,
+    counters: Counters,
 }
 
 /// Maximum number of tokens in `recorded`.
@@ -81,9 +84,15 @@ impl Authenticator {
     ) -> Self {
         let cache = AccessCache::new(store.clone(), resources, options.token_cache);
         let recorded = Cache::builder().max_capacity(RECORDED_MAX).time_to_live(RECORD_INTERVAL).build();
-        let attempts = Attempts::new(options.failed_attempts_per_minute);
+        let attempts = Attempts::new(options.failed_attempts_per_minute, options.token_cache);
         let (quotas, rates) = (Quotas::default(), None);
-        Self { store, environment, cache, issuers, recorded, uses: Arc::default(), attempts, quotas, rates }
+        let (uses, counters) = (Arc::default(), Counters::default());
+        Self { store, environment, cache, issuers, recorded, uses, attempts, quotas, rates, counters }
+    }
+
+    /// Counts failed authentications in `counters`.
+    pub(crate) fn with_counters(self, counters: Counters) -> Self {
+        Self { counters, ..self }
     }
 
     /// Limits the calls per second. `quotas` apply to organizations without quotas of their own.
@@ -99,28 +108,68 @@ impl Authenticator {
         rates.allow(org, own.with_defaults(self.quotas)).await
     }
 
-    /// Returns the caller of a request. The error of an invalid token does not depend on the reason. After too many
-    /// failed attempts from an address, only recently valid tokens from the address are accepted.
-    pub(crate) async fn caller(&self, headers: &HeaderMap, source: Option<IpAddr>) -> Result<Caller> {
+    /// Returns the caller of a request, with the permit that `admit` grants to the owner of its token. The error of an
+    /// invalid token does not depend on the reason.
+    ///
+    /// The owner of a recently valid token is admitted before the token is verified again, so that the permits bound
+    /// the verifications. Unknown tokens have bounds of their own (`attempts`).
+    ///
+    /// # Errors
+    /// `INVALID_TOKEN`; `TOO_MANY_ATTEMPTS` instead, after too many failures from the address; `OVERLOADED`; the errors
+    /// of `admit`.
+    pub(crate) async fn caller<P>(
+        &self,
+        headers: &HeaderMap,
+        source: Option<IpAddr>,
+        admit: impl Fn(&Owner) -> Result<P>,
+    ) -> Result<(Caller, P)> {
         let text = bearer(headers).ok_or_else(Token::refused)?;
-        let digest = Digest::of(text.as_bytes());
-        self.attempts.allow(source, &digest).await?;
-        let admitted = match Credential::of(text) {
-            Credential::Token(token) => self.admit(&token).await,
-            Credential::Jwt(token) => self.admit_jwt(token).await,
-            Credential::Malformed => Err(Token::refused()),
-        };
-        match &admitted {
-            Ok(caller) => {
-                self.attempts.record_valid(digest).await;
-                if !caller.is_jwt {
-                    self.record_use(caller).await;
-                }
+        let (digest, credential) = (Digest::of(text.as_bytes()), Credential::of(text));
+        let owner = self.attempts.owner(&digest).await;
+        let is_refused =
+            owner.is_none() && (matches!(credential, Credential::Malformed) || self.attempts.is_refused(&digest));
+        let (verified, permit) = match owner {
+            Some(owner) => {
+                let permit = admit(&owner)?;
+                (self.verify(&credential).await, Some(permit))
             }
-            Err(error) if error.reason == Reason::InvalidToken => self.attempts.failed(source).await,
-            Err(_) => {}
+            None if is_refused => (Err(Token::refused()), None),
+            None => {
+                let _verification = self.attempts.verification(source).await?;
+                (self.verify(&credential).await, None)
+            }
+        };
+        match verified {
+            Ok(caller) => {
+                let permit = match permit {
+                    Some(permit) => permit,
+                    None => {
+                        let owner = Owner::of(&caller);
+                        self.attempts.record_valid(digest, owner.clone()).await;
+                        admit(&owner)?
+                    }
+                };
+                if !caller.is_jwt {
+                    self.record_use(&caller).await;
+                }
+                Ok((caller, permit))
+            }
+            Err(error) => {
+                if error.reason == Reason::InvalidToken {
+                    self.counters.count_failed_authentication();
+                    self.attempts.record_failed(source, (!is_refused).then_some(digest)).await?;
+                }
+                Err(error)
+            }
         }
-        admitted
+    }
+
+    async fn verify(&self, credential: &Credential<'_>) -> Result<Caller> {
+        match credential {
+            Credential::Token(token) => self.verify_token(token).await,
+            Credential::Jwt(token) => self.verify_jwt(token).await,
+            Credential::Malformed => Err(Token::refused()),
+        }
     }
 
     /// Returns true if the token of a caller is still valid and the role of its user is not lower than before. Error:
@@ -137,7 +186,7 @@ impl Authenticator {
         Ok(member.is_none_or(|member| member.removed_at.is_none() && member.role >= *role))
     }
 
-    async fn admit(&self, token: &Token) -> Result<Caller> {
+    async fn verify_token(&self, token: &Token) -> Result<Caller> {
         let record = self.cache.token(token.org(), token.id()).await?.ok_or_else(Token::refused)?;
         self.cache.organization(&record.org).await?.ok_or_else(Token::refused)?;
         let role_max = self.role_bound(&record.org, &record.user).await?;
@@ -146,8 +195,8 @@ impl Authenticator {
         Ok(Caller { principal, token: record.id.clone(), scopes, has_platform_right, expires_at, is_jwt: false })
     }
 
-    /// Admits a JWT. A JWT never permits operations on the whole installation.
-    async fn admit_jwt(&self, token: &str) -> Result<Caller> {
+    /// Verifies a JWT. A JWT never permits operations on the whole installation.
+    async fn verify_jwt(&self, token: &str) -> Result<Caller> {
         let VerifiedClaims { org, user, role, scopes, expires_at } =
             self.issuers.read(token, self.environment.now()).await?;
         self.cache.organization(&org).await?.ok_or_else(Token::refused)?;

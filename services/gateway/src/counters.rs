@@ -9,6 +9,8 @@ pub struct Counters {
     calls: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
     connections: Arc<AtomicU64>,
+    failed_authentications: Arc<AtomicU64>,
+    evictions: Arc<AtomicU64>,
 }
 
 impl Counters {
@@ -24,6 +26,24 @@ impl Counters {
     /// Number of open connections.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Number of calls whose token was not valid.
+    pub fn failed_authentications(&self) -> u64 {
+        self.failed_authentications.load(Ordering::Relaxed)
+    }
+
+    /// Number of connections and calls without a valid token that were ended because newer ones needed their permits.
+    pub fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_failed_authentication(&self) {
+        self.failed_authentications.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_eviction(&self) {
+        self.evictions.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_call(&self) {

@@ -3,14 +3,20 @@
 //! 1. **Trace**: opens a span in the caller's trace for the logs of the call. The trace continues on the node. The span
 //!    ends with the last byte of the response (`call_span`). Span and response contain the id of the call: the client's
 //!    `x-request-id`, or a generated one.
-//! 2. **Admit**: refuses the call immediately if there are too many connections or calls in progress. Admission
-//!    precedes the other checks because they cost more. The permit is kept until the last byte of the response, or
-//!    until the caller has not read for too long (`response_body`).
-//! 3. **Authenticate**: turns the bearer token into the principal; no field of a request determines the organization.
+//! 2. **Authenticate**: turns the bearer token into the principal; no field of a request determines the organization.
+//!    The address of the caller (`client_address`) and of its connection (`connections`) bound what callers without a
+//!    valid token occupy: they displace each other and never a caller with a valid token.
+//! 3. **Admit**: refuses the call immediately if the user, its organization or the server has too many calls in
+//!    progress (`call_shares`). A recently valid token is admitted before it is verified again, because the
+//!    verification may read the store; other tokens are verified under permits of their own (`attempts`). The permit
+//!    is kept until the last byte of the response, or until the caller has not read for too long (`response_body`).
+//!    Health and reflection need no token: they have permits of their own, are never refused, and end the oldest call
+//!    of their kind instead (`public_calls`).
 //! 4. **Authorize**: checks role and scope against the operation's declaration, and counts the call against the
 //!    organization's calls per second (`rates`), in addition to the quota that the operation declares. A long call ends
 //!    when its token becomes invalid (`sessions`).
-//! 5. **Deadline**: bounds short calls; long calls have their own limits (`streams`). The caller's deadline ends the
+//! 5. **Deadline**: bounds short calls; long calls have their own limits (`streams`). The time until the request
+//!    message is complete is bounded for all calls, and its memory (`request_body`). The caller's deadline ends the
 //!    response, but not the work behind it (`response_body`). Calls that remain at the end of the drain are cancelled
 //!    here.
 //! 6. **Survive**: turns a panic into an error of this call; otherwise the panic would end every call of the
@@ -24,14 +30,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use folio_cluster::{CallContext, catch_panic, draining, trace_of};
-use folio_operations::Class;
+use folio_operations::documents::UploadDocument;
+use folio_operations::{Class, Operation as _};
 use folio_proto::status;
 use folio_trace::TraceContext;
-use folio_types::token::Token;
 use folio_types::{Code, Environment as _, Error, Reason, Result, System};
 use futures::future::OptionFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
@@ -40,12 +45,16 @@ use tracing::Instrument as _;
 
 use crate::access::{Route, route};
 use crate::authenticator::Authenticator;
+use crate::call_shares::{CallShares, Owner};
 use crate::call_span;
-use crate::connections::ConnectionPermit;
+use crate::client_address::TrustedProxies;
+use crate::connections::ConnectionHandle;
 use crate::counters::Counters;
 use crate::options::Options;
-use crate::response_body::{UnreadWatch, caller_timeout};
-use crate::sessions::{Session, Sessions};
+use crate::public_calls::PublicCalls;
+use crate::request_body::{MessageBounds, RequestBody};
+use crate::response_body::{CallGuard, CallPermit, UnreadWatch, caller_timeout};
+use crate::sessions::Sessions;
 
 #[derive(Clone)]
 pub(crate) struct Layers {
@@ -53,10 +62,12 @@ pub(crate) struct Layers {
 }
 
 struct Inner {
-    short: Arc<Semaphore>,
-    long: Arc<Semaphore>,
-    public: Arc<Semaphore>,
+    short: CallShares,
+    long: CallShares,
+    public: PublicCalls,
+    messages: MessageBounds,
     short_timeout: Duration,
+    proxies: TrustedProxies,
     authenticator: Authenticator,
     drained: CancellationToken,
     observers: CallObservers,
@@ -71,6 +82,9 @@ pub(crate) struct CallObservers {
     pub(crate) sessions: Arc<Sessions>,
 }
 
+/// Name of the resource in errors.
+const CALLS: &str = "calls in progress";
+
 /// Creates the layers of a gateway. Cancelling `drained` ends the remaining calls at the end of the drain.
 pub(crate) fn layers(
     options: &Options,
@@ -81,10 +95,17 @@ pub(crate) fn layers(
 ) -> Layers {
     Layers {
         inner: Arc::new(Inner {
-            short: Arc::new(Semaphore::new(options.short_calls)),
-            long: Arc::new(Semaphore::new(options.long_calls)),
-            public: Arc::new(Semaphore::new(options.public_calls)),
+            short: CallShares::new(CALLS, options.short_shares()),
+            long: CallShares::new(CALLS, options.long_shares()),
+            public: PublicCalls::new(options, counters.clone()),
+            messages: MessageBounds {
+                timeout: Some(options.message_timeout),
+                memory: CallShares::new("bytes in incomplete request messages", options.message_shares()),
+                message_bytes: options.message_bytes,
+                counters: counters.clone(),
+            },
             short_timeout: options.short_timeout,
+            proxies: TrustedProxies::new(&options.trusted_proxies),
             authenticator,
             drained,
             observers,
@@ -165,7 +186,7 @@ where
     layers.counters.count_call();
     let route = route(request.uri().path());
     let deadline = caller_timeout(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
-    let (request, permit, session) = match admit_and_authorize(layers, route, request).await {
+    let (request, guard) = match enter(layers, route, request).await {
         Ok(entered) => entered,
         Err(error) => {
             tracing::debug!(reason = error.reason.as_str(), "call refused");
@@ -175,50 +196,45 @@ where
             return Ok(status::from_error(error).into_http());
         }
     };
-    let ended = session.as_ref().map(Session::ended).unwrap_or_default();
-    let response = run(layers, route, service, request, &ended).await?;
+    let response = run(layers, route, service, request, &guard).await?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "call answered");
-    Ok(with_client_error(response)
-        .map(|body| Body::new(layers.observers.watch.guard(body, deadline, (permit, session)))))
+    Ok(with_client_error(response).map(|body| Body::new(layers.observers.watch.guard(body, deadline, guard))))
 }
 
-async fn admit_and_authorize(
-    layers: &Inner,
-    route: Route,
-    mut request: Request<Body>,
-) -> Result<(Request<Body>, OwnedSemaphorePermit, Option<Session>)> {
-    let connection = request.extensions().get::<ConnectionPermit>();
-    let source = connection.and_then(|connection| connection.source);
-    if let Some(connection) = connection {
-        connection.admit()?;
-    }
-    let permit = admit(layers, route)?;
-    let mut session = None;
-    if let Route::Api(operation) = route {
-        let caller = layers.authenticator.caller(request.headers(), source).await?;
-        let span = tracing::Span::current();
-        span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
-        caller.authorize(operation)?;
-        layers.authenticator.count_call(&caller.principal.org).await?;
-        session = (operation.class == Class::Long).then(|| layers.observers.sessions.begin(&caller));
-        request.extensions_mut().insert(caller);
-    }
-    Ok((request, permit, session))
-}
-
-fn admit(layers: &Inner, route: Route) -> Result<OwnedSemaphorePermit> {
+/// Authenticates, admits and authorizes a call.
+async fn enter(layers: &Inner, route: Route, request: Request<Body>) -> Result<(Request<Body>, CallGuard)> {
     if layers.drained.is_cancelled() {
         return Err(draining());
     }
-    let permits = match route {
-        Route::Api(operation) if operation.class == Class::Long => &layers.long,
-        Route::Api(_) => &layers.short,
-        Route::Public | Route::Unknown => &layers.public,
+    let connection = request.extensions().get::<ConnectionHandle>().cloned();
+    let active = connection.as_ref().map(ConnectionHandle::begin_call);
+    let peer = connection.as_ref().and_then(|connection| connection.source);
+    let source = peer.map(|peer| layers.proxies.client(peer, request.headers()));
+    let mut bounds = layers.messages.clone();
+    let Route::Api(operation) = route else {
+        let permit = CallPermit::Public(layers.public.begin(request.uri().path(), source));
+        let request = request.map(|body| Body::new(RequestBody::new(body, bounds, None)));
+        return Ok((request, CallGuard { permit, session: None, _active: active }));
     };
-    Arc::clone(permits).try_acquire_owned().map_err(|_| {
-        Error::exhausted(Reason::Overloaded, "the server has too many calls in progress; try again later")
-            .retry_after(status::RETRY_SOON)
-    })
+    let shares = if operation.class == Class::Long { &layers.long } else { &layers.short };
+    let admit = |owner: &Owner| shares.try_acquire(owner, 0);
+    let (caller, share) = layers.authenticator.caller(request.headers(), source, admit).await?;
+    if let Some(connection) = connection {
+        connection.authenticate(&caller.principal.org)?;
+    }
+    let span = tracing::Span::current();
+    span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
+    caller.authorize(operation)?;
+    layers.authenticator.count_call(&caller.principal.org).await?;
+    let session = (operation.class == Class::Long).then(|| layers.observers.sessions.begin(&caller));
+    if operation.name == UploadDocument::DECLARATION.name {
+        // The time between the messages of an upload has a limit of its own (`services::upload`).
+        bounds.timeout = None;
+    }
+    let owner = Owner::of(&caller);
+    let mut request = request.map(|body| Body::new(RequestBody::new(body, bounds, Some(owner))));
+    request.extensions_mut().insert(caller);
+    Ok((request, CallGuard { permit: CallPermit::Share(share), session, _active: active }))
 }
 
 async fn run<S>(
@@ -226,7 +242,7 @@ async fn run<S>(
     route: Route,
     mut service: S,
     request: Request<Body>,
-    ended: &CancellationToken,
+    guard: &CallGuard,
 ) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
@@ -238,13 +254,15 @@ where
     let late = OptionFuture::from(limit.map(tokio::time::sleep));
     let call = catch_panic(async { service.call(request).await });
     tokio::select! {
+        // A health check whose request is complete is answered even if a newer one takes its permit.
+        biased;
         response = call => response.unwrap_or_else(|panicked| Ok(refusal(panicked))),
+        error = guard.ended() => Ok(refusal(error)),
         Some(()) = late => {
             let message = "the call exceeded the deadline of the server";
             Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message)))
         }
         () = layers.drained.cancelled() => Ok(refusal(draining())),
-        () = ended.cancelled() => Ok(refusal(Token::refused())),
     }
 }
 
@@ -265,8 +283,9 @@ fn with_client_error(response: Response<Body>) -> Response<Body> {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use http_body::Frame;
+    use http_body::{Body as _, Frame};
     use std::convert::Infallible;
+    use std::future::poll_fn;
 
     use crate::empty_store::EmptyStore;
 
@@ -333,11 +352,17 @@ mod tests {
         let served =
             tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::new(PendingBody))) });
         let options = Options { public_calls: 1, ..Options::default() };
-        let mut service = test_layers(&options, CancellationToken::new()).layer(served);
-        let first = send(&mut service, HEALTH).await;
-        assert_eq!(reason(&send(&mut service, HEALTH).await).reason, Reason::Overloaded);
-        drop(first);
-        assert!(Status::from_header_map(send(&mut service, HEALTH).await.headers()).is_none());
+        let layers = test_layers(&options, CancellationToken::new());
+        let mut service = layers.layer(served);
+        let mut first = send(&mut service, HEALTH).await;
+        let second = send(&mut service, HEALTH).await;
+        let frame = poll_fn(|context| Pin::new(first.body_mut()).poll_frame(context)).await.unwrap().unwrap();
+        let status = Status::from_header_map(frame.trailers_ref().unwrap()).unwrap();
+        assert_eq!(status::to_error(&status).reason, Reason::Overloaded);
+        assert_eq!(layers.inner.counters.evictions(), 1);
+        drop(second);
+        send(&mut service, HEALTH).await;
+        assert_eq!(layers.inner.counters.evictions(), 1);
     }
 
     #[tokio::test]

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use folio_permits::Amount;
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Error, Result};
+use ipnet::IpNet;
 
+use crate::call_shares::ShareBounds;
 use crate::jwt::{self, IssuerOptions};
 use crate::tls::TlsOptions;
 
@@ -16,25 +19,51 @@ folio_types::settings! {
         /// Maximum number of concurrent calls that read or change one resource. Further calls are refused with
         /// `OVERLOADED`.
         pub short_calls: usize = 1_024,
+        /// The same for each organization.
+        pub short_calls_per_organization: usize = 256,
+        /// The same for each user.
+        pub short_calls_per_user: usize = 128,
         /// Maximum number of concurrent streams, approvals, extractions and transfers. Further calls are refused with
         /// `OVERLOADED`.
         pub long_calls: usize = 8_192,
-        /// Maximum number of concurrent calls without a token (health, reflection). Further calls are refused with
-        /// `OVERLOADED`.
-        pub public_calls: usize = 64,
+        /// The same for each organization.
+        pub long_calls_per_organization: usize = 2_048,
+        /// The same for each user.
+        pub long_calls_per_user: usize = 1_024,
+        /// Maximum number of concurrent health checks, and of concurrent streams without a token (health, reflection). A
+        /// further one ends the oldest one.
+        pub public_calls: usize = 256,
+        /// The same for each address.
+        pub public_calls_per_address: usize = 32,
+        /// Maximum lifetime of a call without a token.
+        pub public_lifetime: Duration as "public_lifetime_seconds" = Duration::from_secs(10 * 60),
         /// Deadline of a short call.
         pub short_timeout: Duration as "short_timeout_seconds" = Duration::from_secs(30),
         /// Time for which tokens, members and organizations are cached: at most 2 s, which is the maximum delay of a
         /// revocation.
         pub token_cache: Duration as "token_cache_seconds" = Duration::from_secs(2),
-        /// Maximum number of failed authentication attempts per address and minute; further attempts are refused with
-        /// `TOO_MANY_ATTEMPTS`, unless the token was valid within the last 15 minutes. 0: unbounded. Behind a proxy,
-        /// all callers have the address of the proxy.
+        /// Number of failed authentication attempts per address and minute after which further failed attempts are answered
+        /// with `TOO_MANY_ATTEMPTS`. A valid token is accepted nevertheless. 0: unbounded.
         pub failed_attempts_per_minute: u32 = 60,
+        /// Networks of proxies that announce the address of a caller: with `X-Forwarded-For`, or with the PROXY protocol if
+        /// `proxy_protocol` is true.
+        #[serde(with = "crate::client_address::networks")]
+        pub trusted_proxies: Vec<IpNet> = Vec::new(),
+        /// True if connections of trusted proxies begin with a header of the PROXY protocol (version 1 or 2).
+        pub proxy_protocol: bool = false,
         /// The issuers whose JWTs are accepted as access tokens, by a name that the operator chooses.
         pub jwt: BTreeMap<String, IssuerOptions> = BTreeMap::new(),
         /// Maximum size of an incoming message in bytes.
-        pub message_bytes: usize = 4 * 1024 * 1024,
+        pub message_bytes: usize = 4 * MIB,
+        /// Maximum time until the message of a request is complete. The messages of an upload have the limit
+        /// `transfer_idle`.
+        pub message_timeout: Duration as "message_timeout_seconds" = Duration::from_secs(30),
+        /// Maximum memory of request messages that are not complete. Further messages are refused with `OVERLOADED`.
+        pub incomplete_message_bytes: usize = 256 * MIB,
+        /// The same for each organization.
+        pub incomplete_message_bytes_per_organization: usize = 64 * MIB,
+        /// The same for each user.
+        pub incomplete_message_bytes_per_user: usize = 32 * MIB,
         /// Maximum time until the first item of an accepted stream.
         pub stream_first: Duration as "stream_first_seconds" = Duration::from_secs(60),
         /// Maximum time between two items of a stream.
@@ -47,8 +76,17 @@ folio_types::settings! {
         pub transfer_lifetime: Duration as "transfer_lifetime_seconds" = Duration::from_secs(30 * 60),
         /// Maximum time for which a response may remain unread before its stream is ended.
         pub unread: Duration as "unread_seconds" = Duration::from_secs(60),
-        /// Maximum number of connections; calls on further connections are refused with `OVERLOADED`.
+        /// Maximum number of connections with an authenticated call. Calls on further connections are refused with
+        /// `OVERLOADED`.
         pub connections: usize = 1_024,
+        /// The same for each organization. A connection counts for the organization of its first authenticated call.
+        pub connections_per_organization: usize = 256,
+        /// Maximum number of connections without an authenticated call. A further connection closes the oldest one.
+        pub unauthenticated_connections: usize = 256,
+        /// The same for each address.
+        pub unauthenticated_connections_per_address: usize = 64,
+        /// Time after which a connection without an authenticated call is closed, unless a call is in progress.
+        pub authentication_timeout: Duration as "authentication_timeout_seconds" = Duration::from_secs(30),
         /// Interval of the health checks of the stores, which determine the health of the server.
         pub health_interval: Duration as "health_interval_seconds" = Duration::from_secs(5),
         /// Maximum number of concurrent calls of a connection.
@@ -58,11 +96,12 @@ folio_types::settings! {
         /// Time-out of the answer to a ping.
         pub keepalive_timeout: Duration as "keepalive_timeout_seconds" = Duration::from_secs(20),
         pub tls: TlsOptions = TlsOptions::default(),
-        /// Permits plain text on an address that is not loopback, because a proxy terminates TLS or the network is
-        /// trusted.
+        /// Permits plain text on an address that is not loopback, because a proxy terminates TLS or the network is trusted.
         pub insecure: bool = false,
     }
 }
+
+const MIB: usize = 1024 * 1024;
 
 /// Lower bound of every time-out and interval.
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
@@ -75,16 +114,40 @@ impl Options {
     /// Error: every setting that is out of bounds, with the bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("gateway");
-        for (path, value) in
-            [("short_calls", self.short_calls), ("long_calls", self.long_calls), ("public_calls", self.public_calls)]
-        {
+        for (path, value) in [
+            ("short_calls", self.short_calls),
+            ("short_calls_per_organization", self.short_calls_per_organization),
+            ("short_calls_per_user", self.short_calls_per_user),
+            ("long_calls", self.long_calls),
+            ("long_calls_per_organization", self.long_calls_per_organization),
+            ("long_calls_per_user", self.long_calls_per_user),
+            ("public_calls", self.public_calls),
+            ("public_calls_per_address", self.public_calls_per_address),
+            ("connections", self.connections),
+            ("connections_per_organization", self.connections_per_organization),
+            ("unauthenticated_connections", self.unauthenticated_connections),
+            ("unauthenticated_connections_per_address", self.unauthenticated_connections_per_address),
+        ] {
             problems.number(path, value, 1, 1_000_000);
         }
-        problems.number("message_bytes", self.message_bytes, 64 * 1024, 64 * 1024 * 1024);
-        problems.number("connections", self.connections, 1, 1_000_000);
+        problems.number("message_bytes", self.message_bytes, 64 * 1024, 64 * MIB);
+        // A smaller bound would refuse every message of the maximum size.
+        let least = self.message_bytes;
+        for (path, value) in [
+            ("incomplete_message_bytes", self.incomplete_message_bytes),
+            ("incomplete_message_bytes_per_organization", self.incomplete_message_bytes_per_organization),
+            ("incomplete_message_bytes_per_user", self.incomplete_message_bytes_per_user),
+        ] {
+            problems.number(path, value, least, 1024 * 1024 * MIB);
+        }
         problems.number("streams_per_connection", self.streams_per_connection, 1, 1_000_000);
+        let has_proxies = !self.proxy_protocol || !self.trusted_proxies.is_empty();
+        problems.check(has_proxies, "proxy_protocol", "requires the networks of the proxies (trusted_proxies)");
         for (path, value, min, max) in [
             ("short_timeout_seconds", self.short_timeout, TIMEOUT_MIN, HOUR),
+            ("public_lifetime_seconds", self.public_lifetime, TIMEOUT_MIN, DAY),
+            ("message_timeout_seconds", self.message_timeout, TIMEOUT_MIN, HOUR),
+            ("authentication_timeout_seconds", self.authentication_timeout, TIMEOUT_MIN, HOUR),
             ("token_cache_seconds", self.token_cache, Duration::ZERO, TOKEN_CACHE_MAX),
             ("stream_first_seconds", self.stream_first, TIMEOUT_MIN, DAY),
             ("stream_idle_seconds", self.stream_idle, TIMEOUT_MIN, 30 * DAY),
@@ -101,6 +164,27 @@ impl Options {
         self.tls.check(&mut problems);
         jwt::check(&self.jwt, &mut problems);
         problems.into_result()
+    }
+
+    pub(crate) fn short_shares(&self) -> ShareBounds {
+        let bounds = [self.short_calls, self.short_calls_per_organization, self.short_calls_per_user];
+        ShareBounds::of(bounds.map(Amount::permits))
+    }
+
+    pub(crate) fn long_shares(&self) -> ShareBounds {
+        let bounds = [self.long_calls, self.long_calls_per_organization, self.long_calls_per_user];
+        ShareBounds::of(bounds.map(Amount::permits))
+    }
+
+    /// Returns the bounds of the memory of incomplete messages.
+    pub(crate) fn message_shares(&self) -> ShareBounds {
+        let bounds = [
+            self.incomplete_message_bytes,
+            self.incomplete_message_bytes_per_organization,
+            self.incomplete_message_bytes_per_user,
+        ];
+        let bytes = |bytes: usize| Amount { permits: usize::MAX, bytes: u64::try_from(bytes).unwrap_or(u64::MAX) };
+        ShareBounds::of(bounds.map(bytes))
     }
 
     /// Checks that the public API may be served at an address: with TLS, on loopback, or because `insecure` permits it.

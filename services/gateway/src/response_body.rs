@@ -6,7 +6,6 @@
 //! reads later receives the buffered bytes and then the status. The work behind the response (a turn) continues.
 
 use std::collections::HashMap;
-use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,16 +18,51 @@ use folio_types::token::Token;
 use folio_types::{Code, Error, Reason};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
-use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::Status;
 use tonic::body::Body;
 
+use crate::call_shares::CallShare;
+use crate::connections::ActiveCall;
+use crate::public_calls::PublicCall;
 use crate::sessions::Session;
 
-/// The guards of a call, kept until the last byte of its response: its permit, and the session of a long call.
-pub(crate) type CallGuard = (OwnedSemaphorePermit, Option<Session>);
+/// The guards of a call, kept until the last byte of its response.
+pub(crate) struct CallGuard {
+    pub(crate) permit: CallPermit,
+    /// The session of a long call.
+    pub(crate) session: Option<Session>,
+    pub(crate) _active: Option<ActiveCall>,
+}
+
+pub(crate) enum CallPermit {
+    /// The permit of a call with a token.
+    Share(#[expect(dead_code, reason = "dropping it returns the permit")] CallShare),
+    /// The permit of a call without a token.
+    Public(PublicCall),
+}
+
+impl CallGuard {
+    /// Resolves to the error that ends the call before its response: its token is no longer valid, or a call without a
+    /// token has lost its permit or has reached its lifetime.
+    pub(crate) fn ended(&self) -> impl Future<Output = Error> + Send + use<> {
+        let revoked = self.session.as_ref().map(Session::ended);
+        let public = match &self.permit {
+            CallPermit::Public(call) => Some(call.ended()),
+            CallPermit::Share(_) => None,
+        };
+        async move {
+            match (revoked, public) {
+                (Some(revoked), _) => {
+                    revoked.cancelled().await;
+                    Token::refused()
+                }
+                (None, Some(public)) => public.await,
+                (None, None) => std::future::pending().await,
+            }
+        }
+    }
+}
 
 /// The bodies in progress, at most one for each permit.
 #[derive(Default)]
@@ -38,15 +72,14 @@ pub(crate) struct UnreadWatch {
 }
 
 impl UnreadWatch {
-    /// Wraps a body with the guards of its call. The body ends at `deadline`, or when the call's token is no longer
-    /// valid.
+    /// Wraps a body with the guards of its call. The body ends at `deadline`, or with [`CallGuard::ended`].
     pub(crate) fn guard(self: &Arc<Self>, body: Body, deadline: Option<Instant>, guard: CallGuard) -> GuardedBody {
-        let revoked = guard.1.as_ref().map(|session| Box::pin(session.ended().cancelled_owned()));
+        let end: Pin<Box<dyn Future<Output = Error> + Send>> = Box::pin(guard.ended());
         let source = Arc::new(Source(Mutex::new(State { body: Some((body, guard)), unread_since: None })));
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(number, Arc::clone(&source));
         let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        GuardedBody { source, deadline, revoked, ended: false, number, watch: Arc::clone(self) }
+        GuardedBody { source, deadline, end: Some(end), ended: false, number, watch: Arc::clone(self) }
     }
 
     /// Periodically ends the bodies that are unread for longer than `limit`. Never returns.
@@ -93,8 +126,8 @@ impl Source {
 pub(crate) struct GuardedBody {
     source: Arc<Source>,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Completes when the token is no longer valid.
-    revoked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Resolves to the error that ends the body ([`CallGuard::ended`]).
+    end: Option<Pin<Box<dyn Future<Output = Error> + Send>>>,
     ended: bool,
     number: u64,
     watch: Arc<UnreadWatch>,
@@ -103,11 +136,11 @@ pub(crate) struct GuardedBody {
 impl GuardedBody {
     /// Drops the source and ends the body with `DEADLINE_EXCEEDED`.
     fn end_with_deadline_exceeded(&mut self, message: &str) -> Frame<Bytes> {
-        self.end(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message))
+        self.end_with(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message))
     }
 
-    fn end(&mut self, error: Error) -> Frame<Bytes> {
-        (self.deadline, self.revoked) = (None, None);
+    fn end_with(&mut self, error: Error) -> Frame<Bytes> {
+        (self.deadline, self.end) = (None, None);
         self.ended = true;
         self.source.lock().body = None;
         let mut trailers = HeaderMap::new();
@@ -136,8 +169,8 @@ impl http_body::Body for GuardedBody {
         if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
             return Poll::Ready(Some(Ok(self.end_with_deadline_exceeded("the caller's deadline has passed"))));
         }
-        if self.revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(Some(Ok(self.end(Token::refused()))));
+        if let Some(Poll::Ready(error)) = self.end.as_mut().map(|end| end.as_mut().poll(context)) {
+            return Poll::Ready(Some(Ok(self.end_with(error))));
         }
         let mut state = self.source.lock();
         let Some((body, _)) = &mut state.body else {

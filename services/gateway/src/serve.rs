@@ -29,6 +29,13 @@ use crate::tls::Certificates;
 /// Maximum time at shutdown for tasks that outlive their calls: the settlement of a model call is one write.
 const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Maximum size of a request message of health and reflection.
+const PUBLIC_MESSAGE_BYTES: usize = 4 * 1024;
+/// Maximum number of received bytes of a call that the gateway has not read yet (HTTP/2 flow control).
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// The same for all calls of a connection.
+const CONNECTION_WINDOW: u32 = 512 * 1024;
+
 #[derive(Clone)]
 pub struct Gateway {
     /// The tasks of the components end before [`serve`] returns.
@@ -74,11 +81,13 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let environment = Arc::clone(&components.environment);
     let rates = Rates::new(Arc::clone(&gateway.rates));
     let authenticator = Authenticator::new(access, resources, environment, issuers, &options);
-    let authenticator = authenticator.with_quotas(components.quotas, rates);
+    let authenticator = authenticator.with_quotas(components.quotas, rates).with_counters(counters.clone());
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&components.stores.health);
     let mut routes = routes(gateway, &shutdown);
-    routes.add_service(health_service).add_service(reflection()?);
+    routes
+        .add_service(health_service.max_decoding_message_size(PUBLIC_MESSAGE_BYTES))
+        .add_service(reflection()?.max_decoding_message_size(PUBLIC_MESSAGE_BYTES));
     health::report(&reporter, ServingStatus::Serving).await;
     let watch = Arc::new(UnreadWatch::default());
     watches.spawn(Arc::clone(&watch).run(options.unread));
@@ -93,6 +102,8 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
         .http2_keepalive_interval(Some(options.keepalive_interval))
         .http2_keepalive_timeout(Some(options.keepalive_timeout))
         .max_concurrent_streams(options.streams_per_connection)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .layer(layers(
             &options,
             authenticator,

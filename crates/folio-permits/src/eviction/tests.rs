@@ -50,29 +50,29 @@ proptest! {
         per_key in 1..5_usize,
     ) {
         let mut holders = Holders::new(total, per_key);
-        let mut held: BTreeSet<(u8, u64)> = BTreeSet::new();
+        let mut occupied: BTreeSet<(u8, u64)> = BTreeSet::new();
         for (key, is_removed) in steps {
             if is_removed {
-                let Some(&(key, number)) = held.first() else { continue };
+                let Some(&(key, number)) = occupied.first() else { continue };
                 prop_assert_eq!(holders.remove(&key, number), Some((key, number)));
-                held.remove(&(key, number));
+                occupied.remove(&(key, number));
                 continue;
             }
-            let size = |of: u8| held.iter().filter(|(key, _)| *key == of).count();
+            let size = |of: u8| occupied.iter().filter(|(key, _)| *key == of).count();
             let (own, largest) = (size(key), (0..5).map(size).max().unwrap());
             let number = holders.last + 1;
             let (inserted, evicted) = holders.insert(&key, (key, number));
             prop_assert_eq!(inserted, number);
             if let Some((loser, oldest)) = evicted {
-                let is_due = if own >= per_key { loser == key } else { held.len() >= total && size(loser) == largest };
+                let is_due = if own >= per_key { loser == key } else { occupied.len() >= total && size(loser) == largest };
                 prop_assert!(is_due);
-                prop_assert!(held.iter().filter(|(key, _)| *key == loser).all(|(_, number)| *number >= oldest));
-                held.remove(&(loser, oldest));
+                prop_assert!(occupied.iter().filter(|(key, _)| *key == loser).all(|(_, number)| *number >= oldest));
+                occupied.remove(&(loser, oldest));
             } else {
-                prop_assert!(own < per_key && held.len() < total);
+                prop_assert!(own < per_key && occupied.len() < total);
             }
-            held.insert((key, number));
-            prop_assert_eq!(holders.count, held.len());
+            occupied.insert((key, number));
+            prop_assert_eq!(holders.count, occupied.len());
             prop_assert!(holders.keys.values().all(|of_key| !of_key.is_empty() && of_key.len() <= per_key));
         }
     }

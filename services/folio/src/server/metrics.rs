@@ -103,6 +103,10 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
         let help = "Calls that were refused because no permit was free: OVERLOADED.";
         page.counter("calls_refused_total", help, counts.refused());
         page.gauge("connections", "Open connections of callers.", counts.connections());
+        let help = "Calls whose token was not valid.";
+        page.counter("failed_authentications_total", help, counts.failed_authentications());
+        let help = "Connections and calls without a valid token that newer ones displaced.";
+        page.counter("unauthenticated_evicted_total", help, counts.evictions());
         let load = uploads.load();
         page.gauge("uploads", "Uploads in progress.", as_u64(load.permits));
         page.gauge("upload_bytes", "Reserved bytes of uploads in progress.", load.bytes);

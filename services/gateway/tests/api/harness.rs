@@ -270,6 +270,11 @@ impl Server {
         }
     }
 
+    /// Opens another connection.
+    pub(crate) async fn connect(&self) -> Channel {
+        Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
+    }
+
     /// Creates an organization unless it exists.
     pub(crate) async fn organization(&self, org: &OrgId) {
         let (key, create) = (format!("test-{org}"), OrganizationChange::Create { name: "test".to_owned() });
@@ -392,6 +397,11 @@ impl Client {
     fn new(channel: Channel, org: OrgId, user: UserId, token: Option<&str>) -> Self {
         let bearer = Bearer(token.map(|token| format!("Bearer {token}").parse().unwrap()));
         Self { org, user, channel, bearer }
+    }
+
+    /// Returns the same caller on another connection.
+    pub(crate) fn on(&self, channel: Channel) -> Self {
+        Self { channel, ..self.clone() }
     }
 
     pub(crate) fn authorized(&self) -> Authorized {

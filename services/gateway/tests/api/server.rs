@@ -5,6 +5,7 @@ use std::time::Duration;
 use folio_gateway::Options;
 use folio_proto::v1;
 use folio_types::{Code, Reason};
+use serde_json::json;
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -89,29 +90,38 @@ async fn calls_that_remain_when_the_drain_ends_receive_draining() {
     server.serving.take().unwrap().await.unwrap().unwrap();
 }
 
-async fn connected(server: &Server) -> Channel {
-    Endpoint::from_shared(format!("http://{}", server.address)).unwrap().connect().await.unwrap()
-}
-
 #[tokio::test]
 async fn invariant_10_calls_beyond_the_bound_of_connections_are_refused_until_a_permit_is_free() {
     let server = Server::with(Options { connections: 2, ..Options::default() }).await;
     // The harness uses one connection, from its first call on.
-    assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
-    let second = connected(&server).await;
-    assert_eq!(check(second.clone(), "").await.unwrap(), ServingStatus::Serving);
-    let third = connected(&server).await;
-    let error = refused(check(third.clone(), "").await, "a third connection");
+    let client = server.member().await;
+    client.tag("first").await;
+    let second = client.on(server.connect().await);
+    second.tag("second").await;
+    let third = client.on(server.connect().await);
+    let error = third.refusal("ListTags", json!({})).await;
     assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::Overloaded));
     assert!(error.retry_after.is_some() && error.message.contains("connections"), "{error}");
-    assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
+    assert_eq!(check(third.channel.clone(), "").await.unwrap(), ServingStatus::Serving, "health is never refused");
+    client.tag("third").await;
     drop(second);
     folio_testkit::wait_for("the third connection gets the free permit", Duration::from_secs(10), || async {
-        check(third.clone(), "").await.ok()
+        third.call("ListTags", json!({})).await.ok()
     })
     .await;
-    let fourth = connected(&server).await;
-    assert_eq!(refused(check(fourth, "").await, "the third connection has the permit").code, Code::ResourceExhausted);
+    let fourth = client.on(server.connect().await);
+    assert_eq!(fourth.refusal("ListTags", json!({})).await.reason, Reason::Overloaded);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_organization_cannot_take_all_connections() {
+    let server = Server::with(Options { connections: 3, connections_per_organization: 1, ..Options::default() }).await;
+    let (client, other) = (server.member().await, server.member().await);
+    client.tag("first").await;
+    let second = client.on(server.connect().await);
+    assert!(second.refusal("ListTags", json!({})).await.message.contains("the organization"));
+    other.on(server.connect().await).tag("other").await;
     server.stop().await;
 }
 

@@ -101,3 +101,16 @@ fn plain_text_stays_on_loopback_unless_it_is_allowed() {
     let problems = Options { tls: half, ..Options::default() }.check().unwrap_err().to_string();
     assert!(problems.contains("gateway.tls"), "{problems}");
 }
+
+#[tokio::test]
+async fn a_handshake_that_does_not_end_is_closed_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path());
+    Pair::new().write(&options.tls);
+    let server = Server::with(Options { authentication_timeout: Duration::from_millis(200), ..options }).await;
+    let mut silent = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let mut bytes = Vec::new();
+    let closed = tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut bytes);
+    let _ = tokio::time::timeout(LIMIT, closed).await.expect("the connection is closed");
+    server.stop().await;
+}

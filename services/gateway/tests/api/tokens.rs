@@ -152,7 +152,7 @@ pub(crate) async fn end_of(events: &mut Streaming<v1::ChatResponse>) -> Code {
 }
 
 #[tokio::test]
-async fn failed_attempts_are_bounded_and_valid_tokens_still_work() {
+async fn invalid_tokens_do_not_refuse_valid_ones_of_the_same_address() {
     let options = folio_gateway::Options { failed_attempts_per_minute: 3, ..Default::default() };
     let server = Server::with(options).await;
     let org = OrgId::generate(&System);
@@ -168,10 +168,8 @@ async fn failed_attempts_are_bounded_and_valid_tokens_still_work() {
     }
     let refused = refusal(unknown()).await;
     assert_eq!((refused.reason, refused.retry_after.is_some()), (Reason::TooManyAttempts, true));
-    let unused = server.member().await;
-    for client in [unused, server.holder(&with_another_secret(&token))] {
-        assert_eq!(refusal(client).await.reason, Reason::TooManyAttempts);
-    }
+    assert_eq!(refusal(server.holder(&with_another_secret(&token))).await.reason, Reason::TooManyAttempts);
+    server.member().await.call_ok("ListTags", json!({})).await;
     good.call_ok("ListTags", json!({})).await;
     server.stop().await;
 }

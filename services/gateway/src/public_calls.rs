@@ -1,0 +1,96 @@
+//! Bounds the calls without a token: health and reflection. They are never refused. At a bound, the oldest call of its
+//! kind ends, first one from the same address; so a flood ends only its own calls.
+//!
+//! Health checks (unary) and streams (health watches, reflection) have separate permits, so that streams never end a
+//! check. A path that is not served counts as a check: it is answered at once.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use folio_permits::{EvictablePermit, EvictingPermits};
+use folio_proto::status;
+use folio_types::{Code, Error, Reason};
+use tokio::time::Instant;
+
+use crate::access::is_public_stream;
+use crate::client_address::network;
+use crate::counters::Counters;
+use crate::options::Options;
+
+type Permits = EvictingPermits<Option<IpAddr>>;
+
+pub(crate) struct PublicCalls {
+    checks: Permits,
+    streams: Permits,
+    lifetime: Duration,
+    counters: Counters,
+}
+
+impl PublicCalls {
+    pub(crate) fn new(options: &Options, counters: Counters) -> Self {
+        let permits = || EvictingPermits::new(options.public_calls, options.public_calls_per_address);
+        Self { checks: permits(), streams: permits(), lifetime: options.public_lifetime, counters }
+    }
+
+    /// Registers a call of a path from an address.
+    pub(crate) fn begin(&self, path: &str, source: Option<IpAddr>) -> PublicCall {
+        let permits = if is_public_stream(path) { &self.streams } else { &self.checks };
+        let permit = permits.acquire(&source.map(network));
+        if permit.has_evicted() {
+            self.counters.count_eviction();
+        }
+        PublicCall { permit, end: Instant::now() + self.lifetime }
+    }
+}
+
+/// A call in progress.
+pub(crate) struct PublicCall {
+    permit: EvictablePermit<Option<IpAddr>>,
+    end: Instant,
+}
+
+impl PublicCall {
+    /// Resolves to the error that ends the call.
+    pub(crate) fn ended(&self) -> impl Future<Output = Error> + Send + use<> {
+        let (evicted, end) = (self.permit.evicted().clone(), self.end);
+        async move {
+            match tokio::time::timeout_at(end, evicted.cancelled()).await {
+                Ok(()) => {
+                    let message = "newer calls without a token needed the permit of this call; try again later";
+                    Error::exhausted(Reason::Overloaded, message).retry_after(status::RETRY_SOON)
+                }
+                Err(_) => {
+                    let message = "a call without a token has reached its maximum duration; repeat it";
+                    Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message)
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHECK: &str = "/grpc.health.v1.Health/Check";
+    const WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+    fn address(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([192, 0, 2, last]))
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_streams_ends_only_its_own_streams() {
+        let public_lifetime = Duration::from_millis(10);
+        let options = Options { public_calls: 4, public_calls_per_address: 2, public_lifetime, ..Options::default() };
+        let calls = PublicCalls::new(&options, Counters::default());
+        let (check, watch) = (calls.begin(CHECK, address(1)), calls.begin(WATCH, address(1)));
+        let flood: Vec<_> = (0..10).map(|_| calls.begin(WATCH, address(2))).collect();
+        let evicted = |call: &PublicCall| call.permit.evicted().is_cancelled();
+        assert!(!evicted(&check) && !evicted(&watch));
+        assert_eq!(flood.iter().map(evicted).collect::<Vec<_>>(), [vec![true; 8], vec![false; 2]].concat());
+        assert_eq!(flood[0].ended().await.reason, Reason::Overloaded);
+        assert_eq!(calls.counters.evictions(), 8);
+        assert_eq!(watch.ended().await.code, Code::DeadlineExceeded);
+    }
+}

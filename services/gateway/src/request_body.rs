@@ -1,0 +1,258 @@
+//! The body of a request. It bounds the time and the memory of a message that is not complete.
+//!
+//! A decoder reserves the memory of a message when it has read the length. Therefore the length is reserved here before
+//! the decoder receives it, and returned when the message is complete.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use folio_proto::status;
+use folio_types::{Code, Error, Reason};
+use http_body::{Frame, SizeHint};
+use tokio::time::Sleep;
+use tonic::Status;
+use tonic::body::Body;
+
+use crate::call_shares::{CallShare, CallShares, Owner};
+use crate::counters::Counters;
+
+/// Length of the prefix of a gRPC message: a flag and the length of the message.
+const PREFIX: usize = 5;
+
+/// The position in a sequence of gRPC messages.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct MessageReader {
+    /// Received bytes of the prefix. Complete: the message is in progress.
+    prefix: [u8; PREFIX],
+    prefix_length: usize,
+    /// Missing bytes of the message.
+    missing: u64,
+}
+
+impl MessageReader {
+    /// Reads bytes. Returns true if a message became complete.
+    fn read(&mut self, mut bytes: &[u8]) -> bool {
+        let mut is_complete = false;
+        while !bytes.is_empty() {
+            if self.prefix_length < PREFIX {
+                for slot in self.prefix.iter_mut().skip(self.prefix_length) {
+                    if bytes.is_empty() {
+                        return is_complete;
+                    }
+                    *slot = bytes.get_u8();
+                    self.prefix_length += 1;
+                }
+                self.missing = self.length();
+            }
+            let present = usize::try_from(self.missing).unwrap_or(usize::MAX).min(bytes.len());
+            bytes.advance(present);
+            self.missing -= present as u64;
+            if self.missing == 0 {
+                (self.prefix_length, is_complete) = (0, true);
+            }
+        }
+        is_complete
+    }
+
+    fn length(&self) -> u64 {
+        let [_, length @ ..] = self.prefix;
+        u32::from_be_bytes(length).into()
+    }
+
+    /// Returns the length of the message in progress. None: no message is in progress, or its length is not complete.
+    fn in_progress(&self) -> Option<u64> {
+        (self.prefix_length == PREFIX).then(|| self.length())
+    }
+}
+
+/// Bounds of the messages of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct MessageBounds {
+    /// Maximum time until a message, or the end of the request, is received. None: unbounded.
+    pub(crate) timeout: Option<Duration>,
+    /// The memory of incomplete messages.
+    pub(crate) memory: CallShares,
+    /// Maximum size of a message. The decoder refuses a larger message before it reserves memory.
+    pub(crate) message_bytes: usize,
+    pub(crate) counters: Counters,
+}
+
+pub(crate) struct RequestBody {
+    inner: Body,
+    reader: MessageReader,
+    bounds: MessageBounds,
+    /// None: the decoder's bound on a message suffices, because the calls are few (health, reflection).
+    owner: Option<Owner>,
+    reserved: Option<CallShare>,
+    /// Runs while a message is awaited.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl RequestBody {
+    pub(crate) fn new(inner: Body, bounds: MessageBounds, owner: Option<Owner>) -> Self {
+        Self { inner, reader: MessageReader::default(), bounds, owner, reserved: None, timer: None }
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.reader.read(bytes) {
+            (self.reserved, self.timer) = (None, None);
+        }
+        let length = self.reader.in_progress().filter(|length| *length <= self.bounds.message_bytes as u64);
+        if let (Some(length), Some(owner), None) = (length, &self.owner, &self.reserved) {
+            let reserved = self.bounds.memory.try_acquire(owner, length);
+            self.reserved = Some(reserved.inspect_err(|_| self.bounds.counters.count_refusal())?);
+        }
+        Ok(())
+    }
+
+    fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        let Some(timeout) = self.bounds.timeout else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(timer.as_mut().poll(context));
+        let message = format!("the request was not complete within {} seconds", timeout.as_secs_f64());
+        Poll::Ready(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message))
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) else {
+            return this.poll_timeout(context).map(|error| Some(Err(status::from_error(error))));
+        };
+        if let Some(Ok(frame)) = &frame
+            && let Some(bytes) = frame.data_ref()
+            && let Err(error) = this.read(bytes)
+        {
+            return Poll::Ready(Some(Err(status::from_error(error))));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::poll_fn;
+
+    use folio_permits::Amount;
+    use folio_types::{OrgId, UserId};
+    use futures::StreamExt as _;
+    use http_body::Body as _;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::call_shares::ShareBounds;
+
+    fn message(length: usize) -> Vec<u8> {
+        [&[0], u32::try_from(length).unwrap().to_be_bytes().as_slice(), &vec![7; length]].concat()
+    }
+
+    /// A body with these parts that never ends.
+    fn body(parts: Vec<Vec<u8>>) -> Body {
+        let parts = futures::stream::iter(parts).map(|part| Ok::<_, Infallible>(Bytes::from(part)));
+        Body::new(axum::body::Body::from_stream(parts.chain(futures::stream::pending())))
+    }
+
+    fn bounds(bytes: u64) -> MessageBounds {
+        let bounds = [Amount::UNBOUNDED, Amount::UNBOUNDED, Amount { permits: usize::MAX, bytes }];
+        let memory = CallShares::new("incomplete messages", ShareBounds::of(bounds));
+        MessageBounds {
+            timeout: Some(Duration::from_secs(30)),
+            memory,
+            message_bytes: 1_000,
+            counters: Counters::default(),
+        }
+    }
+
+    fn owner() -> Option<Owner> {
+        Some(Owner { org: OrgId::derive(&["a"]), user: UserId::derive(&["b"]) })
+    }
+
+    async fn next(body: &mut RequestBody) -> Result<usize, Error> {
+        let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await.expect("the body does not end");
+        frame.map(|frame| frame.data_ref().map_or(0, Bytes::len)).map_err(|error| status::to_error(&error))
+    }
+
+    #[tokio::test]
+    async fn the_memory_of_a_message_is_reserved_until_it_is_complete() {
+        let (bounds, whole) = (bounds(150), message(100));
+        let parts = [&whole[..3], &whole[3..5], &whole[5..50], &whole[50..]].map(<[u8]>::to_vec);
+        let mut first = RequestBody::new(body(parts.to_vec()), bounds.clone(), owner());
+        let mut reserved = Vec::new();
+        for _ in 0..4 {
+            next(&mut first).await.unwrap();
+            reserved.push(bounds.memory.load().bytes);
+        }
+        assert_eq!(reserved, [0, 100, 100, 0]);
+
+        let partial = || RequestBody::new(body(vec![whole[..50].to_vec()]), bounds.clone(), owner());
+        let (mut first, mut second) = (partial(), partial());
+        next(&mut first).await.unwrap();
+        assert_eq!(next(&mut second).await.unwrap_err().reason, Reason::Overloaded);
+        drop(first);
+        next(&mut partial()).await.unwrap();
+        assert_eq!(bounds.memory.load(), Amount::default());
+    }
+
+    #[tokio::test]
+    async fn the_decoder_refuses_a_message_that_is_too_large() {
+        let mut body = RequestBody::new(body(vec![message(1_001)[..9].to_vec()]), bounds(10), owner());
+        assert_eq!(next(&mut body).await.unwrap(), 9);
+        assert_eq!(body.bounds.memory.load(), Amount::default());
+    }
+
+    #[tokio::test]
+    async fn bytes_do_not_extend_the_time_of_a_message() {
+        let bytes =
+            futures::stream::once(async { Ok::<_, Infallible>(Bytes::from_static(&[0, 0xff, 0xff, 0xff, 0xff])) });
+        let slow = bytes.chain(futures::stream::repeat(()).then(|()| async {
+            tokio::task::yield_now().await;
+            Ok(Bytes::from_static(b"x"))
+        }));
+        let slow = Body::new(axum::body::Body::from_stream(slow));
+        let bounds = MessageBounds { timeout: Some(Duration::from_millis(20)), ..bounds(100) };
+        let mut body = RequestBody::new(slow, bounds, owner());
+        let error = loop {
+            if let Err(error) = next(&mut body).await {
+                break error;
+            }
+        };
+        assert_eq!(error.code, Code::DeadlineExceeded);
+    }
+
+    proptest! {
+        #[test]
+        fn messages_are_recognized_in_any_chunks(
+            lengths in proptest::collection::vec(0..40_usize, 1..6),
+            chunks in proptest::collection::vec(1..30_usize, 1..40),
+        ) {
+            let bytes: Vec<u8> = lengths.iter().flat_map(|length| message(*length)).collect();
+            let ends: Vec<usize> = lengths.iter().scan(0, |at, length| { *at += PREFIX + length; Some(*at) }).collect();
+            let (mut reader, mut at) = (MessageReader::default(), 0);
+            for chunk in chunks {
+                let end = (at + chunk).min(bytes.len());
+                let is_complete = ends.iter().any(|message| (at + 1..=end).contains(message));
+                prop_assert_eq!(reader.read(&bytes[at..end]), is_complete);
+                at = end;
+                let current = ends.iter().position(|message| *message > at);
+                let begin = current.and_then(|index| index.checked_sub(1)).map_or(0, |index| ends[index]);
+                let expected = current.filter(|_| at >= begin + PREFIX).map(|index| lengths[index] as u64);
+                prop_assert_eq!(reader.in_progress(), expected);
+            }
+        }
+    }
+}
