@@ -34,6 +34,8 @@ const VERSION: &str = "SELECT version FROM migrations WHERE name = 'keyspace'";
 
 const LOCK_SECONDS: i32 = 120;
 
+const RELEASE_ATTEMPTS: u32 = 3;
+
 const LOCK_WAIT: Duration = Duration::from_millis(250);
 
 /// Time within which the keyspace must be created and selected. While another process creates the keyspace or a table, a
@@ -62,11 +64,11 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
         return Ok(Migrated { from: found, to: found });
     }
     let lock_owner = format!("{:032x}", cql.options().environment.random());
-    lock(cql, &lock_owner).await?;
+    if !lock(cql, &lock_owner, &select).await? {
+        return Ok(Migrated { from: newest(), to: newest() });
+    }
     let result = run(cql, &select).await;
-    let release =
-        cql.prepare("DELETE FROM migrations WHERE name = 'lock' IF holder = ?", StatementKind::Conditional).await?;
-    if let Ok(ConditionalResult::Unknown(error)) | Err(error) = cql.conditional(&release, values![lock_owner]).await {
+    if let Err(error) = release(cql, &lock_owner).await {
         tracing::warn!(%error, "cannot release the migration lock; it expires by itself");
     }
     result
@@ -123,19 +125,40 @@ fn checked_version(row: Row) -> Result<i32> {
     Ok(version)
 }
 
-async fn lock(cql: &Cql, lock_owner: &str) -> Result<()> {
+async fn release(cql: &Cql, lock_owner: &str) -> Result<()> {
+    let text = "DELETE FROM migrations WHERE name = 'lock' IF holder = ?";
+    let release = cql.prepare(text, StatementKind::Conditional).await?;
+    for _ in 1..RELEASE_ATTEMPTS {
+        if let ConditionalResult::Applied | ConditionalResult::Refused =
+            cql.conditional(&release, values![lock_owner]).await?
+        {
+            return Ok(());
+        }
+    }
+    match cql.conditional(&release, values![lock_owner]).await? {
+        ConditionalResult::Unknown(error) => Err(error),
+        ConditionalResult::Applied | ConditionalResult::Refused => Ok(()),
+    }
+}
+
+/// Acquires the lock. Returns false if another process has migrated the keyspace meanwhile.
+async fn lock(cql: &Cql, lock_owner: &str, version: &Select) -> Result<bool> {
     let text = "INSERT INTO migrations (name, holder) VALUES ('lock', ?) IF NOT EXISTS USING TTL ?";
     let lock = cql.prepare(text, StatementKind::Conditional).await?;
     let read_owner = cql.select("SELECT holder FROM migrations WHERE name = 'lock'").await?;
     let since = Instant::now();
     loop {
         match cql.conditional(&lock, values![lock_owner, LOCK_SECONDS]).await? {
-            ConditionalResult::Applied => return Ok(()),
+            ConditionalResult::Applied => return Ok(true),
             ConditionalResult::Refused | ConditionalResult::Unknown(_) => {
                 // An insert with an unknown outcome may have been applied. If this read fails, the insert is repeated.
                 let row = cql.row::<(Option<String>,)>(&read_owner, Read::Serial, values![]).await;
                 if row.is_ok_and(|row| row.and_then(|(lock_owner,)| lock_owner).as_deref() == Some(lock_owner)) {
-                    return Ok(());
+                    return Ok(true);
+                }
+                // The lock of a process that died, or whose release failed, lasts longer than its migration.
+                if self::version(cql, version).await.is_ok_and(|version| version == newest()) {
+                    return Ok(false);
                 }
             }
         }
