@@ -26,17 +26,22 @@ use crate::harness::{Client, Server, refused};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Sends a call whose request has these bytes and does not end. Returns the error that ends the call.
+/// Sends a call whose request has these bytes and does not end. Returns the error that ends the call. The server closes a
+/// connection with many cancelled calls, so the call is repeated on another connection.
 async fn incomplete(client: &Client, name: &str, bytes: Vec<u8>) -> Error {
-    let parts = futures::stream::iter([Ok::<_, Infallible>(Bytes::from(bytes))]).chain(futures::stream::pending());
-    let request = http::Request::post(rpc_path(operation(name)))
-        .header("content-type", "application/grpc")
-        .body(Body::new(axum::body::Body::from_stream(parts)))
-        .unwrap();
-    let mut service = client.authorized();
-    std::future::poll_fn(|context| service.poll_ready(context)).await.unwrap();
-    let response = service.call(request).await.unwrap();
-    status::to_error(&Status::from_header_map(response.headers()).expect("the call is refused"))
+    loop {
+        let first = Ok::<_, Infallible>(Bytes::from(bytes.clone()));
+        let parts = futures::stream::iter([first]).chain(futures::stream::pending());
+        let request = http::Request::post(rpc_path(operation(name)))
+            .header("content-type", "application/grpc")
+            .body(Body::new(axum::body::Body::from_stream(parts)))
+            .unwrap();
+        let mut service = client.authorized();
+        std::future::poll_fn(|context| service.poll_ready(context)).await.unwrap();
+        if let Ok(response) = service.call(request).await {
+            return status::to_error(&Status::from_header_map(response.headers()).expect("the call is refused"));
+        }
+    }
 }
 
 /// Starts a call whose request does not end, as soon as it is admitted.
