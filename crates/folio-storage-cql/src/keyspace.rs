@@ -1,9 +1,9 @@
 //! An open keyspace: the session and the statements of every table.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use folio_types::{Result, Timestamp};
+use folio_types::{Code, Result, Timestamp};
 
 use super::catalogue::Counts;
 use super::headers::HeaderCache;
@@ -23,11 +23,29 @@ pub(crate) struct Keyspace {
     pub(crate) migrated: Migrated,
 }
 
+/// Time for which opening is retried while statements fail: servers that create tables at the same time are slow.
+const OPEN_LIMIT: Duration = Duration::from_secs(60);
+const OPEN_PAUSE: Duration = Duration::from_millis(500);
+
+/// Migrates the keyspace and prepares every statement. May be repeated.
+async fn prepare(cql: &Arc<Cql>) -> Result<(Migrated, Tables)> {
+    let migrated = migrate::migrate(cql).await?;
+    Ok((migrated, Box::pin(Tables::prepare(cql)).await?))
+}
+
 impl Keyspace {
     /// Connects, migrates the keyspace and prepares every statement.
     pub(crate) async fn open(options: Options) -> Result<Self> {
-        let cql = Cql::connect(options).await?;
-        let migrated = migrate::migrate(&cql).await?;
+        let cql = Arc::new(Cql::connect(options).await?);
+        let since = Instant::now();
+        let (migrated, tables) = loop {
+            match Box::pin(prepare(&cql)).await {
+                Ok(prepared) => break prepared,
+                Err(error) if error.code != Code::Unavailable || since.elapsed() > OPEN_LIMIT => return Err(error),
+                Err(error) => tracing::warn!(%error, "the keyspace cannot be opened; retrying"),
+            }
+            tokio::time::sleep(OPEN_PAUSE).await;
+        };
         // None: ScyllaDB, or a version of Cassandra without this table.
         let paxos = cql.first_text("SELECT value FROM system_views.settings WHERE name = 'paxos_variant'").await;
         if matches!(paxos, Ok(Some(variant)) if variant.starts_with("v1")) {
@@ -35,8 +53,7 @@ impl Keyspace {
                 "the CQL servers use Paxos v1, whose conditional writes take twice as many round trips: set paxos_variant: v2"
             );
         }
-        let cql = Arc::new(cql);
-        let tables = Arc::new(Box::pin(Tables::prepare(&cql)).await?);
+        let tables = Arc::new(tables);
         Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), migrated })
     }
 
