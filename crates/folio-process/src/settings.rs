@@ -199,7 +199,8 @@ fn split_variables(variables: &BTreeMap<String, String>, schema: &Value) -> (Var
         if is_leaf(schema, &path) {
             set.push((path, text.clone()));
         } else {
-            let hint = nearest(&path, schema).map(variable_name);
+            // A section is no variable.
+            let hint = nearest(&path, schema).filter(|near| is_leaf(schema, near)).map(variable_name);
             let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             warnings.push(format!("unknown variable {name} is ignored{hint}"));
         }
@@ -311,6 +312,7 @@ mod tests {
         let variables = [
             ("FOLIO_GATEWAY__LISTN", "x"),
             ("FOLIO_SEED", "1"),
+            ("FOLIO_GATEWAY", "x"),
             ("FOLIO_PROVIDERS__A__BASE_URL", "123"),
             ("FOLIO_PROVIDERS__A__BASEURL", "x"),
             ("PATH", "p"),
@@ -320,6 +322,7 @@ mod tests {
         assert_eq!(
             loaded.warnings,
             [
+                "unknown variable FOLIO_GATEWAY is ignored",
                 "unknown variable FOLIO_GATEWAY__LISTN is ignored; did you mean FOLIO_GATEWAY__LISTEN?",
                 "unknown variable FOLIO_PROVIDERS__A__BASEURL is ignored; did you mean FOLIO_PROVIDERS__A__BASE_URL?"
             ]
