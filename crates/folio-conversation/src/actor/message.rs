@@ -95,7 +95,7 @@ pub(crate) struct PreparedChat {
     pub(crate) approval_ttl_seconds: Option<u32>,
 }
 
-/// Deltas of a model's answer that were ready at the same time.
+/// Deltas of a model's answer that were received within one interval.
 pub(crate) struct Deltas {
     pub(crate) round: u32,
     pub(crate) attempt: u32,

@@ -1,12 +1,15 @@
-//! Reads a model's stream. Deltas that are available at the same time are sent to the actor in one message.
+//! Reads a model's stream. The first delta is sent to the actor at once, later ones in groups of 10 ms.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream, Progress};
 use folio_types::limits::MODEL_TEXT_BYTES;
 use folio_types::message::Usage;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::model::ModelWork;
@@ -14,8 +17,11 @@ use crate::actor::{Deltas, TaskMsg};
 use crate::turn::Delta;
 use crate::window::estimated_tokens;
 
-/// Bytes at which a message is sent although further deltas are available.
+/// Bytes of unsent deltas at which reading pauses until they are sent.
 const BATCH_BYTES: usize = 16 * 1024;
+/// Minimum time between two messages with deltas. A message costs the actor, the gateway and the client about as much
+/// as a hundred deltas in it.
+const BATCH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Result of reading a model's stream.
 pub(super) enum ReadOutcome {
@@ -77,11 +83,13 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome
     let mut stream = stream::once(async move { models.stream(request).await }).try_flatten().boxed();
     let mut deltas = Batch::default();
     let slot = Arc::new(Semaphore::new(1));
+    let mut cancelled = pin!(token.cancelled());
+    let mut interval = pin!(sleep_until(Instant::now()));
     loop {
         tokio::select! {
             biased;
             // A request that waits in the endpoint's queue is not sent afterwards.
-            () = token.cancelled() => return if progress.is_sent() {
+            () = cancelled.as_mut() => return if progress.is_sent() {
                 ReadOutcome::Stopped(AbandonedAnswer { stream, text_tokens: deltas.tokens, progress: progress.clone() })
             } else {
                 ReadOutcome::NotSent
@@ -103,11 +111,13 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome
                     return failed(error, &deltas);
                 }
             },
-            // The connection delivers one delta at a time. Yielding lets it deliver the next one.
-            () = tokio::task::yield_now(), if deltas.may_be_more() => deltas.has_yielded = true,
-            // The actor has handled the previous message.
-            permit = slot.clone().acquire_owned(), if !deltas.waiting.is_empty() && !deltas.may_be_more() => {
+            // The interval is over, and the actor has handled the previous message.
+            permit = async {
+                interval.as_mut().await;
+                slot.clone().acquire_owned().await
+            }, if !deltas.waiting.is_empty() => {
                 deltas.send(call, permit.ok());
+                interval.as_mut().reset(Instant::now() + BATCH_INTERVAL);
             }
         }
         if deltas.bytes > 2 * MODEL_TEXT_BYTES {
@@ -127,8 +137,6 @@ struct Batch {
     waiting: Vec<Delta>,
     /// Bytes of `waiting`.
     batch_bytes: usize,
-    /// True if the task has yielded since the newest delta.
-    has_yielded: bool,
     bytes: usize,
     tokens: usize,
 }
@@ -141,7 +149,6 @@ impl Batch {
         }
         self.bytes = self.bytes.saturating_add(text.len());
         self.batch_bytes = self.batch_bytes.saturating_add(text.len());
-        self.has_yielded = false;
         self.tokens = self.tokens.saturating_add(estimated_tokens(text));
         match (self.waiting.last_mut(), delta) {
             (Some(Delta::Text(last)), Delta::Text(next)) | (Some(Delta::Thinking(last)), Delta::Thinking(next)) => {
@@ -149,10 +156,6 @@ impl Batch {
             }
             (_, delta) => self.waiting.push(delta),
         }
-    }
-
-    fn may_be_more(&self) -> bool {
-        !self.waiting.is_empty() && !self.has_yielded && self.batch_bytes < BATCH_BYTES
     }
 
     fn send(&mut self, call: &ModelWork, slot: Option<tokio::sync::OwnedSemaphorePermit>) {
