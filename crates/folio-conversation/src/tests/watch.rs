@@ -1,5 +1,7 @@
 //! Watching a turn: from an event number, after a restart, and beyond the event buffer.
 
+use std::time::Instant;
+
 use super::*;
 
 async fn watch(sandbox: &Sandbox, turn: &TurnId, from: u64) -> Vec<Event> {
@@ -62,15 +64,21 @@ async fn late_and_slow_watchers_receive_a_snapshot_and_the_same_closing_event() 
 }
 
 #[tokio::test]
-async fn deltas_that_are_ready_together_are_published_as_one() {
+async fn deltas_are_published_at_most_every_ten_milliseconds() {
     let sandbox = Sandbox::start().await;
-    sandbox.models.then([Step::SayWithYields("one two three four five".to_owned())]);
+    let answer = ["word"; 200].join(" ");
+    sandbox.models.then([Step::SayWithYields(answer.clone())]);
+    let started = Instant::now();
     let events = sandbox.run(sandbox.chat("x")).await;
+    let intervals = started.elapsed().as_millis() / 10;
     let texts = events.iter().filter_map(|event| match &event.kind {
         EventKind::TextDelta { text } => Some(text.as_str()),
         _ => None,
     });
-    assert_eq!(texts.collect::<Vec<_>>(), ["one two three four five"]);
+    let texts: Vec<_> = texts.collect();
+    assert_eq!(texts.concat(), answer);
+    // The first delta and the last group do not wait.
+    assert!(texts.len() <= usize::try_from(intervals).unwrap() + 2, "{} groups in {intervals} intervals", texts.len());
     sandbox.finish().await;
 }
 
