@@ -11,7 +11,7 @@ use folio_storage_cql::{CqlStore, Options};
 use folio_storage_embedded::EmbeddedStore;
 use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::page::PageRequest;
-use folio_types::{CallId, Code, Digest, DocumentId, OrgId, TagId, ThreadId, Timestamp, TurnId, UserId};
+use folio_types::{BlobId, CallId, Code, Digest, DocumentId, OrgId, TagId, ThreadId, Timestamp, TurnId, UserId};
 use futures::stream::TryStreamExt as _;
 use serde_json::{Map, Value, json};
 
@@ -90,6 +90,7 @@ impl Fixture {
             media_type: "application/pdf".to_owned(),
             size: 1,
             sha256: Digest::of(b"x").as_str().to_owned(),
+            blob: BlobId::derive(&["x"]),
             tags: if number.is_multiple_of(TAGGED) { vec![tag.clone()] } else { vec![] },
             metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
         };

@@ -1,22 +1,27 @@
-//! A blob store in a folder: one file for each blob, below a folder for each organization.
+//! A blob store in a folder: one file for each blob, below a folder for each organization and document.
 //!
-//! A blob is written to a temporary file, synced and renamed; then its folder is synced. After a crash the blob is
+//! A blob is written to a temporary file, synced and renamed; then its folders are synced. After a crash the blob is
 //! therefore complete or missing. Temporary files of earlier processes are removed at opening. If several processes
 //! share the folder, temporary files that are a day old are removed at opening and by each scan.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use folio_types::{DocumentId, Environment as _, Error, OrgId, Reason, Result, System, Timestamp};
-use futures::stream::{self, BoxStream, StreamExt as _};
-use tokio::fs::File;
+use folio_types::{BlobId, BlobKey, DocumentId, Environment as _, Error, OrgId, Reason, Result, System, Timestamp};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _};
+use tokio::fs::{DirEntry, File, ReadDir};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{CHUNK_BYTES, UNFINISHED_FOR, up_to_error};
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
+
+/// Maximum number of retries if the folder of a new blob is removed concurrently.
+const PUBLISH_RETRIES: u32 = 8;
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |error| {
@@ -56,8 +61,8 @@ impl FolderBlobStore {
         self.root.join(org.as_str())
     }
 
-    fn path(&self, org: &OrgId, id: &DocumentId) -> PathBuf {
-        self.folder(org).join(id.as_str())
+    fn path(&self, key: &BlobKey) -> PathBuf {
+        self.folder(&key.org).join(key.document.as_str()).join(key.blob.as_str())
     }
 }
 
@@ -85,121 +90,136 @@ async fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path).await?.sync_all().await
 }
 
+/// Syncs the folder that contained a removed path. A path that did not exist is no error.
+async fn removed(result: io::Result<()>, path: &Path) -> io::Result<()> {
+    let synced = match (result, path.parent()) {
+        (Ok(()), Some(folder)) => sync_folder(folder).await,
+        (result, _) => result,
+    };
+    synced.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
 #[async_trait]
 impl BlobStore for FolderBlobStore {
-    async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
-        let path = self.path(org, id);
+    async fn create(&self, key: &BlobKey) -> Result<Box<dyn BlobWriter>> {
+        let path = self.path(key);
         let temporary = self.unfinished.join(format!("{:032x}", System.random()));
         let file = File::create(&temporary).await.map_err(failed("a blob cannot be created"))?;
-        Ok(Box::new(Writer { file: Some(file), temporary, folder: self.folder(org), path, root: self.root.clone() }))
+        Ok(Box::new(Writer { file: Some(file), temporary, path, root: self.root.clone() }))
     }
 
-    async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
-        match File::open(self.path(org, id)).await {
+    async fn open(&self, key: &BlobKey) -> Result<Option<Box<dyn BlobReader>>> {
+        match File::open(self.path(key)).await {
             Ok(file) => Ok(Some(Box::new(Reader { file }))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed("a blob cannot be opened")(error)),
         }
     }
 
-    async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
-        match tokio::fs::remove_file(self.path(org, id)).await {
-            Ok(()) => sync_folder(&self.folder(org)).await.map_err(failed("a blob's folder cannot be synced")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(failed("a blob cannot be removed")(error)),
-        }
+    async fn delete(&self, key: &BlobKey) -> Result<()> {
+        let path = self.path(key);
+        removed(tokio::fs::remove_file(&path).await, &path).await.map_err(failed("a blob cannot be removed"))?;
+        // The folder of a document without blobs is removed. A writer creates it again.
+        let Some(folder) = path.parent() else { return Ok(()) };
+        let emptied = match tokio::fs::remove_dir(folder).await {
+            Err(error) if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists) => {
+                Ok(())
+            }
+            emptied => removed(emptied, folder).await,
+        };
+        emptied.map_err(failed("a blob's folder cannot be removed"))
+    }
+
+    async fn delete_document(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
+        let folder = self.folder(org).join(id.as_str());
+        let result = tokio::fs::remove_dir_all(&folder).await;
+        removed(result, &folder).await.map_err(failed("a document's blobs cannot be removed"))
     }
 
     async fn delete_all(&self, org: &OrgId) -> Result<()> {
-        match tokio::fs::remove_dir_all(self.folder(org)).await {
-            Ok(()) => sync_folder(&self.root).await.map_err(failed("the folder of the blobs cannot be synced")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(failed("an organization's blobs cannot be removed")(error)),
-        }
+        let folder = self.folder(org);
+        let result = tokio::fs::remove_dir_all(&folder).await;
+        removed(result, &folder).await.map_err(failed("an organization's blobs cannot be removed"))
     }
 
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
         let root = self.root.clone();
         let (unfinished, sharing) = (self.unfinished.clone(), self.sharing);
-        let folders = stream::once(async move {
+        let cleaned = stream::once(async move {
             if sharing == Sharing::Shared {
                 let removed = tokio::task::spawn_blocking(move || remove_unfinished(&unfinished, sharing)).await;
                 let removed = removed.map_err(|error| Error::internal(format!("a clean-up panicked: {error}")))?;
                 removed.map_err(failed("unfinished blobs cannot be removed"))?;
             }
-            folders(&root).await
-        })
-        .flat_map(|found| match found {
-            Ok(folders) => stream::iter(folders.into_iter().map(Ok)).boxed(),
-            Err(error) => stream::once(async { Err(error) }).boxed(),
+            Ok(())
         });
-        let blobs = folders.flat_map(move |folder| match folder {
-            Ok((org, path)) => {
-                let reading = Folder { org, path, open: None };
-                stream::unfold(Some(reading), |folder| async { folder?.next().await }).boxed()
-            }
-            Err(error) => stream::once(async { Err(error) }).boxed(),
+        let cleaned = cleaned.filter_map(|cleaned: Result<()>| async { cleaned.err().map(Err) });
+        let organizations = entries::<OrgId>(root);
+        let documents = organizations.flat_map(|found| {
+            nested(found, |(org, path)| {
+                entries::<DocumentId>(path).map_ok(move |(document, path)| ((org.clone(), document), path)).boxed()
+            })
         });
-        up_to_error(blobs)
+        let blobs = documents.flat_map(|found| {
+            nested(found, |((org, document), path)| {
+                entries::<BlobId>(path)
+                    .try_filter_map(move |(blob, path)| {
+                        stored(BlobKey { org: org.clone(), document: document.clone(), blob }, path)
+                    })
+                    .boxed()
+            })
+        });
+        up_to_error(cleaned.chain(blobs.map_err(|error| failed("the folder of the blobs cannot be read")(error))))
     }
 }
 
-async fn folders(root: &Path) -> Result<Vec<(OrgId, PathBuf)>> {
-    let read = async || {
-        let mut entries = tokio::fs::read_dir(root).await?;
-        let mut found = Vec::new();
-        while let Some(entry) = entries.next_entry().await? {
-            // Skips the folder of temporary files.
-            if let Some(org) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
-                found.push((org, entry.path()));
-            }
+type Entries<T> = BoxStream<'static, io::Result<(T, PathBuf)>>;
+
+/// Returns the entries of a folder whose names are ids, with their paths. A missing folder has no entries, because it may
+/// have been removed after it was listed. The folder is read as the stream is consumed.
+fn entries<Id: FromStr + Send + 'static>(folder: PathBuf) -> Entries<Id> {
+    let opened = async move {
+        match tokio::fs::read_dir(folder).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
         }
-        Ok(found)
     };
-    read().await.map_err(failed("the folder of the blobs cannot be read"))
+    let listed = opened.map_ok(|folder| {
+        stream::try_unfold(folder, |folder| async move {
+            let Some(mut folder): Option<ReadDir> = folder else { return Ok(None) };
+            let next = folder.next_entry().await?;
+            Ok(next.map(|entry| (entry, Some(folder))))
+        })
+    });
+    // Skips the folder of temporary files.
+    let named = |entry: DirEntry| async move {
+        Ok(entry.file_name().to_str().and_then(|name| name.parse().ok()).map(|id| (id, entry.path())))
+    };
+    listed.try_flatten_stream().try_filter_map(named).boxed()
 }
 
-/// An organization's folder during a scan.
-struct Folder {
-    org: OrgId,
-    path: PathBuf,
-    open: Option<tokio::fs::ReadDir>,
+/// Returns the entries of a found folder, or the error that ended the search for folders.
+fn nested<T, U: Send + 'static>(
+    found: io::Result<T>,
+    list: impl FnOnce(T) -> BoxStream<'static, io::Result<U>>,
+) -> BoxStream<'static, io::Result<U>> {
+    found.map_or_else(|error| stream::once(async { Err(error) }).boxed(), list)
 }
 
-impl Folder {
-    /// Returns the next blob and the rest of the folder. None: the folder has no further blob. After an error there is
-    /// no rest.
-    async fn next(mut self) -> Option<(Result<StoredBlob>, Option<Self>)> {
-        match self.read().await {
-            Ok(found) => found.map(|blob| (Ok(blob), Some(self))),
-            Err(error) => Some((Err(failed("an organization's blobs cannot be listed")(error)), None)),
-        }
-    }
-
-    async fn read(&mut self) -> io::Result<Option<StoredBlob>> {
-        let entries = match &mut self.open {
-            Some(entries) => entries,
-            None => self.open.insert(tokio::fs::read_dir(&self.path).await?),
-        };
-        while let Some(entry) = entries.next_entry().await? {
-            let Some(document) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            let modified = match entry.metadata().await.and_then(|data| data.modified()) {
-                // The blob was removed after it was listed.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                modified => modified?,
-            };
-            let modified_at = Timestamp::try_from(modified).map_err(io::Error::other)?;
-            return Ok(Some(StoredBlob { org: self.org.clone(), document, modified_at }));
-        }
-        Ok(None)
-    }
+/// Returns a found blob. None: it was removed after it was listed.
+async fn stored(key: BlobKey, path: PathBuf) -> io::Result<Option<StoredBlob>> {
+    let modified = match tokio::fs::metadata(path).await.and_then(|data| data.modified()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        modified => modified?,
+    };
+    let modified_at = Timestamp::try_from(modified).map_err(io::Error::other)?;
+    Ok(Some(StoredBlob { key, modified_at }))
 }
 
 struct Writer {
     /// None: the blob is finished.
     file: Option<File>,
     temporary: PathBuf,
-    folder: PathBuf,
     path: PathBuf,
     root: PathBuf,
 }
@@ -209,12 +229,20 @@ impl Writer {
         file.flush().await?;
         file.sync_all().await?;
         drop(file);
-        if !tokio::fs::try_exists(&self.folder).await? {
-            tokio::fs::create_dir_all(&self.folder).await?;
-            sync_folder(&self.root).await?;
+        let Some(folder) = self.path.parent() else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let mut attempts = 0;
+        loop {
+            tokio::fs::create_dir_all(folder).await?;
+            match tokio::fs::rename(&self.temporary, &self.path).await {
+                // The removal of another blob of the document removed the folder as well.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < PUBLISH_RETRIES => attempts += 1,
+                renamed => break renamed?,
+            }
         }
-        tokio::fs::rename(&self.temporary, &self.path).await?;
-        sync_folder(&self.folder).await
+        for folder in folder.ancestors().take_while(|folder| folder.starts_with(&self.root)) {
+            sync_folder(folder).await?;
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Blobs that several nodes share: in an S3 bucket, or in a folder that all nodes mount.
 //!
 //! The address is `s3://BUCKET[/PREFIX]` or the path of a folder. In a bucket, a blob is the object
-//! `PREFIX/blobs/ORGANIZATION/DOCUMENT`. Writes are atomic: a small blob is one request; a large blob is a multipart
-//! upload. An upload is recorded as `PREFIX/unfinished/ORGANIZATION/DOCUMENT/UPLOAD` while it is in progress, so that
+//! `PREFIX/blobs/ORGANIZATION/DOCUMENT/BLOB`. Writes are atomic: a small blob is one request; a large blob is a multipart
+//! upload. An upload is recorded as `PREFIX/unfinished/ORGANIZATION/DOCUMENT/BLOB/UPLOAD` while it is in progress, so that
 //! [`BlobStore::scan`] finds the uploads of dead processes and aborts them after a day. S3 itself would keep their
 //! parts indefinitely without listing them.
 

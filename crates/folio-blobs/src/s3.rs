@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use folio_types::{DocumentId, Error, OrgId, Reason, Result, Timestamp};
+use folio_types::{BlobKey, DocumentId, Error, OrgId, Reason, Result, Timestamp};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -114,8 +114,8 @@ impl S3BlobStore {
         self.prefix.clone().join(name)
     }
 
-    fn blob_path(&self, org: &OrgId, id: &DocumentId) -> Path {
-        self.folder("blobs").join(org.as_str()).join(id.as_str())
+    fn path(&self, folder: &'static str, key: &BlobKey) -> Path {
+        self.folder(folder).join(key.org.as_str()).join(key.document.as_str()).join(key.blob.as_str())
     }
 
     /// Aborts uploads that are still unfinished after a day.
@@ -134,8 +134,8 @@ impl S3BlobStore {
     /// Aborts the multipart upload of a record in `folder`, and removes the record. Idempotent.
     async fn abort(&self, folder: &Path, record: &Path) -> Result<()> {
         let parts: Option<Vec<_>> = record.prefix_match(folder).map(Iterator::collect);
-        if let Some([org, document, upload]) = parts.as_deref() {
-            let path = self.folder("blobs").join(org.as_ref()).join(document.as_ref());
+        if let Some([org, document, blob, upload]) = parts.as_deref() {
+            let path = self.folder("blobs").join(org.as_ref()).join(document.as_ref()).join(blob.as_ref());
             let upload = decode_upload_id(upload.as_ref())?;
             match self.store.abort_multipart(&path, &upload).await {
                 // If the upload has ended, only its record remains.
@@ -149,15 +149,7 @@ impl S3BlobStore {
     /// Removes the blobs of an organization, and aborts its uploads in progress.
     async fn remove_all(&self, org: &OrgId) -> Result<()> {
         let (blobs, records) = (self.folder("blobs").join(org.as_str()), self.folder("unfinished").join(org.as_str()));
-        let listed = self.store.list(Some(&blobs)).map_ok(|object| object.location).boxed();
-        let mut removed = self.store.delete_stream(listed);
-        loop {
-            match removed.try_next().await {
-                Ok(Some(_)) | Err(object_store::Error::NotFound { .. }) => {}
-                Ok(None) => break,
-                Err(error) => return Err(failed("an organization's blobs cannot be removed")(error)),
-            }
-        }
+        self.remove_below(&blobs).await.map_err(failed("an organization's blobs cannot be removed"))?;
         // An upload for a deleted organization must not complete.
         let mut records = self.store.list(Some(&records));
         while let Some(record) = records.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
@@ -166,28 +158,42 @@ impl S3BlobStore {
         Ok(())
     }
 
+    /// Removes all objects in a folder.
+    async fn remove_below(&self, folder: &Path) -> object_store::Result<()> {
+        let listed = self.store.list(Some(folder)).map_ok(|object| object.location).boxed();
+        let mut removed = self.store.delete_stream(listed);
+        loop {
+            match removed.try_next().await {
+                Ok(Some(_)) | Err(object_store::Error::NotFound { .. }) => {}
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Returns None if the path is not the path of a blob.
     fn parse_blob_path(&self, path: &Path, modified_at: i64) -> Option<StoredBlob> {
         let parts: Vec<_> = path.prefix_match(&self.folder("blobs"))?.collect();
-        let [org, document] = parts.as_slice() else { return None };
-        Some(StoredBlob {
+        let [org, document, blob] = parts.as_slice() else { return None };
+        let key = BlobKey {
             org: org.as_ref().parse().ok()?,
             document: document.as_ref().parse().ok()?,
-            modified_at: Timestamp::from_millisecond(modified_at).ok()?,
-        })
+            blob: blob.as_ref().parse().ok()?,
+        };
+        Some(StoredBlob { key, modified_at: Timestamp::from_millisecond(modified_at).ok()? })
     }
 }
 
 #[async_trait]
 impl BlobStore for S3BlobStore {
-    async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
-        let records = self.folder("unfinished").join(org.as_str()).join(id.as_str());
-        Ok(Box::new(Upload::new(self.store.clone(), self.blob_path(org, id), records, self.part_bytes)))
+    async fn create(&self, key: &BlobKey) -> Result<Box<dyn BlobWriter>> {
+        let (blob, records) = (self.path("blobs", key), self.path("unfinished", key));
+        Ok(Box::new(Upload::new(self.store.clone(), blob, records, self.part_bytes)))
     }
 
-    async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
+    async fn open(&self, key: &BlobKey) -> Result<Option<Box<dyn BlobReader>>> {
         let found = spans::run_in_span("s3", "get", async {
-            match self.store.get(&self.blob_path(org, id)).await {
+            match self.store.get(&self.path("blobs", key)).await {
                 Ok(found) => Ok(Some(found)),
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(error) => Err(failed("a blob cannot be opened")(error)),
@@ -197,14 +203,21 @@ impl BlobStore for S3BlobStore {
         Ok(found.await?.map(|found| Box::new(reader(found)) as Box<dyn BlobReader>))
     }
 
-    async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
+    async fn delete(&self, key: &BlobKey) -> Result<()> {
         spans::run_in_span("s3", "delete", async {
-            match self.store.delete(&self.blob_path(org, id)).await {
+            match self.store.delete(&self.path("blobs", key)).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(failed("a blob cannot be removed")(error)),
             }
         })
         .await
+    }
+
+    async fn delete_document(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
+        let folder = self.folder("blobs").join(org.as_str()).join(id.as_str());
+        let removed =
+            async { self.remove_below(&folder).await.map_err(failed("a document's blobs cannot be removed")) };
+        spans::run_in_span("s3", "delete_document", removed).await
     }
 
     async fn delete_all(&self, org: &OrgId) -> Result<()> {

@@ -11,7 +11,7 @@ use folio_blobs::{S3Options, blobs_at};
 use folio_storage::{BlobStore, Stores};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_test_servers::S3;
-use folio_types::{DocumentId, OrgId, Reason};
+use folio_types::{BlobId, BlobKey, DocumentId, OrgId, Reason};
 use futures::TryStreamExt as _;
 
 const MEBIBYTE: usize = 1024 * 1024;
@@ -65,8 +65,10 @@ fn unique(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 
-fn ids(name: &str) -> (OrgId, DocumentId) {
-    (OrgId::derive(&[&unique(name)]), DocumentId::derive(&[&unique(name)]))
+fn key(name: &str) -> BlobKey {
+    let name = unique(name);
+    let (org, document, blob) = (OrgId::derive(&[&name]), DocumentId::derive(&[&name]), BlobId::derive(&[&name]));
+    BlobKey { org, document, blob }
 }
 
 /// Returns bytes whose values depend on their positions.
@@ -74,16 +76,16 @@ fn content(length: usize) -> Bytes {
     (0..length).map(|at| u8::try_from((at / 7 + at / 65_521) % 251).unwrap()).collect()
 }
 
-async fn write(blobs: &dyn BlobStore, org: &OrgId, id: &DocumentId, bytes: &Bytes) {
-    let mut writer = blobs.create(org, id).await.unwrap();
+async fn write(blobs: &dyn BlobStore, key: &BlobKey, bytes: &Bytes) {
+    let mut writer = blobs.create(key).await.unwrap();
     for at in (0..bytes.len()).step_by(700_000) {
         writer.write(bytes.slice(at..bytes.len().min(at + 700_000))).await.unwrap();
     }
     writer.finish().await.unwrap();
 }
 
-async fn read(blobs: &dyn BlobStore, org: &OrgId, id: &DocumentId) -> Option<Vec<u8>> {
-    let mut reader = blobs.open(org, id).await.unwrap()?;
+async fn read(blobs: &dyn BlobStore, key: &BlobKey) -> Option<Vec<u8>> {
+    let mut reader = blobs.open(key).await.unwrap()?;
     let mut all = Vec::new();
     while let Some(chunk) = reader.read().await.unwrap() {
         assert!(chunk.len() <= 256 * 1024);
@@ -95,12 +97,12 @@ async fn read(blobs: &dyn BlobStore, org: &OrgId, id: &DocumentId) -> Option<Vec
 #[tokio::test]
 async fn large_blobs_are_sent_in_parts_and_read_back_unchanged() {
     let blobs = bucket(&unique("large"));
-    let (org, id) = ids("large");
+    let key = key("large");
     // The first length ends within a part, the second at the end of a part.
     for length in [12 * MEBIBYTE + 17, 10 * MEBIBYTE] {
         let bytes = content(length);
-        write(&*blobs, &org, &id, &bytes).await;
-        assert!(read(&*blobs, &org, &id).await.unwrap() == bytes, "{length} bytes changed");
+        write(&*blobs, &key, &bytes).await;
+        assert!(read(&*blobs, &key).await.unwrap() == bytes, "{length} bytes changed");
     }
 }
 
@@ -128,11 +130,11 @@ async fn dropped_upload_leaves_neither_parts_nor_record() {
     let server = S3::start().unwrap();
     let (options, bucket) = options(&server.url());
     let blobs = blobs_at(&format!("s3://{bucket}"), &options).unwrap();
-    let (org, id) = ids("dropped");
-    let mut writer = blobs.create(&org, &id).await.unwrap();
+    let key = key("dropped");
+    let mut writer = blobs.create(&key).await.unwrap();
     writer.write(content(11 * MEBIBYTE)).await.unwrap();
     assert!(files(server.data()).len() >= 3, "two parts and a record: {:?}", files(server.data()));
-    assert_eq!(read(&*blobs, &org, &id).await, None);
+    assert_eq!(read(&*blobs, &key).await, None);
     drop(writer);
     let nothing = async || files(server.data()).is_empty().then_some(());
     folio_testkit::wait_for("the parts to be removed", Duration::from_secs(10), nothing).await;
@@ -143,8 +145,8 @@ async fn scan_aborts_the_uploads_of_dead_processes_a_day_later() {
     let server = S3::start().unwrap();
     let (options, bucket) = options(&server.url());
     let blobs = blobs_at(&format!("s3://{bucket}"), &options).unwrap();
-    let (org, id) = ids("forgotten");
-    let mut writer = blobs.create(&org, &id).await.unwrap();
+    let key = key("forgotten");
+    let mut writer = blobs.create(&key).await.unwrap();
     writer.write(content(6 * MEBIBYTE)).await.unwrap();
     // Simulates a process that was killed.
     std::mem::forget(writer);
@@ -163,18 +165,18 @@ async fn scan_of_a_shared_folder_removes_only_uploads_that_are_a_day_old() {
     let folder = tempfile::tempdir().unwrap();
     let open = || blobs_at(folder.path().to_str().unwrap(), &S3Options::default()).unwrap();
     let (one, other) = (open(), open());
-    let (org, id) = ids("folder");
+    let key = key("folder");
     // Nothing is written to this upload, because a write could end after the test sets the time of the file.
-    std::mem::forget(one.create(&org, &id).await.unwrap());
+    std::mem::forget(one.create(&key).await.unwrap());
     let [left] = files(folder.path()).try_into().unwrap();
-    let mut writer = one.create(&org, &id).await.unwrap();
+    let mut writer = one.create(&key).await.unwrap();
     writer.write(Bytes::from_static(b"alive")).await.unwrap();
     let days_ago = SystemTime::now() - Duration::from_secs(25 * 3600);
     std::fs::File::options().write(true).open(left).unwrap().set_modified(days_ago).unwrap();
     assert!(other.scan().try_collect::<Vec<_>>().await.unwrap().is_empty());
     drop(open());
     writer.finish().await.unwrap();
-    assert_eq!(read(&*other, &org, &id).await.unwrap(), b"alive");
+    assert_eq!(read(&*other, &key).await.unwrap(), b"alive");
     assert_eq!(files(folder.path()).len(), 1);
 }
 
@@ -184,17 +186,17 @@ async fn unavailable_bucket_is_an_error_and_recovers_without_a_restart() {
     let (mut options, bucket) = options(&server.url());
     options.retries = 1;
     let blobs = blobs_at(&format!("s3://{bucket}/deep/prefix"), &options).unwrap();
-    let (org, id) = ids("away");
-    write(&*blobs, &org, &id, &content(1_000)).await;
+    let key = key("away");
+    write(&*blobs, &key, &content(1_000)).await;
     server.kill();
-    let refused = blobs.open(&org, &id).await.err().unwrap();
+    let refused = blobs.open(&key).await.err().unwrap();
     assert_eq!(refused.reason, Reason::StoreUnavailable);
-    let mut writer = blobs.create(&org, &id).await.unwrap();
+    let mut writer = blobs.create(&key).await.unwrap();
     writer.write(content(10)).await.unwrap();
     assert_eq!(writer.finish().await.unwrap_err().reason, Reason::StoreUnavailable);
     assert!(blobs.scan().try_collect::<Vec<_>>().await.is_err());
     server.run().unwrap();
-    assert_eq!(read(&*blobs, &org, &id).await.unwrap(), content(1_000));
+    assert_eq!(read(&*blobs, &key).await.unwrap(), content(1_000));
 }
 
 #[tokio::test]

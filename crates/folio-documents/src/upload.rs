@@ -1,23 +1,27 @@
 //! Uploads: streamed, bounded, type-checked, and idempotent by request id.
 //!
 //! The document id is derived from the request, so a repeated upload finds its op row: the same file returns the same
-//! document, another file fails with `REQUEST_ID_CONFLICT`. The bytes become visible before the write of the document,
-//! and are removed if that write is refused.
+//! document, another file fails with `REQUEST_ID_CONFLICT`. Each upload writes a blob of its own before it writes the
+//! document, which names the blob. An upload that creates no document removes its own blob only, so that concurrent
+//! uploads under one request id, also in several processes, do not affect each other's bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use folio_permits::Permit;
 use folio_quotas::QuotaCache;
 use folio_resources::fields::{check_metadata, check_name, check_tags};
 use folio_resources::quota::Quotas;
 use folio_resources::{Document, DocumentChange, NewDocument, Resource as _};
 use folio_storage::{BlobWriter, Stores};
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
-use folio_types::{Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, TagId};
+use folio_types::{
+    BlobId, BlobKey, Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, TagId,
+};
 use sha2::{Digest as _, Sha256};
 
-use crate::active_uploads::{ActiveUploads, UploadGuard};
+use crate::active_uploads::ActiveUploads;
 use crate::ingest::IngestHandle;
 use crate::options::Options;
 use crate::sniff::{SNIFF_BYTES, sniff};
@@ -55,7 +59,7 @@ impl std::fmt::Debug for Uploader {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uploaded {
     pub document: Document,
-    /// False if an earlier request with the same id and content created the document.
+    /// False if another upload with the same request id and content created the document.
     pub created: bool,
 }
 
@@ -90,8 +94,7 @@ impl Uploader {
     /// Starts an upload.
     ///
     /// # Errors
-    /// `INVALID_FIELD`, `TOO_LARGE`; `OVERLOADED` (retriable) if an upload with the same request id is active or a
-    /// bound is reached; `QUOTA_EXCEEDED` if the organization's quota of documents or bytes is exhausted.
+    /// `INVALID_FIELD`, `TOO_LARGE`; `OVERLOADED` (retriable) if a bound is reached; `QUOTA_EXCEEDED` if the organization's quota of documents or bytes is exhausted.
     pub async fn begin(&self, principal: &Principal, new: NewUpload) -> Result<Upload> {
         check_name("description.name", &new.name)?;
         check_metadata("description.metadata", &new.metadata)?;
@@ -102,21 +105,22 @@ impl Uploader {
         if bytes > self.max_bytes {
             return Err(self.too_large("description.size_bytes"));
         }
-        let guard = self.active.start(&principal.org, &id, bytes)?;
+        let permit = self.active.start(&principal.org, bytes)?;
         let available = self.available(&principal.org, &id, bytes, new.size).await?;
-        let blob = self.stores.blobs.create(&principal.org, &id).await?;
+        let key = BlobKey { org: principal.org.clone(), document: id, blob: BlobId::generate(&*self.environment) };
+        let writer = self.stores.blobs.create(&key).await?;
         Ok(Upload {
             uploader: self.clone(),
             principal: principal.clone(),
             new: NewUpload { tags, ..new },
-            id,
-            blob,
+            key,
+            writer,
             media_type: None,
             beginning: BytesMut::new(),
             hash: Sha256::new(),
             size: 0,
             available,
-            _guard: guard,
+            _permit: permit,
         })
     }
 
@@ -151,8 +155,8 @@ pub struct Upload {
     uploader: Uploader,
     principal: Principal,
     new: NewUpload,
-    id: DocumentId,
-    blob: Box<dyn BlobWriter>,
+    key: BlobKey,
+    writer: Box<dyn BlobWriter>,
     /// None: too few bytes were received.
     media_type: Option<&'static str>,
     /// The first bytes, until the media type is known.
@@ -161,7 +165,7 @@ pub struct Upload {
     size: u64,
     /// Maximum size by the quotas of the organization, in bytes.
     available: u64,
-    _guard: UploadGuard,
+    _permit: Permit<OrgId>,
 }
 
 impl Upload {
@@ -189,7 +193,7 @@ impl Upload {
             }
         }
         self.hash.update(&chunk);
-        self.blob.write(chunk).await
+        self.writer.write(chunk).await
     }
 
     /// Writes the document after the last chunk. After an error of the store, the same request may be repeated.
@@ -211,62 +215,68 @@ impl Upload {
             media_type: media_type.to_owned(),
             size: self.size,
             sha256: hexadecimal(&self.hash.finalize()),
+            blob: self.key.blob.clone(),
             tags: self.new.tags,
             metadata: self.new.metadata,
         };
-        let Self { uploader, principal, id, blob, .. } = self;
-        let Principal { org, user, .. } = principal;
-        let op = OpKey::Request { user: user.clone(), request: self.new.request_id };
-        let (digest, target) = (digest(&document), Document::target(&id));
-        if let Some(row) = uploader.stores.ops.row(&org, &target, &op).await? {
-            return uploader.replay(&org, &id, row, &digest).await;
+        let Self { uploader, principal, key, writer, .. } = self;
+        let op = OpKey::Request { user: principal.user.clone(), request: self.new.request_id };
+        let digest = digest(&document);
+        if let Some(row) = uploader.stores.ops.row(&key.org, &Document::target(&key.document), &op).await? {
+            return uploader.replay(&key, row, &digest).await;
         }
-        blob.finish().await?;
-        let (at, expected, change) = (uploader.environment.now(), Expected::Absent, DocumentChange::Create(document));
-        let write = Write { org: org.clone(), op, digest: digest.clone(), by: user, at, expected, change };
-        match uploader.stores.of::<Document>().decide(&id, write).await {
-            Ok(WriteOutcome::Row(row)) => {
-                let mut uploaded = uploader.replay(&org, &id, row, &digest).await?;
-                uploaded.created = true;
-                uploader.usage.add(&org, uploaded.document.size).await;
+        writer.finish().await?;
+        let (org, at, change) = (key.org.clone(), uploader.environment.now(), DocumentChange::Create(document));
+        let expected = Expected::Absent;
+        let write = Write { org, op, digest: digest.clone(), by: principal.user, at, expected, change };
+        let uploaded = match uploader.stores.of::<Document>().decide(&key.document, write).await {
+            Ok(WriteOutcome::Row(row)) => uploader.replay(&key, row, &digest).await,
+            Ok(WriteOutcome::VersionMismatch) => Err(deleted(&key.document)),
+            Err(error) => Err(error),
+        };
+        match &uploaded {
+            Ok(uploaded) if uploaded.created => {
+                uploader.usage.add(&key.org, uploaded.document.size).await;
                 if let Some(ingest) = &uploader.ingest {
-                    ingest.submit(&org, &id).await;
+                    ingest.submit(&key.org, &key.document).await;
                 }
-                Ok(uploaded)
             }
-            Ok(WriteOutcome::VersionMismatch) => Err(deleted(&id)),
-            Err(error) => {
-                uploader.remove_bytes_of_refused(&org, &id, &error).await;
-                Err(error)
-            }
+            // Another upload of the request created the document.
+            Ok(_) => uploader.remove(&key).await,
+            Err(error) if is_refusal(error) => uploader.remove(&key).await,
+            // The outcome of the write is unknown. The search for orphaned bytes removes the blob if it is unused.
+            Err(_) => {}
         }
+        uploaded
     }
 }
 
+/// Returns true if an error of the write proves that no document with the bytes of the upload exists.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.code, Code::InvalidArgument | Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition)
+}
+
 impl Uploader {
-    /// Removes the bytes of a refused document. If the outcome of the write is unknown, the bytes stay, because the
-    /// repeated request writes them again.
-    async fn remove_bytes_of_refused(&self, org: &OrgId, id: &DocumentId, refused: &Error) {
-        if matches!(refused.code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal) {
-            return;
-        }
-        if let Err(error) = self.stores.blobs.delete(org, id).await {
-            tracing::warn!(%error, document = %id, "cannot remove the bytes of a refused upload");
+    async fn remove(&self, key: &BlobKey) {
+        if let Err(error) = self.stores.blobs.delete(key).await {
+            tracing::warn!(%error, document = %key.document, "cannot remove the bytes of an upload without a document");
         }
     }
 
-    async fn replay(&self, org: &OrgId, id: &DocumentId, row: OpRow, digest: &Digest) -> Result<Uploaded> {
+    /// Returns the document that the request created, by this upload or another one.
+    async fn replay(&self, key: &BlobKey, row: OpRow, digest: &Digest) -> Result<Uploaded> {
         if row.digest != *digest {
             let message = "this request_id was used for another upload";
             return Err(Error::new(Code::AlreadyExists, Reason::RequestIdConflict, message));
         }
         match row.state {
             OpState::Done(OpResult::Resource { .. }) => {
-                let found = self.stores.of::<Document>().get(org, id).await?;
-                let document = found.ok_or_else(|| deleted(id))?;
-                Ok(Uploaded { document, created: false })
+                let found = self.stores.of::<Document>().get(&key.org, &key.document).await?;
+                let document = found.ok_or_else(|| deleted(&key.document))?;
+                let created = document.blob == key.blob;
+                Ok(Uploaded { document, created })
             }
-            _ => Err(deleted(id)),
+            _ => Err(deleted(&key.document)),
         }
     }
 }

@@ -108,7 +108,7 @@ impl Operation for DownloadDocument {
 
     async fn run(self, context: &Context) -> Result<Download> {
         let document: Document = context.find(&self.document_id).await?;
-        let blob = context.stores().blobs.open(&context.principal().org, &document.id).await?;
+        let blob = context.stores().blobs.open(&document.blob_key()).await?;
         // A deletion removes the document before its bytes.
         let blob = blob.ok_or_else(|| Error::not_found("document", &document.id))?;
         let chunks =

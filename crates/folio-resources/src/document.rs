@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use folio_types::op::{OpResult, Write};
-use folio_types::{DocumentId, OrgId, Result, TagId, Timestamp, UserId};
+use folio_types::{BlobId, BlobKey, DocumentId, OrgId, Result, TagId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
@@ -22,6 +22,8 @@ pub struct Document {
     pub size: u64,
     /// Hexadecimal SHA-256 of the file.
     pub sha256: String,
+    /// The blob with the bytes of the file: that of the upload that created the document.
+    pub blob: BlobId,
     /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
@@ -110,6 +112,8 @@ pub struct NewDocument {
     pub size: u64,
     /// Hexadecimal SHA-256 of the bytes.
     pub sha256: String,
+    /// The blob with the bytes.
+    pub blob: BlobId,
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
 }
@@ -133,6 +137,13 @@ pub struct DocumentFilter {
     pub all_tags: Vec<TagId>,
     /// The document has all of these keys, each with a value that contains this text, case-insensitive.
     pub metadata: BTreeMap<String, String>,
+}
+
+impl Document {
+    /// Returns the key of the blob with the bytes of the file.
+    pub fn blob_key(&self) -> BlobKey {
+        BlobKey { org: self.org.clone(), document: self.id.clone(), blob: self.blob.clone() }
+    }
 }
 
 impl Resource for Document {
@@ -193,6 +204,7 @@ impl Resource for Document {
                 media_type: new.media_type.clone(),
                 size: new.size,
                 sha256: new.sha256.clone(),
+                blob: new.blob.clone(),
                 tags: distinct(&new.tags),
                 metadata: new.metadata.clone(),
                 state: TextState::Uploaded,

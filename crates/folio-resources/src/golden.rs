@@ -11,7 +11,7 @@ use folio_types::access::{Role, Scope};
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::token::Token;
 use folio_types::{
-    Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,
+    BlobId, Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,
     Timestamp, UserId,
 };
 use serde_json::json;
@@ -90,6 +90,7 @@ pub(crate) fn document() -> Document {
         media_type: "application/pdf".into(),
         size: 1234,
         sha256: Digest::of(b"golden").as_str().into(),
+        blob: BlobId::derive(&["golden"]),
         tags: vec![tag().id],
         metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
         state: TextState::NoText("no text layer".into()),

@@ -13,8 +13,8 @@ use folio_resources::{
 use folio_types::message::Usage;
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
 use folio_types::{
-    Digest, DocumentId, ExtractionId, OrgId, Principal, PromptRevId, Role, SchemaRevId, TagId, ThreadId, Timestamp,
-    UserId,
+    BlobId, BlobKey, Digest, DocumentId, ExtractionId, OrgId, Principal, PromptRevId, Role, SchemaRevId, TagId,
+    ThreadId, Timestamp, UserId,
 };
 use serde_json::Value;
 
@@ -185,7 +185,7 @@ impl Context {
         let pages = (1..).zip(pages).map(|(number, text)| NewPage { number, text }).collect();
         let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: self.now() };
         self.stores.texts.ingest(&self.org, id.as_str(), update).await?;
-        let mut blob = self.stores.blobs.create(&self.org, id).await?;
+        let mut blob = self.stores.blobs.create(&blob_key(&self.org, id)).await?;
         blob.write(Bytes::from(bytes)).await?;
         Ok(blob.finish().await?)
     }
@@ -203,12 +203,19 @@ impl Context {
     }
 }
 
+/// Returns the key of the only blob of a document.
+pub(crate) fn blob_key(org: &OrgId, document: &DocumentId) -> BlobKey {
+    let (org, document, blob) = (org.clone(), document.clone(), BlobId::derive(&[document.as_str()]));
+    BlobKey { org, document, blob }
+}
+
 pub(crate) fn create_document(name: &str, tags: &[TagId]) -> DocumentChange {
     DocumentChange::Create(NewDocument {
         name: name.to_owned(),
         media_type: "text/plain".to_owned(),
         size: 5,
         sha256: Digest::of(b"hello").as_str().to_owned(),
+        blob: BlobId::derive(&[name]),
         tags: tags.to_vec(),
         metadata: BTreeMap::new(),
     })

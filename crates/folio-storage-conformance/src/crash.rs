@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use bytes::Bytes;
 use folio_storage::{BlobStore, BlobWriter, Stores};
-use folio_types::{DocumentId, OrgId, Result};
+use folio_types::{BlobKey, Result};
 
 use crate::layer::{BlobLayer, Layered};
 
@@ -55,8 +55,8 @@ pub fn with_crash_points(stores: &Stores) -> Stores {
 
 #[async_trait]
 impl BlobLayer for CrashPoints {
-    async fn create(&self, below: &Arc<dyn BlobStore>, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
-        let writer = below.create(org, id).await?;
+    async fn create(&self, below: &Arc<dyn BlobStore>, key: &BlobKey) -> Result<Box<dyn BlobWriter>> {
+        let writer = below.create(key).await?;
         point("blob-create:after");
         Ok(Box::new(Writer(writer)))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use folio_resources::{Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, NewDocument};
 use folio_types::op::Expected;
-use folio_types::{Digest, DocumentId, OrgId, limits};
+use folio_types::{BlobId, Digest, DocumentId, OrgId, limits};
 use serde_json::json;
 
 use super::context::{Context, create_extraction, done};
@@ -34,6 +34,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
         media_type: "text/plain".to_owned(),
         size: 5,
         sha256: Digest::of(b"hello").as_str().to_owned(),
+        blob: BlobId::derive(&[&name]),
         tags: vec![context.tag("tag").await?],
         metadata: BTreeMap::from([("subject".to_owned(), word.to_owned())]),
     };
@@ -93,7 +94,7 @@ impl FilledDocument {
         let found = deleted.iter().find(|(_, id, _)| *id == self.document);
         let Some((_, _, at)) = found else { return Err(Failure("a deleted document is in no index".to_owned())) };
         let later = at.checked_add(limits::DAY).unwrap_or(*at);
-        blobs.delete(org, &self.document).await?;
+        blobs.delete_document(org, &self.document).await?;
         threads.expire_referrers(org, self.document.as_str(), later).await?;
         documents.forget_deleted(org, &self.document).await?;
         while extractions.scrub_deleted(later, ROWS).await? == ROWS {}

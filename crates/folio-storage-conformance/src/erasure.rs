@@ -18,7 +18,7 @@ use folio_types::token::Token;
 use folio_types::{BlockId, GrantId, OrgId, System, Timestamp, TokenId, TurnId};
 use serde_json::json;
 
-use super::context::{Context, create_extraction, done};
+use super::context::{Context, blob_key, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check, same};
 use folio_storage::{Stores, UsageRecord};
@@ -68,7 +68,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let mut counts = vec![
         found.len(),
         context.stores.texts.text(org, id.as_str(), 1, 10).await?.len(),
-        usize::from(blobs.open(org, &id).await?.is_some()),
+        usize::from(blobs.open(&blob_key(org, &id)).await?.is_some()),
         threads.list(org, &filter, &page).await?.items.len(),
         usage.list(org, Timestamp::UNIX_EPOCH, 10).await?.len(),
         tokens.items.len(),

@@ -14,7 +14,9 @@ use folio_resources::{Kind, ListQuery, ResourceWrite};
 use folio_storage::*;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{BlockId, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId};
+use folio_types::{
+    BlobKey, BlockId, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
+};
 use futures::stream::BoxStream;
 
 use crate::crash::{CrashPoints, point};
@@ -191,8 +193,8 @@ layers! {
 /// The layer of a [`BlobStore`], whose scan is not asynchronous.
 #[async_trait]
 pub(crate) trait BlobLayer: Send + Sync {
-    async fn create(&self, below: &Arc<dyn BlobStore>, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
-        below.create(org, id).await
+    async fn create(&self, below: &Arc<dyn BlobStore>, key: &BlobKey) -> Result<Box<dyn BlobWriter>> {
+        below.create(key).await
     }
 
     fn scan(&self, below: &dyn BlobStore) -> BoxStream<'static, Result<StoredBlob>> {
@@ -202,16 +204,20 @@ pub(crate) trait BlobLayer: Send + Sync {
 
 #[async_trait]
 impl<L: BlobLayer> BlobStore for Layered<L, dyn BlobStore> {
-    async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
-        self.layer.create(&self.below, org, id).await
+    async fn create(&self, key: &BlobKey) -> Result<Box<dyn BlobWriter>> {
+        self.layer.create(&self.below, key).await
     }
 
-    async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
-        self.below.open(org, id).await
+    async fn open(&self, key: &BlobKey) -> Result<Option<Box<dyn BlobReader>>> {
+        self.below.open(key).await
     }
 
-    async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
-        self.below.delete(org, id).await
+    async fn delete(&self, key: &BlobKey) -> Result<()> {
+        self.below.delete(key).await
+    }
+
+    async fn delete_document(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
+        self.below.delete_document(org, id).await
     }
 
     async fn delete_all(&self, org: &OrgId) -> Result<()> {

@@ -10,7 +10,7 @@ use folio_storage::{IngestUpdate, NewPage, Stores};
 use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpRow, Target};
 use folio_types::{Digest, DocumentId, Incarnation, Reason, TagId, ThreadId, Timestamp, TurnId};
 
-use super::context::Context;
+use super::context::{Context, blob_key};
 use super::sample::{SAMPLES, Sampled, Seed, Step};
 use super::threads_append::{batch, ended, request};
 use super::{Failure, Outcome};
@@ -96,7 +96,7 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Outcome {
     let org = &context.org;
     match number {
         0 => {
-            let mut writer = stores.blobs.create(org, &document()).await?;
+            let mut writer = stores.blobs.create(&blob_key(org, &document())).await?;
             writer.write(Bytes::from_static(b"the ")).await?;
             writer.write(Bytes::from_static(b"bytes")).await?;
             writer.finish().await?;

@@ -160,6 +160,19 @@ plain_id!(
 );
 plain_id!(TokenId, "tok", "token");
 plain_id!(DocumentId, "doc", "document");
+plain_id!(
+    /// The bytes of one upload.
+    BlobId, "blb", "blob"
+);
+
+/// The key of a blob. Each upload of a document has its own blob, and the document names the blob with its bytes, so
+/// that an upload neither overwrites nor removes the bytes of another.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlobKey {
+    pub org: OrgId,
+    pub document: DocumentId,
+    pub blob: BlobId,
+}
 plain_id!(ThreadId, "thr", "thread");
 plain_id!(
     /// A schema with all its revisions.

@@ -14,7 +14,7 @@ use folio_storage::{IngestUpdate, NewPage, SharedOptions, SlotStore, Stores, Usa
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::Simulated;
 use folio_tools::Registry;
-use folio_types::{Incarnation, RequestId};
+use folio_types::{BlobId, Incarnation, RequestId};
 use tokio::task::JoinHandle;
 
 use super::script::Script;
@@ -72,6 +72,7 @@ impl Base {
             media_type: "application/pdf".to_owned(),
             size: 1,
             sha256: Digest::of(text.as_bytes()).to_string(),
+            blob: BlobId::derive(&[name]),
             tags: vec![],
             metadata: Default::default(),
         });

@@ -2,14 +2,12 @@
 //! bytes of uploads.
 //!
 //! Deleting a document writes its tombstone. The next sweep removes its bytes, and so does a sweep one day later,
-//! because an upload in progress may have written the bytes again. The threads of the document stay readable for that
+//! because an upload in progress may have written bytes since. The threads of the document stay readable for that
 //! day: the sweep only sets their expiry. The sweep of the conversations removes them, because a turn may be open.
 //!
 //! An upload stores its bytes before it writes its document, so a crash in between leaves orphaned bytes. A periodic
-//! search lists all blobs and removes those that have no document and are older than a day, because no upload takes a
-//! day. An upload that is repeated after a day writes the same blob again, so the search skips bytes of active uploads
-//! of this process. If another process completes such an upload between the check and the removal, its bytes are lost;
-//! the window is milliseconds, a day after a crash.
+//! search lists all blobs and removes those that no document names and that are older than a day. A document is written
+//! seconds after its blob, and no other upload writes the same blob.
 
 mod organizations;
 mod orphans;
@@ -30,7 +28,6 @@ use tokio_util::task::AbortOnDropHandle;
 use self::organizations::Organizations;
 use self::orphans::Orphans;
 use self::retention::Retention;
-use crate::active_uploads::ActiveUploads;
 
 /// Hours for which the op row of a request outside turns is kept.
 const REQUEST_HOURS: i64 = 48;
@@ -95,23 +92,18 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Starts the task, which sweeps while `is_sweeper` returns true. Sweeps skip the bytes of `active_uploads`.
+    /// Starts the task, which sweeps while `is_sweeper` returns true.
     pub fn start(
         stores: Stores,
         turns: Arc<dyn SharedTurnStore>,
         environment: Arc<dyn Environment>,
-        active_uploads: ActiveUploads,
         options: CleanupOptions,
         is_sweeper: IsSweeper,
     ) -> (Self, CleanupHandle) {
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
         let handle = CleanupHandle { wake: Arc::clone(&wake) };
         let sweep = Sweep {
-            orphans: Orphans {
-                stores: stores.clone(),
-                active_uploads,
-                schedule: Schedule::every(options.orphan_interval_seconds),
-            },
+            orphans: Orphans { stores: stores.clone(), schedule: Schedule::every(options.orphan_interval_seconds) },
             organizations: Organizations::new(stores.clone(), turns),
             retention: Retention {
                 stores: stores.clone(),
@@ -240,7 +232,7 @@ impl Sweep {
     }
 
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
-        self.stores.blobs.delete(org, id).await?;
+        self.stores.blobs.delete_document(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_referrers(org, id.as_str(), expires).await
     }

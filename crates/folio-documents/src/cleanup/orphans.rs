@@ -6,11 +6,9 @@ use folio_types::{Result, Timestamp, limits};
 use futures::StreamExt as _;
 
 use super::Schedule;
-use crate::active_uploads::ActiveUploads;
 
 pub(super) struct Orphans {
     pub(super) stores: Stores,
-    pub(super) active_uploads: ActiveUploads,
     pub(super) schedule: Schedule,
 }
 
@@ -40,13 +38,13 @@ impl Orphans {
         Ok(removed)
     }
 
-    /// Removes a blob unless it has a document or an active upload. Returns true if it was removed.
-    async fn remove(&self, blob: &StoredBlob) -> Result<bool> {
-        let Some(_guard) = self.active_uploads.reserve(&blob.document) else { return Ok(false) };
-        if self.stores.of::<Document>().get(&blob.org, &blob.document).await?.is_some() {
+    /// Removes a blob unless its document names it. Returns true if it was removed.
+    async fn remove(&self, StoredBlob { key, .. }: &StoredBlob) -> Result<bool> {
+        let document = self.stores.of::<Document>().get(&key.org, &key.document).await?;
+        if document.is_some_and(|document| document.blob == key.blob) {
             return Ok(false);
         }
-        self.stores.blobs.delete(&blob.org, &blob.document).await?;
+        self.stores.blobs.delete(key).await?;
         Ok(true)
     }
 }

@@ -99,7 +99,7 @@ impl Ingestion {
 
     async fn read(&self, document: &Document) -> Result<Reading> {
         let failed = |reason: &str| Reading::without_text(TextState::Failed(reason.to_owned()));
-        let Some(blob) = self.stores.blobs.open(&document.org, &document.id).await? else {
+        let Some(blob) = self.stores.blobs.open(&document.blob_key()).await? else {
             return Ok(failed("the stored file is missing"));
         };
         let folder = tempfile::Builder::new().prefix(SCRATCH_PREFIX).tempdir_in(self.reader.scratch()).map_err(disk)?;

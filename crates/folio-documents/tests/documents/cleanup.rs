@@ -5,7 +5,7 @@ use folio_resources::{
     DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange, Resource as _,
 };
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
-use folio_types::{ExtractionId, PromptId, PromptRevId, ThreadId, Timestamp, limits};
+use folio_types::{BlobId, BlobKey, ExtractionId, Principal, PromptId, PromptRevId, ThreadId, Timestamp, limits};
 use futures::StreamExt as _;
 use serde_json::json;
 
@@ -41,22 +41,23 @@ async fn end(fixture: &Fixture, thread: &ThreadId) -> Option<Timestamp> {
 async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     let fixture = Fixture::new();
     let uploader = fixture.uploader(None);
-    let document = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
-    let kept = fixture.upload(&uploader, "r2", "b.txt", b"text").await.unwrap().document.id;
+    let uploaded = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document;
+    let kept = fixture.upload(&uploader, "r2", "b.txt", b"text").await.unwrap().document;
+    let (document, bytes) = (uploaded.id.clone(), uploaded.blob_key());
     let thread_of_document = thread(&fixture, vec![document.clone()]).await;
-    let other = thread(&fixture, vec![kept.clone()]).await;
-    let (cleaner, handle) = fixture.cleaner(&uploader);
+    let other = thread(&fixture, vec![kept.id.clone()]).await;
+    let (cleaner, handle) = fixture.cleaner();
     let deleted = fixture.environment.now();
     delete(&fixture, &document).await;
     handle.sweep_soon();
-    let is_removed = async || fixture.bytes(&document).await.is_none().then_some(());
+    let is_removed = async || fixture.bytes(&bytes).await.is_none().then_some(());
     wait_for("the bytes are removed", SOON, is_removed).await;
     let marked = async || end(&fixture, &thread_of_document).await;
     let ends = wait_for("its thread is marked", SOON, marked).await;
     assert!(ends >= deleted + limits::DAY, "{ends}");
 
-    // An upload in progress writes the bytes again; the second sweep removes them.
-    fixture.overwrite(&document, b"late").await;
+    // An upload in progress writes its bytes; the second sweep removes them.
+    fixture.store_blob(&bytes, b"late").await;
     fixture.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
     wait_for("the bytes are removed again", SOON, is_removed).await;
@@ -64,7 +65,7 @@ async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     assert!(fixture.stores().of::<Document>().deleted(10).await.unwrap().is_empty());
     assert_eq!(end(&fixture, &thread_of_document).await, Some(ends), "the conversations' sweep removes it");
     assert_eq!(end(&fixture, &other).await, None);
-    assert_eq!(fixture.bytes(&kept).await.unwrap(), b"text");
+    assert_eq!(fixture.bytes(&kept.blob_key()).await.unwrap(), b"text");
 }
 
 #[tokio::test]
@@ -100,7 +101,7 @@ async fn requests_and_the_data_of_deleted_extractions_expire() {
         other => panic!("{other:?}"),
     };
     let has_request = async || ops.request(&org, &op("made")).await.unwrap().is_some();
-    let (cleaner, handle) = fixture.cleaner(&uploader);
+    let (cleaner, handle) = fixture.cleaner();
     assert_eq!(data().await, json!({ "secret": 1 }));
     fixture.environment.advance(limits::DAY + Duration::from_secs(60));
     handle.sweep_soon();
@@ -113,47 +114,45 @@ async fn requests_and_the_data_of_deleted_extractions_expire() {
 }
 
 /// Sets the modification time of a blob.
-fn set_modified(fixture: &Fixture, id: &DocumentId, at: Timestamp) {
-    let path = fixture.folder.path().join("data/blobs").join(fixture.principal.org.as_str()).join(id.as_str());
+fn set_modified(fixture: &Fixture, key: &BlobKey, at: Timestamp) {
+    let folder = fixture.folder.path().join("data/blobs").join(key.org.as_str());
+    let path = folder.join(key.document.as_str()).join(key.blob.as_str());
     std::fs::File::options().write(true).open(path).unwrap().set_modified(at.into()).unwrap();
 }
 
 #[tokio::test]
-async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() {
+async fn bytes_that_no_document_names_are_removed_after_a_day() {
     let fixture = Fixture::new();
     let uploader = fixture.uploader(None);
     let now = fixture.environment.now();
     let (old, young) = (now - limits::DAY - Duration::from_secs(60), now - limits::DAY + Duration::from_secs(60));
-    let referred = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
+    let referred = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.blob_key();
     set_modified(&fixture, &referred, old);
-    // Bytes of a process that crashed before it wrote the document.
+    // Bytes of processes that crashed before they wrote the document. Another attempt created the first document.
     let of_request = |request: &str| {
-        let principal = &fixture.principal;
-        DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), request])
+        let Principal { org, user, .. } = fixture.principal.clone();
+        let document = DocumentId::derive(&["upload", org.as_str(), user.as_str(), request]);
+        BlobKey { org, document, blob: BlobId::derive(&["crashed"]) }
     };
-    let orphans: Vec<DocumentId> = ["orphan", "young", "again"].into_iter().map(of_request).collect();
-    for (id, at) in orphans.iter().zip([old, young, old]) {
-        fixture.overwrite(id, b"left").await;
-        set_modified(&fixture, id, at);
+    let left = ["r1", "orphan", "young"].map(of_request);
+    for (key, at) in left.iter().zip([old, old, young]) {
+        fixture.store_blob(key, b"left").await;
+        set_modified(&fixture, key, at);
     }
-    let mut active = uploader.begin(&fixture.principal, new_upload("again", "a.txt")).await.unwrap();
-    let (cleaner, handle) = fixture.cleaner(&uploader);
-    let is_removed = async |id: &DocumentId| fixture.bytes(id).await.is_none().then_some(());
-    wait_for("the orphaned bytes are removed", SOON, || is_removed(&orphans[0])).await;
-    assert_eq!(fixture.bytes(&orphans[1]).await.unwrap(), b"left", "young");
-    assert_eq!(fixture.bytes(&orphans[2]).await.unwrap(), b"left", "an upload in progress");
+    let (cleaner, handle) = fixture.cleaner();
+    let is_removed = async |key: &BlobKey| fixture.bytes(key).await.is_none().then_some(());
+    for key in &left[..2] {
+        wait_for("the orphaned bytes are removed", SOON, || is_removed(key)).await;
+    }
+    assert_eq!(fixture.bytes(&left[2]).await.unwrap(), b"left", "young");
     assert_eq!(fixture.bytes(&referred).await.unwrap(), b"text");
 
-    active.write(Bytes::from_static(b"again")).await.unwrap();
-    let active = active.finish().await.unwrap().document.id;
-    assert_eq!(active, orphans[2]);
     fixture.environment.advance(Duration::from_secs(3_700));
     handle.sweep_soon();
-    wait_for("the next search finds bytes that are old enough", SOON, || is_removed(&orphans[1])).await;
+    wait_for("the next search finds bytes that are old enough", SOON, || is_removed(&left[2])).await;
     cleaner.stop().await;
-    assert_eq!(fixture.bytes(&active).await.unwrap(), b"again");
     assert_eq!(fixture.bytes(&referred).await.unwrap(), b"text");
-    assert_eq!(fixture.stores().blobs.scan().count().await, 2);
+    assert_eq!(fixture.stores().blobs.scan().count().await, 1);
 }
 
 #[tokio::test]
@@ -163,13 +162,14 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
     let (stores, org) = (fixture.stores(), fixture.principal.org.clone());
     change_organization(&fixture, "create", Expected::Absent, OrganizationChange::Create { name: "deleted".into() })
         .await;
-    let document = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
-    let thread_of_document = thread(&fixture, vec![document.clone()]).await;
+    let document = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document;
+    let thread_of_document = thread(&fixture, vec![document.id.clone()]).await;
     let header = async || stores.threads.header(&org, &thread_of_document).await.unwrap();
     assert!(header().await.is_some());
     change_organization(&fixture, "delete", Expected::Version(1), OrganizationChange::Delete).await;
-    let (cleaner, handle) = fixture.cleaner(&uploader);
-    let erased = async || (fixture.bytes(&document).await.is_none() && header().await.is_none()).then_some(());
+    let (cleaner, handle) = fixture.cleaner();
+    let erased =
+        async || (fixture.bytes(&document.blob_key()).await.is_none() && header().await.is_none()).then_some(());
     wait_for("everything is erased", SOON, erased).await;
     assert_eq!(stores.of::<Organization>().deleted(10).await.unwrap().len(), 1, "it is erased again");
 
@@ -199,8 +199,7 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
     let append = Append::new(7, Fence { epoch: 0, version: 0 }, fixture.environment.now());
     stores.threads.append(&org, &used, append).await.unwrap();
     let young = thread(&fixture, vec![]).await;
-    let uploader = fixture.uploader(None);
-    let (cleaner, _handle) = fixture.cleaner(&uploader);
+    let (cleaner, _handle) = fixture.cleaner();
     let marked = async || end(&fixture, &unused).await;
     let ends = wait_for("the thread is marked", SOON, marked).await;
     cleaner.stop().await;

@@ -15,7 +15,7 @@ use folio_resources::Document;
 use folio_storage::{SharedOptions, Stores};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::Simulated;
-use folio_types::{DocumentId, OrgId, Principal, Result, Role, UserId};
+use folio_types::{BlobKey, DocumentId, OrgId, Principal, Result, Role, UserId};
 
 /// The header of a PNG image of one pixel, without the pixel.
 pub(crate) const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
@@ -84,18 +84,11 @@ impl Fixture {
     }
 
     /// Starts a cleaner of the stores that sweeps once an hour.
-    pub(crate) fn cleaner(&self, uploader: &Uploader) -> (Cleaner, CleanupHandle) {
+    pub(crate) fn cleaner(&self) -> (Cleaner, CleanupHandle) {
         let options =
             CleanupOptions { interval_seconds: 3_600, orphan_interval_seconds: 3_600, ..CleanupOptions::default() };
         let turns = folio_storage_memory::shared_stores(self.environment.clone(), SharedOptions::default()).turns;
-        Cleaner::start(
-            self.stores(),
-            turns,
-            self.environment.clone(),
-            uploader.active_uploads().clone(),
-            options,
-            always_sweeper(),
-        )
+        Cleaner::start(self.stores(), turns, self.environment.clone(), options, always_sweeper())
     }
 
     /// The uploader accepts files up to 1 MiB.
@@ -138,9 +131,9 @@ impl Fixture {
         self.upload(&self.uploader(None), request, name, content).await.unwrap().document.id
     }
 
-    /// Replaces the stored bytes of a document.
-    pub(crate) async fn overwrite(&self, id: &DocumentId, content: &'static [u8]) {
-        let mut writer = self.stores().blobs.create(&self.principal.org, id).await.unwrap();
+    /// Stores a blob, or replaces its bytes.
+    pub(crate) async fn store_blob(&self, key: &BlobKey, content: &'static [u8]) {
+        let mut writer = self.stores().blobs.create(key).await.unwrap();
         writer.write(Bytes::from_static(content)).await.unwrap();
         writer.finish().await.unwrap();
     }
@@ -154,8 +147,8 @@ impl Fixture {
     }
 
     /// None: no bytes are stored.
-    pub(crate) async fn bytes(&self, id: &DocumentId) -> Option<Vec<u8>> {
-        let mut reader = self.stores().blobs.open(&self.principal.org, id).await.unwrap()?;
+    pub(crate) async fn bytes(&self, key: &BlobKey) -> Option<Vec<u8>> {
+        let mut reader = self.stores().blobs.open(key).await.unwrap()?;
         let mut bytes = Vec::new();
         while let Some(chunk) = reader.read().await.unwrap() {
             bytes.extend_from_slice(&chunk);

@@ -79,7 +79,7 @@ async fn more_uploads_than_the_queue_holds_are_all_read() {
 async fn bytes_that_changed_on_disk_are_not_read() {
     let fixture = Fixture::new();
     let uploaded = fixture.stored("r1", "a.txt", b"some text").await;
-    fixture.overwrite(&uploaded, b"other text").await;
+    fixture.store_blob(&fixture.document(&uploaded).await.blob_key(), b"other text").await;
     let (_ingestor, _handle) = fixture.ingestor(options());
     let document = fixture.settled(&uploaded).await;
     assert!(matches!(&document.state, TextState::Failed(reason) if reason.contains("differs from")), "{document:?}");

@@ -1,10 +1,11 @@
 //! Uploads: idempotency, refusals, and bounds.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use folio_documents::NewUpload;
+use folio_documents::{NewUpload, Uploaded};
 use folio_permits::Amount;
-use folio_types::{Code, Reason, TagId};
+use folio_types::{Code, Reason, Result, TagId};
 
 use super::*;
 
@@ -18,7 +19,7 @@ async fn an_upload_is_stored_unchanged_with_its_detected_type() {
     assert_eq!(document.size, sample_invoice().len() as u64);
     assert_eq!(document.sha256, Digest::of(&sample_invoice()).as_str());
     assert_eq!(document.state, TextState::Uploaded);
-    assert_eq!(fixture.bytes(&document.id).await.unwrap(), sample_invoice());
+    assert_eq!(fixture.bytes(&document.blob_key()).await.unwrap(), sample_invoice());
 }
 
 #[tokio::test]
@@ -32,7 +33,7 @@ async fn a_repeated_request_gives_the_same_document_and_other_content_a_conflict
         let refused = fixture.upload(&uploader, "r1", name, content).await.unwrap_err();
         assert_eq!(refused.reason, Reason::RequestIdConflict);
     }
-    assert_eq!(fixture.bytes(&first.document.id).await.unwrap(), b"one");
+    assert_eq!(fixture.bytes(&first.document.blob_key()).await.unwrap(), b"one");
     let other = fixture.upload(&uploader, "r2", "a.txt", b"one").await.unwrap();
     assert_ne!(other.document.id, first.document.id);
 }
@@ -70,14 +71,17 @@ async fn a_refused_upload_leaves_nothing_behind() {
 async fn assert_nothing(fixture: &Fixture, request: &str) {
     let principal = &fixture.principal;
     let id = DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), request]);
-    assert_eq!(fixture.bytes(&id).await, None, "{request}");
     assert_eq!(fixture.stores().of::<Document>().get(&principal.org, &id).await.unwrap(), None, "{request}");
-    let mut files = Vec::new();
-    walk(&fixture.folder.path().join("data/blobs"), &mut files);
-    assert!(files.is_empty(), "{request}: {files:?}");
+    assert_eq!(stored_files(fixture), Vec::<PathBuf>::new(), "{request}");
 }
 
-fn walk(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
+fn stored_files(fixture: &Fixture) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    walk(&fixture.folder.path().join("data/blobs"), &mut files);
+    files
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         match path.is_dir() {
@@ -87,16 +91,42 @@ fn walk(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
+/// Uploads two files under one request id through two gateways at once, and returns both answers.
+async fn upload_twice(fixture: &Fixture, request: &str, contents: [&'static [u8]; 2]) -> [Result<Uploaded>; 2] {
+    let gateways = [fixture.uploader(None), fixture.uploader(None)];
+    let [one, other] = [0, 1].map(|at| fixture.upload(&gateways[at], request, "a.txt", contents[at]));
+    tokio::join!(one, other).into()
+}
+
 #[tokio::test]
-async fn two_uploads_of_one_request_do_not_mix() {
+async fn invariant_3_two_gateways_with_different_files_under_one_request_id_keep_the_bytes_of_the_document() {
     let fixture = Fixture::new();
-    let uploader = fixture.uploader(None);
-    let mut first = uploader.begin(&fixture.principal, new_upload("r1", "a.txt")).await.unwrap();
-    let second = uploader.begin(&fixture.principal, new_upload("r1", "a.txt")).await;
-    assert!(second.is_err_and(|error| error.reason == Reason::Overloaded && error.is_retriable()));
-    first.write(Bytes::from_static(b"one")).await.unwrap();
-    first.finish().await.unwrap();
-    assert!(!fixture.upload(&uploader, "r1", "a.txt", b"one").await.unwrap().created);
+    for number in 1..=20 {
+        let contents: [&[u8]; 2] = [b"one", b"two"];
+        let answers = upload_twice(&fixture, &format!("r{number}"), contents).await;
+        let (stored, refused) = match answers {
+            [Ok(stored), Err(refused)] => ((stored, contents[0]), refused),
+            [Err(refused), Ok(stored)] => ((stored, contents[1]), refused),
+            answers => panic!("{answers:?}"),
+        };
+        assert_eq!(refused.reason, Reason::RequestIdConflict);
+        let (uploaded, content) = stored;
+        assert!(uploaded.created);
+        assert_eq!(fixture.bytes(&uploaded.document.blob_key()).await.as_deref(), Some(content));
+        assert_eq!(stored_files(&fixture).len(), number, "each refused upload removes its bytes");
+    }
+}
+
+#[tokio::test]
+async fn invariant_3_two_gateways_with_one_file_under_one_request_id_create_one_document() {
+    let fixture = Fixture::new();
+    for number in 1..=20 {
+        let [one, other] = upload_twice(&fixture, &format!("r{number}"), [b"one", b"one"]).await.map(Result::unwrap);
+        assert_eq!(one.document, other.document);
+        assert_ne!(one.created, other.created);
+        assert_eq!(fixture.bytes(&one.document.blob_key()).await.unwrap(), b"one");
+        assert_eq!(stored_files(&fixture).len(), number, "only the bytes of the document remain");
+    }
 }
 
 #[tokio::test]

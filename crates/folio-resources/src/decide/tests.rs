@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use folio_types::{
-    CallId, DocumentId, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId, ThreadId, TurnId,
-    UserId,
+    BlobId, CallId, DocumentId, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId, ThreadId,
+    TurnId, UserId,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -302,6 +302,7 @@ fn an_update_of_a_document_removes_the_references_of_its_old_tags() {
         media_type: "text/plain".into(),
         size: 5,
         sha256: String::new(),
+        blob: BlobId::derive(&["blob"]),
         tags: tags(&["one", "two"]),
         metadata: BTreeMap::new(),
     };

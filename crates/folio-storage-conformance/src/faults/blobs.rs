@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use folio_storage::{BlobStore, BlobWriter, StoredBlob};
-use folio_types::{DocumentId, OrgId, Result, Timestamp};
+use folio_types::{BlobKey, Result, Timestamp};
 use futures::TryStreamExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
 
@@ -16,23 +16,22 @@ pub(super) struct BlobVisibleBeforeFinish;
 
 #[async_trait]
 impl BlobLayer for BlobVisibleBeforeFinish {
-    async fn create(&self, below: &Arc<dyn BlobStore>, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
-        let (below, org, id) = (Arc::clone(below), org.clone(), id.clone());
-        Ok(Box::new(WriteThrough { below, org, id, written: BytesMut::new() }))
+    async fn create(&self, below: &Arc<dyn BlobStore>, key: &BlobKey) -> Result<Box<dyn BlobWriter>> {
+        let (below, key) = (Arc::clone(below), key.clone());
+        Ok(Box::new(WriteThrough { below, key, written: BytesMut::new() }))
     }
 }
 
 /// Stores the whole blob again with each chunk.
 struct WriteThrough {
     below: Arc<dyn BlobStore>,
-    org: OrgId,
-    id: DocumentId,
+    key: BlobKey,
     written: BytesMut,
 }
 
 impl WriteThrough {
     async fn store(&self) -> Result<()> {
-        let mut writer = self.below.create(&self.org, &self.id).await?;
+        let mut writer = self.below.create(&self.key).await?;
         writer.write(Bytes::copy_from_slice(&self.written)).await?;
         writer.finish().await
     }

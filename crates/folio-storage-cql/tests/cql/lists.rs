@@ -7,7 +7,7 @@ use folio_resources::{Document, DocumentChange, DocumentFilter, NewDocument};
 use folio_storage::Stores;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
-use folio_types::{Digest, DocumentId, OrgId, Timestamp};
+use folio_types::{BlobId, Digest, DocumentId, OrgId, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use crate::{nonce, open_shared_stores};
@@ -30,6 +30,7 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
                     media_type: "application/pdf".to_owned(),
                     size: 1,
                     sha256: Digest::of(b"x").as_str().to_owned(),
+                    blob: BlobId::derive(&["x"]),
                     tags: vec![],
                     metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
                 };
@@ -88,6 +89,7 @@ async fn documents_with_long_metadata_are_stored_and_found() {
             media_type: "application/pdf".to_owned(),
             size: 1,
             sha256: Digest::of(b"x").as_str().to_owned(),
+            blob: BlobId::derive(&["x"]),
             tags: vec![],
             metadata: long.clone(),
         };

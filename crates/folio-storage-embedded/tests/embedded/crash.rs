@@ -27,12 +27,12 @@ async fn dump(store: &EmbeddedStore) -> String {
     let (mut rows, blobs) = (store.everything().unwrap(), store.stores().blobs);
     let mut scan = blobs.scan();
     while let Some(blob) = scan.next().await {
-        let StoredBlob { org, document, .. } = blob.unwrap();
-        let (mut reader, mut bytes) = (blobs.open(&org, &document).await.unwrap().unwrap(), Vec::new());
+        let StoredBlob { key, .. } = blob.unwrap();
+        let (mut reader, mut bytes) = (blobs.open(&key).await.unwrap().unwrap(), Vec::new());
         while let Some(chunk) = reader.read().await.unwrap() {
             bytes.extend_from_slice(&chunk);
         }
-        rows.push(format!("blob: {org} {document} {bytes:?}"));
+        rows.push(format!("blob: {key:?} {bytes:?}"));
     }
     rows.join("\n")
 }

@@ -2,30 +2,32 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use folio_types::{DocumentId, OrgId, Result, Timestamp};
+use folio_types::{BlobKey, DocumentId, OrgId, Result, Timestamp};
 use futures::stream::BoxStream;
 
 /// A finished blob that a scan found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredBlob {
-    pub org: OrgId,
-    /// The document of the blob. The blob store does not check whether the document exists.
-    pub document: DocumentId,
+    /// The blob store does not check whether the document exists.
+    pub key: BlobKey,
     /// Time of the write, by the clock of the blob store.
     pub modified_at: Timestamp,
 }
 
-/// Blobs by organization and document. No operation is conditional.
+/// Blobs by organization, document and upload. No operation is conditional.
 #[async_trait]
 pub trait BlobStore: Send + Sync {
     /// Starts a blob, which becomes visible when its writer finishes.
-    async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>>;
+    async fn create(&self, key: &BlobKey) -> Result<Box<dyn BlobWriter>>;
 
     /// Returns None if no finished blob exists.
-    async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>>;
+    async fn open(&self, key: &BlobKey) -> Result<Option<Box<dyn BlobReader>>>;
 
     /// Removes a blob. Idempotent: a missing blob is no error.
-    async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()>;
+    async fn delete(&self, key: &BlobKey) -> Result<()>;
+
+    /// Removes every finished blob of a document. A blob that is being written may remain.
+    async fn delete_document(&self, org: &OrgId, id: &DocumentId) -> Result<()>;
 
     /// Removes every finished blob of an organization. A blob that is being written may remain.
     async fn delete_all(&self, org: &OrgId) -> Result<()>;

@@ -20,8 +20,8 @@ use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::{
-    CallId, Digest, DocumentId, Environment as _, Error, ExtractionId, OrgId, Principal, Reason, Role, TagId, ThreadId,
-    Timestamp, TurnId, UserId,
+    BlobId, CallId, Digest, DocumentId, Environment as _, Error, ExtractionId, OrgId, Principal, Reason, Role, TagId,
+    ThreadId, Timestamp, TurnId, UserId,
 };
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
@@ -217,6 +217,7 @@ async fn add_document(stores: &Stores, org: &OrgId, name: &str, pages: &[&str], 
         media_type: "application/pdf".to_owned(),
         size: 1,
         sha256: "0".repeat(64),
+        blob: BlobId::derive(&[name]),
         tags: tags.to_vec(),
         metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
     };

@@ -44,7 +44,7 @@ use health::Health;
 use http_port::HttpPort;
 use listeners::Listeners;
 use metrics::{MetricSources, metrics};
-use node::{RunningNode, Uploads};
+use node::RunningNode;
 use renewal::Renewal;
 use server_task::ServerTask;
 
@@ -158,10 +158,8 @@ pub(crate) async fn start(
     let local_ingest = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);
-        let uploads = Uploads { ingest, active_uploads: uploader.active_uploads().clone() };
         let (running, handle) =
-            RunningNode::start(&settings, &base, (uploads, process_clock.watch()), clustered, health.reporter())
-                .await?;
+            RunningNode::start(&settings, &base, (ingest, process_clock.watch()), clustered, health.reporter()).await?;
         (node, clean_up) = (Some(running), handle);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use folio_cluster::NodeServer;
-use folio_documents::{
-    ActiveUploads, Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, TextReader, always_sweeper,
-};
+use folio_documents::{Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, TextReader, always_sweeper};
 use folio_node::{Node, NodeParts, SharedTurnStores};
 use folio_quotas::Slots;
 use tokio::net::TcpListener;
@@ -35,22 +33,15 @@ struct Listener {
     task: ServerTask,
 }
 
-/// Components of this process that a gateway and a node share.
-pub(crate) struct Uploads {
-    pub(crate) ingest: IngestHandle,
-    pub(crate) active_uploads: ActiveUploads,
-}
-
 impl RunningNode {
     /// Starts a node, with a listener if it is part of a cluster. Returns the handle that requests clean-up sweeps.
     pub(crate) async fn start(
         settings: &Settings,
         base: &SharedComponents,
-        (uploads, clock): (Uploads, watch::Receiver<bool>),
+        (ingest, clock): (IngestHandle, watch::Receiver<bool>),
         clustered: Option<(&Cluster, TcpListener)>,
         health: HealthReporter,
     ) -> Result<(Self, CleanupHandle)> {
-        let Uploads { ingest, active_uploads } = uploads;
         let reader = TextReader::new(settings.documents.clone());
         let ingestor = Ingestor::start(base.stores.clone(), ingest, Arc::clone(&base.environment), reader);
         let is_sweeper: IsSweeper = match clustered.as_ref().map(|(cluster, _)| cluster.membership.clone()) {
@@ -59,7 +50,7 @@ impl RunningNode {
         };
         let (stores, turns) = (base.stores.clone(), Arc::clone(&base.shared.turns));
         let (environment, cleanup) = (Arc::clone(&base.environment), settings.cleanup.clone());
-        let (cleaner, clean_up) = Cleaner::start(stores, turns, environment, active_uploads, cleanup, is_sweeper);
+        let (cleaner, clean_up) = Cleaner::start(stores, turns, environment, cleanup, is_sweeper);
 
         let address = clustered.as_ref().map(|(_, listener)| listener.local_addr()).transpose()?;
         let cluster = match (&clustered, address) {

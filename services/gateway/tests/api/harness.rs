@@ -207,15 +207,9 @@ impl Server {
         let ingest = IngestHandle::new(shared.jobs.clone());
         let ingestor = Ingestor::start(stores.clone(), ingest.clone(), Arc::clone(&environment), reader);
         let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &reading);
-        let (uploads, cleaning) = (uploader.active_uploads().clone(), CleanupOptions::default());
-        let (cleaner, clean_up) = Cleaner::start(
-            stores.clone(),
-            shared.turns.clone(),
-            Arc::clone(&environment),
-            uploads,
-            cleaning,
-            always_sweeper(),
-        );
+        let (turns, cleaning) = (shared.turns.clone(), CleanupOptions::default());
+        let (cleaner, clean_up) =
+            Cleaner::start(stores.clone(), turns, Arc::clone(&environment), cleaning, always_sweeper());
         let table =
             folio_llm::Options::openai(Secret::new("sk-platform"), Some("http://127.0.0.1:9/v1"), Some("hub-model"));
         let master = SecretsOptions { master_keys: vec![Secret::new(MASTER_KEY)], ..SecretsOptions::default() };

@@ -7,7 +7,7 @@ use folio_proto::v1;
 use folio_resources::{Document, DocumentChange, NewDocument};
 
 use folio_types::op::{Expected, Write};
-use folio_types::{Digest, DocumentId, TagId, Timestamp};
+use folio_types::{BlobId, Digest, DocumentId, TagId, Timestamp};
 use futures::{StreamExt as _, stream};
 
 use crate::harness::{Client, Server};
@@ -27,6 +27,7 @@ async fn fill(server: &Server, client: &Client, tag: &TagId) {
             media_type: "text/plain".into(),
             size: 5,
             sha256: Digest::of(b"hello").as_str().to_owned(),
+            blob: BlobId::derive(&[&request]),
             tags: if number % 10 == 0 { vec![tag.clone()] } else { Vec::new() },
             metadata: BTreeMap::from([("year".into(), if number % 100 == 0 { "1999" } else { "2024" }.into())]),
         };
