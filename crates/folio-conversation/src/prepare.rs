@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn documents_are_a_set_in_the_digest_of_a_chat_and_in_the_id_of_its_thread() {
-        let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+        let principal = Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member);
         let request: RequestId = "r".parse().unwrap();
         let (a, b) = (DocumentId::derive(&["a"]), DocumentId::derive(&["b"]));
         let of = |documents: &[&DocumentId]| {

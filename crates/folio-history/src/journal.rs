@@ -274,6 +274,9 @@ pub struct Decisions {
     pub decided: Vec<(u32, Decision)>,
     /// The approver.
     pub by: UserId,
+    /// User that created the approver's token for the approver. None: as for [`Principal`](folio_types::Principal).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_creator: Option<UserId>,
     /// Time for which expiry was evaluated.
     pub decided_at: Timestamp,
     /// If true, the turn continues through later rounds in which no call needs approval.

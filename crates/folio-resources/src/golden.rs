@@ -139,7 +139,19 @@ pub(crate) fn token() -> TokenRecord {
     let token: Token = text.parse().unwrap();
     let (org, id, hash, name) = (token.org().clone(), token.id().clone(), token.hash(), "for a test".to_owned());
     let (role, scopes, created_at) = (Role::Member, Vec::new(), at());
-    TokenRecord { id, org, hash, user: user(), role, name, scopes, platform: false, expires_at: None, created_at }
+    TokenRecord {
+        id,
+        org,
+        hash,
+        user: user(),
+        role,
+        name,
+        scopes,
+        platform: false,
+        expires_at: None,
+        created_at,
+        created_by: None,
+    }
 }
 
 fn policy() -> Policy {
@@ -211,7 +223,16 @@ fn samples() -> Vec<(String, Vec<u8>)> {
         live("empty", ModelSettings { version: 1, created_at: at(), ..ModelSettings::default() }),
         live("live", organization()),
         live("live", token()),
-        live("limited", TokenRecord { scopes: Scope::ALL.to_vec(), platform: true, expires_at: Some(at()), ..token() }),
+        live(
+            "limited",
+            TokenRecord {
+                scopes: Scope::ALL.to_vec(),
+                platform: true,
+                expires_at: Some(at()),
+                created_by: Some(user()),
+                ..token()
+            },
+        ),
         live(
             "settings",
             Organization {

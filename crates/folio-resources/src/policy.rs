@@ -104,7 +104,7 @@ pub struct Approver {
     /// thread.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Role>,
-    /// Excludes the requester of the turn.
+    /// Excludes the requester of the turn, also with tokens that the requester created for other users.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_by_requester: bool,
 }
@@ -136,7 +136,7 @@ impl Approver {
     }
 
     /// Returns true if a user with this role and with access to the thread may approve the call. `requester` is true if
-    /// the user started the turn.
+    /// the user, or the creator of its token, started the turn.
     pub fn lets(&self, role: Role, requester: bool) -> bool {
         role > Role::Viewer && !(self.not_by_requester && requester) && (self.roles.is_empty() || self.names(role))
     }

@@ -35,6 +35,9 @@ pub struct TokenRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
+    /// User that created the token. None: the platform.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<UserId>,
 }
 
 impl TokenRecord {
@@ -48,7 +51,8 @@ impl TokenRecord {
             return Err(Token::refused());
         }
         let role = role_max.map_or(self.role, |role_max| role_max.min(self.role));
-        Ok(Principal { org: self.org.clone(), user: self.user.clone(), role })
+        let token_creator = self.created_by.clone().filter(|creator| *creator != self.user);
+        Ok(Principal { token_creator, ..Principal::new(self.org.clone(), self.user.clone(), role) })
     }
 
     pub fn covers(&self, scope: Scope) -> bool {
@@ -145,9 +149,11 @@ impl Resource for TokenRecord {
             (TokenChange::Create(new), None) => {
                 let NewToken { hash, user, role, name, scopes, platform, expires_at } = (**new).clone();
                 let (id, org, created_at) = (id.clone(), write.org.clone(), write.at);
+                let created_by = (!write.is_by_platform()).then(|| write.by.clone());
                 // Omits the name, because the op row is kept after the revocation.
                 let result = OpResult::Resource { id: id.to_string(), name: String::new() };
-                let token = Self { id, org, hash, user, role, name, scopes, platform, expires_at, created_at };
+                let token =
+                    Self { id, org, hash, user, role, name, scopes, platform, expires_at, created_at, created_by };
                 Ok(Plan { after: Some(token), result })
             }
             (TokenChange::Revoke, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),

@@ -198,7 +198,7 @@ impl Context {
     }
 
     pub(crate) fn new_thread(&self, documents: &[DocumentId]) -> NewThread {
-        let principal = Principal { org: self.org.clone(), user: self.user.clone(), role: Role::Member };
+        let principal = Principal::new(self.org.clone(), self.user.clone(), Role::Member);
         NewThread::new(self.thread_id(), &principal, "document", documents.to_vec(), self.now())
     }
 }

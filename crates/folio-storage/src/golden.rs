@@ -243,6 +243,7 @@ fn rows() -> Vec<Sample> {
     };
     vec![
         sample("call", audited()),
+        sample("token_creator", AuditEntry { token_creator: Some(user()), ..audited() }),
         sample("change", AuditEntry { call: None, ground: None, ..audited() }),
         sample("bare", AuditEntry::new("request", AuditKind::ChangeRequested, at(), None, "TokenService.CreateToken")),
         sample("charged", UsageRecord { document: Some(document_id()), charged: Some(charged), ..usage.clone() }),

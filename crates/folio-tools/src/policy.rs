@@ -9,7 +9,7 @@ use folio_history::journal::Access;
 use folio_resources::policy::{Approver, Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
 use folio_types::access::Role;
 use folio_types::op::Expected;
-use folio_types::{Code, Error, Reason, Result, UserId};
+use folio_types::{Code, Error, Principal, Reason, Result, UserId};
 use serde_json::{Number, Value};
 
 use crate::path::Path;
@@ -138,14 +138,9 @@ pub fn denial(rule: &Rule) -> String {
     format!("The organization's policy denies this call (rule {:?}). Do not repeat it.", rule.name)
 }
 
-/// Checks that the user `by` may approve a call with these (possibly edited) arguments. `requester` started the turn.
+/// Checks that `by` may approve a call with these (possibly edited) arguments. `requester` started the turn.
 /// Fails with `POLICY_DENIED` and the name of the rule.
-pub fn may_approve(
-    policy: &Policy,
-    call: (&str, Access, &Value),
-    by: (&UserId, Role),
-    requester: &UserId,
-) -> Result<()> {
+pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: &Principal, requester: &UserId) -> Result<()> {
     let (tool, access, arguments) = call;
     let denied = |message: String| Err(Error::new(Code::PermissionDenied, Reason::PolicyDenied, message));
     let Some(rule) = rule(policy, tool, access, arguments) else { return Ok(()) };
@@ -153,10 +148,14 @@ pub fn may_approve(
     match &rule.ruling {
         Ruling::Allow => Ok(()),
         Ruling::Deny => denied(format!("the organization's policy denies this call (rule {name:?})")),
-        Ruling::Ask(approver) if approver.not_by_requester && by.0 == requester => {
+        Ruling::Ask(approver) if approver.not_by_requester && by.user == *requester => {
             denied(format!("the user who started the turn may not approve this call (rule {name:?})"))
         }
-        Ruling::Ask(approver) if !approver.roles.is_empty() && !approver.names(by.1) => {
+        Ruling::Ask(approver) if approver.not_by_requester && by.may_be(requester) => denied(format!(
+            "a token that the user who started the turn created may not approve this call (rule {name:?}); use a token \
+             that another user created"
+        )),
+        Ruling::Ask(approver) if !approver.roles.is_empty() && !approver.names(by.role) => {
             let roles: Vec<_> = approver.roles.iter().map(|role| role.as_str()).collect();
             denied(format!("approving this call requires at least the role {} (rule {name:?})", roles.join(" or ")))
         }
@@ -276,6 +275,7 @@ fn check_condition(field: &str, condition: &Condition) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use folio_types::OrgId;
     use serde_json::json;
 
     fn when(path: &str, test: Test) -> Policy {
@@ -350,13 +350,20 @@ mod tests {
         let arguments = vec![Condition { path: "name".into(), test: Test::Equals(json!("big")) }];
         let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_requester: true });
         let policy = Policy { rules: vec![Rule { arguments, ..Rule::new("four eyes", ask) }] };
-        let approve = |by: &UserId, role, name: &str| {
+        let approve = |by: &Principal, name: &str| {
             let arguments = json!({"name": name});
-            may_approve(&policy, ("create_tag", Access::ReadWrite, &arguments), (by, role), &requester)
+            may_approve(&policy, ("create_tag", Access::ReadWrite, &arguments), by, &requester)
         };
-        assert!(approve(&requester, Role::Admin, "small").is_ok());
-        assert!(approve(&other, Role::Admin, "big").is_ok());
-        for refused in [approve(&requester, Role::Admin, "big"), approve(&other, Role::Member, "big")] {
+        let principal = |user: &UserId, role| Principal::new(OrgId::derive(&["o"]), user.clone(), role);
+        let (requesting, approving) = (principal(&requester, Role::Admin), principal(&other, Role::Admin));
+        let with_token_of =
+            |creator: &str| Principal { token_creator: Some(UserId::derive(&[creator])), ..approving.clone() };
+        assert!(approve(&requesting, "small").is_ok());
+        assert!(approve(&approving, "big").is_ok());
+        assert!(approve(&with_token_of("c"), "big").is_ok());
+        assert!(approve(&with_token_of("a"), "small").is_ok());
+        let refused = [requesting.clone(), principal(&other, Role::Member), with_token_of("a")];
+        for refused in refused.map(|by| approve(&by, "big")) {
             let error = refused.unwrap_err();
             assert_eq!((error.code, error.reason), (Code::PermissionDenied, Reason::PolicyDenied));
         }

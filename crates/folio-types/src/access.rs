@@ -53,6 +53,22 @@ pub struct Principal {
     /// User on whose behalf the call is made.
     pub user: UserId,
     pub role: Role,
+    /// User that created the presented token for `user`. None: `user` itself or the platform created the token, or the
+    /// credential is a JWT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_creator: Option<UserId>,
+}
+
+impl Principal {
+    /// Returns a principal whose token no other user created.
+    pub fn new(org: OrgId, user: UserId, role: Role) -> Self {
+        Self { org, user, role, token_creator: None }
+    }
+
+    /// Returns true if the call may have been made by this user: as the user of the token, or as its creator.
+    pub fn may_be(&self, user: &UserId) -> bool {
+        self.user == *user || self.token_creator.as_ref() == Some(user)
+    }
 }
 
 #[cfg(test)]

@@ -158,6 +158,15 @@ plain_id!(
     /// A user of an organization.
     UserId, "usr", "user"
 );
+
+impl UserId {
+    /// Returns the id of the pseudo user on whose behalf the platform itself writes. No member has it.
+    pub fn platform() -> Self {
+        static ID: LazyLock<UserId> = LazyLock::new(|| UserId::derive(&["platform"]));
+        ID.clone()
+    }
+}
+
 plain_id!(TokenId, "tok", "token");
 plain_id!(DocumentId, "doc", "document");
 plain_id!(

@@ -140,9 +140,13 @@ impl<C: fmt::Debug> Write<C> {
     /// A write by the platform itself, outside turns and user requests. A repetition with the same key and change
     /// returns the op row of the first write.
     pub fn by_platform(org: OrgId, key: RequestId, at: Timestamp, expected: Expected, change: C) -> Self {
-        let by = UserId::derive(&["platform"]);
+        let by = UserId::platform();
         let digest = Digest::of(format!("{change:?}").as_bytes());
         Self { org, op: OpKey::Request { user: by.clone(), request: key }, digest, by, at, expected, change }
+    }
+
+    pub fn is_by_platform(&self) -> bool {
+        self.by == UserId::platform()
     }
 }
 

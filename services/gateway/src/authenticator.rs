@@ -176,7 +176,7 @@ impl Authenticator {
     /// the store is unavailable.
     pub(crate) async fn is_valid(&self, caller: &Caller) -> Result<bool> {
         let now = self.environment.now();
-        let Principal { org, user, role } = &caller.principal;
+        let Principal { org, user, role, .. } = &caller.principal;
         let ended = caller.expires_at.is_some_and(|end| end <= now);
         let revoked = !caller.is_jwt && self.cache.token(org, &caller.token).await?.is_none();
         if ended || revoked || self.cache.organization(org).await?.is_none() {
@@ -201,7 +201,7 @@ impl Authenticator {
             self.issuers.read(token, self.environment.now()).await?;
         self.cache.organization(&org).await?.ok_or_else(Token::refused)?;
         let role = self.role_bound(&org, &user).await?.map_or(role, |role_max| role_max.min(role));
-        let principal = Principal { org, user, role };
+        let principal = Principal::new(org, user, role);
         let token = TokenId::derive(&[token]);
         Ok(Caller { principal, token, scopes, has_platform_right: false, expires_at: Some(expires_at), is_jwt: true })
     }

@@ -111,8 +111,7 @@ mod tests {
     use crate::options::Options;
 
     fn caller() -> Caller {
-        let principal =
-            Principal { org: OrgId::generate(&System), user: UserId::generate(&System), role: Role::Member };
+        let principal = Principal::new(OrgId::generate(&System), UserId::generate(&System), Role::Member);
         let token = TokenId::generate(&System);
         Caller { principal, token, scopes: Vec::new(), has_platform_right: false, expires_at: None, is_jwt: false }
     }

@@ -112,7 +112,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
     })
     .await;
     assert_eq!(node.status().await.unwrap().incarnation, second);
-    let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+    let principal = Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member);
     let unknown = node.open_turn(&principal, &ThreadId::derive(&["t"])).await.unwrap_err();
     assert_eq!(unknown.reason, Reason::NotFound, "its conversations answer");
 

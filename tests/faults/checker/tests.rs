@@ -79,6 +79,7 @@ fn decisions(decision: Decision) -> Entry {
         round: 1,
         decided: vec![(1, decision)],
         by: UserId::derive(&["user"]),
+        token_creator: None,
         decided_at: at(2),
         continue_auto_approved: false,
     })
@@ -132,7 +133,7 @@ fn done() -> OpState {
 }
 
 fn header() -> ThreadHeader {
-    let principal = Principal { org: org(), user: UserId::derive(&["user"]), role: Role::Member };
+    let principal = Principal::new(org(), UserId::derive(&["user"]), Role::Member);
     let new = NewThread::new(thread(), &principal, "document", Vec::new(), at(0));
     ThreadHeader { title: "alpha work".to_owned(), updated_at: at(3), epoch: 3, version: 5, turns: 1, ..new.header() }
 }

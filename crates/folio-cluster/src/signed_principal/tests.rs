@@ -10,7 +10,7 @@ fn signer(secrets: &[&str]) -> PrincipalSigner {
 }
 
 fn principal() -> Principal {
-    Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member }
+    Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member)
 }
 
 fn at(second: i64) -> Timestamp {

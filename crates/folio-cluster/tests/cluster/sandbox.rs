@@ -25,7 +25,7 @@ pub(crate) fn options() -> Options {
 }
 
 pub(crate) fn principal() -> Principal {
-    Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Admin }
+    Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Admin)
 }
 
 pub(crate) fn thread(number: u32) -> ThreadId {

@@ -147,7 +147,7 @@ impl ScriptedPeer {
     }
 
     fn thread(&self) -> ThreadView {
-        let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+        let principal = Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member);
         let id = self.own_turn().thread;
         NewThread::new(id, &principal, "document", Vec::new(), Timestamp::UNIX_EPOCH).header().into()
     }

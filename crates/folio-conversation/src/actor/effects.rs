@@ -232,7 +232,7 @@ impl State {
         let context = CallContext {
             resources: ToolResources { meter: spent.clone(), ..self.shared.resources() },
             // A turn acts as its requester, at most with the role of a member.
-            principal: Principal { org: self.org().clone(), user: record.accepted.user.clone(), role: Role::Member },
+            principal: Principal::new(self.org().clone(), record.accepted.user.clone(), Role::Member),
             call: run.call.clone(),
             epoch: run.epoch,
             documents: loaded.machine.header().documents.clone(),

@@ -209,8 +209,7 @@ impl State {
             decisions,
             reject_undecided: command.reject_undecided,
             continue_auto_approved: command.continue_auto_approved,
-            by: principal.user.clone(),
-            role: principal.role,
+            by: principal.clone(),
         };
         let recipient = Recipient::Approve { turn, reply };
         self.submit(permit, recipient, |ticket| Command::Decide(Box::new(decide(ticket)))).await

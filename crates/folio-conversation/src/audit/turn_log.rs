@@ -135,7 +135,10 @@ impl Turn {
             };
             audited.stage = if kind == AuditKind::CallRejected { Stage::Finished } else { Stage::Permitted };
             let call = CallId::new(self.id.clone(), decisions.round, *index);
-            entries.push(audited.entry(call, kind, decisions.decided_at, decisions.by.clone()));
+            entries.push(AuditEntry {
+                token_creator: decisions.token_creator.clone(),
+                ..audited.entry(call, kind, decisions.decided_at, decisions.by.clone())
+            });
         }
     }
 

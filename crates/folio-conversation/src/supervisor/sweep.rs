@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     fn header(epoch: u64, turns: u32, open_turn: Option<OpenTurn>) -> ThreadHeader {
-        let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+        let principal = Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member);
         let new = NewThread::new(ThreadId::derive(&["t"]), &principal, "document", vec![], Timestamp::UNIX_EPOCH);
         ThreadHeader { epoch, turns, open_turn, ..new.header() }
     }

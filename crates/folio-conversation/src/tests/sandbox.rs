@@ -57,7 +57,7 @@ impl Base {
         }
         let environment = Arc::new(Simulated::new(folio_testkit::seed()));
         let (org, user) = (OrgId::generate(&*environment), UserId::generate(&*environment));
-        let principal = Principal { org, user, role: Role::Member };
+        let principal = Principal::new(org, user, Role::Member);
         let (models, document) = (Script::new(), DocumentId::derive(&["before the upload"]));
         let mut base = Self { models, stores, environment, principal, document, store, _folder: folder };
         base.document = base.upload("invoice.pdf", "Invoice 7\nTotal: 12.50").await;

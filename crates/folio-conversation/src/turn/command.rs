@@ -5,7 +5,7 @@ use folio_history::journal::{Access, CallStatus, Decision, Mention, TurnOptions,
 use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_types::message::{FinishReason, ThinkingBlock, Usage};
 use folio_types::op::{Expected, Target};
-use folio_types::{Digest, Error, RequestId, Role, UserId};
+use folio_types::{Digest, Error, Principal, RequestId, UserId};
 use serde_json::Value;
 
 /// Identifies a request and its answer. Assigned by the shell (the actor) and unique per machine.
@@ -93,8 +93,7 @@ pub struct Decide {
     /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
     /// The approver. The shell has checked access to the thread or to the turn's approvals.
-    pub by: UserId,
-    pub role: Role,
+    pub by: Principal,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -118,7 +118,8 @@ impl Machine {
             turn: decide.turn,
             round,
             decided: new.into_iter().collect(),
-            by: decide.by,
+            by: decide.by.user,
+            token_creator: decide.by.token_creator,
             decided_at: now,
             continue_auto_approved: decide.continue_auto_approved,
         };
@@ -214,7 +215,7 @@ fn check(
     };
     let accepted = &turn.accepted;
     let subject = (call.call.name.as_str(), call.call.access, arguments);
-    policy::may_approve(&accepted.options.policy, subject, (&decide.by, decide.role), &accepted.user)
+    policy::may_approve(&accepted.options.policy, subject, &decide.by, &accepted.user)
 }
 
 fn check_edited_arguments(position: usize, requested: &RequestedDecision, call: &CallRecord) -> Result<(), Error> {

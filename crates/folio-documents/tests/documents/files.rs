@@ -70,11 +70,8 @@ impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let environment = Arc::new(Simulated::new(folio_testkit::seed()));
-        let principal = Principal {
-            org: OrgId::generate(&*environment),
-            user: UserId::generate(&*environment),
-            role: Role::Member,
-        };
+        let (org, user) = (OrgId::generate(&*environment), UserId::generate(&*environment));
+        let principal = Principal::new(org, user, Role::Member);
         let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path().join("data"))).unwrap();
         Self { folder, store, environment, principal }
     }

@@ -77,7 +77,15 @@ fn paused(turn: u32, round: u32, event: u64) -> Entry {
 
 fn decisions(turn: u32, round: u32, decided: Vec<(u32, Decision)>) -> Entry {
     let by = UserId::derive(&["u"]);
-    Entry::Decisions(Decisions { turn, round, decided, by, decided_at: at(), continue_auto_approved: false })
+    Entry::Decisions(Decisions {
+        turn,
+        round,
+        decided,
+        by,
+        token_creator: None,
+        decided_at: at(),
+        continue_auto_approved: false,
+    })
 }
 
 fn resumed(turn: u32, cause: ResumeCause) -> Entry {

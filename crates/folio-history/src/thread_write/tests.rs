@@ -19,7 +19,7 @@ fn row(request: &str, content: &str) -> RequestRow {
 }
 
 fn new(request: Option<RequestRow>) -> Box<NewThread> {
-    let principal = Principal { org: OrgId::derive(&["acme"]), user: UserId::derive(&["ann"]), role: Role::Member };
+    let principal = Principal::new(OrgId::derive(&["acme"]), UserId::derive(&["ann"]), Role::Member);
     let (id, documents) = (ThreadId::derive(&["thread"]), vec![DocumentId::derive(&["a"])]);
     let new = NewThread::new(id, &principal, "document", documents, at(1));
     Box::new(NewThread { title: "title".into(), request, ..new })

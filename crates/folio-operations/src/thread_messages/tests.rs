@@ -44,7 +44,7 @@ impl Journal {
     }
 
     fn header(&self) -> ThreadHeader {
-        let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+        let principal = Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member);
         let id = ThreadId::derive(&["t"]);
         let new = NewThread::new(id, &principal, "document", vec![], Timestamp::UNIX_EPOCH);
         ThreadHeader { entries: self.entries.len() as u64, ..new.header() }

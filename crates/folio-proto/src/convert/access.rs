@@ -67,6 +67,7 @@ impl From<&TokenRecord> for v1::Token {
             create_time: Some(time::to_proto(token.created_at)),
             expire_time: token.expires_at.map(time::to_proto),
             last_use_time: None,
+            created_by_user_id: token.created_by.as_ref().map(ToString::to_string).unwrap_or_default(),
         }
     }
 }

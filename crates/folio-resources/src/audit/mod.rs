@@ -44,6 +44,9 @@ pub struct AuditEntry {
     /// Outcome: the status of a call, or the reason of an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    /// User that created the token of a decision for `user`. None: as for [`Principal`](folio_types::Principal).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_creator: Option<UserId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -146,6 +149,7 @@ impl AuditEntry {
             ground: None,
             target: None,
             outcome: None,
+            token_creator: None,
         }
     }
 

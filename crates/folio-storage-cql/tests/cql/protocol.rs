@@ -206,7 +206,7 @@ async fn invariant_3_a_write_with_an_unknown_outcome_is_executed_once() {
 }
 
 fn thread(org: &OrgId) -> NewThread {
-    let principal = Principal { org: org.clone(), user: UserId::derive(&["user"]), role: Role::Member };
+    let principal = Principal::new(org.clone(), UserId::derive(&["user"]), Role::Member);
     let (id, at) = (ThreadId::derive(&[org.as_str(), "thread"]), Timestamp::constant(1_790_000_000, 0));
     let new = NewThread::new(id, &principal, "document", Vec::new(), at);
     NewThread { title: "Before".to_owned(), model: Some("model".to_owned()), ..new }

@@ -6,7 +6,7 @@ use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_types::{OrgId, Principal, Reason, Role, ThreadId, Timestamp, TurnId, UserId};
 
 fn thread(number: u32) -> NewThread {
-    let principal = Principal { org: OrgId::derive(&["org"]), user: UserId::derive(&["user"]), role: Role::Member };
+    let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);
     let (id, at) = (ThreadId::derive(&[&number.to_string()]), Timestamp::constant(1_790_000_000, 0));
     NewThread::new(id, &principal, "document", Vec::new(), at)
 }

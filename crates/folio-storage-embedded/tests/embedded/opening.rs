@@ -20,7 +20,7 @@ fn create_tag(name: &str) -> Write<TagChange> {
 }
 
 fn thread() -> NewThread {
-    let principal = Principal { org: org(), user: UserId::derive(&["user"]), role: Role::Member };
+    let principal = Principal::new(org(), UserId::derive(&["user"]), Role::Member);
     NewThread::new(ThreadId::derive(&["thread"]), &principal, "document", Vec::new(), now())
 }
 

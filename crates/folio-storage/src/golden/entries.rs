@@ -58,6 +58,7 @@ pub(super) fn entries() -> Vec<Sample> {
                 round: 1,
                 decided,
                 by: user(),
+                token_creator: None,
                 decided_at: at(),
                 continue_auto_approved: true,
             }),

@@ -60,7 +60,7 @@ impl Fixture {
             environment: environment.clone(),
             tasks: TaskTracker::new(),
         };
-        let principal = Principal { org: OrgId::derive(&["org"]), user: UserId::derive(&["user"]), role: Role::Member };
+        let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);
         let document = add_document(&resources.stores, &principal.org, "invoice.pdf", &PAGES, &[]).await;
         let context = CallContext {
             resources,

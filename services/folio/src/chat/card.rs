@@ -49,7 +49,7 @@ fn approvers(call: &v1::Call) -> String {
         false => format!("the decision of the role {}", roles.join(" or ")),
     };
     if requirement.not_by_requester {
-        decision.push_str(", by another user than the requester");
+        decision.push_str(", by another user than the requester, with a token that the requester did not create");
     }
     match requirement.rule.as_str() {
         "" if roles.is_empty() && !requirement.not_by_requester => "your decision".to_owned(),
@@ -152,7 +152,7 @@ mod tests {
         let line_of = |call: &v1::Call| lines(&waiting(call, 1, 1, false))[1].to_owned();
         assert_eq!(line_of(&call("create_tag", "{}")), "│ writes, waits for your decision");
         let admins = ruled(&[v1::Role::Admin], true);
-        let expected = "│ writes, waits for the decision of the role admin, by another user than the requester (rule \"four  eyes\")";
+        let expected = "│ writes, waits for the decision of the role admin, by another user than the requester, with a token that the requester did not create (rule \"four  eyes\")";
         assert_eq!(line_of(&admins), expected);
         assert_eq!(line_of(&ruled(&[], false)), "│ writes, waits for a decision (rule \"four  eyes\")");
     }

@@ -84,5 +84,6 @@ fn to_proto(entry: &AuditEntry) -> v1::AuditEntry {
         target_kind,
         target_id,
         outcome: entry.outcome.clone().unwrap_or_default(),
+        token_creator_user_id: entry.token_creator.as_ref().map(ToString::to_string).unwrap_or_default(),
     }
 }

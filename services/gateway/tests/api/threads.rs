@@ -16,7 +16,7 @@ async fn a_page_of_long_messages_ends_by_bytes() {
     let long = || Message::User { text: "x".repeat(200 * 1024) };
     let entry =
         || Entry::Imported(Imported { messages: vec![long()], working: WorkingState::default(), position: None });
-    let principal = Principal { org: client.org.clone(), user: client.user.clone(), role: Role::Member };
+    let principal = Principal::new(client.org.clone(), client.user.clone(), Role::Member);
     let new = NewThread::new(id.clone(), &principal, "document", Vec::new(), System.now());
     let thread = NewThread { imported: (0..25).map(|_| entry()).collect(), ..new };
     server.stores.threads.create(thread).await.unwrap();

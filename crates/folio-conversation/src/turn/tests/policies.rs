@@ -94,12 +94,17 @@ fn an_approval_without_permission_is_refused_and_not_recorded_also_after_a_crash
     let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_requester: true });
     let mut rig = turn_with_policy(vec![rule(&["w1"], ask)], Approved::Nothing, &["w1", "w2"]);
     rig.crash();
-    let other = UserId::derive(&["other"]);
-    let own = rig.decide_as(1, &[approve(1)], |decide| decide.role = Role::Admin);
-    let member = rig.decide_as(1, &[approve(2), approve(1)], |decide| decide.by = other.clone());
-    assert_eq!([own, member].map(|ticket| rig.refusal(ticket)), [Some(Reason::PolicyDenied); 2]);
+    let (requester, other) = (UserId::derive(&["user"]), UserId::derive(&["other"]));
+    let own = rig.decide_as(1, &[approve(1)], |decide| decide.by.role = Role::Admin);
+    let member = rig.decide_as(1, &[approve(2), approve(1)], |decide| decide.by.user = other.clone());
+    let second_identity = rig.decide_as(1, &[approve(1)], |decide| {
+        (decide.by.user, decide.by.role, decide.by.token_creator) = (other.clone(), Role::Admin, Some(requester));
+    });
+    let refused = [own, member, second_identity];
+    assert_eq!(refused.map(|ticket| rig.refusal(ticket)), [Some(Reason::PolicyDenied); 3]);
     assert_eq!(rig.journal().last().unwrap(), "paused", "a request is refused as a whole");
-    let ticket = rig.decide_as(1, &[approve(1), approve(2)], |decide| (decide.by, decide.role) = (other, Role::Admin));
+    let ticket =
+        rig.decide_as(1, &[approve(1), approve(2)], |decide| (decide.by.user, decide.by.role) = (other, Role::Admin));
     rig.finish();
     assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }));
     assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.2"]);
@@ -116,7 +121,7 @@ fn the_policy_is_evaluated_with_the_normalized_arguments() {
     let mut rig = turn_with_policy(vec![on("never", Ruling::Deny), on("w1", admins)], Approved::Everything, &["w1"]);
     let unedited = rig.decide(1, &[approve(1)]);
     assert_eq!(rig.refusal(unedited), Some(Reason::PolicyDenied));
-    let denied_edit = rig.decide_as(1, &[edited("never")], |decide| decide.role = Role::Admin);
+    let denied_edit = rig.decide_as(1, &[edited("never")], |decide| decide.by.role = Role::Admin);
     assert_eq!(rig.refusal(denied_edit), Some(Reason::PolicyDenied), "an admin cannot approve a denied call");
     rig.decide(1, &[edited("harmless")]);
     rig.finish();

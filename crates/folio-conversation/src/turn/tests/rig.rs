@@ -10,7 +10,7 @@ use folio_resources::policy::Policy;
 use folio_resources::{Resource as _, Schema};
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::op::Expected;
-use folio_types::{Digest, Error, Incarnation, Reason, Role, SchemaId, Timestamp, UserId};
+use folio_types::{Digest, Error, Incarnation, OrgId, Principal, Reason, Role, SchemaId, Timestamp, UserId};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -388,8 +388,7 @@ pub(super) fn decide(ticket: Ticket, turn: u32, round: u32, decisions: &[(u32, D
         decisions: decisions.iter().map(requested).collect(),
         reject_undecided: false,
         continue_auto_approved: false,
-        by: UserId::derive(&["user"]),
-        role: Role::Member,
+        by: Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member),
     }
 }
 

@@ -57,7 +57,15 @@ fn too_large_decisions_are_refused_completely() {
     let decided = |bytes| {
         let (by, arguments) = (UserId::derive(&["user"]), json!("x".repeat(bytes)));
         let decided = vec![(1, Decision::ApproveEdited { arguments })];
-        Decisions { turn: 1, round: 1, decided, by, decided_at: start_time(), continue_auto_approved: false }
+        Decisions {
+            turn: 1,
+            round: 1,
+            decided,
+            by,
+            token_creator: None,
+            decided_at: start_time(),
+            continue_auto_approved: false,
+        }
     };
     let fits = bounds::ENTRY_CONTENT_BYTES - json_bytes(&decided(0));
     for (bytes, refusal) in [(fits + 1, Some(Reason::TooLarge)), (fits, None)] {

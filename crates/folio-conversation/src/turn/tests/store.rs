@@ -23,7 +23,7 @@ pub(super) struct ThreadRow {
 
 impl ThreadRow {
     pub(super) fn new() -> Self {
-        let principal = Principal { org: OrgId::derive(&["org"]), user: UserId::derive(&["user"]), role: Role::Member };
+        let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);
         let new = NewThread::new(ThreadId::derive(&["thread"]), &principal, "document", vec![], start_time());
         Self {
             header: new.header(),

@@ -46,7 +46,7 @@ impl SharedTurn {
     pub fn is_waiting_for(&self, principal: &Principal) -> bool {
         let (is_owner, role) = (self.user == principal.user, principal.role);
         let sees = is_owner || role == Role::Admin || self.approvers.iter().any(|approver| approver.names(role));
-        let is_requester = self.requester == principal.user;
+        let is_requester = principal.may_be(&self.requester);
         let may = self.approvers.iter().any(|approver| approver.lets(role, is_requester));
         self.is_waiting() && self.org == principal.org && sees && may
     }
