@@ -7,6 +7,7 @@
 mod actor;
 mod audit;
 mod context;
+mod current_access;
 mod events;
 mod failpoint;
 mod handle;

@@ -12,8 +12,8 @@ use folio_types::Error;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
 use folio_types::op::{Expected, Target};
 use folio_types::{
-    Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, RequestId, SchemaId, SchemaRevId, TagId,
-    UserId,
+    Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, RequestId, Role, SchemaId, SchemaRevId,
+    TagId, UserId,
 };
 
 /// `turn` is the number of the turn in its thread, from 1.
@@ -81,6 +81,9 @@ pub struct Accepted {
     pub digest: Digest,
     /// The requester.
     pub user: UserId,
+    /// Role of the request. None: unknown (an old entry).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     pub text: String,
     pub mentions: Vec<Mention>,
     pub options: TurnOptions,
@@ -102,6 +105,7 @@ impl Accepted {
             digest: Digest::of(request.as_str().as_bytes()),
             request,
             user,
+            role: None,
             text: text.to_owned(),
             mentions: Vec::new(),
             options: TurnOptions::default(),
@@ -274,6 +278,9 @@ pub struct Decisions {
     pub decided: Vec<(u32, Decision)>,
     /// The approver.
     pub by: UserId,
+    /// Role of the approver's request. None: unknown (an old entry).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// User that created the approver's token for the approver. None: as for [`Principal`](folio_types::Principal).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_creator: Option<UserId>,

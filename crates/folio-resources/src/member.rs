@@ -45,6 +45,16 @@ impl MemberChange {
 }
 
 impl Member {
+    /// Returns the maximum role of a user by its stored member. A removed member counts as a viewer; a user that never
+    /// was a member is not bounded.
+    pub fn role_max(stored: Option<&Self>) -> Role {
+        match stored {
+            Some(member) if member.removed_at.is_some() => Role::Viewer,
+            Some(member) => member.role,
+            None => Role::Admin,
+        }
+    }
+
     /// Returns the member after a change. `before` is the stored member, which may be removed.
     ///
     /// # Errors

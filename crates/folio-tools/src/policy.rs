@@ -118,8 +118,7 @@ pub fn denied_revision(
     expected: Expected,
     satisfied: Option<&Approver>,
 ) -> Option<String> {
-    let revised = tool.strip_prefix("create_").filter(|_| expected != Expected::Absent)?;
-    let revision = format!("update_{revised}");
+    let (revision, revised) = revision_of(tool, expected)?;
     let rule = rule(policy, &revision, access, arguments)?;
     match &rule.ruling {
         Ruling::Allow => None,
@@ -133,6 +132,12 @@ pub fn denied_revision(
     }
 }
 
+/// Returns the tool whose rules apply, too, if a call of `create_X` revises an existing X, and X.
+fn revision_of(tool: &str, expected: Expected) -> Option<(String, &str)> {
+    let revised = tool.strip_prefix("create_").filter(|_| expected != Expected::Absent)?;
+    Some((format!("update_{revised}"), revised))
+}
+
 /// Returns the tool result of a call that a rule denies.
 pub fn denial(rule: &Rule) -> String {
     format!("The organization's policy denies this call (rule {:?}). Do not repeat it.", rule.name)
@@ -142,8 +147,14 @@ pub fn denial(rule: &Rule) -> String {
 /// Fails with `POLICY_DENIED` and the name of the rule.
 pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: &Principal, requester: &UserId) -> Result<()> {
     let (tool, access, arguments) = call;
-    let denied = |message: String| Err(Error::new(Code::PermissionDenied, Reason::PolicyDenied, message));
-    let Some(rule) = rule(policy, tool, access, arguments) else { return Ok(()) };
+    rule(policy, tool, access, arguments).map_or(Ok(()), |rule| may_approve_by(&rule, by, requester))
+}
+
+fn denied<T>(message: String) -> Result<T> {
+    Err(Error::new(Code::PermissionDenied, Reason::PolicyDenied, message))
+}
+
+fn may_approve_by(rule: &Rule, by: &Principal, requester: &UserId) -> Result<()> {
     let name = &rule.name;
     match &rule.ruling {
         Ruling::Allow => Ok(()),
@@ -160,6 +171,62 @@ pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: &Principal
             denied(format!("approving this call requires at least the role {} (rule {name:?})", roles.join(" or ")))
         }
         Ruling::Ask(_) => Ok(()),
+    }
+}
+
+/// The rules that apply now to the calls of a turn that waited, in addition to the policy of the turn: a call runs only if
+/// both permit it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CurrentRules {
+    /// The rules of the current policy that may apply to the turn.
+    pub policy: Policy,
+    /// Current role of the user who started the turn. A removed member counts as a viewer.
+    pub requester: Role,
+}
+
+impl CurrentRules {
+    /// Checks as [`may_approve`], with the current rules.
+    ///
+    /// # Errors
+    /// `POLICY_DENIED`, also if the requester may no longer start turns.
+    pub fn may_approve(&self, call: (&str, Access, &Value), by: &Principal, requester: &UserId) -> Result<()> {
+        if self.requester < Role::Member {
+            return denied("the user who started the turn may not change anything any more".to_owned());
+        }
+        may_approve(&self.policy, call, by, requester)
+    }
+
+    /// Returns why a planned call that waited is no longer permitted, as the tool result. `by`: the approver with at most
+    /// its current role; None: the call waited without a decision of its own.
+    pub fn denial(
+        &self,
+        (tool, access, arguments): (&str, Access, &Value),
+        expected: Expected,
+        by: Option<&Principal>,
+        requester: &UserId,
+    ) -> Option<String> {
+        if self.requester < Role::Member {
+            return Some(
+                "The user who started the turn may not change anything any more. Do not repeat the call.".into(),
+            );
+        }
+        if by.is_some_and(|by| by.role < Role::Member) {
+            return Some("The user who approved the call may not approve calls any more. Request it again.".into());
+        }
+        let revision = revision_of(tool, expected).map(|(revision, _)| revision);
+        [Some(tool), revision.as_deref()].into_iter().flatten().find_map(|tool| {
+            let rule = rule(&self.policy, tool, access, arguments)?;
+            match &rule.ruling {
+                Ruling::Allow => None,
+                Ruling::Deny => Some(denial(&rule)),
+                Ruling::Ask(_) if by.is_some_and(|by| may_approve_by(&rule, by, requester).is_ok()) => None,
+                Ruling::Ask(_) => Some(format!(
+                    "The organization's policy changed while the call waited, and now requires another approval (rule \
+                     {:?}). Request the call again.",
+                    rule.name
+                )),
+            }
+        })
     }
 }
 
@@ -366,6 +433,39 @@ mod tests {
         for refused in refused.map(|by| approve(&by, "big")) {
             let error = refused.unwrap_err();
             assert_eq!((error.code, error.reason), (Code::PermissionDenied, Reason::PolicyDenied));
+        }
+    }
+
+    #[test]
+    fn invariant_2_a_call_that_waited_runs_only_if_the_current_rules_permit_it() {
+        let (requester, other) = (UserId::derive(&["a"]), UserId::derive(&["b"]));
+        let by = |user: &UserId, role| Some(Principal::new(OrgId::derive(&["o"]), user.clone(), role));
+        let admins = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_requester: true });
+        let (create, update) = ("create_schema", "update_schema");
+        let (none, member, admin) = (None, by(&other, Role::Member), by(&other, Role::Admin));
+        let (own, removed) = (by(&requester, Role::Admin), by(&other, Role::Viewer));
+        let cases = [
+            (Ruling::Allow, create, &none, Role::Member, true),
+            (Ruling::Allow, create, &member, Role::Member, true),
+            (Ruling::Allow, create, &member, Role::Viewer, false),
+            (Ruling::Allow, create, &removed, Role::Member, false),
+            (Ruling::Deny, create, &admin, Role::Member, false),
+            (Ruling::Deny, "create_tag", &member, Role::Member, true),
+            (admins.clone(), create, &none, Role::Member, false),
+            (admins.clone(), create, &member, Role::Member, false),
+            (admins.clone(), create, &own, Role::Admin, false),
+            (admins.clone(), create, &admin, Role::Member, true),
+            // The planned call revises an existing schema.
+            (admins.clone(), update, &member, Role::Member, false),
+            (admins.clone(), update, &admin, Role::Member, true),
+            (Ruling::Deny, update, &admin, Role::Member, false),
+        ];
+        for (ruling, ruled, by, role, runs) in cases {
+            let rule = Rule { tools: vec![ruled.into()], ..Rule::new("rule", ruling) };
+            let current = CurrentRules { policy: Policy { rules: vec![rule] }, requester: role };
+            let call = (create, Access::ReadWrite, &json!({}));
+            let denial = current.denial(call, Expected::Version(1), by.as_ref(), &requester);
+            assert_eq!(denial.is_none(), runs, "{current:?} {by:?} {denial:?}");
         }
     }
 

@@ -79,6 +79,7 @@ fn decisions(decision: Decision) -> Entry {
         round: 1,
         decided: vec![(1, decision)],
         by: UserId::derive(&["user"]),
+        role: None,
         token_creator: None,
         decided_at: at(2),
         continue_auto_approved: false,

@@ -39,6 +39,7 @@ impl State {
             request: prepared.request.clone(),
             digest: prepared.digest.clone(),
             user: principal.user.clone(),
+            role: principal.role,
             text: chat.text.clone(),
             mentions: chat.mentions.clone(),
             options,

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::state::{LoadedConversation, State, TurnWork};
 use crate::context::ContextLoader;
+use crate::current_access::{Requester, WaitedCall};
 use crate::supervisor::StopReason;
 use crate::turn::{Command, Effect, ModelCall, ToolRun};
 use crate::window::Window;
@@ -239,8 +240,18 @@ impl State {
             working: record.working.clone(),
             model: record.accepted.options.model.clone(),
         };
+        let waited = record.round(run.call.round).filter(|round| round.paused.is_some()).and_then(|round| {
+            let call = round.call(run.call.index)?;
+            Some(WaitedCall {
+                requester: Requester::of(&record.accepted, &loaded.machine.header().profile),
+                decided_by: call.decided_by.clone(),
+                access: call.call.access,
+                recent: loaded.current_access.clone(),
+            })
+        });
         Some(ToolWork {
             work: self.task_context(token),
+            waited,
             tool: loaded.profile.get(&run.name).cloned(),
             context,
             spent,

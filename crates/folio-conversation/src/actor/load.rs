@@ -51,6 +51,7 @@ impl State {
             turn: None,
             publication,
             audit,
+            current_access: None,
         }));
         Ok(())
     }

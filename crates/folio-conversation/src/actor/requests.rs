@@ -2,11 +2,15 @@
 
 use folio_history::event::{TurnStatus, TurnView};
 use folio_history::journal::Decision;
+use folio_resources::policy::Policy;
+use folio_tools::policy::CurrentRules;
 use folio_types::{Error, Principal, Reason, Result, Role};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{Deltas, Msg, Reply, Request, TaskMsg};
 use super::state::{Pending, Recipient, State};
+use crate::current_access::{CurrentAccess, Requester};
+use crate::prepare::require_member;
 use crate::supervisor::StopReason;
 use crate::turn::{Command, Decide, RequestedDecision, Ticket};
 use folio_history::command::{ApproveAnswer, ApproveCommand, CallDecision};
@@ -201,6 +205,13 @@ impl State {
             let _ = reply.send(Err(Error::invalid_field("round", "must be set if the request has no decisions")));
             return None;
         };
+        let (by, current) = match self.current_access(principal, turn).await {
+            Ok(current) => current,
+            Err(error) => {
+                let _ = reply.send(Err(error));
+                return None;
+            }
+        };
         let decisions = command.decisions.into_iter().map(|decision| self.requested_decision(turn, decision)).collect();
         let decide = |ticket| Decide {
             ticket,
@@ -209,10 +220,32 @@ impl State {
             decisions,
             reject_undecided: command.reject_undecided,
             continue_auto_approved: command.continue_auto_approved,
-            by: principal.clone(),
+            by,
+            current,
         };
         let recipient = Recipient::Approve { turn, reply };
         self.submit(permit, recipient, |ticket| Command::Decide(Box::new(decide(ticket)))).await
+    }
+
+    /// Reads the current policy and memberships for an approval in an open turn. Returns the approver with at most its
+    /// current role, and the current rules. The decisions of an ended turn are only compared with the recorded ones.
+    async fn current_access(&mut self, principal: &Principal, turn: u32) -> Result<(Principal, CurrentRules)> {
+        let unread = CurrentRules { policy: Policy::default(), requester: Role::Member };
+        let Some(loaded) = &self.loaded else { return Ok((principal.clone(), unread)) };
+        let machine = &loaded.machine;
+        let Some(record) = machine.history().turn(turn).filter(|record| record.ended.is_none()) else {
+            return Ok((principal.clone(), unread));
+        };
+        let requester = Requester::of(&record.accepted, &machine.header().profile);
+        let users = [requester.user(), &principal.user];
+        let current = CurrentAccess::read(&self.shared, self.org(), &users).await?;
+        let by = current.principal(principal.clone());
+        require_member(&by)?;
+        let rules = current.rules(&requester);
+        if let Some(loaded) = &mut self.loaded {
+            loaded.current_access = Some(current);
+        }
+        Ok((by, rules))
     }
 
     /// Edited arguments are normalized and validated like the arguments of a model.

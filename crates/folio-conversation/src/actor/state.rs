@@ -24,6 +24,7 @@ use super::publication::Publication;
 use super::spans::{Traces, TurnSpans};
 use crate::audit::Auditor;
 use crate::context::ContextLoader;
+use crate::current_access::CurrentAccess;
 use crate::events::{StreamStart, TurnBuffer};
 use crate::shared::Shared;
 use crate::snapshot::ActorPhase;
@@ -80,6 +81,8 @@ pub(super) struct LoadedConversation {
     pub(super) turn: Option<TurnWork>,
     pub(super) publication: Publication,
     pub(super) audit: Auditor,
+    /// Policy and memberships that the newest approval read.
+    pub(super) current_access: Option<CurrentAccess>,
 }
 
 /// A request that the machine has not answered.

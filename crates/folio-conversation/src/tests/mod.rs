@@ -5,6 +5,7 @@ mod audit;
 mod cancel;
 mod chat;
 mod crash;
+mod current_access;
 mod fallback;
 mod faults;
 mod first_message;

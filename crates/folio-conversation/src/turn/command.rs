@@ -3,9 +3,10 @@
 use folio_history::command::{IfBusy, IfPending};
 use folio_history::journal::{Access, CallStatus, Decision, Mention, TurnOptions, WorkingChange};
 use folio_history::thread::{RequestRow, ThreadHeader};
+use folio_tools::policy::CurrentRules;
 use folio_types::message::{FinishReason, ThinkingBlock, Usage};
 use folio_types::op::{Expected, Target};
-use folio_types::{Digest, Error, Principal, RequestId, UserId};
+use folio_types::{Digest, Error, Principal, RequestId, Role, UserId};
 use serde_json::Value;
 
 /// Identifies a request and its answer. Assigned by the shell (the actor) and unique per machine.
@@ -70,6 +71,8 @@ pub struct Start {
     pub digest: Digest,
     /// The requester.
     pub user: UserId,
+    /// Role of the request.
+    pub role: Role,
     pub text: String,
     pub mentions: Vec<Mention>,
     pub options: TurnOptions,
@@ -92,8 +95,11 @@ pub struct Decide {
     pub reject_undecided: bool,
     /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
-    /// The approver. The shell has checked access to the thread or to the turn's approvals.
+    /// The approver, with at most its current role. The shell has checked access to the thread or to the turn's
+    /// approvals.
     pub by: Principal,
+    /// Rules that an approval must satisfy in addition to those of the turn.
+    pub current: CurrentRules,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -119,6 +119,7 @@ impl Machine {
             round,
             decided: new.into_iter().collect(),
             by: decide.by.user,
+            role: Some(decide.by.role),
             token_creator: decide.by.token_creator,
             decided_at: now,
             continue_auto_approved: decide.continue_auto_approved,
@@ -215,7 +216,8 @@ fn check(
     };
     let accepted = &turn.accepted;
     let subject = (call.call.name.as_str(), call.call.access, arguments);
-    policy::may_approve(&accepted.options.policy, subject, &decide.by, &accepted.user)
+    policy::may_approve(&accepted.options.policy, subject, &decide.by, &accepted.user)?;
+    decide.current.may_approve(subject, &decide.by, &accepted.user)
 }
 
 fn check_edited_arguments(position: usize, requested: &RequestedDecision, call: &CallRecord) -> Result<(), Error> {

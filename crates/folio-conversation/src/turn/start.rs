@@ -103,6 +103,7 @@ impl Machine {
             request: start.request,
             digest: start.digest,
             user: start.user,
+            role: Some(start.role),
             text: start.text,
             mentions: start.mentions,
             options: start.options,

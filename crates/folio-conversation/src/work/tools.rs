@@ -8,6 +8,7 @@ use folio_history::journal::{CallStatus, Intent, WorkingChange};
 use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, WriteTool};
 use folio_trace::{CONTENT, record_error};
 use folio_types::message::Usage;
+use folio_types::op::Expected;
 use folio_types::{Code, Error, Reason, limits};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use tracing::{Instrument as _, Level};
 
 use super::store_wait::StoreWait;
 use super::{TaskContext, UsageRecorder};
+use crate::current_access::WaitedCall;
 use crate::turn::{CallPlan, Command, Patience, PlanFailure, ToolOutcome, ToolResult, ToolRun};
 
 pub(crate) struct ToolWork {
@@ -24,6 +26,8 @@ pub(crate) struct ToolWork {
     /// None: the tool does not exist.
     pub(crate) tool: Option<Tool>,
     pub(crate) context: CallContext,
+    /// None: the call did not wait for a decision.
+    pub(crate) waited: Option<WaitedCall>,
     /// Meter that records the usage of the tool's model calls.
     pub(crate) spent: Arc<UsageRecorder>,
 }
@@ -39,13 +43,19 @@ impl ToolWork {
     /// Runs a read-only call.
     pub(crate) async fn read(self) {
         self.work.hit_failpoint("read", "before").await;
-        let result = match &self.tool {
-            Some(Tool { kind: ToolKind::Read(tool), .. }) => {
-                let run = tool.run(&self.context, self.run.arguments.clone());
-                self.executed(run).await.map_or_else(|failure| failed(&self.error_text(failure)), done)
+        let read = async {
+            self.check_access(Expected::Absent).await?;
+            match &self.tool {
+                Some(Tool { kind: ToolKind::Read(tool), .. }) => {
+                    self.executed(tool.run(&self.context, self.run.arguments.clone())).await
+                }
+                _ => {
+                    let message = format!("Unknown read-only tool {:?}.", self.run.name);
+                    Err(CallFailure::Tool(ToolError::ForModel(message)))
+                }
             }
-            _ => failed(&format!("Unknown read-only tool {:?}.", self.run.name)),
         };
+        let result = read.await.map_or_else(|failure| failed(&self.error_text(failure)), done);
         self.work.hit_failpoint("read", "after").await;
         self.finished(ToolOutcome::Done(result));
     }
@@ -71,7 +81,20 @@ impl ToolWork {
 
     async fn plan_once(&self) -> Result<Plan, CallFailure> {
         let tool = self.write_tool()?;
-        self.guarded(tool.plan(&self.context, &self.run.arguments)).await
+        let plan = self.guarded(tool.plan(&self.context, &self.run.arguments)).await?;
+        self.check_access(plan.expected).await?;
+        Ok(plan)
+    }
+
+    /// Evaluates a call that waited for a decision by the current policy and memberships, before its intent is appended.
+    async fn check_access(&self, expected: Expected) -> Result<(), CallFailure> {
+        let Some(waited) = &self.waited else { return Ok(()) };
+        let (TaskContext { shared, org, .. }, call) = (&self.work, (self.run.name.as_str(), &self.run.arguments));
+        let denial = waited.denial((shared, org), call, expected).await;
+        match denial.map_err(|error| CallFailure::Tool(ToolError::Failed(error)))? {
+            Some(denial) => Err(CallFailure::Tool(ToolError::ForModel(denial))),
+            None => Ok(()),
+        }
     }
 
     fn write_tool(&self) -> Result<&dyn WriteTool, CallFailure> {

@@ -19,7 +19,7 @@ mod tests;
 pub use fork::{import, json_bytes, shorten_results};
 pub use messages::{VisibleMessage, model_call_id};
 use position::SlotPosition;
-pub use record::{CallRecord, RoundRecord, TurnRecord};
+pub use record::{CallRecord, Decider, RoundRecord, TurnRecord};
 pub use sanitize::sanitize;
 pub use view::thinking_text;
 

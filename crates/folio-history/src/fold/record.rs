@@ -5,7 +5,7 @@ use crate::journal::{
     Round, WorkingState,
 };
 use folio_types::message::{ThinkingBlock, Usage};
-use folio_types::{CallId, Digest, TurnId};
+use folio_types::{CallId, Digest, Role, TurnId, UserId};
 
 /// One turn with its rounds, pauses, decisions and end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,14 +52,26 @@ pub struct CallRecord {
     /// As the model requested it.
     pub call: Call,
     pub decision: Option<Decision>,
+    /// The approver. None: the call has no decision.
+    pub decided_by: Option<Decider>,
     pub intent: Option<Intent>,
     /// Final, except for a call that a failed turn did not start ([`Ended::runs_again`]).
     pub result: Option<CallResult>,
 }
 
+/// The approver of a call, as of the decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decider {
+    pub user: UserId,
+    /// None: unknown (an old entry).
+    pub role: Option<Role>,
+    /// User that created the approver's token for the approver.
+    pub token_creator: Option<UserId>,
+}
+
 impl CallRecord {
     fn new(call: Call) -> Self {
-        Self { call, decision: None, intent: None, result: None }
+        Self { call, decision: None, decided_by: None, intent: None, result: None }
     }
 
     /// Returns the arguments after an edit by a decision.
@@ -273,9 +285,11 @@ impl TurnRecord {
         self.with_round(decisions.round, |round| {
             round.has_decisions = true;
             round.continue_auto_approved = decisions.continue_auto_approved;
-            for (index, decision) in decisions.decided {
-                if let Some(call) = round.call_mut(index) {
-                    call.decision.get_or_insert(decision);
+            let Decisions { by: user, role, token_creator, decided, .. } = decisions;
+            let decider = Decider { user, role, token_creator };
+            for (index, decision) in decided {
+                if let Some(call) = round.call_mut(index).filter(|call| call.decision.is_none()) {
+                    (call.decision, call.decided_by) = (Some(decision), Some(decider.clone()));
                 }
             }
         });

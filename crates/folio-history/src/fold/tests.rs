@@ -82,6 +82,7 @@ fn decisions(turn: u32, round: u32, decided: Vec<(u32, Decision)>) -> Entry {
         round,
         decided,
         by,
+        role: None,
         token_creator: None,
         decided_at: at(),
         continue_auto_approved: false,

@@ -38,6 +38,13 @@ impl AccessStore {
         self.stored(org, user).await?.map(|bytes| decode(&bytes)).transpose()
     }
 
+    /// Returns these members in the order of `users`, also removed ones. None: the user never was a member.
+    pub async fn members_of(&self, org: &OrgId, users: &[UserId]) -> Result<Vec<Option<Member>>> {
+        let keys: Vec<_> = users.iter().map(ToString::to_string).collect();
+        let found = self.0.get(org, Member::KIND, &keys).await?;
+        found.into_iter().map(|stored| stored.map(|bytes| decode(&bytes)).transpose()).collect()
+    }
+
     /// Returns all members, including removed ones, ordered by id.
     pub async fn members(&self, org: &OrgId) -> Result<Vec<Member>> {
         self.0.list(org, Member::KIND).await?.iter().map(|bytes| decode(bytes)).collect()

@@ -8,6 +8,7 @@ use folio_history::thread::Appended;
 use folio_history::{History, TurnRecord};
 use folio_resources::policy::Policy;
 use folio_resources::{Resource as _, Schema};
+use folio_tools::policy::CurrentRules;
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::op::Expected;
 use folio_types::{Digest, Error, Incarnation, OrgId, Principal, Reason, Role, SchemaId, Timestamp, UserId};
@@ -356,6 +357,7 @@ pub(super) fn start(ticket: Ticket, request: &str, text: &str) -> Start {
         request: request.parse().unwrap(),
         digest: Digest::of(text.as_bytes()),
         user: UserId::derive(&["user"]),
+        role: Role::Member,
         text: text.into(),
         mentions: Vec::new(),
         options: TurnOptions {
@@ -389,6 +391,7 @@ pub(super) fn decide(ticket: Ticket, turn: u32, round: u32, decisions: &[(u32, D
         reject_undecided: false,
         continue_auto_approved: false,
         by: Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member),
+        current: CurrentRules { policy: Policy::default(), requester: Role::Member },
     }
 }
 

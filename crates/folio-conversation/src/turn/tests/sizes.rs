@@ -62,6 +62,7 @@ fn too_large_decisions_are_refused_completely() {
             round: 1,
             decided,
             by,
+            role: Some(Role::Member),
             token_creator: None,
             decided_at: start_time(),
             continue_auto_approved: false,
