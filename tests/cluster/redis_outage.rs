@@ -52,6 +52,9 @@ fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
         drop(watcher.end().await);
         // Second flush: while the turn waits for approval.
         flush(test);
+        let list = v1::ListPendingApprovalsRequest::default();
+        let listed = test.client(1).await.conversations.clone().list_pending_approvals(list).await.unwrap();
+        assert!(listed.into_inner().incomplete, "turns may be missing after a loss");
         let answer = test.approve_until_accepted(1, &TestCluster::approvals_of(&waiting)).await;
         let Some(Outcome::AwaitingApproval(waiting)) = answer.outcome else { panic!("{answer:?}") };
         // Third flush: after the decided calls ran, during the next model call.

@@ -1,18 +1,21 @@
 //! Pending approvals of the caller, across threads.
 //!
-//! Owners publish their pending turns to a shared index. The index may be late or lose entries: it is a hint of the
-//! threads to read, their order and the approvers. The thread header is authoritative.
+//! Owners publish their pending turns to a shared index. The index may be late, lose entries or contain wrong ones: it is
+//! a hint of the threads to read, and of their order. Whatever a caller receives is read from the header and the journal
+//! of the thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use folio_history::TurnRecord;
 use folio_history::event::CallView;
-use folio_history::thread::Phase;
-use folio_storage::{SharedTurn, TurnCursor};
+use folio_history::journal::Entry;
+use folio_history::thread::{Phase, ThreadHeader};
+use folio_storage::{REPUBLISH_INTERVAL, SharedTurn, ThreadStore, TurnCursor};
 use folio_types::page::Order;
-use folio_types::{Error, Result, Role, Timestamp, TurnId, UserId, limits};
+use folio_types::{Error, Incarnation, Result, Role, Timestamp, TurnId, UserId, limits};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
@@ -31,7 +34,14 @@ const READ_ENTRIES: usize = 128;
 /// poll continues at the last position.
 // proto: none "bounds the work of a poll"
 const READS_MAX: usize = 32;
-const HEADERS_AT_ONCE: usize = 16;
+const THREADS_AT_ONCE: usize = 16;
+/// Number of journal entries of the first read of a turn, which is doubled for each further read.
+const TURN_ENTRIES_MIN: u64 = 8;
+/// Maximum number of journal entries of one read.
+// proto: none "bounds a read"
+const TURN_ENTRIES_MAX: u64 = 128;
+/// Time after a loss of data from which the index is complete: the owners have published the pending turns again.
+const REPUBLISHED_AFTER: Duration = Duration::from_secs(REPUBLISH_INTERVAL.as_secs() + 60);
 
 /// Maximum number of turns that a stream follows.
 // proto: WatchPendingApprovalsResponse "at most {} turns"
@@ -65,6 +75,14 @@ impl From<SharedTurn> for PendingApproval {
     }
 }
 
+/// A page of pending approvals.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingApprovals {
+    pub page: ListPage<PendingApproval>,
+    /// True if the index may lack turns, because it lost its data, or was unavailable, a short time ago.
+    pub is_incomplete: bool,
+}
+
 /// Lists the turns that wait for a decision of the caller, the longest pending first. Filter: `user`, the user that
 /// started the turn.
 ///
@@ -78,31 +96,41 @@ pub struct ListPendingApprovals {
 impl Operation for ListPendingApprovals {
     // A viewer cannot decide an approval.
     const DECLARATION: Declaration = SERVICE.read("ListPendingApprovals").role(Role::Member);
-    type Output = ListPage<PendingApproval>;
+    type Output = PendingApprovals;
 
-    async fn run(self, context: &Context) -> Result<ListPage<PendingApproval>> {
+    async fn run(self, context: &Context) -> Result<PendingApprovals> {
         let requester = requester(&self.list.filter)?;
         let principal = context.principal();
         let scope = ["pending approvals", principal.org.as_str(), principal.user.as_str()];
         let keys = SortKeys::Ascending("create_time");
         let listing = Listing::new(&self.list, &scope, keys, Order::Oldest, limits::PAGE_SIZE_MAX)?;
-        listing
+        // Read before the index, so that a loss during the read is not missed.
+        let is_incomplete = is_index_incomplete(context).await?;
+        let page = listing
             .scan(READ_ENTRIES, async |scan: ScanRead<Position>| {
                 let after = scan.after.map(|position| position.0);
-                let read =
-                    read_index(context, requester.as_ref(), after.as_ref(), scan.limit, |_| scan.is_page_complete)
-                        .await?;
+                // The entries behind a complete page are only counted.
+                let known = |entry: &SharedTurn| scan.is_page_complete.then(|| entry.clone().into());
+                let read = read_index(context, requester.as_ref(), after.as_ref(), scan.limit, known).await?;
                 let (mut entries, mut last) = (Vec::new(), after);
-                for (turn, is_waiting) in read {
+                for (entry, approval) in read {
                     // The pause of an entry may have ended since it was indexed.
-                    last = turn.cursor().or(last);
-                    if let Some(position) = last.clone().map(Position) {
-                        entries.push((position, is_waiting.then(|| turn.into())));
-                    }
+                    last = entry.cursor().or(last);
+                    entries.extend(last.clone().map(|last| (Position(last), approval)));
                 }
                 Ok(entries)
             })
-            .await
+            .await?;
+        Ok(PendingApprovals { page, is_incomplete })
+    }
+}
+
+/// Returns true if owners may not have published all pending turns again since the shared store lost its data or was
+/// unavailable.
+async fn is_index_incomplete(context: &Context) -> Result<bool> {
+    match context.nodes() {
+        Some(nodes) => Ok(nodes.nodes().await?.available_for < REPUBLISHED_AFTER),
+        None => Ok(false),
     }
 }
 
@@ -171,33 +199,78 @@ impl Operation for WatchPendingApprovals {
     }
 }
 
-/// Reads index entries after a position, each with a flag that is true if the entry waits for the caller. The thread
-/// header of an entry is not read if `is_known` returns true for the entry.
+/// Reads index entries after a position, each with the approval that waits for the caller. None: it does not wait for the
+/// caller. The thread of an entry is not read if `known` returns the approval of the entry.
 async fn read_index(
     context: &Context,
     requester: Option<&UserId>,
     after: Option<&TurnCursor>,
     limit: usize,
-    is_known: impl Fn(&SharedTurn) -> bool,
-) -> Result<Vec<(SharedTurn, bool)>> {
+    known: impl Fn(&SharedTurn) -> Option<PendingApproval>,
+) -> Result<Vec<(SharedTurn, Option<PendingApproval>)>> {
     let principal = context.principal();
     let read = context.open_turns().waiting(&principal.org, requester, after, limit).await?;
-    let checks = read.into_iter().map(|turn| {
-        let is_known = is_known(&turn);
+    let checks = read.into_iter().map(|entry| {
+        let known = known(&entry);
         async move {
-            let is_waiting = turn.is_waiting_for(principal) && (is_known || is_confirmed(context, &turn).await?);
-            Ok((turn, is_waiting))
+            let approval = match known {
+                _ if !entry.is_waiting_for(principal) => None,
+                Some(known) => Some(known),
+                None => read_approval(context, &entry.turn).await?,
+            };
+            let is_wanted = |approval: &PendingApproval| requester.is_none_or(|user| approval.user == *user);
+            Ok((entry, approval.filter(is_wanted)))
         }
     });
-    futures::stream::iter(checks).buffered(HEADERS_AT_ONCE).try_collect().await
+    futures::stream::iter(checks).buffered(THREADS_AT_ONCE).try_collect().await
 }
 
-/// Returns true if the thread header confirms an entry: the same turn is paused until the same time.
-async fn is_confirmed(context: &Context, turn: &SharedTurn) -> Result<bool> {
-    let header = context.stores().threads.header(&turn.org, &turn.turn.thread).await?;
-    let open = header.and_then(|header| header.open_turn).filter(|open| open.number == turn.turn.number);
-    let is_same = open.is_some_and(|open| open.phase == Phase::Paused && open.expires_at == turn.expires_at);
-    Ok(is_same && turn.expires_at.is_some_and(|end| context.environment().now() < end))
+/// Returns the approval that a turn waits for, by its thread. None: the turn does not wait for the caller.
+async fn read_approval(context: &Context, turn: &TurnId) -> Result<Option<PendingApproval>> {
+    let (principal, threads) = (context.principal(), &context.stores().threads);
+    let Some(header) = threads.header(&principal.org, &turn.thread).await? else { return Ok(None) };
+    let open = header.open_turn.as_ref().filter(|open| open.number == turn.number && open.phase == Phase::Paused);
+    let is_open = open.is_some_and(|open| open.expires_at.is_some_and(|end| context.environment().now() < end));
+    if !is_open {
+        return Ok(None);
+    }
+    let record = read_turn(&**threads, &header, turn.number).await?;
+    // The owner is not part of an approval.
+    let node = header.owner.clone().unwrap_or_else(|| Incarnation::derive(&[]));
+    let current = SharedTurn::of(&header, record.as_ref(), node);
+    Ok(current.is_waiting_for(principal).then(|| current.into()))
+}
+
+/// Reads the newest turn of a thread from the end of the journal. None: the journal does not contain the turn.
+async fn read_turn(threads: &dyn ThreadStore, header: &ThreadHeader, number: u32) -> Result<Option<TurnRecord>> {
+    let (mut entries, mut end, mut count) = (Vec::new(), header.entries, TURN_ENTRIES_MIN);
+    loop {
+        let from = end.saturating_sub(count);
+        let limit = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
+        let read = threads.entries(&header.org, &header.id, from, limit).await?;
+        let read = read.into_iter().filter(|(position, _)| *position < end).map(|(_, entry)| entry);
+        entries = read.chain(entries).collect::<Vec<Entry>>();
+        let is_start = |entry: &Entry| matches!(entry, Entry::Accepted(accepted) if accepted.turn == number);
+        if let Some(start) = entries.iter().rposition(is_start) {
+            let mut turn = entries.split_off(start).into_iter();
+            let Some(Entry::Accepted(accepted)) = turn.next() else { return Ok(None) };
+            let mut record = TurnRecord::new(*accepted);
+            turn.for_each(|entry| record.push(entry));
+            return Ok(Some(record));
+        }
+        if from == 0 {
+            return Ok(None);
+        }
+        (end, count) = (from, count.saturating_mul(2).min(TURN_ENTRIES_MAX));
+    }
+}
+
+/// A turn that a stream reported.
+#[derive(Debug, Clone)]
+struct Reported {
+    /// The index entry for which the thread was read.
+    entry: SharedTurn,
+    approval: PendingApproval,
 }
 
 /// The state of one stream of changes. If an organization has more entries than one poll reads, the next poll continues
@@ -205,7 +278,7 @@ async fn is_confirmed(context: &Context, turn: &SharedTurn) -> Result<bool> {
 struct PendingStream {
     context: Context,
     requester: Option<UserId>,
-    reported: BTreeMap<TurnId, SharedTurn>,
+    reported: BTreeMap<TurnId, Reported>,
     /// Position at which the next poll starts. None: the beginning.
     from: Option<TurnCursor>,
     /// Number of complete passes through the index.
@@ -215,10 +288,10 @@ struct PendingStream {
 impl PendingStream {
     async fn poll(&mut self) -> Result<Vec<PendingChange>> {
         let (mut found, next) = self.read().await?;
-        let ids: BTreeSet<TurnId> = found.iter().map(|turn| turn.turn.clone()).collect();
+        let ids: BTreeSet<TurnId> = found.iter().map(|found| found.entry.turn.clone()).collect();
         let (mut reported, mut changes) = (BTreeMap::new(), Vec::new());
         for (id, turn) in self.reported.iter().filter(|(id, _)| !ids.contains(*id)) {
-            if !is_between(turn, self.from.as_ref(), next.as_ref()) {
+            if !is_between(&turn.entry, self.from.as_ref(), next.as_ref()) {
                 reported.insert(id.clone(), turn.clone());
                 continue;
             }
@@ -227,15 +300,16 @@ impl PendingStream {
                 None => changes.push(PendingChange::Removed(id.clone())),
             }
         }
-        found.sort_by_key(|turn| turn.paused_at);
+        found.sort_by_key(|found| found.approval.paused_at);
         let (known, mut new): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|turn| self.reported.contains_key(&turn.turn));
+            found.into_iter().partition(|found| self.reported.contains_key(&found.entry.turn));
         new.truncate(FOLLOWED_MAX.saturating_sub(reported.len().saturating_add(known.len())));
         for turn in known.into_iter().chain(new) {
-            if self.reported.get(&turn.turn) != Some(&turn) {
-                changes.push(PendingChange::Pending(Box::new(turn.clone().into())));
+            let id = turn.entry.turn.clone();
+            if self.reported.get(&id).is_none_or(|before| before.approval != turn.approval) {
+                changes.push(PendingChange::Pending(Box::new(turn.approval.clone())));
             }
-            reported.insert(turn.turn.clone(), turn);
+            reported.insert(id, turn);
         }
         if next.is_none() || reported.len() >= FOLLOWED_MAX {
             self.passes = self.passes.saturating_add(1);
@@ -246,24 +320,24 @@ impl PendingStream {
 
     /// Reads the turns that wait for the caller, starting after [`PendingStream::from`]. Also returns the position at
     /// which the next poll continues. None: the end of the index was reached.
-    async fn read(&self) -> Result<(Vec<SharedTurn>, Option<TurnCursor>)> {
+    async fn read(&self) -> Result<(Vec<Reported>, Option<TurnCursor>)> {
         let is_full_check = self.passes.is_multiple_of(POLLS_PER_FULL_CHECK);
         let now = self.context.environment().now();
-        let is_known = |turn: &SharedTurn| {
-            let is_same = self.reported.get(&turn.turn) == Some(turn);
-            is_same && !is_full_check && turn.expires_at.is_some_and(|end| now < end)
+        let known = |entry: &SharedTurn| {
+            let reported = self.reported.get(&entry.turn).filter(|reported| reported.entry == *entry)?;
+            let is_valid = !is_full_check && reported.approval.expires_at.is_some_and(|end| now < end);
+            is_valid.then(|| reported.approval.clone())
         };
         let (mut turns, mut after) = (Vec::new(), self.from.clone());
         for _ in 0..READS_MAX {
-            let read =
-                read_index(&self.context, self.requester.as_ref(), after.as_ref(), READ_ENTRIES, is_known).await?;
+            let read = read_index(&self.context, self.requester.as_ref(), after.as_ref(), READ_ENTRIES, known).await?;
             let is_last = read.len() < READ_ENTRIES;
-            for (turn, is_waiting) in read {
-                if is_waiting && turns.len() == FOLLOWED_MAX {
+            for (entry, approval) in read {
+                if approval.is_some() && turns.len() == FOLLOWED_MAX {
                     return Ok((turns, after));
                 }
-                after = turn.cursor().or(after);
-                turns.extend(is_waiting.then_some(turn));
+                after = entry.cursor().or(after);
+                turns.extend(approval.map(|approval| Reported { entry, approval }));
             }
             if is_last {
                 return Ok((turns, None));
@@ -274,11 +348,9 @@ impl PendingStream {
 
     /// Returns the current state of a reported turn that is missing in the index, if the turn still waits: the index
     /// may have lost it.
-    async fn current(&self, reported: &SharedTurn) -> Result<Option<SharedTurn>> {
-        let published = self.context.open_turns().get(&reported.org, &reported.turn).await?;
-        let turn = published.unwrap_or_else(|| reported.clone());
-        let is_waiting = turn.is_waiting_for(self.context.principal()) && is_confirmed(&self.context, &turn).await?;
-        Ok(is_waiting.then_some(turn))
+    async fn current(&self, reported: &Reported) -> Result<Option<Reported>> {
+        let approval = read_approval(&self.context, &reported.entry.turn).await?;
+        Ok(approval.map(|approval| Reported { entry: reported.entry.clone(), approval }))
     }
 }
 

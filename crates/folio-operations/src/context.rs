@@ -11,7 +11,7 @@ use folio_permits::{Amount, Permit, Permits};
 use folio_providers::Providers;
 use folio_resources::quota::Quotas;
 use folio_resources::{Resource, Revisioned};
-use folio_storage::{SharedTurnStore, Stores};
+use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::ToolResources;
 use folio_types::op::OpKey;
 use folio_types::page::Order;
@@ -36,6 +36,8 @@ pub struct Components {
     pub conversations: SharedPeer,
     /// The open turns, as their owners published them.
     pub open_turns: Arc<dyn SharedTurnStore>,
+    /// The membership in the store of `open_turns`. None: no other process uses the store.
+    pub nodes: Option<Arc<dyn NodeStore>>,
     pub models: Arc<dyn Models>,
     /// Providers that organizations configure.
     pub providers: Providers,
@@ -215,6 +217,10 @@ impl Context {
 
     pub fn open_turns(&self) -> &dyn SharedTurnStore {
         self.components().open_turns.as_ref()
+    }
+
+    pub fn nodes(&self) -> Option<&dyn NodeStore> {
+        self.components().nodes.as_deref()
     }
 
     /// Stores uploaded files and counts them against the quotas.

@@ -3,12 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use folio_history::TurnRecord;
-use folio_history::journal::Paused;
 use folio_history::thread::{OpenTurn, Phase, ThreadHeader};
-use folio_resources::policy::Approver;
 use folio_storage::SharedTurn;
-use folio_types::TurnId;
 
 use super::state::State;
 use crate::publish::Publisher;
@@ -91,44 +87,8 @@ impl State {
     fn shared_turn(&self) -> Option<SharedTurn> {
         let machine = &self.loaded.as_ref()?.machine;
         let header = machine.header();
-        let open = header.open_turn.as_ref();
-        let number = open.map_or(header.turns, |open| open.number);
-        let phase = open.map(|open| open.phase);
-        let pending = match phase {
-            Some(Phase::Paused) => machine.view(self.shared.dependencies.environment.now(), number)?.pending,
-            _ => Vec::new(),
-        };
-        let record = machine.history().turn(number);
-        let requester = record.map_or(&header.user, |record| &record.accepted.user).clone();
-        let pause = record.filter(|_| phase == Some(Phase::Paused));
-        let pause = pause.and_then(|record| Some((record, record.pause()?)));
-        Some(SharedTurn {
-            org: header.org.clone(),
-            user: header.user.clone(),
-            requester,
-            turn: TurnId::new(header.id.clone(), number),
-            node: self.shared.dependencies.incarnation.clone(),
-            epoch: header.epoch,
-            version: header.version,
-            phase,
-            pending,
-            paused_at: pause.map(|(_, pause)| pause.at),
-            approvers: pause.map(|(record, pause)| approvers(record, pause)).unwrap_or_default(),
-            expires_at: open.and_then(|open| open.expires_at),
-        })
+        let number = header.open_turn.as_ref().map_or(header.turns, |open| open.number);
+        let node = self.shared.dependencies.incarnation.clone();
+        Some(SharedTurn::of(header, machine.history().turn(number), node))
     }
-}
-
-/// Returns the approvers of the undecided calls, deduplicated. If all calls are decided, the round waits to be resumed,
-/// which every user with access to the thread may do.
-fn approvers(record: &TurnRecord, pause: &Paused) -> Vec<Approver> {
-    let mut approvers = Vec::new();
-    for call in record.round(pause.round).into_iter().flat_map(|round| round.undecided()) {
-        let approver =
-            call.call.approval_requirement.as_ref().map(|requirement| requirement.approver.clone()).unwrap_or_default();
-        if !approvers.contains(&approver) {
-            approvers.push(approver);
-        }
-    }
-    if approvers.is_empty() { vec![Approver::default()] } else { approvers }
 }

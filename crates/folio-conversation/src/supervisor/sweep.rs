@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use folio_history::thread::{OpenTurnRow, Phase, ThreadHeader};
+use folio_storage::REPUBLISH_INTERVAL;
 use folio_types::{Result, Timestamp};
 use jiff::SignedDuration;
 use ractor::ActorRef;
@@ -20,8 +21,6 @@ use crate::turn::{OPEN_TURN_ROW_HOURS, is_open_row_over};
 const ROWS_PER_READ: usize = 256;
 /// Maximum time between the insertion of an open-turn row and the first append to its thread.
 const FIRST_APPEND_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
-/// Interval of the check that a pending turn is still published.
-const REPUBLISH_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
 /// Maximum number of threads that one sweep deletes.
 const DELETIONS_MAX: usize = 64;
 
@@ -92,7 +91,7 @@ impl Sweeper {
             SweepAction::WaitUntil(_) if recorded.is_some() => return Ok(recorded),
             SweepAction::WaitUntil(until) => {
                 self.republish_if_lost(key, row, header.as_ref()).await;
-                return Ok(Some(until.min(now.saturating_add(REPUBLISH_CHECK_INTERVAL).unwrap_or(until))));
+                return Ok(Some(until.min(now.saturating_add(REPUBLISH_INTERVAL).unwrap_or(until))));
             }
             SweepAction::Advance => self.advance(key).await,
         }

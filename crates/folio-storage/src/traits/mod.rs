@@ -36,8 +36,8 @@ pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, 
 pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
     ClaimedJob, ClusterNode, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, MembershipSnapshot,
-    NodeRecord, NodeStore, Rate, RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn,
-    SharedTurnStore, SlotStore, TurnCursor, TurnEventStore, queue_full,
+    NodeRecord, NodeStore, REPUBLISH_INTERVAL, Rate, RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions,
+    SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore, queue_full,
 };
 pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;

@@ -194,6 +194,7 @@ pub(crate) async fn start(
                 quotas: settings.limits,
                 stores,
                 open_turns: shared.turns,
+                nodes: cluster.as_ref().map(|_| shared.nodes),
                 models,
                 providers,
                 meter,

@@ -5,7 +5,9 @@ use folio_cluster::draining;
 use folio_history::command::ApproveAnswer;
 use folio_history::event::Event;
 use folio_history::peer::EventStream;
-use folio_operations::approvals::{ListPendingApprovals, PendingApproval, PendingChange, WatchPendingApprovals};
+use folio_operations::approvals::{
+    ListPendingApprovals, PendingApproval, PendingApprovals, PendingChange, WatchPendingApprovals,
+};
 use folio_operations::conversations::{CancelTurn, GetTurn, ListTools, ResumeTurn, WatchTurn};
 use folio_operations::{Call, ListPage, Operation};
 use folio_proto::{approve, chat, fields, json, status, time, v1};
@@ -16,7 +18,7 @@ use tonic::{Request, Response};
 use v1::conversation_service_server::ConversationService;
 use v1::watch_pending_approvals_response::Change;
 
-use super::handler::{change, list, read};
+use super::handler::{change, read};
 use super::{Api, ResponseStream, RpcResult, bounded_stream, list_request, total_size};
 
 #[tonic::async_trait]
@@ -78,11 +80,17 @@ impl ConversationService for Api {
         }
     );
 
-    list!(
+    read!(
         list_pending_approvals,
         ListPendingApprovalsRequest,
-        ListPendingApprovals {},
-        ListPendingApprovalsResponse { pending_approvals: pending_approval }
+        ListPendingApprovalsResponse,
+        |request| ListPendingApprovals { list: list_request!(request) },
+        |PendingApprovals { page, is_incomplete }| v1::ListPendingApprovalsResponse {
+            pending_approvals: page.items.iter().map(pending_approval).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+            incomplete: is_incomplete,
+        }
     );
 
     async fn watch_pending_approvals(

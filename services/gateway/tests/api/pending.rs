@@ -107,3 +107,47 @@ async fn a_watcher_sees_its_turns_behind_any_number_of_turns_of_other_approvers(
     drop(stream);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn invariant_2_a_manipulated_index_entry_shows_the_calls_of_the_journal_to_their_approvers_only() {
+    let server = Server::start().await;
+    let member = server.member().await;
+    let colleague = server.user(&member.org, Role::Member).await;
+    let turn = pause(&server, &member, "real").await;
+    let id: TurnId = turn.parse().unwrap();
+    let published = async || server.turns.get(&member.org, &id).await.unwrap();
+    let mut entry = wait_for("the index has the turn", SOON, published).await;
+    entry.version += 1_000;
+    entry.user = UserId::derive(&["another"]);
+    entry.approvers = vec![Approver { roles: vec![Role::Member], not_by_requester: false }];
+    entry.pending[0].arguments = json!({"name": "harmless"});
+    entry.pending[0].digest = folio_types::Digest::of_json(&entry.pending[0].arguments);
+    entry.expires_at = entry.expires_at.map(|at| at + Duration::from_secs(600));
+    assert!(server.turns.publish(&entry).await.unwrap());
+    let read = member.call_ok("GetTurn", json!({"turn_id": turn})).await;
+    let listed = member.call_ok("ListPendingApprovals", json!({})).await;
+    let shown = &listed["pending_approvals"][0];
+    assert_eq!(shown["calls"], read["turn"]["pending"]);
+    assert_eq!(shown["expire_time"], read["turn"]["expire_time"]);
+    assert_eq!((&shown["turn_id"], &shown["user_id"]), (&json!(turn), &json!(member.user)));
+    let Change::PendingApproval(streamed) = next(&mut watch(&member).await).await else { panic!("no turn") };
+    assert!(streamed.calls[0].arguments_json.contains("real"), "{streamed:?}");
+    let of_colleague = colleague.call_ok("ListPendingApprovals", json!({})).await;
+    assert!(of_colleague["pending_approvals"].is_null(), "{of_colleague}");
+    assert_eq!(next(&mut watch(&colleague).await).await, Change::CaughtUp(CaughtUp {}));
+    decide(&server, &member, &turn).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_list_is_incomplete_until_owners_had_time_to_publish_their_turns_again() {
+    let server = Server::start().await;
+    let member = server.member().await;
+    for (minutes, incomplete) in [(0, true), (10, true), (12, false)] {
+        server.data_age.set(Duration::from_secs(60 * minutes));
+        let listed = member.call_ok("ListPendingApprovals", json!({})).await;
+        let is_incomplete = listed["incomplete"].as_bool().unwrap_or_default();
+        assert_eq!(is_incomplete, incomplete, "{minutes} minutes after a loss");
+    }
+    server.stop().await;
+}

@@ -20,7 +20,7 @@ pub use jobs::{ClaimedJob, Job, JobStore, queue_full};
 pub use nodes::{ClusterNode, HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore};
 pub use rates::{Rate, RateDecision, RateStore};
 pub use slots::{SLOTS_SYNC_MAX, SlotStore};
-pub use turns::{SharedTurn, SharedTurnStore, TurnCursor};
+pub use turns::{REPUBLISH_INTERVAL, SharedTurn, SharedTurnStore, TurnCursor};
 
 use super::StoreHealth;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::event::CallView;
-use folio_history::thread::Phase;
+use folio_history::thread::{Phase, ThreadHeader};
+use folio_history::{CallRecord, RoundRecord, TurnRecord};
 use folio_resources::policy::Approver;
 use folio_types::{Incarnation, OrgId, Principal, Result, Role, Timestamp, TurnId, UserId};
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,39 @@ pub struct SharedTurn {
     pub approvers: Vec<Approver>,
 }
 
+/// Time within which the owner of a waiting turn publishes it again if the store lost its state.
+pub const REPUBLISH_INTERVAL: Duration = Duration::from_secs(600);
+
 impl SharedTurn {
+    /// Returns the state of a turn by the thread: its open turn, or its newest one. `record`: this turn. `node`: the owner
+    /// of the thread.
+    pub fn of(header: &ThreadHeader, record: Option<&TurnRecord>, node: Incarnation) -> Self {
+        let open = header.open_turn.as_ref();
+        let number = open.map_or(header.turns, |open| open.number);
+        let (turn, phase) = (TurnId::new(header.id.clone(), number), open.map(|open| open.phase));
+        let record = record.filter(|record| record.number() == number);
+        let requester = record.map_or(&header.user, |record| &record.accepted.user).clone();
+        let paused = record.filter(|_| phase == Some(Phase::Paused));
+        let paused = paused.and_then(|record| record.pause().map(|pause| (pause, record.round(pause.round))));
+        let (pause, round) = paused.unzip();
+        let round = round.flatten();
+        let view = |call: &CallRecord| Some(call.view(turn.clone(), pause?.round));
+        Self {
+            org: header.org.clone(),
+            user: header.user.clone(),
+            requester,
+            node,
+            epoch: header.epoch,
+            version: header.version,
+            phase,
+            pending: round.into_iter().flat_map(|round| &round.calls).filter_map(view).collect(),
+            paused_at: pause.map(|pause| pause.at),
+            expires_at: open.and_then(|open| open.expires_at),
+            approvers: round.map(approvers).unwrap_or_default(),
+            turn,
+        }
+    }
+
     /// Returns whether the turn waits for a decision that this principal may make.
     pub fn is_waiting_for(&self, principal: &Principal) -> bool {
         let (is_owner, role) = (self.user == principal.user, principal.role);
@@ -67,6 +100,20 @@ impl SharedTurn {
     pub fn is_waiting(&self) -> bool {
         self.phase == Some(Phase::Paused)
     }
+}
+
+/// Returns the approvers of the undecided calls, without duplicates. If all calls are decided, the round waits to be
+/// resumed, which every user with access to the thread may do.
+fn approvers(round: &RoundRecord) -> Vec<Approver> {
+    let mut approvers = Vec::new();
+    for call in round.undecided() {
+        let approver =
+            call.call.approval_requirement.as_ref().map(|requirement| requirement.approver.clone()).unwrap_or_default();
+        if !approvers.contains(&approver) {
+            approvers.push(approver);
+        }
+    }
+    if approvers.is_empty() { vec![Approver::default()] } else { approvers }
 }
 
 /// The last turn of a page of waiting turns, which are ordered by the start of their pause.
