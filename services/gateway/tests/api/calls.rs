@@ -27,6 +27,13 @@ fn method(operation: &Declaration) -> MethodDescriptor {
     service.methods().find(|method| method.name() == operation.name).unwrap()
 }
 
+/// Returns the fields of a request that contain ids of resources.
+pub(crate) fn id_fields(operation: &Declaration) -> Vec<String> {
+    let is_id = |name: &str| name != "request_id" && ["_id", "_ids", "_revid"].iter().any(|end| name.ends_with(end));
+    let fields = method(operation).input().fields().map(|field| field.name().to_owned()).collect::<Vec<_>>();
+    fields.into_iter().filter(|name| is_id(name)).collect()
+}
+
 /// Calls an operation. The request of a client stream is an array of messages. Returns the first response of a server
 /// stream.
 pub(crate) async fn call(client: &Client, operation: &Declaration, request: &Value) -> Result<Value, Error> {

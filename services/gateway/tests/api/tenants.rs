@@ -1,11 +1,12 @@
 //! Invariant 6: a resource of another organization is answered exactly like a missing one, by every operation.
 
+use folio_gateway::Options;
 use folio_operations::{Declaration, Effect, operations};
 use folio_proto::v1::*;
 use folio_types::{Code, Error, OrgId, Role, System};
 use serde_json::Value;
 
-use crate::calls::{call, operation};
+use crate::calls::{call, id_fields, operation};
 use crate::harness::{Answer, Client, Server};
 use crate::samples::{Ids, creations, missing, samples};
 
@@ -41,7 +42,43 @@ const NAMED_MODELS: &[&str] = &["TestProvider", "SetModelDefaults", "DiscoverMod
 
 #[tokio::test]
 async fn invariant_6_every_operation_answers_a_foreign_resource_like_a_missing_one() {
-    let server = Server::start().await;
+    check_tenants(Server::start().await).await;
+}
+
+#[tokio::test]
+async fn invariant_6_every_operation_on_cql_answers_a_foreign_resource_like_a_missing_one() {
+    let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await.unwrap().unwrap();
+    let contact_points = servers.split(',').map(str::to_owned).collect();
+    let keyspace = "folio_tenants".to_owned();
+    let options = folio_storage_cql::Options {
+        keyspace,
+        replication_factor: 1,
+        ..folio_storage_cql::Options::at(contact_points)
+    };
+    let cql = folio_storage_cql::CqlStore::open(options).await.unwrap();
+    let options = Options { failed_attempts_per_minute: 10_000, ..Options::default() };
+    check_tenants(Server::on(options, |stores| cql.stores(stores.blobs)).await).await;
+}
+
+/// Every field of a request that names a resource must contain a foreign one in at least one sample.
+#[test]
+fn the_samples_name_a_foreign_resource_in_every_id_field() {
+    let named = |word: &str| missing().into_keys().map(|kind| (kind, format!("{word}-{kind}"))).collect::<Ids>();
+    for operation in operations() {
+        let (one, other) = (named("one"), named("other"));
+        let pairs: Vec<_> = samples(operation.name, &one, &one)
+            .valid
+            .into_iter()
+            .zip(samples(operation.name, &one, &other).valid)
+            .collect();
+        for field in id_fields(operation) {
+            let is_named = pairs.iter().any(|(one, other)| one.get(&field) != other.get(&field));
+            assert!(is_named, "add a sample of {} in which {field} names a foreign resource", operation.name);
+        }
+    }
+}
+
+async fn check_tenants(server: Server) {
     let (us, them) = (OrgId::generate(&System), OrgId::generate(&System));
     // Both callers are admins, each in its own organization only.
     let (us, them) = (server.user(&us, Role::Admin).await, server.user(&them, Role::Admin).await);
