@@ -32,13 +32,13 @@ async fn restart_two(test: &mut TestCluster, variables: &[(&str, &str)]) {
     test.cluster.gateways[0].start(variables).await;
 }
 
-/// Chats with a tool that writes, with the trace context of a caller.
+/// Chats with a tool that writes, with the trace context of a caller that exports no spans (its sampled flag is 0).
 async fn chat(test: &TestCluster) {
     let chat = v1::ChatRequest { auto_approve: true, ..ask(&test.document, "trace me") };
     let client = test.client(0).await;
     let completed = || async {
         let mut request = Request::new(chat.clone());
-        let parent = format!("00-{TRACE}-{CALLER}-01");
+        let parent = format!("00-{TRACE}-{CALLER}-00");
         request.metadata_mut().insert("traceparent", parent.parse().expect("a header"));
         let answer = within("a chat", client.conversations.clone().chat(request)).await.ok()?;
         let events: Vec<_> = within("its events", answer.into_inner().collect::<Vec<_>>()).await;
@@ -60,7 +60,9 @@ fn a_chat_is_one_trace_from_its_caller_to_the_stores() {
     on_cluster(SCRIPT, async |test| {
         let collector = Collector::start().await;
         let endpoint = ("FOLIO_TELEMETRY__ENDPOINT", collector.url());
-        restart_two(test, &[endpoint, ("FOLIO_TELEMETRY__METRICS_INTERVAL_SECONDS", "1")]).await;
+        // The clients of the test count as a proxy, so that the call continues their trace.
+        let proxies = ("FOLIO_GATEWAY__TRUSTED_PROXIES", r#"["127.0.0.0/8"]"#);
+        restart_two(test, &[endpoint, proxies, ("FOLIO_TELEMETRY__METRICS_INTERVAL_SECONDS", "1")]).await;
         chat(test).await;
 
         let found = || async { chain(&collector.spans()) };
@@ -75,6 +77,24 @@ fn a_chat_is_one_trace_from_its_caller_to_the_stores() {
         let root = spans.iter().find(|span| span.parent.is_empty() && !span.get("db.system.name").is_empty());
         assert!(root.is_none(), "a trace of one store operation: {root:#?}");
         documented(test).await;
+    });
+}
+
+#[test]
+fn the_trace_of_a_stranger_is_linked_and_does_not_decide_sampling() {
+    on_cluster(SCRIPT, async |test| {
+        let collector = Collector::start().await;
+        restart_two(test, &[("FOLIO_TELEMETRY__ENDPOINT", collector.url())]).await;
+        chat(test).await;
+        let found = || async {
+            let spans = collector.spans();
+            let call = spans.iter().find(|span| span.kind == 2 && span.links.iter().any(|link| link == TRACE));
+            call.cloned()
+        };
+        let call = folio_testkit::wait_for("the span of the call", LIMIT, found).await;
+        assert!(call.parent.is_empty() && call.trace != TRACE, "{call:#?}");
+        let joined = collector.spans().into_iter().find(|span| span.trace == TRACE);
+        assert!(joined.is_none(), "{joined:#?}");
     });
 }
 

@@ -70,6 +70,12 @@ impl TraceContext {
         let _ = span.set_parent(Context::new().with_remote_span_context(self.0.clone()));
     }
 
+    /// Like [`TraceContext::set_parent_of`] for a parent outside of the cluster: its sampled flag does not decide whether
+    /// the span and its descendants are exported ([`is_foreign`]).
+    pub fn set_foreign_parent_of(&self, span: &Span) {
+        let _ = span.set_parent(Context::new().with_remote_span_context(self.0.clone()).with_value(ForeignParent));
+    }
+
     pub fn link_from(&self, span: &Span) {
         span.add_link(self.0.clone());
     }
@@ -78,6 +84,15 @@ impl TraceContext {
         let span = context.span().span_context().clone();
         span.is_valid().then_some(Self(span))
     }
+}
+
+/// Marks the context of a parent outside of the cluster.
+struct ForeignParent;
+
+/// Returns true if the parent of a new span is outside of the cluster. For samplers.
+pub fn is_foreign(parent: &Context) -> bool {
+    // The descendants of the span inherit the mark, but have a local parent.
+    parent.get::<ForeignParent>().is_some() && parent.span().span_context().is_remote()
 }
 
 /// Records in `span` that its operation failed. `span` must have the fields `error.type` and `otel.status_code`. `kind`

@@ -1,7 +1,7 @@
 //! The layers that every request passes before a service receives it, in this order:
 //!
-//! 1. **Trace**: opens a span in the caller's trace for the logs of the call. The trace continues on the node. The span
-//!    ends with the last byte of the response (`call_span`). Span and response contain the id of the call: the client's
+//! 1. **Trace**: opens a span for the logs of the call, in the caller's trace if a trusted proxy sent the call, and
+//!    otherwise in a trace that links to the caller's. The trace continues on the node. The span ends with the last byte of the response (`call_span`). Span and response contain the id of the call: the client's
 //!    `x-request-id`, or a generated one.
 //! 2. **Authenticate**: turns the bearer token into the principal; no field of a request determines the organization.
 //!    The address of the caller (`client_address`) and of its connection (`connections`) bound what callers without a
@@ -146,19 +146,32 @@ where
         let fresh = self.service.clone();
         let service = std::mem::replace(&mut self.service, fresh);
         let layers = Arc::clone(&self.layers);
-        let (caller_trace, span) = (trace_of(request.headers()), call_span::span(route(request.uri().path())));
+        let span = call_span::span(route(request.uri().path()));
         let call_id = call_id(request.headers());
         span.record("call_id", call_id.to_str().unwrap_or_default());
-        if let Some(caller_trace) = &caller_trace {
-            caller_trace.set_parent_of(&span);
-        }
-        let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(caller_trace) };
+        let parent = layers.caller_trace(&request, &span);
+        let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(parent) };
         let answer = context.scope(async move { handle(&layers, service, request).await }).instrument(span.clone());
         Box::pin(async move {
             let mut answer = answer.await?;
             answer.headers_mut().insert(CALL_ID, call_id);
             Ok(call_span::with_span(answer, span))
         })
+    }
+}
+
+impl Inner {
+    /// Connects the span of a call with the trace of its caller. Returns the trace if the span continues it: only if a
+    /// trusted proxy sent the call. Otherwise, the span starts a trace with a link to that of the caller.
+    fn caller_trace(&self, request: &Request<Body>, span: &tracing::Span) -> Option<TraceContext> {
+        let trace = trace_of(request.headers())?;
+        let peer = request.extensions().get::<ConnectionHandle>().and_then(|connection| connection.source);
+        if peer.is_some_and(|peer| self.proxies.contains(peer)) {
+            trace.set_foreign_parent_of(span);
+            return Some(trace);
+        }
+        trace.link_from(span);
+        None
     }
 }
 

@@ -47,8 +47,8 @@ folio_types::settings! {
         pub endpoint: String = String::new(),
         /// PEM file with the certificate authorities that verify an `https` collector. Required for `https`.
         pub ca: Option<PathBuf> = None,
-        /// Fraction of exported traces, 0 to 1 (1). It applies to traces that start in this process. A trace of a
-        /// caller keeps the caller's sampling decision.
+        /// Fraction of exported traces, 0 to 1 (1). It applies to traces that start in this process, and to calls of the
+        /// public API in the trace of a caller, whose sampled flag has no effect.
         pub sample_ratio: f64 = 1.0,
         /// Maximum number of spans in the export queue, 1 to 1,000,000 (4,096). Further spans are dropped.
         pub queue_spans: usize = 4_096,

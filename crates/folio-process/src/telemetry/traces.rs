@@ -6,8 +6,8 @@ use opentelemetry::trace::{Link, SpanKind, TraceId, TracerProvider as _};
 use opentelemetry::{Context, InstrumentationScope, KeyValue};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::trace::{
-    BatchConfigBuilder, BatchSpanProcessor, Sampler, SamplingDecision, SamplingResult, SdkTracer, SdkTracerProvider,
-    ShouldSample,
+    BatchConfigBuilder, BatchSpanProcessor, IdGenerator as _, RandomIdGenerator, Sampler, SamplingDecision,
+    SamplingResult, SdkTracer, SdkTracerProvider, ShouldSample,
 };
 use tracing::Subscriber;
 use tracing_opentelemetry::OpenTelemetryLayer;
@@ -41,7 +41,7 @@ impl Spans {
             .with_scheduled_delay(BATCH_WAIT)
             .build();
         let provider = SdkTracerProvider::builder()
-            .with_sampler(Sampler::ParentBased(Box::new(RootSampler(Sampler::TraceIdRatioBased(options.sample_ratio)))))
+            .with_sampler(TraceSampler::new(options.sample_ratio))
             .with_span_processor(BatchSpanProcessor::builder(spans).with_batch_config(batches).build())
             .with_resource(exporter.resource());
         Ok(Self(provider.build()))
@@ -72,6 +72,40 @@ impl Spans {
     }
 }
 
+/// Samples a span whose parent is in the cluster like the parent, and every other span by the ratio. A caller outside of
+/// the cluster decides neither by the sampled flag of its trace nor by its trace id.
+#[derive(Debug, Clone)]
+struct TraceSampler {
+    roots: RootSampler,
+    others: Sampler,
+    ids: RandomIdGenerator,
+}
+
+impl TraceSampler {
+    fn new(ratio: f64) -> Self {
+        let roots = RootSampler(Sampler::TraceIdRatioBased(ratio));
+        let others = Sampler::ParentBased(Box::new(roots.clone()));
+        Self { roots, others, ids: RandomIdGenerator::default() }
+    }
+}
+
+impl ShouldSample for TraceSampler {
+    fn should_sample(
+        &self,
+        parent: Option<&Context>,
+        trace: TraceId,
+        name: &str,
+        kind: &SpanKind,
+        attributes: &[KeyValue],
+        links: &[Link],
+    ) -> SamplingResult {
+        match parent.is_some_and(folio_trace::is_foreign) {
+            true => self.roots.should_sample(parent, self.ids.new_trace_id(), name, kind, attributes, links),
+            false => self.others.should_sample(parent, trace, name, kind, attributes, links),
+        }
+    }
+}
+
 /// Samples traces that start in this process. Drops a store operation outside of every trace (a heartbeat, a queue
 /// poll), which would otherwise be a trace with a single span. Its duration is still measured.
 #[derive(Debug, Clone)]
@@ -98,6 +132,34 @@ impl ShouldSample for RootSampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use folio_trace::TraceContext;
+
+    #[test]
+    fn a_caller_outside_of_the_cluster_decides_neither_by_its_flag_nor_by_its_trace_id() {
+        use tracing_subscriber::layer::SubscriberExt as _;
+        // The smallest trace id is below every ratio, the largest above.
+        let ids = ["00000000000000000000000000000001", "ffffffffffffffffffffffffffffffff"];
+        for (ratio, expected) in [(0.0, "00"), (1.0, "01")] {
+            let provider = SdkTracerProvider::builder().with_sampler(TraceSampler::new(ratio)).build();
+            let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                for (id, flag) in ids.into_iter().flat_map(|id| ["00", "01"].map(|flag| (id, flag))) {
+                    let header = format!("00-{id}-00f067aa0ba902b7-{flag}");
+                    let caller = TraceContext::parse(&header, None).unwrap();
+                    let span = tracing::info_span!("call");
+                    caller.set_foreign_parent_of(&span);
+                    let child = tracing::info_span!(parent: &span, "child");
+                    for span in [span, child] {
+                        let header = TraceContext::of(&span).unwrap().traceparent();
+                        assert_eq!((&header[3..35], &header[53..]), (id, expected), "ratio {ratio}, caller {flag}");
+                    }
+                    let inside = tracing::info_span!("call between processes");
+                    caller.set_parent_of(&inside);
+                    assert_eq!(&TraceContext::of(&inside).unwrap().traceparent()[53..], flag, "ratio {ratio}");
+                }
+            });
+        }
+    }
 
     #[test]
     fn a_store_operation_starts_no_trace() {

@@ -40,7 +40,7 @@ pub(crate) fn start_port(listener: TcpListener, purchases: Purchases) -> Result<
     })
 }
 
-/// Processes a message within a span, which continues the sender's trace if the headers have one.
+/// Processes a message within a span, which links to the trace of the sender if the headers have one.
 async fn traced(State(state): State<Arc<PurchaseState>>, request: Request<Body>) -> Response {
     let span = tracing::info_span!(
         "purchase",
@@ -53,7 +53,7 @@ async fn traced(State(state): State<Arc<PurchaseState>>, request: Request<Body>)
         "error.type" = Empty,
     );
     if let Some(trace) = trace_of(request.headers()) {
-        trace.set_parent_of(&span);
+        trace.link_from(&span);
     }
     let response = process(&state, request).instrument(span.clone()).await;
     record_status(&span, response.status());
