@@ -42,6 +42,19 @@ fn dashboards_and_alerts_name_existing_metrics() {
 }
 
 #[test]
+fn every_alert_has_a_row_in_the_operations_manual() {
+    let rules = std::fs::read_to_string(root().join("deploy/observability/alerts.yaml")).expect("the rules are read");
+    let rules: BTreeSet<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    let manual = std::fs::read_to_string(root().join("docs/operations.md")).expect("the manual is read");
+    let cells = manual.lines().filter_map(|line| line.strip_prefix("| `Folio")).filter_map(|row| row.split('|').next());
+    let cells: Vec<String> = cells.map(|cell| format!("`Folio{cell}")).collect();
+    let names = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let described: BTreeSet<&str> = names.filter(|name| name.starts_with("Folio")).collect();
+    let differing: Vec<_> = rules.symmetric_difference(&described).map(|name| (*name).to_owned()).collect();
+    report("an alert has no row in docs/operations.md, or a row names no alert", &differing);
+}
+
+#[test]
 fn alerts_ignore_the_models_of_organizations() {
     let rules = std::fs::read_to_string(root().join("deploy/observability/alerts.yaml")).expect("the rules are read");
     let of_models: Vec<_> = rules.match_indices("folio_model_").map(|(at, _)| &rules[at..]).collect();

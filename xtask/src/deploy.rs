@@ -131,6 +131,8 @@ fn check_refusals(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
         ("cql.contactPoints=null", "cql.contactPoints"),
         ("blobs.url=", "blobs.url"),
         ("cluster.tls.nodeSecret=only-one", "cluster.tls"),
+        ("gateway.proxyProtocol=true", "gateway.trustedProxies"),
+        ("gateway.trustedProxies={proxy.example}", "trustedProxies"),
         ("purchases.port=8082", "purchases.existingSecret"),
         ("purchases.port=8081", "purchases"),
     ] {

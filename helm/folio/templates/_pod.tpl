@@ -6,6 +6,9 @@
 {{- if ne (empty $values.cluster.tls.gatewaySecret) (empty $values.cluster.tls.nodeSecret) -}}
 {{- fail "cluster.tls requires both gatewaySecret and nodeSecret, or neither" -}}
 {{- end -}}
+{{- if and $values.gateway.proxyProtocol (empty $values.gateway.trustedProxies) -}}
+{{- fail "gateway.proxyProtocol requires gateway.trustedProxies" -}}
+{{- end -}}
 {{- $purchases := ternary $values.purchases.port 0 (eq .component "gateway") -}}
 {{- $publicTls := ternary $values.gateway.tlsSecret "" (eq .component "gateway") -}}
 serviceAccountName: {{ include "folio.serviceAccountName" $root }}
@@ -47,6 +50,16 @@ containers:
             fieldPath: metadata.namespace
       - name: FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS
         value: {{ $values.drainTimeoutSeconds | toString | quote }}
+      {{- if eq .component "gateway" }}
+      {{- with $values.gateway.trustedProxies }}
+      - name: FOLIO_GATEWAY__TRUSTED_PROXIES
+        value: {{ toJson . | quote }}
+      {{- end }}
+      {{- if $values.gateway.proxyProtocol }}
+      - name: FOLIO_GATEWAY__PROXY_PROTOCOL
+        value: "true"
+      {{- end }}
+      {{- end }}
       {{- if eq .component "node" }}
       - name: FOLIO_DOCUMENTS__SCRATCH
         value: /var/lib/folio/scratch
