@@ -1,9 +1,11 @@
 //! Turns of a killed owner continue on another node within the heartbeat timeout plus one second.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use folio_proto::v1;
+use folio_tests::harness::LIMIT;
 use folio_tests::harness::client::outline;
+use folio_types::Code;
 
 use crate::test_cluster::{BUSY_MARGIN, TAKEN_OVER, TestCluster, assert_completed, on_cluster};
 
@@ -36,6 +38,45 @@ fn a_paused_turn_is_approved_at_another_node_after_its_owner_was_killed() {
         let took = begun.elapsed();
         assert_completed(&answer);
         assert!(took < TAKEN_OVER + BUSY_MARGIN, "{took:?}, with the model call");
+        test.assert_clean().await;
+    });
+}
+
+#[test]
+fn the_next_chat_on_a_thread_of_a_killed_node_is_answered_in_time() {
+    on_cluster(SCRIPT, async |test| {
+        test.cluster.sim.open_gate("g").await;
+        let stream = test.chat(0, "slow").await;
+        let (turn, thread) = (stream.turn(), stream.thread());
+        stream.completed().await;
+        kill_owner(test, &turn).await;
+        let killed = Instant::now();
+        let (client, mut longest) = (test.client(1).await, Duration::ZERO);
+        let request = v1::ChatRequest {
+            thread_id: thread,
+            text: "slow again".to_owned(),
+            request_id: "after-the-kill".to_owned(),
+            ..Default::default()
+        };
+        // Repeats the chat after the delay that each refusal contains.
+        let completed = loop {
+            let begun = Instant::now();
+            let answer = client.send(request.clone()).await;
+            longest = longest.max(begun.elapsed());
+            match answer {
+                Ok(events) => break events.completed().await,
+                Err(status) => {
+                    let error = folio_proto::status::to_error(&status);
+                    assert!(error.code == Code::Unavailable && killed.elapsed() < LIMIT, "{error:?}");
+                    // The delay is the behaviour under test.
+                    tokio::time::sleep(error.retry_after.expect("a retry delay")).await;
+                }
+            }
+        };
+        let took = killed.elapsed();
+        println!("the next chat was answered {took:?} after the kill; the longest attempt took {longest:?}");
+        assert_eq!(completed.text, "one two three four five six seven eight");
+        assert!(took < TAKEN_OVER + BUSY_MARGIN, "{took:?}");
         test.assert_clean().await;
     });
 }

@@ -6,8 +6,9 @@ use folio_types::{Error, Incarnation, Liveness, OrgId, Reason, Result, ThreadId}
 
 use crate::shared::{Shared, draining};
 
-/// Retry delay of a request on a thread whose owner's liveness is unknown.
-const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+/// Retry delay of a request on a thread whose owner's liveness is unknown. It adds to the time until the request takes the
+/// thread over.
+const RETRY_AFTER: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Liveness of other incarnations. Never queried for this node's own incarnation.
 #[async_trait]

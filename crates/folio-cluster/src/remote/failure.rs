@@ -16,8 +16,8 @@ use crate::signed_principal::untrusted;
 const LOSS_STAGE: &str = "request";
 const NOT_SENT: &str = "not sent";
 const PERHAPS_SENT: &str = "perhaps sent";
-/// Retry delay of an RPC to an unreachable node.
-const RETRY: Duration = Duration::from_secs(1);
+/// Retry delay of an RPC to an unreachable node. It adds to the time until another node takes over its threads.
+const RETRY: Duration = folio_proto::status::RETRY_SOON;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LossStage {
