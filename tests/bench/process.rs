@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use folio_tests::harness::client::Client;
-use folio_tests::harness::process::Process;
+use folio_tests::harness::process::{Process, resident_bytes};
 
 /// Returns the CPU time of a process since its start, user and system.
 pub(crate) fn cpu(process: &Process) -> Result<Duration> {
@@ -17,10 +17,7 @@ pub(crate) fn cpu(process: &Process) -> Result<Duration> {
 
 /// Returns the resident memory of a process in bytes.
 pub(crate) fn memory(process: &Process) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kib * 1024)
+    resident_bytes(process.id())
 }
 
 /// Starts a model endpoint that plays a script, and records no requests.

@@ -5,6 +5,7 @@ pub mod checker;
 mod credit_grants;
 mod injection;
 pub mod log;
+pub mod memory;
 pub mod outage;
 pub mod run;
 mod schedule;

@@ -1,5 +1,5 @@
 //! CQL servers that stop for a while during approvals: every approved write is made once. While one of three servers is
-//! stopped, no turn fails.
+//! stopped, no turn fails. Callers read continuously meanwhile, and the memory of gateways and nodes stays bounded.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use super::checker::{Evidence, Violation, check};
 use super::log::Log;
+use super::memory::{MemoryUse, measure, read_continuously, sample};
 use super::servers::Servers;
 use super::settle::{TimeLimits, gather};
 use super::simulated_user::{ApprovedWrite, Refusals, SimulatedUser};
@@ -66,6 +67,8 @@ struct Progress {
 pub struct Report {
     /// Each stop with the writes that were approved around it.
     pub stops: Vec<(Stop, Vec<ApprovedWrite>)>,
+    /// Memory of the gateways and nodes during each stop.
+    pub memory: Vec<(Stop, Vec<MemoryUse>)>,
     /// Approved writes without exactly one effect.
     pub lost: Vec<String>,
     pub violations: Vec<Violation>,
@@ -80,6 +83,11 @@ impl Report {
         self.stops.iter().flat_map(|(_, writes)| writes)
     }
 
+    /// Returns the largest growth of a gateway or node during a stop, in bytes.
+    pub fn memory_growth(&self) -> u64 {
+        self.memory.iter().flat_map(|(_, uses)| uses).map(MemoryUse::growth).max().unwrap_or_default()
+    }
+
     /// Returns the longest 99th percentile of the approvals of a stop.
     pub fn p99(&self) -> Duration {
         self.stops.iter().map(|(_, writes)| percentile(writes, 0.99)).max().unwrap_or_default()
@@ -91,6 +99,11 @@ impl fmt::Display for Report {
         for (stop, writes) in &self.stops {
             let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| percentile(writes, part));
             writeln!(f, "{stop:?}: {} approvals, p50 {p50:.2?}, p99 {p99:.2?}, longest {max:.2?}", writes.len())?;
+        }
+        for (stop, uses) in &self.memory {
+            for used in uses {
+                writeln!(f, "{stop:?}: memory of {used}")?;
+            }
         }
         for lost in &self.lost {
             writeln!(f, "{lost}")?;
@@ -122,7 +135,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let cluster = Setup { replication_factor, ..setup }.start().await;
     let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
     let document = cluster.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
-    let (log, refusals, mut stops) = (Log::default(), Refusals::default(), Vec::new());
+    let (log, refusals, mut stops, mut memory) = (Log::default(), Refusals::default(), Vec::new(), Vec::new());
     for (phase, stop) in plan.stops.iter().enumerate() {
         let (is_over, over) = watch::channel(false);
         let progress = Arc::new(Progress::default());
@@ -140,19 +153,23 @@ pub async fn run(plan: Plan) -> Result<Report> {
         })
         .await;
         println!("{stop:?}");
+        let mut readers = read_continuously(&cluster, &over).await;
+        let sampling = tokio::spawn(sample(measure(&cluster)?, over.clone()));
         let (stop, target) = (*stop, random.random_range(0..nodes));
         servers = tokio::task::spawn_blocking(move || stop_server(servers, target, stop)).await??;
         // The approvals continue during the sleep.
         tokio::time::sleep(AFTER_STOP).await;
         is_over.send_replace(true);
         stops.push((stop, users.join_all().await.concat()));
+        while readers.join_next().await.transpose()?.is_some() {}
+        memory.push((stop, sampling.await??));
     }
     let limits = TimeLimits { stuck: Duration::from_secs(15), total: Duration::from_secs(60) };
     let evidence = gather(&tables, &cluster.tenants, &log, limits).await?;
     println!("errors: {:?}", refusals.all());
     let writes = stops.iter().flat_map(|(_, writes)| writes);
     let lost = writes.filter_map(|write| lost(write, &evidence)).collect();
-    Ok(Report { stops, lost, violations: check(&evidence) })
+    Ok(Report { stops, memory, lost, violations: check(&evidence) })
 }
 
 fn create_user(

@@ -9,6 +9,9 @@ use folio_tests::faults::outage::{Plan, Stop, run};
 /// Maximum 99th percentile of an approval while one of three servers is stopped.
 const P99_MAX: Duration = Duration::from_secs(3);
 
+/// Maximum growth of a gateway or node during a stop, in bytes: the histories, buffers and calls that the defaults permit.
+const MEMORY_GROWTH_MAX: u64 = 256 * 1024 * 1024;
+
 #[derive(Parser)]
 #[command(about = "Approvals while a CQL server is stopped, and an independent checker")]
 struct Arguments {
@@ -44,5 +47,6 @@ async fn main() -> anyhow::Result<ExitCode> {
     let is_one_of_three = arguments.cql_nodes == 3;
     let is_available = !is_one_of_three || (report.failed_turns() == 0 && report.p99() < P99_MAX);
     let is_clean = report.violations.is_empty() && report.lost.is_empty();
-    Ok(if is_clean && is_available { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_bounded = report.memory_growth() < MEMORY_GROWTH_MAX;
+    Ok(if is_clean && is_available && is_bounded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use anyhow::Context as _;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -37,6 +38,14 @@ pub fn command(program: impl AsRef<OsStr>, folder: &Path, environment: &[(&str, 
     command.env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL");
     command.envs(environment.iter().copied()).current_dir(folder);
     command
+}
+
+/// Returns the resident memory of a process in bytes.
+pub fn resident_bytes(id: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib * 1024)
 }
 
 impl Process {

@@ -32,11 +32,15 @@ pub(crate) struct OutageArguments {
     /// Minimum number of approvals around each stop.
     #[arg(long, default_value_t = 200)]
     approvals: usize,
+    /// Number of CQL servers, 1 to 3. With 1, no server answers during a stop.
+    #[arg(long, default_value_t = 3)]
+    cql_nodes: u8,
 }
 
 pub(crate) fn outage(arguments: &OutageArguments) -> Result<()> {
     let mut command = program("outage")?;
     command.args(["--kill", "--approvals", &arguments.approvals.to_string()]);
+    command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
     for seconds in &arguments.suspend {
         command.args(["--suspend", &seconds.to_string()]);
     }
