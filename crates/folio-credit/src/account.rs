@@ -1,6 +1,6 @@
 //! The credit account of an organization and its changes.
 
-use folio_types::{BlockId, Error, GrantId, Incarnation, Reason, Result, Timestamp};
+use folio_types::{BlockId, Error, GrantId, Incarnation, Reason, Result, Timestamp, UnknownFields};
 use serde::{Deserialize, Serialize};
 
 use crate::{AMOUNT_MAX, AccountEntry, BLOCKS_MAX, GRANTS_MAX, Grant, GrantKind};
@@ -57,6 +57,8 @@ pub struct Account {
     /// Grants with unused or drawn credit, in the order of use.
     pub grants: Vec<Grant>,
     pub blocks: Vec<OpenBlock>,
+    #[serde(skip)]
+    pub unknown: UnknownFields,
 }
 
 impl Account {

@@ -1,7 +1,7 @@
 //! The ledger row of a model call: reserved before the call, settled after it.
 
 use folio_types::message::Usage;
-use folio_types::{DocumentId, Timestamp, UserId};
+use folio_types::{DocumentId, Timestamp, UnknownFields, UserId};
 use serde::{Deserialize, Serialize};
 
 /// Source of the usage in a settlement.
@@ -68,6 +68,8 @@ pub struct LedgerRow {
     /// None while the call is in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<SettlementRecord>,
+    #[serde(skip)]
+    pub unknown: UnknownFields,
 }
 
 impl LedgerRow {
@@ -85,6 +87,7 @@ impl LedgerRow {
             at,
             deadline: at,
             settled: None,
+            unknown: UnknownFields::default(),
         }
     }
 

@@ -9,7 +9,8 @@ use folio_resources::{Condition, ListEntry, ListRow, term};
 use folio_types::access::Principal;
 use folio_types::op::OpKey;
 use folio_types::{
-    Digest, DocumentId, Error, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
+    Digest, DocumentId, Error, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UnknownFields,
+    UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,8 @@ pub struct ThreadHeader {
     pub working: WorkingState,
     /// None: no turn is open.
     pub open_turn: Option<OpenTurn>,
+    #[serde(skip)]
+    pub unknown: UnknownFields,
 }
 
 impl ThreadHeader {
@@ -220,6 +223,7 @@ impl NewThread {
             turns: 0,
             working: working.unwrap_or_default(),
             open_turn: None,
+            unknown: UnknownFields::default(),
         }
     }
 }

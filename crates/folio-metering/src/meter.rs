@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_credit::{Account, LedgerRow, ReserveOutcome};
 use folio_storage::Stores;
-use folio_types::{BlockId, Code, Environment, Error, OrgId, Reason, Result};
+use folio_types::{BlockId, Code, Environment, Error, OrgId, Reason, Result, UnknownFields};
 use ractor::{Actor, ActorId, ActorRef};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -161,6 +161,7 @@ impl CreditMeter {
             at: now,
             deadline: now.checked_add(self.shared.options.reservation_seconds).unwrap_or(now),
             settled: None,
+            unknown: UnknownFields::default(),
         };
         let covered = UnconfirmedReservation::new(Reservation { block, row, actor });
         let Some((block, row)) = covered.parts() else { return Ok(None) };

@@ -19,11 +19,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write};
-use folio_types::{Digest, Error, OrgId, Result, Timestamp};
+use folio_types::{Digest, Error, OrgId, Result, Timestamp, UnknownFields};
 
 use crate::kind::{IndexedFields, Kind, read};
 use crate::stored::{Record, encode_value};
 use crate::{ListRow, Resource, folded};
+
+/// JSON pointer to the newest revision in the record of a resource that keeps revisions.
+const NEWEST_REVISION: &str = "/live/latest";
 
 type Apply = Arc<dyn Fn(Option<&[u8]>) -> Result<Applied> + Send + Sync>;
 
@@ -42,6 +45,34 @@ struct NewState {
     record: Vec<u8>,
     /// Number and encoding of the newest revision. None: the kind keeps no revisions.
     revision: Option<(u32, Vec<u8>)>,
+}
+
+impl NewState {
+    /// `unknown`: the unknown fields of the record before the change. A new revision keeps those of the newest revision,
+    /// from which it is derived.
+    fn of<R: Resource>(resource: R, unknown: &UnknownFields) -> Result<Self> {
+        let fields = IndexedFields::of(&resource)?;
+        let revision = match resource.newest_revision()? {
+            Some((number, revision)) => Some((number, unknown.below(NEWEST_REVISION).add_to(revision)?)),
+            None => None,
+        };
+        let record = unknown.add_to(encode_value(R::KIND, R::FORMAT, &Record::Live(resource))?)?;
+        Ok(Self { fields, record, revision })
+    }
+}
+
+/// Returns the live resource of a record, and the unknown fields of the record.
+fn read_for_change<R: Resource>(record: &[u8]) -> Result<(Option<R>, UnknownFields)> {
+    let stored = read::<R>(record)?;
+    let unknown = UnknownFields::between(record, &encode_value(R::KIND, R::FORMAT, &stored)?)?;
+    Ok((stored.live(), unknown))
+}
+
+/// Returns the record after a change that has no effect.
+#[cfg(test)]
+pub(crate) fn rewrite<R: Resource>(record: &[u8]) -> Result<Vec<u8>> {
+    let (before, unknown) = read_for_change::<R>(record)?;
+    NewState::of(before.ok_or_else(|| Error::internal("deleted"))?, &unknown).map(|after| after.record)
 }
 
 /// A write, type-erased from its resource.
@@ -72,16 +103,14 @@ impl ResourceWrite {
         let deletes = write.change == R::DELETE;
         let target = id.clone();
         let apply = move |record: Option<&[u8]>| {
-            let before = record.map(read::<R>).transpose()?.and_then(Record::live);
+            let (before, unknown) = match record {
+                Some(record) => read_for_change::<R>(record)?,
+                None => (None, UnknownFields::default()),
+            };
             let fields = before.as_ref().map(IndexedFields::of).transpose()?;
             let plan = R::apply(&target, &write, before)?;
-            let after = |resource: R| {
-                let fields = IndexedFields::of(&resource)?;
-                let revision = resource.newest_revision()?;
-                let record = encode_value(R::KIND, R::FORMAT, &Record::Live(resource))?;
-                Ok(NewState { fields, record, revision })
-            };
-            Ok(Applied { before: fields, after: plan.after.map(after).transpose()?, result: plan.result })
+            let after = plan.after.map(|resource| NewState::of(resource, &unknown)).transpose()?;
+            Ok(Applied { before: fields, after, result: plan.result })
         };
         Self {
             kind: Kind::get::<R>(),

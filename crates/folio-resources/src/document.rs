@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use folio_types::op::{OpResult, Write};
-use folio_types::{BlobId, BlobKey, DocumentId, OrgId, Result, TagId, Timestamp, UserId};
+use folio_types::{BlobId, BlobKey, DocumentId, OrgId, Result, TagId, Timestamp, UnknownFields, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
@@ -76,6 +76,8 @@ pub struct TextRecord {
     pub lacks_program: bool,
     /// Time at which this state was reported.
     pub at: Timestamp,
+    #[serde(skip)]
+    pub unknown: UnknownFields,
 }
 
 /// Returns the record that replaces `before` when ingestion reports a state. [`TextState::Processing`] counts as an
@@ -90,7 +92,8 @@ pub fn text_record_of(
     let started = u32::from(state == TextState::Processing);
     let counted = before.filter(|before| !before.text.is_settled()).map_or(0, |before| before.attempts);
     let attempts = if state.is_settled() { 0 } else { counted.saturating_add(started) };
-    TextRecord { text: state, pages, generation: None, attempts, lacks_program, at }
+    let unknown = before.map(|before| before.unknown.clone()).unwrap_or_default();
+    TextRecord { text: state, pages, generation: None, attempts, lacks_program, at, unknown }
 }
 
 /// Changed fields of a document. None: unchanged.
@@ -276,8 +279,15 @@ mod tests {
         ] {
             assert_eq!(state.is_settled(), is_settled, "{state:?}");
             let next = text_record_of(record.as_ref(), state.clone(), 7, true, at());
-            let expected =
-                TextRecord { text: state, pages: 7, generation: None, attempts, lacks_program: true, at: at() };
+            let expected = TextRecord {
+                text: state,
+                pages: 7,
+                generation: None,
+                attempts,
+                lacks_program: true,
+                at: at(),
+                unknown: UnknownFields::default(),
+            };
             assert_eq!(next, expected);
             record = Some(next);
         }

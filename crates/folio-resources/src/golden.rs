@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
+use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::{Role, Scope};
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::token::Token;
@@ -14,7 +15,7 @@ use folio_types::{
     BlobId, Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,
     Timestamp, UserId,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stored::encode_value;
 use crate::{
@@ -280,27 +281,54 @@ fn the_written_format_is_that_of_the_golden_files() {
     }
 }
 
+/// Returns the golden files whose name starts with `kind`, with the format and the stored value.
+fn golden_files(kind: &str) -> Vec<(PathBuf, u8, Vec<u8>)> {
+    let mut found = Vec::new();
+    for version in std::fs::read_dir(folder()).unwrap() {
+        let version = version.unwrap().path();
+        let format: u8 = version.file_name().unwrap().to_str().unwrap().trim_start_matches('v').parse().unwrap();
+        for file in std::fs::read_dir(version).unwrap() {
+            let path = file.unwrap().path();
+            if path.file_name().unwrap().to_str().unwrap().split('.').next() == Some(kind) {
+                let stored = [&[format], std::fs::read(&path).unwrap().trim_ascii_end()].concat();
+                found.push((path, format, stored));
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn every_kind_has_golden_files_and_reads_all_of_them() {
     for kind in KINDS {
-        let mut read = 0;
-        for version in std::fs::read_dir(folder()).unwrap() {
-            let version = version.unwrap().path();
-            let format: u8 = version.file_name().unwrap().to_str().unwrap().trim_start_matches('v').parse().unwrap();
-            for file in std::fs::read_dir(version).unwrap() {
-                let path = file.unwrap().path();
-                let kind_name = path.file_name().unwrap().to_str().unwrap().split('.').next().unwrap().to_owned();
-                let payload = std::fs::read(&path).unwrap();
-                let stored = [&[format], payload.trim_ascii_end()].concat();
-                if kind_name == kind.name {
-                    kind.read(&stored).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-                    read += 1;
-                } else if kind_name == format!("{}_revision", kind.name) {
-                    kind.revision_references(&stored).unwrap();
-                }
-            }
+        let records = golden_files(kind.name);
+        for (path, _, stored) in &records {
+            kind.read(stored).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }
-        assert!(read >= 2, "{kind:?} has no golden file of a live record and of a tombstone");
+        for (_, _, stored) in golden_files(&format!("{}_revision", kind.name)) {
+            kind.revision_references(&stored).unwrap();
+        }
+        assert!(records.len() >= 2, "{kind:?} has no golden file of a live record and of a tombstone");
+    }
+}
+
+#[test]
+fn a_change_of_any_kind_keeps_the_fields_that_a_newer_build_wrote() {
+    for kind in KINDS {
+        let mut added = 0;
+        for (path, format, stored) in golden_files(kind.name) {
+            // A tombstone is never changed, and only values of the newest format have unknown fields.
+            if kind.read(&stored).unwrap().live().is_none() || (kind.rewrite)(&stored).unwrap()[0] != format {
+                continue;
+            }
+            let mut value: Value = serde_json::from_slice(&stored[1..]).unwrap();
+            added += add_unknown_fields(&mut value, |value| {
+                (kind.parse)(value.to_string().as_bytes()).map_err(|error| error.to_string())
+            });
+            let after = (kind.rewrite)(&[&[format], value.to_string().as_bytes()].concat()).unwrap();
+            assert_eq!(serde_json::from_slice::<Value>(&after[1..]).unwrap(), value, "{}", path.display());
+        }
+        assert!(added > 0, "{kind:?}");
     }
 }
 

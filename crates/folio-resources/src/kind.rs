@@ -61,6 +61,10 @@ pub struct Kind {
     read: fn(&[u8]) -> Result<Record<IndexedFields>>,
     revision_references: fn(&[u8]) -> Result<BTreeSet<String>>,
     tombstone: fn(u64, Timestamp) -> Result<Vec<u8>>,
+    #[cfg(test)]
+    pub(crate) parse: fn(&[u8]) -> serde_json::Result<()>,
+    #[cfg(test)]
+    pub(crate) rewrite: fn(&[u8]) -> Result<Vec<u8>>,
 }
 
 impl Kind {
@@ -79,6 +83,10 @@ impl Kind {
             },
             revision_references: R::revision_references,
             tombstone: |version, at| encode_value(R::KIND, R::FORMAT, &Record::<R>::Tombstone { version, at }),
+            #[cfg(test)]
+            parse: |payload| R::read_format(R::FORMAT, payload).map(drop),
+            #[cfg(test)]
+            rewrite: crate::decide::rewrite::<R>,
         }
     }
 

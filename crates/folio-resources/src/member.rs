@@ -4,7 +4,7 @@
 //! This file produces a [`MemberWrite`], which a store executes as one conditional write of both rows.
 
 use crate::fields::check_name;
-use folio_types::{Code, Error, Reason, Result, Role, Timestamp, UserId};
+use folio_types::{Code, Error, Reason, Result, Role, Timestamp, UnknownFields, UserId};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct Member {
     /// Time of removal; tokens of a removed member are refused. None: not removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_at: Option<Timestamp>,
+    #[serde(skip)]
+    pub unknown: UnknownFields,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +57,11 @@ impl Member {
         }
     }
 
+    pub fn new(user: UserId, name: &str, role: Role, created_at: Timestamp) -> Self {
+        let (name, unknown) = (name.to_owned(), UnknownFields::default());
+        Self { user, name, role, created_at, removed_at: None, unknown }
+    }
+
     /// Returns the member after a change. `before` is the stored member, which may be removed.
     ///
     /// # Errors
@@ -65,9 +72,7 @@ impl Member {
         let not_found = || Error::not_found("member", user);
         match change {
             MemberChange::Add { name, role } => match live {
-                None => {
-                    Ok(Self { user: user.clone(), name: name.clone(), role: *role, created_at: at, removed_at: None })
-                }
+                None => Ok(Self::new(user.clone(), name, *role, at)),
                 Some(live) if (&live.name, live.role) == (name, *role) => Ok(live.clone()),
                 Some(_) => {
                     let message = "the user is a member with another name or role; use UpdateMember";
@@ -139,7 +144,7 @@ mod tests {
     }
 
     fn member(name: &str, role: Role) -> Member {
-        Member { user: user(name), name: name.to_owned(), role, created_at: at(1), removed_at: None }
+        Member::new(user(name), name, role, at(1))
     }
 
     fn after(change: &MemberChange, before: Option<&Member>) -> Result<Member> {

@@ -56,13 +56,7 @@ async fn members(context: &Context) -> Outcome {
     let store = context.stores.access();
     same!(store.members(&context.org).await?, Vec::new(), "members of a new organization");
     let user = UserId::derive(&["member", context.org.as_str()]);
-    let member = Member {
-        user: user.clone(),
-        name: "max".to_owned(),
-        role: Role::Member,
-        created_at: context.now(),
-        removed_at: None,
-    };
+    let member = Member::new(user.clone(), "max", Role::Member, context.now());
     check!(store.write_member(&context.org, MemberWrite::unguarded(None, member.clone())).await?, "a new member");
     same!(store.member(&context.org, &user).await?, Some(member.clone()), "a member");
     same!(store.member(&context.other(), &user).await?, None, "a member of another organization");
@@ -87,13 +81,7 @@ async fn members(context: &Context) -> Outcome {
 /// A change that is guarded by another member: two admins demote each other, one after the other and concurrently.
 async fn guard(context: &Context) -> Outcome {
     let (store, org) = (context.stores.access(), context.org.as_str());
-    let admin = |name: &str| Member {
-        user: UserId::derive(&[name, org]),
-        name: name.to_owned(),
-        role: Role::Admin,
-        created_at: context.now(),
-        removed_at: None,
-    };
+    let admin = |name: &str| Member::new(UserId::derive(&[name, org]), name, Role::Admin, context.now());
     let demotion = |by: &Member, target: &Member| MemberWrite {
         before: Some(target.clone()),
         after: Member { role: Role::Viewer, ..target.clone() },

@@ -101,7 +101,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     done(stores.of::<Organization>().decide(&org, write).await?)?;
     let name = format!("the {word}");
     let user = context.user.clone();
-    let member = Member { user, name: name.clone(), role: Role::Admin, created_at: context.now(), removed_at: None };
+    let member = Member::new(user, &name, Role::Admin, context.now());
     stores.access().write_member(&org, MemberWrite::unguarded(None, member)).await?;
     filled_token(&context, "good", &name).await?;
     let revoked = filled_token(&context, "revoked", &name).await?;

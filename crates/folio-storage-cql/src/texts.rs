@@ -78,7 +78,7 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
     };
     // The index row is entered before the resource waits and removed after it, so that a waiting resource is never
     // missing.
-    let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
+    let text = TextRecord { generation, ..text_record_of(None, state, count, lacks_program, at) };
     let waits_for = TextWait::of(Some(&text));
     if let Some(waits_for) = waits_for {
         wait(keyspace, waits_for, org, id).await?;

@@ -179,48 +179,4 @@ impl EmbeddedStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::ops::ControlFlow;
-
-    use super::keys::Space;
-    use super::reads::{Range, Reads as _};
-    use super::*;
-
-    /// Returns the parts before the first slash of all keys in a keyspace.
-    fn first_key_parts(engine: &Engine, space: Space) -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
-        let all = Range { space, start: Vec::new(), end: vec![u8::MAX], reverse: false };
-        let mut visit = |key: &[u8], _: &[u8]| {
-            let key = String::from_utf8(key.to_vec()).unwrap();
-            found.insert(key.split('/').next().unwrap_or_default().to_owned());
-            Ok(ControlFlow::Continue(()))
-        };
-        engine.read(|view| view.walk(all, &mut visit)).unwrap();
-        found
-    }
-
-    #[tokio::test]
-    async fn invariant_6_every_key_that_a_request_can_reach_begins_with_its_organization() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
-        for name in folio_storage_conformance::names() {
-            folio_storage_conformance::run(name, store.stores(), "keys").await.unwrap();
-        }
-        // The suites leave no text in the store. The scenario contains text before its last steps.
-        for step in 0..folio_storage_conformance::STEPS - 8 {
-            folio_storage_conformance::step(&store.stores(), step).await.unwrap();
-        }
-        for space in [Space::Records, Space::Threads, Space::Text] {
-            let found = first_key_parts(&store.engine, space);
-            assert!(!found.is_empty(), "nothing in {space:?}");
-            for beginning in found {
-                assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
-            }
-        }
-        let expected = ["deleted", "missing_program", "open_turn", "pending_text", "probe", "request", "thread_expiry"];
-        let system = first_key_parts(&store.engine, Space::System);
-        assert!(system.iter().all(|beginning| expected.contains(&beginning.as_str())), "{system:?}");
-        store.close().await;
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHead
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
 use folio_resources::{ListRow, Member, Resource as _, Tag, TextRecord, TextState, term};
+use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target};
@@ -24,16 +25,23 @@ use serde_json::{Value, json};
 use crate::traits::{Charged, UsageRecord};
 use crate::value::*;
 
-/// A stored value as bytes, with the function that decodes and re-encodes its kind.
+/// A stored value as bytes, with the functions that parse the JSON of its kind, and that decode and re-encode it.
 struct Sample {
     kind: &'static str,
     case: &'static str,
     bytes: Vec<u8>,
+    parse: fn(&Value) -> Result<(), String>,
     reencode: fn(&[u8]) -> Result<Vec<u8>>,
 }
 
 fn sample<T: Stored>(case: &'static str, value: T) -> Sample {
-    Sample { kind: T::KIND, case, bytes: encode(&value).unwrap(), reencode: |bytes| encode(&decode::<T>(bytes)?) }
+    Sample {
+        kind: T::KIND,
+        case,
+        bytes: encode(&value).unwrap(),
+        parse: |json| T::read(T::VERSION, json.to_string().as_bytes()).map(drop).map_err(|error| error.to_string()),
+        reencode: |bytes| encode(&decode::<T>(bytes)?),
+    }
 }
 
 fn folder() -> PathBuf {
@@ -75,8 +83,27 @@ fn every_golden_file_is_readable_and_every_kind_has_one() {
             kinds.insert(kind);
         }
     }
-    let missing: Vec<_> = KINDS.iter().filter(|kind| !kinds.contains(**kind)).collect();
+    let missing: Vec<_> = KINDS.iter().filter(|(kind, _)| !kinds.contains(*kind)).collect();
     assert!(missing.is_empty(), "no golden file for {missing:?}");
+}
+
+#[test]
+fn fields_that_a_newer_build_wrote_are_tolerated_and_survive_a_change() {
+    let mut changed = BTreeSet::new();
+    for Sample { kind, case, bytes, parse, reencode } in samples() {
+        let mut value: Value = serde_json::from_slice(&bytes[1..]).unwrap();
+        let has_fields =
+            value.as_object().is_some_and(|fields| fields.values().any(Value::is_object) || fields.len() > 1);
+        let added = add_unknown_fields(&mut value, parse);
+        assert!(added > 0 || !has_fields, "{kind}.{case}");
+        let after = reencode(&[&bytes[..1], value.to_string().as_bytes()].concat()).unwrap();
+        let is_kept = serde_json::from_slice::<Value>(&after[1..]).unwrap() == value;
+        if KINDS.contains(&(kind, true)) && value.get("tombstone").is_none() {
+            assert!(is_kept, "{kind}.{case}: {}", String::from_utf8_lossy(&after));
+            changed.insert(kind);
+        }
+    }
+    assert_eq!(changed, KINDS.iter().filter(|(_, is_changed)| *is_changed).map(|(kind, _)| *kind).collect());
 }
 
 #[test]
@@ -188,6 +215,7 @@ fn threads() -> Vec<Sample> {
         turns: 5,
         working: working(),
         open_turn: Some(OpenTurn { number: 5, phase: Phase::Paused, expires_at: Some(at()) }),
+        unknown: UnknownFields::default(),
     };
     let request = RequestRow { request: "client-7".parse().unwrap(), turn: 5, digest: Digest::of(b"golden") };
     let removed_by = OpKey::Request { user: user(), request: "client-8".parse().unwrap() };
@@ -240,6 +268,7 @@ fn rows() -> Vec<Sample> {
         attempts: 1,
         lacks_program: false,
         at: at(),
+        unknown: UnknownFields::default(),
     };
     vec![
         sample("call", audited()),
@@ -299,6 +328,7 @@ fn credit() -> Vec<Sample> {
         settled: 10,
         grants: vec![grant.clone()],
         blocks: vec![block.clone()],
+        unknown: UnknownFields::default(),
     };
     let withdrawn =
         AccountEntry::Withdrawn { id: grant_id, amount: 3, note: "A mistake".into(), by: Some(user()), at: at() };
@@ -314,6 +344,7 @@ fn credit() -> Vec<Sample> {
         at: at(),
         deadline: at(),
         settled: None,
+        unknown: UnknownFields::default(),
     };
     let settled = SettlementRecord {
         credits: 7,

@@ -1,4 +1,7 @@
 //! The stored values of the adapters: one byte with the version of the format, then JSON.
+//!
+//! A process may read values of a newer build that have more fields. If a process of this build changes such a value, the
+//! change keeps these fields ([`UnknownFields`]).
 
 use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::journal::Entry;
@@ -6,7 +9,7 @@ use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
 use folio_resources::{ListRow, Member, TextRecord, decode_value, encode_value};
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
-use folio_types::{OrgId, Result, ThreadId, Timestamp};
+use folio_types::{OrgId, Result, ThreadId, Timestamp, UnknownFields};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -23,15 +26,32 @@ pub trait Stored: Serialize + DeserializeOwned {
     fn read(_version: u8, payload: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(payload)
     }
+
+    /// Returns the unknown fields of a value that was decoded. None for a kind whose values are never changed.
+    fn unknown(&self) -> Option<&UnknownFields> {
+        None
+    }
+
+    fn unknown_mut(&mut self) -> Option<&mut UnknownFields> {
+        None
+    }
 }
 
-/// Returns the format version, followed by the JSON of the value.
+/// Returns the format version, followed by the JSON of the value and its unknown fields.
 pub fn encode<T: Stored>(value: &T) -> Result<Vec<u8>> {
-    encode_value(T::KIND, T::VERSION, value)
+    let encoded = encode_value(T::KIND, T::VERSION, value)?;
+    value.unknown().unwrap_or(UnknownFields::NONE).add_to(encoded)
 }
 
 pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T> {
-    decode_value(T::KIND, T::VERSION, bytes, T::read)
+    let mut value: T = decode_value(T::KIND, T::VERSION, bytes, T::read)?;
+    if value.unknown().is_some() {
+        let unknown = UnknownFields::between(bytes, &encode_value(T::KIND, T::VERSION, &value)?)?;
+        if let Some(stored) = value.unknown_mut() {
+            *stored = unknown;
+        }
+    }
+    Ok(value)
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,38 +116,78 @@ pub struct TokenUse {
     pub at: Timestamp,
 }
 
+impl Stored for ThreadRecord {
+    const KIND: &'static str = "thread";
+
+    fn unknown(&self) -> Option<&UnknownFields> {
+        match self {
+            Self::Live(header) => Some(&header.unknown),
+            Self::Tombstone { .. } => None,
+        }
+    }
+
+    fn unknown_mut(&mut self) -> Option<&mut UnknownFields> {
+        match self {
+            Self::Live(header) => Some(&mut header.unknown),
+            Self::Tombstone { .. } => None,
+        }
+    }
+}
+
+/// Implements [`Stored`]. A process changes values of a kind in `changed`: it reads a value and writes it with other
+/// fields. All fields of a value of a kind in `written_whole` are derived from something else than the stored value.
 macro_rules! stored {
-    ($($kind:literal => $type:ty),+ $(,)?) => {
+    (
+        changed { $($changed:literal => $changed_type:ty,)+ }
+        written_whole { $($kind:literal => $type:ty,)+ }
+    ) => {
+        $(impl Stored for $changed_type {
+            const KIND: &'static str = $changed;
+
+            fn unknown(&self) -> Option<&UnknownFields> {
+                Some(&self.unknown)
+            }
+
+            fn unknown_mut(&mut self) -> Option<&mut UnknownFields> {
+                Some(&mut self.unknown)
+            }
+        })+
+
         $(impl Stored for $type { const KIND: &'static str = $kind; })+
 
+        /// All kinds. True: processes change values of the kind.
         #[cfg(test)]
-        pub(crate) const KINDS: &[&str] = &[$($kind,)+];
+        pub(crate) const KINDS: &[(&str, bool)] = &[("thread", true), $(($changed, true),)+ $(($kind, false),)+];
     };
 }
 
 stored! {
-    "audit_entry" => AuditEntry,
-    "token_use" => TokenUse,
-    "member" => Member,
-    "page_text" => PageText,
-    "pending_text" => PendingTextRow,
-    "deleted" => DeletionRow,
-    "op_row" => OpRow,
-    "idempotency_record" => IdempotencyRecord,
-    "request_index_row" => RequestIndexRow,
-    "thread" => ThreadRecord,
-    "entry" => Entry,
-    "request_row" => RequestRow,
-    "thread_expiry" => ThreadExpiryRow,
-    "open_turn" => OpenTurnRow,
-    "account" => Account,
-    "account_entry" => AccountEntry,
-    "ledger_row" => LedgerRow,
-    "usage" => UsageRecord,
-    "list_row" => ListRow,
-    "name" => NameRow,
-    "reference" => Reference,
-    "text_record" => TextRecord,
-    "count" => Count,
-    "empty" => Empty,
+    changed {
+        "member" => Member,
+        "account" => Account,
+        "ledger_row" => LedgerRow,
+        "text_record" => TextRecord,
+    }
+    written_whole {
+        "audit_entry" => AuditEntry,
+        "token_use" => TokenUse,
+        "page_text" => PageText,
+        "pending_text" => PendingTextRow,
+        "deleted" => DeletionRow,
+        // The removal of its content also removes unknown fields, which may contain content.
+        "op_row" => OpRow,
+        "idempotency_record" => IdempotencyRecord,
+        "request_index_row" => RequestIndexRow,
+        "entry" => Entry,
+        "request_row" => RequestRow,
+        "thread_expiry" => ThreadExpiryRow,
+        "open_turn" => OpenTurnRow,
+        "account_entry" => AccountEntry,
+        "usage" => UsageRecord,
+        "list_row" => ListRow,
+        "name" => NameRow,
+        "reference" => Reference,
+        "count" => Count,
+        "empty" => Empty,
+    }
 }

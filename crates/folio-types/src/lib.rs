@@ -24,6 +24,7 @@ pub mod seconds;
 mod secret;
 pub mod settings;
 pub mod token;
+mod unknown_fields;
 
 pub use access::{Principal, Role};
 pub use environment::{Environment, System};
@@ -33,3 +34,4 @@ pub use ids::*;
 pub use jiff::Timestamp;
 pub use liveness::Liveness;
 pub use secret::Secret;
+pub use unknown_fields::UnknownFields;

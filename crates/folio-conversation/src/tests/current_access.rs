@@ -31,8 +31,8 @@ fn denied(name: &str) -> Rule {
 async fn set_role(sandbox: &Sandbox, user: &UserId, role: Option<Role>) {
     let (access, org, now) = (sandbox.stores.access(), &sandbox.principal.org, sandbox.environment.now());
     let before = access.member(org, user).await.unwrap();
-    let (name, removed_at) = ("ann".to_owned(), role.is_none().then_some(now));
-    let after = Member { user: user.clone(), name, role: role.unwrap_or(Role::Member), created_at: now, removed_at };
+    let removed_at = role.is_none().then_some(now);
+    let after = Member { removed_at, ..Member::new(user.clone(), "ann", role.unwrap_or(Role::Member), now) };
     assert!(access.write_member(org, MemberWrite::unguarded(before, after)).await.unwrap());
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) fn access() -> Vec<Sample> {
-    let member = Member { user: user(), name: "a@b.c".into(), role: Role::Viewer, created_at: at(), removed_at: None };
+    let member = Member::new(user(), "a@b.c", Role::Viewer, at());
     vec![
         sample("removed", Member { removed_at: Some(at()), ..member.clone() }),
         sample("plain", member),

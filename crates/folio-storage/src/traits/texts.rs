@@ -76,13 +76,14 @@ pub trait TextStore: Send + Sync {
 
 #[cfg(test)]
 mod tests {
+    use folio_resources::text_record_of;
+
     use super::*;
 
     #[test]
     fn a_text_waits_until_it_is_settled_and_then_for_a_missing_program() {
         let waits = |text: TextState, lacks_program| {
-            let record =
-                TextRecord { text, pages: 0, generation: None, attempts: 0, lacks_program, at: Timestamp::UNIX_EPOCH };
+            let record = text_record_of(None, text, 0, lacks_program, Timestamp::UNIX_EPOCH);
             TextWait::of(Some(&record))
         };
         assert_eq!(TextWait::of(None), Some(TextWait::Worker));

@@ -1,0 +1,133 @@
+//! Tests of the stored rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use folio_credit::{Account, AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
+use folio_resources::{Member, MemberWrite, TextState};
+use folio_storage::IngestUpdate;
+use folio_types::{BlockId, DocumentId, GrantId, OrgId, Role, Timestamp, UserId};
+use serde_json::Value;
+
+use super::keys::Space;
+use super::reads::{Range, Reads as _};
+use super::*;
+
+/// Returns all rows of a keyspace.
+fn rows(engine: &Engine, space: Space) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let all = Range { space, start: Vec::new(), end: vec![u8::MAX], reverse: false };
+    let mut visit = |key: &[u8], value: &[u8]| {
+        found.insert(String::from_utf8(key.to_vec()).unwrap(), value.to_vec());
+        Ok(ControlFlow::Continue(()))
+    };
+    engine.read(|view| view.walk(all, &mut visit)).unwrap();
+    found
+}
+
+/// Returns the parts before the first slash of all keys in a keyspace.
+fn first_key_parts(engine: &Engine, space: Space) -> BTreeSet<String> {
+    rows(engine, space).into_keys().map(|key| key.split('/').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn invariant_6_every_key_that_a_request_can_reach_begins_with_its_organization() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    for name in folio_storage_conformance::names() {
+        folio_storage_conformance::run(name, store.stores(), "keys").await.unwrap();
+    }
+    // The suites leave no text in the store. The scenario contains text before its last steps.
+    for step in 0..folio_storage_conformance::STEPS - 8 {
+        folio_storage_conformance::step(&store.stores(), step).await.unwrap();
+    }
+    for space in [Space::Records, Space::Threads, Space::Text] {
+        let found = first_key_parts(&store.engine, space);
+        assert!(!found.is_empty(), "nothing in {space:?}");
+        for beginning in found {
+            assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
+        }
+    }
+    let expected = ["deleted", "missing_program", "open_turn", "pending_text", "probe", "request", "thread_expiry"];
+    let system = first_key_parts(&store.engine, Space::System);
+    assert!(system.iter().all(|beginning| expected.contains(&beginning.as_str())), "{system:?}");
+    store.close().await;
+}
+
+const FIELD: &str = "written_by_a_newer_build";
+
+/// Returns the fields of a value that processes change. None: the value is a tombstone or of another kind.
+fn fields<'a>(key: &str, value: &'a mut Value) -> Option<&'a mut serde_json::Map<String, Value>> {
+    let is_changed = |part: &str| ["text_state", "account", "row", "ledger"].contains(&part);
+    match value.get("live") {
+        Some(_) => value.get_mut("live").and_then(Value::as_object_mut),
+        None => value.as_object_mut().filter(|_| key.split('/').nth(1).is_some_and(is_changed)),
+    }
+}
+
+fn at(second: u64) -> Timestamp {
+    Timestamp::from_second(1_790_000_000 + i64::try_from(second).unwrap()).unwrap()
+}
+
+/// Changes an account, a member, a ledger row and a text of the scenario's organization.
+async fn change_other_kinds(stores: &Stores, number: u64) -> Result<()> {
+    let org = OrgId::derive(&["scenario", ""]);
+    let name = number.to_string();
+    let state = TextState::Processing;
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: at(number) };
+    stores.texts.ingest(&org, DocumentId::derive(&["scenario"]).as_str(), update).await?;
+
+    let mut account: Account = stores.credit.account(&org).await?;
+    let (expected, grant) = (account.version, Grant::new(GrantId::derive(&[&name]), GrantKind::Admin, 10, at(number)));
+    let entry = account.grant(grant, at(number))?;
+    let change = AccountChange { org: org.clone(), expected, account, entry };
+    assert_eq!(stores.credit.change_account(change).await?, AccountChangeOutcome::Done);
+
+    let (access, user) = (stores.access(), UserId::derive(&["user"]));
+    let before = access.member(&org, &user).await?;
+    let member = before.clone().unwrap_or_else(|| Member::new(user, "user", Role::Admin, at(0)));
+    assert!(access.write_member(&org, MemberWrite::unguarded(before, Member { name: name.clone(), ..member })).await?);
+
+    let block = BlockId::derive(&["block"]);
+    for row in stores.credit.ledger(&org, &block).await?.rows.iter().filter(|row| row.settled.is_none()) {
+        stores.credit.settle(&org, &block, row.settled_as_reserved(at(number))).await?;
+    }
+    stores.credit.reserve(&org, &block, LedgerRow::new(&name, UserId::derive(&["user"]), 1, at(number))).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_change_keeps_the_fields_that_a_newer_build_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let mut added: BTreeMap<(&str, String), Vec<u8>> = BTreeMap::new();
+    let mut changed = BTreeSet::new();
+    for step in 0..folio_storage_conformance::STEPS {
+        folio_storage_conformance::step(&store.stores(), step).await.unwrap();
+        change_other_kinds(&store.stores(), step as u64).await.unwrap();
+        for (name, space) in [("records", Space::Records), ("threads", Space::Threads)] {
+            for (key, stored) in rows(&store.engine, space) {
+                let mut value: Value = serde_json::from_slice(&stored[1..]).unwrap();
+                let Some(fields) = fields(&key, &mut value) else { continue };
+                match added.get(&(name, key.clone())) {
+                    Some(before) if *before == stored => continue,
+                    Some(_) => {
+                        assert!(fields.contains_key(FIELD), "step {step} dropped the field of {key}");
+                        changed.insert(key.split('/').nth(1).unwrap_or_default().split('_').next().unwrap().to_owned());
+                    }
+                    None => drop(fields.insert(FIELD.to_owned(), FIELD.into())),
+                }
+                let bytes = [&stored[..1], value.to_string().as_bytes()].concat();
+                added.insert((name, key.clone()), bytes.clone());
+                let put = move |transaction: &mut transaction::Transaction<'_>| {
+                    transaction.put_bytes(space, key.into_bytes(), bytes)
+                };
+                store.engine.write(put).await.unwrap();
+            }
+        }
+    }
+    for kind in ["account", "document", "ledger", "prompt", "row", "text", "thr"] {
+        assert!(changed.contains(kind), "the scenario changes no {kind}: {changed:?}");
+    }
+    store.close().await;
+}
