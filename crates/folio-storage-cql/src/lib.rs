@@ -107,14 +107,17 @@ use folio_storage::{AuditStore, BlobStore, ResourceExecutor, RowStore, Stores};
 pub struct KeyspaceState {
     /// None: the keyspace does not exist or has no tables yet.
     pub version: Option<i32>,
+    /// Newest version that this build creates.
     pub newest: i32,
+    /// Builds whose newest version is below this one refuse the keyspace. 0: none.
+    pub required: i32,
 }
 
-/// Connects and reads the version of the keyspace without changing it. Fails with `STORE_UNAVAILABLE` if too few
+/// Connects and reads the state of the keyspace without changing it. Fails with `STORE_UNAVAILABLE` if too few
 /// servers answer for a SERIAL read.
 pub async fn inspect(options: Options) -> Result<KeyspaceState> {
     let cql = Box::pin(session::Cql::connect(options)).await?;
-    Ok(KeyspaceState { version: Box::pin(migrate::current_version(&cql)).await?, newest: migrate::newest() })
+    Box::pin(migrate::inspect(&cql)).await
 }
 
 #[derive(Clone)]
@@ -132,7 +135,8 @@ impl CqlStore {
     /// Connects, migrates the keyspace and prepares every statement. Many processes may start at once; one of them
     /// migrates.
     ///
-    /// Errors: `STORE_UNAVAILABLE`; with the code `FAILED_PRECONDITION` if the keyspace is newer than this build.
+    /// Errors: `STORE_UNAVAILABLE`; with the code `FAILED_PRECONDITION` if a newer build migrated the keyspace
+    /// incompatibly.
     pub async fn open(options: Options) -> Result<Self> {
         Ok(Self { keyspace: Arc::new(Box::pin(Keyspace::open(options)).await?) })
     }

@@ -2,12 +2,17 @@
 //!
 //! A migration is a file of repeatable statements. The version of the keyspace is a row of the keyspace. The lock is
 //! another row, inserted `IF NOT EXISTS` with a time to live, so that a dead process blocks others only for a short
-//! time. A keyspace that is newer than this build is refused.
+//! time.
+//!
+//! Builds without a migration may continue to use the keyspace: a migration adds tables and columns, which these builds
+//! ignore. The first line of an exception is [`INCOMPATIBLE`]. A third row contains the number of the newest such
+//! migration. Builds that lack this migration refuse the keyspace.
 
 use std::time::{Duration, Instant};
 
 use folio_types::{Code, Error, Reason, Result};
 
+use super::KeyspaceState;
 use super::session::{ConditionalResult, Cql, Read, Select, StatementKind};
 use super::values::values;
 
@@ -32,6 +37,16 @@ pub(crate) fn newest() -> i32 {
 
 const VERSION: &str = "SELECT version FROM migrations WHERE name = 'keyspace'";
 
+/// First line of a migration without which a build must not use the keyspace.
+const INCOMPATIBLE: &str = "-- Incompatible with builds that lack this migration.";
+
+/// Stores the number of an incompatible migration before its statements run. The number is also the timestamp, so that a
+/// process whose lock expired does not lower it.
+const REQUIRE: &str = "INSERT INTO migrations (name, version) VALUES ('required', ?) USING TIMESTAMP ?";
+
+/// Selects the number of the newest incompatible migration. No row: all migrations are compatible.
+const REQUIRED: &str = "SELECT version FROM migrations WHERE name = 'required'";
+
 const LOCK_SECONDS: i32 = 120;
 
 const RELEASE_ATTEMPTS: u32 = 3;
@@ -43,7 +58,7 @@ const LOCK_WAIT: Duration = Duration::from_millis(250);
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// Creates the keyspace if it does not exist, selects it, and migrates it. Errors: `INVALID_FIELD` if the name of the
-/// keyspace is invalid; `STORE_UNAVAILABLE`, with the code `FAILED_PRECONDITION` if a newer build migrated it.
+/// keyspace is invalid; `STORE_UNAVAILABLE`, with the code `FAILED_PRECONDITION` if a newer build migrated it incompatibly.
 pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     let since = Instant::now();
     let (select, found) = loop {
@@ -60,7 +75,7 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
         tokio::time::sleep(LOCK_WAIT).await;
     };
     // A process without a migration to run does not wait for the lock.
-    if found == newest() {
+    if found >= newest() {
         return Ok(Migrated { from: found, to: found });
     }
     let lock_owner = format!("{:032x}", cql.options().environment.random());
@@ -85,44 +100,51 @@ async fn begin(cql: &Cql) -> Result<(Select, i32)> {
     // Another process may have created the table, which is not known to every server yet.
     cql.await_schema_agreement().await?;
     let select = cql.select(VERSION).await?;
-    let found = checked_version(cql.row(&select, Read::Quorum, values![]).await?)?;
+    let found = version_in(cql.row(&select, Read::Quorum, values![]).await?);
+    if found > newest() {
+        check_newer(found, version_in(cql.row(&cql.select(REQUIRED).await?, Read::Serial, values![]).await?))?;
+    }
     Ok((select, found))
 }
 
-/// Returns the version of the keyspace without changing it. None: the keyspace does not exist or has no tables yet.
-pub(crate) async fn current_version(cql: &Cql) -> Result<Option<i32>> {
+/// Fails if a keyspace with a version above [`newest`] requires a migration that this build lacks.
+fn check_newer(version: i32, required: i32) -> Result<()> {
+    let newest = newest();
+    if required <= newest {
+        tracing::info!(version, newest, "a newer build migrated the keyspace compatibly");
+        return Ok(());
+    }
+    let message = format!(
+        "the keyspace has version {version} and requires builds that support {required}, this build supports up to \
+         {newest}: a newer build migrated it"
+    );
+    Err(Error::new(Code::FailedPrecondition, Reason::StoreUnavailable, message))
+}
+
+/// Returns the state of the keyspace without changing it.
+pub(crate) async fn inspect(cql: &Cql) -> Result<KeyspaceState> {
     let name = &cql.options().keyspace;
     let tables = format!(
         "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{name}' AND table_name = 'migrations'"
     );
     if !is_name(name) || cql.first_text(&tables).await?.is_none() {
-        return Ok(None);
+        return Ok(KeyspaceState { version: None, newest: newest(), required: 0 });
     }
     cql.use_keyspace().await?;
     let row: Row = cql.row(&cql.select(VERSION).await?, Read::Serial, values![]).await?;
-    Ok(row.and_then(|(version,)| version))
+    let required = version_in(cql.row(&cql.select(REQUIRED).await?, Read::Serial, values![]).await?);
+    Ok(KeyspaceState { version: row.and_then(|(version,)| version), newest: newest(), required })
 }
 
 type Row = Option<(Option<i32>,)>;
 
 async fn version(cql: &Cql, select: &Select) -> Result<i32> {
-    checked_version(cql.row(select, Read::Serial, values![]).await?)
+    Ok(version_in(cql.row(select, Read::Serial, values![]).await?))
 }
 
-/// Returns the version in the row. No row: 0. Fails if the version is newer than this build.
-fn checked_version(row: Row) -> Result<i32> {
-    let version = row.and_then(|(version,)| version).unwrap_or(0);
-    if version > newest() {
-        return Err(Error::new(
-            Code::FailedPrecondition,
-            Reason::StoreUnavailable,
-            format!(
-                "the keyspace has version {version}, this build supports up to {}: a newer build migrated it",
-                newest()
-            ),
-        ));
-    }
-    Ok(version)
+/// Returns the version in the row. No row: 0.
+fn version_in(row: Row) -> i32 {
+    row.and_then(|(version,)| version).unwrap_or(0)
 }
 
 async fn release(cql: &Cql, lock_owner: &str) -> Result<()> {
@@ -157,7 +179,7 @@ async fn lock(cql: &Cql, lock_owner: &str, version: &Select) -> Result<bool> {
                     return Ok(true);
                 }
                 // The lock of a process that died, or whose release failed, lasts longer than its migration.
-                if self::version(cql, version).await.is_ok_and(|version| version == newest()) {
+                if self::version(cql, version).await.is_ok_and(|version| version >= newest()) {
                     return Ok(false);
                 }
             }
@@ -180,7 +202,11 @@ async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
     let first = cql.prepare(first, StatementKind::Conditional).await?;
     let next = "UPDATE migrations SET version = ? WHERE name = 'keyspace' IF version = ?";
     let next = cql.prepare(next, StatementKind::Conditional).await?;
+    let require = cql.prepare(REQUIRE, StatementKind::Write).await?;
     for (number, file) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > from) {
+        if file.starts_with(INCOMPATIBLE) {
+            cql.write(&require, values![number, i64::from(number)]).await?;
+        }
         for statement in statements(file) {
             cql.define(&statement).await?;
         }
@@ -263,6 +289,15 @@ mod tests {
         for version in ["5.4.1", "2024.1.9", "2025.4.0", "2026.1.0~dev"] {
             assert!(!tablets_without_conditions(version), "{version}");
         }
+    }
+
+    #[test]
+    fn a_newer_keyspace_is_refused_only_if_it_requires_a_missing_migration() {
+        for required in [0, 1, newest()] {
+            check_newer(newest() + 2, required).unwrap();
+        }
+        let refused = check_newer(newest() + 2, newest() + 1).unwrap_err();
+        assert_eq!((refused.code, refused.reason), (Code::FailedPrecondition, Reason::StoreUnavailable));
     }
 
     #[test]

@@ -58,8 +58,10 @@ pub(crate) struct Keyspace {
     pub(crate) name: String,
     /// None: the keyspace does not exist, or has no tables.
     pub(crate) version: Option<i32>,
-    /// The schema version that this program requires.
+    /// The newest schema version that this program creates.
     pub(crate) version_of_this_program: i32,
+    /// Programs with a lower version refuse the keyspace.
+    pub(crate) required_version: i32,
 }
 
 impl Report {
@@ -67,7 +69,7 @@ impl Report {
     pub(crate) fn problem(&self) -> Option<String> {
         let unavailable =
             |name: &str, health: &Health| (!health.is_available).then(|| format!("{name} does not respond"));
-        let newer = self.keyspace.as_ref().filter(|keyspace| keyspace.is_newer());
+        let newer = self.keyspace.as_ref().filter(|keyspace| keyspace.refuses_this_program());
         unavailable("Redis", &self.redis)
             .or_else(|| unavailable("CQL", &self.cql))
             .or_else(|| newer.map(Keyspace::describe))
@@ -75,19 +77,21 @@ impl Report {
 }
 
 impl Keyspace {
-    fn is_newer(&self) -> bool {
-        self.version.is_some_and(|version| version > self.version_of_this_program)
+    fn refuses_this_program(&self) -> bool {
+        self.required_version > self.version_of_this_program
     }
 
     fn describe(&self) -> String {
-        let (name, required) = (&self.name, self.version_of_this_program);
-        let mismatch = |version, remedy| {
-            format!("keyspace {name} has version {version}, this program requires {required}: {remedy}")
-        };
+        let (name, newest) = (&self.name, self.version_of_this_program);
+        let mismatch =
+            |version, remedy| format!("keyspace {name} has version {version}, this program has {newest}: {remedy}");
         match self.version {
             None => format!("keyspace {name} does not exist: folio migrate creates it"),
-            Some(version) if version < required => mismatch(version, "its start migrates it"),
-            Some(version) if version > required => mismatch(version, "a newer program migrated it"),
+            Some(version) if version < newest => mismatch(version, "its start migrates it"),
+            Some(version) if self.refuses_this_program() => {
+                mismatch(version, "a newer program migrated it incompatibly; use that program")
+            }
+            Some(version) if version > newest => mismatch(version, "a newer program migrated it compatibly"),
             Some(version) => format!("keyspace {name} has version {version}"),
         }
     }

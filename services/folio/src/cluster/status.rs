@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Prints the report. Fails after the report if a store does not respond or the keyspace has a newer schema version.
+/// Prints the report. Fails after the report if a store does not respond or the keyspace requires a newer program.
 pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()> {
     let storage = &settings.storage;
     let has_stores = !storage.redis.url.is_empty() && !storage.cql.contact_points.is_empty();
@@ -38,6 +38,7 @@ pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()
         name: storage.cql.keyspace.clone(),
         version: found.version,
         version_of_this_program: found.newest,
+        required_version: found.required,
     });
     let report = Report { nodes: nodes.unwrap_or_default(), redis, cql, keyspace };
     let text = if arguments.json { format!("{}\n", serde_json::to_string(&report)?) } else { report.to_string() };
