@@ -1,4 +1,5 @@
 use super::*;
+use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::{OrgId, Role, UserId};
 use proptest::prelude::*;
 
@@ -43,6 +44,24 @@ fn a_signed_principal_is_returned_by_the_verification() {
     assert_eq!((claims.principal, claims.hop), (Some(principal()), 1));
     let claims = signer.verify(&signed_for(&signer, None, 2), "Chat", Some(&body()), at(0)).unwrap();
     assert_eq!((claims.principal, claims.hop), (None, 2));
+}
+
+#[test]
+fn claims_that_a_newer_build_signed_are_ignored() {
+    let signer = signer(&[NEW]);
+    let metadata = signed(&signer);
+    let (claims, _) = metadata.get(HEADER).unwrap().to_str().unwrap().split_once('.').unwrap();
+    let mut claims: serde_json::Value = serde_json::from_slice(&BASE64.decode(claims).unwrap()).unwrap();
+    let parse = |claims: &serde_json::Value| {
+        serde_json::from_value::<Claims>(claims.clone()).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(add_unknown_fields(&mut claims, parse), 2, "the claims and the principal");
+    let newer = claims.to_string();
+    let tag = mac(&signer.keys[0], newer.as_bytes()).finalize().into_bytes();
+    let mut metadata = MetadataMap::new();
+    metadata.insert(HEADER, format!("{}.{}", BASE64.encode(newer), BASE64.encode(tag)).parse().unwrap());
+    let read = signer.verify(&metadata, "Chat", Some(&body()), at(0)).unwrap();
+    assert_eq!((read.principal, read.hop), (Some(principal()), 1));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use folio_history::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
 use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
 use folio_resources::policy::{ApprovalRequirement, Approver};
+use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::{
@@ -217,6 +218,22 @@ proptest! {
         let wire = v1::Event::from(&event).encode_to_vec();
         let back = Event::try_from(v1::Event::decode(wire.as_slice()).unwrap()).unwrap();
         prop_assert_eq!(back, event);
+    }
+
+    #[test]
+    fn fields_of_a_newer_build_are_ignored_in_an_event(turn in turn(), number in any::<u64>(), kind in kind()) {
+        let event = Event { turn, number, kind };
+        let mut wire = v1::Event::from(&event).encode_to_vec();
+        prost::encoding::string::encode(1_000, &"new".to_owned(), &mut wire);
+        let back = Event::try_from(v1::Event::decode(wire.as_slice()).unwrap()).unwrap();
+        prop_assert_eq!(&back, &event);
+        // The form in which nodes share events.
+        let mut shared = serde_json::to_value(&event).unwrap();
+        let read = |value: &Value| serde_json::from_value::<Event>(value.clone()).map_err(|error| error.to_string());
+        prop_assert!(add_unknown_fields(&mut shared, |value| read(value).map(drop)) >= 2);
+        let back = read(&shared).unwrap();
+        prop_assert_eq!((back.turn, back.number), (event.turn, event.number));
+        prop_assert_eq!(std::mem::discriminant(&back.kind), std::mem::discriminant(&event.kind));
     }
 
     #[test]
