@@ -1,5 +1,5 @@
 //! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `outage`,
-//! `fuzz`, `mutants`, `check-model`.
+//! `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
 //! builds in seconds.
@@ -12,6 +12,7 @@ mod deploy;
 mod fuzz;
 mod lint;
 mod mutants;
+mod power_loss;
 mod run;
 mod servers;
 mod test;
@@ -44,6 +45,8 @@ enum Command {
     Chaos(chaos::Arguments),
     /// Stops one of three CQL servers during approvals and checks the results.
     Outage(chaos::OutageArguments),
+    /// Opens the embedded store after losses of power at many points and checks that no acknowledged write is lost.
+    PowerLoss(power_loss::Arguments),
     /// Fuzzes the parsers of untrusted input.
     Fuzz(fuzz::Arguments),
     /// Mutates the pure code and lists mutants that no test catches.
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Outage(arguments) => chaos::outage(&arguments),
+        Command::PowerLoss(arguments) => power_loss::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::CheckModel(arguments) => check_model::run(&arguments),

@@ -1,5 +1,6 @@
 //! The open database with its reads and writes. Only the thread of [`super::writer`] writes.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -11,22 +12,41 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch as WriteB
 use folio_types::{Code, Environment, Error, Reason, Result};
 use tokio::sync::oneshot;
 
-use super::Options;
 use super::keys::Space;
 use super::reads::View;
 use super::transaction::Transaction;
 use super::writer::{Commit, Message, WriteTask, Writer, poisoned_error, stopped};
+use super::{Options, sync_folder};
 use folio_storage::spans;
 
 /// Maximum total size of waiting large writes, in bytes. A larger write is accepted only if no large write waits.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
-/// Size from which a keyspace's memtable is flushed, in bytes. With four keyspaces, it limits the size of the journal.
-const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// The value of `db.system.name` in spans.
 const SYSTEM: &str = "fjall";
 /// Time limit for reads in progress when the store closes.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
+
+/// Folder of a database that contains a folder for each keyspace.
+const KEYSPACES: &str = "keyspaces";
+/// File that fjall writes last when it creates a database, and its minimum size in bytes.
+const VERSION: (&str, u64) = ("version", 4);
+
+/// Removes a database whose creation a loss of power interrupted: fjall can neither open nor create it. Such a database
+/// has no keyspace.
+fn remove_unfinished(path: &Path) -> std::io::Result<()> {
+    let has_version = path.join(VERSION.0).metadata().is_ok_and(|version| version.len() >= VERSION.1);
+    let has_keyspaces = || path.join(KEYSPACES).read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    if has_version || !path.is_dir() || has_keyspaces() {
+        return Ok(());
+    }
+    // Another process that creates the database has its lock.
+    let lock = File::open(path.join("lock"));
+    if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err()) {
+        return Ok(());
+    }
+    std::fs::remove_dir_all(path)
+}
 
 pub(crate) struct OpenDatabase {
     pub(crate) db: Database,
@@ -48,15 +68,19 @@ impl OpenDatabase {
                 format!("the store in {} cannot be opened: {error}", path.display()),
             ),
         };
+        let unusable = |error: std::io::Error| failed(error.into());
+        remove_unfinished(path).map_err(unusable)?;
         let db = Database::builder(path)
             .max_journaling_size(options.journal_bytes.max(64 * 1024 * 1024))
             .cache_size(options.cache_bytes)
             .worker_threads(options.worker_threads.max(1))
             .open()
             .map_err(failed)?;
-        let settings = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+        let settings = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
         let space = |name| db.keyspace(name, settings).map_err(failed);
         let (records, threads, text, system) = (space("records")?, space("threads")?, space("text")?, space("system")?);
+        // fjall syncs a new folder of a keyspace, but not the folder that contains it.
+        sync_folder(&path.join(KEYSPACES)).map_err(unusable)?;
         Ok(Self { db, records, threads, text, system })
     }
 

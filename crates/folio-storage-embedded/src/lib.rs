@@ -68,7 +68,7 @@ mod transaction;
 mod usage;
 mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -89,6 +89,9 @@ pub struct Options {
     pub journal_bytes: u64,
     /// Size of the block cache, in bytes (default: 32 MiB).
     pub cache_bytes: u64,
+    /// Size from which a keyspace's memtable is flushed, in bytes (default: 16 MiB). With four keyspaces, it limits the
+    /// size of the journals.
+    pub memtable_bytes: u64,
     /// Number of threads that flush and compact (default: 2).
     pub worker_threads: usize,
     /// The clock that each write checks. Default: the system.
@@ -102,9 +105,27 @@ impl Options {
             queue: 1024,
             journal_bytes: 64 * 1024 * 1024,
             cache_bytes: 32 * 1024 * 1024,
+            memtable_bytes: 16 * 1024 * 1024,
             worker_threads: 2,
             environment: Arc::new(System),
         }
+    }
+}
+
+pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
+    std::fs::File::open(path)?.sync_all()
+}
+
+/// Creates a folder and its missing parents durably.
+fn create_folder(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    create_folder(parent)?;
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => sync_folder(parent),
     }
 }
 
@@ -126,13 +147,16 @@ impl EmbeddedStore {
     ///
     /// Errors: `STORE_UNAVAILABLE`; with the code `FAILED_PRECONDITION` if another process has the folder open.
     pub fn open(options: Options) -> Result<Self> {
-        std::fs::create_dir_all(&options.path).map_err(|error| {
+        let failed = |error: std::io::Error| {
             let path = options.path.display();
             Error::unavailable(Reason::StoreUnavailable, format!("the data folder {path} cannot be created: {error}"))
-        })?;
+        };
+        create_folder(&options.path).map_err(failed)?;
         let (engine, writer) = Engine::open(&options.path.join("store"), &options)?;
         // Opened only under the store's lock, because opening removes temporary files of other processes.
         let blobs = files::FolderBlobStore::open(options.path.join("blobs"), files::Sharing::SingleProcess)?;
+        // The folders of the store and of the blobs may be new.
+        sync_folder(&options.path).map_err(failed)?;
         let stores = Stores {
             audit: Arc::new(audit::Audits(Arc::clone(&engine))),
             blobs: Arc::new(blobs),

@@ -23,7 +23,7 @@ enum ChildFault {
     TornStep,
 }
 
-async fn dump(store: &EmbeddedStore) -> String {
+pub(crate) async fn dump(store: &EmbeddedStore) -> String {
     let (mut rows, blobs) = (store.everything().unwrap(), store.stores().blobs);
     let mut scan = blobs.scan();
     while let Some(blob) = scan.next().await {
