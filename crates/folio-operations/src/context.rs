@@ -7,7 +7,7 @@ use folio_documents::{CleanupHandle, Uploader};
 use folio_history::peer::{ConversationPeer, SharedPeer};
 use folio_llm::{Catalogue, Models};
 use folio_metering::{CreditMeter, SharedMeter};
-use folio_permits::{Amount, Permit, Permits};
+use folio_permits::{Amount, Bounds, Permit, Permits};
 use folio_providers::Providers;
 use folio_resources::quota::Quotas;
 use folio_resources::{Resource, Revisioned};
@@ -16,6 +16,7 @@ use folio_tools::ToolResources;
 use folio_types::op::OpKey;
 use folio_types::page::Order;
 use folio_types::{Environment, Error, Etag, ExtractionId, OrgId, Principal, Reason, Result};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
@@ -60,6 +61,11 @@ pub struct Components {
 const CHANGES: (usize, usize) = (256, 16);
 /// Maximum number of changes in progress that call a model endpoint: in total, and per organization.
 const MODEL_ENDPOINT_CHANGES: (usize, usize) = (64, 2);
+/// Bounds of the journals that are read whole at a time, because each one needs up to 32 MiB of memory. Callers beyond
+/// the bounds wait; the organizations take turns.
+const JOURNALS: Bounds = Bounds { total: Amount::permits(6), per_key: Amount::permits(2), waiters: 256 };
+/// Maximum time for which a caller waits for a permit to read a journal.
+const READ_WAIT: Duration = Duration::from_secs(10);
 /// Delay after which a caller that got no permit may retry.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
@@ -73,6 +79,7 @@ struct Inner {
     components: Components,
     changes: Permits<OrgId>,
     model_endpoint_changes: Permits<OrgId>,
+    journals: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
@@ -89,7 +96,9 @@ impl Operations {
         let permits = |(total, each)| Permits::without_queue(Amount::permits(total), Amount::permits(each));
         let (changes, model_endpoint_changes) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
         let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
-        Self { inner: Arc::new(Inner { components, changes, model_endpoint_changes, extractions, requests }) }
+        let journals = Permits::new(JOURNALS);
+        let inner = Inner { components, changes, model_endpoint_changes, journals, extractions, requests };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Runs an operation for a caller.
@@ -269,6 +278,18 @@ impl Context {
     /// Error: `OVERLOADED`.
     pub fn model_endpoint_permit(&self) -> Result<Permit<OrgId>> {
         permit(&self.operations.inner.model_endpoint_changes, self.principal())
+    }
+
+    /// Waits for a permit of the caller's organization to read a whole journal. Error: `OVERLOADED`.
+    pub(crate) async fn journal_permit(&self) -> Result<Permit<OrgId>> {
+        self.read_permit(&self.operations.inner.journals, "threads are read with a filter").await
+    }
+
+    async fn read_permit(&self, permits: &Permits<OrgId>, what: &str) -> Result<Permit<OrgId>> {
+        permits.acquire(&self.principal().org, 1, Instant::now() + READ_WAIT).await.map_err(|_| {
+            let message = format!("too many {what}, of the organization or in total");
+            Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
+        })
     }
 
     /// Returns a resource that is not deleted.

@@ -218,24 +218,31 @@ impl Listing {
 
     /// Returns a page of a list that is in memory. Its tokens are positions. Error: `INVALID_PAGE_TOKEN`.
     pub fn slice<T>(&self, items: Vec<T>) -> Result<ListPage<T>> {
-        self.slice_within(items, usize::MAX, |_| 0)
-    }
-
-    /// Like [`Listing::slice`], but the page has at most `max` bytes, and at least one item.
-    pub fn slice_within<T>(&self, items: Vec<T>, max: usize, bytes: impl Fn(&T) -> usize) -> Result<ListPage<T>> {
         let total = items.len();
         let positions = self.positions(total)?;
-        let from = positions.start;
+        let items = items.into_iter().skip(positions.start).take(positions.len());
+        Ok(self.page_at(positions.start, items, total, usize::MAX, |_| 0))
+    }
+
+    /// Returns a page of the list items from a position on. The page ends at `max` bytes, but has at least one item.
+    pub(crate) fn page_at<T>(
+        &self,
+        from: usize,
+        items: impl IntoIterator<Item = T>,
+        total: usize,
+        max: usize,
+        bytes: impl Fn(&T) -> usize,
+    ) -> ListPage<T> {
         let mut used_bytes = 0usize;
         let fits = |item: &T| {
             let is_first = used_bytes == 0;
             used_bytes = used_bytes.saturating_add(bytes(item).max(1));
             is_first || used_bytes <= max
         };
-        let items: Vec<T> = items.into_iter().skip(from).take(positions.len()).take_while(fits).collect();
+        let items: Vec<T> = items.into_iter().take_while(fits).collect();
         let end = from.saturating_add(items.len());
         let next = (end < total && !items.is_empty()).then(|| end.to_string());
-        Ok(self.with_token(Page { items, next, total: total as u64 }))
+        self.with_token(Page { items, next, total: total as u64 })
     }
 
     /// Sorts a list in memory by name, ignoring case, if the request orders it by name.

@@ -24,8 +24,8 @@ pub struct ThreadMessage {
     pub message: Message,
 }
 
-/// Returns every visible message, computed from the whole journal.
-pub(crate) async fn all(threads: &dyn ThreadStore, header: &ThreadHeader) -> Result<Vec<ThreadMessage>> {
+/// Reads the whole journal of a thread, at most 32 MiB. The history requires about as much memory.
+pub(crate) async fn history(threads: &dyn ThreadStore, header: &ThreadHeader) -> Result<History> {
     let mut history = History::new();
     let mut from = 0;
     loop {
@@ -36,13 +36,13 @@ pub(crate) async fn all(threads: &dyn ThreadStore, header: &ThreadHeader) -> Res
             history.push(entry);
         }
         if last {
-            return Ok(visible(header, &history, 0).collect());
+            return Ok(history);
         }
     }
 }
 
 /// The visible messages of a history that starts after `before` user and final assistant messages.
-fn visible<'a>(
+pub(crate) fn visible<'a>(
     header: &'a ThreadHeader,
     history: &'a History,
     before: u32,

@@ -151,7 +151,8 @@ async fn visible(context: &Context, id: &ThreadId) -> Result<ThreadHeader> {
     context.conversations().open_turn(principal, id).await?.map(|_| header).ok_or_else(missing)
 }
 
-/// Reads a page of messages: single messages by position, or, with a filter, all messages of the journal.
+/// Reads a page of messages: single messages by position, or, with a filter, the whole journal with a permit of the
+/// organization.
 async fn messages(
     context: &Context,
     header: &ThreadHeader,
@@ -164,12 +165,20 @@ async fn messages(
     {
         return page_of(reader, listing).await;
     }
-    let mut messages = thread_messages::all(threads, header).await?;
-    messages.retain(|message| filter.matches(&message.message));
-    if listing.page.order == Order::Newest {
-        messages.reverse();
+    let _permit = context.journal_permit().await?;
+    let history = thread_messages::history(threads, header).await?;
+    let matching = || thread_messages::visible(header, &history, 0).filter(|found| filter.matches(&found.message));
+    let total = matching().count();
+    let positions = listing.positions(total)?;
+    let (from, size) = (positions.start, positions.len());
+    match listing.page.order {
+        Order::Newest => {
+            let mut newest: Vec<_> = matching().skip(total.saturating_sub(positions.end)).take(size).collect();
+            newest.reverse();
+            Ok(listing.page_at(from, newest, total, PAGE_BYTES, json_bytes))
+        }
+        _ => Ok(listing.page_at(from, matching().skip(from).take(size), total, PAGE_BYTES, json_bytes)),
     }
-    listing.slice_within(messages, PAGE_BYTES, json_bytes)
 }
 
 async fn page_of(mut reader: Reader<'_>, listing: &Listing) -> Result<ListPage<ThreadMessage>> {

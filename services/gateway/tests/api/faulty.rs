@@ -1,16 +1,17 @@
-//! Layers over the resource store and the audit log, which fail on request of a test.
+//! Layers over stores, which fail or block on request of a test.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use folio_history::journal::Entry;
 use folio_resources::audit::{AuditEntry, AuditKind};
 use folio_resources::{Kind, ListQuery, ResourceWrite, TokenRecord};
-use folio_storage::{AuditStore, ResourceExecutor, StoredResource};
-use folio_storage_conformance::layer::{AuditLayer, ResourceLayer};
+use folio_storage::{AuditStore, ResourceExecutor, StoredResource, ThreadStore};
+use folio_storage_conformance::layer::{AuditLayer, ResourceLayer, ThreadLayer};
 use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Error, OrgId, Reason, Result};
+use folio_types::{Error, OrgId, Reason, Result, ThreadId};
 use tokio::sync::Semaphore;
 
 fn unavailable() -> Error {
@@ -84,5 +85,51 @@ impl AuditLayer for FaultyLog {
             return Err(unavailable());
         }
         below.append(org, entries).await
+    }
+}
+
+/// A store of threads that blocks the reads of one organization's journals until they are released.
+pub(crate) struct BlockedJournals {
+    is_open: Semaphore,
+    blocked: Mutex<Option<OrgId>>,
+    waiting: AtomicUsize,
+}
+
+impl BlockedJournals {
+    pub(crate) fn new() -> Self {
+        Self { is_open: Semaphore::new(0), blocked: Mutex::default(), waiting: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn block(&self, org: &OrgId) {
+        *self.blocked.lock().unwrap() = Some(org.clone());
+    }
+
+    pub(crate) fn release(&self) {
+        self.is_open.close();
+    }
+
+    /// Returns the number of blocked reads.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl ThreadLayer for BlockedJournals {
+    async fn entries(
+        &self,
+        below: &dyn ThreadStore,
+        org: &OrgId,
+        id: &ThreadId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Entry)>> {
+        let is_blocked = self.blocked.lock().unwrap().as_ref() == Some(org);
+        if is_blocked {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            // The error of a closed semaphore ends the wait.
+            let _ = self.is_open.acquire().await;
+        }
+        below.entries(org, id, from, limit).await
     }
 }
