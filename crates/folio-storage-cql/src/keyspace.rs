@@ -9,6 +9,7 @@ use super::catalogue::Counts;
 use super::headers::HeaderCache;
 use super::migrate::{self, Migrated};
 use super::options::Options;
+use super::reference_queue::ReferenceQueues;
 use super::session::{ConditionalResult, Cql, Statements};
 use super::table::Tables;
 use super::values::micros;
@@ -20,6 +21,7 @@ pub(crate) struct Keyspace {
     pub(crate) tables: Arc<Tables>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) headers: Arc<HeaderCache>,
+    pub(crate) references: Arc<ReferenceQueues>,
     pub(crate) migrated: Migrated,
 }
 
@@ -54,7 +56,8 @@ impl Keyspace {
             );
         }
         let tables = Arc::new(tables);
-        Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), migrated })
+        let (counts, headers, references) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { cql, tables, counts, headers, references, migrated })
     }
 
     /// Executes a conditional batch, whose statements must access one partition.

@@ -82,6 +82,7 @@ mod record;
 mod references;
 mod resources;
 mod retry;
+mod reference_queue;
 mod rows;
 mod serial_read_retry;
 mod session;

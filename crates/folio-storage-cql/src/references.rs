@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 
 use folio_resources::{EnteredRow, Kind, NAMED_REFERRERS_MAX, RowVerdict};
 use folio_types::{Error, OrgId, Result};
+use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::keyspace::Keyspace;
 use super::record::load;
+use super::reference_queue::{Changes, EntryChange};
 use super::session::{ConditionalResult, Read};
 use super::table::Part;
 use super::values::micros;
@@ -17,6 +19,10 @@ use super::{ops, retry};
 use folio_storage::value::{Reference, decode, encode};
 
 const ENTRIES_PER_READ: usize = 100;
+/// Number of attempts after which the entries are read even if the count explains each refusal.
+const ATTEMPTS_WITHOUT_CHECK: u32 = 3;
+/// Maximum number of concurrent reads of entries.
+const READS_AT_ONCE: usize = 8;
 
 /// Fails with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, referenced: &str) -> Result<()> {
@@ -29,27 +35,8 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, referenced: &str) ->
 /// Adds the entry of a reference from `referrer` to `referenced` by an op. Executed before the referring resource is
 /// written.
 pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, referenced: &str, referrer: &str, op: &str) -> Result<()> {
-    let tables = &keyspace.tables;
-    let key = format!("{referrer}/{op}");
-    let value = encode(&Reference { at: keyspace.now() })?;
-    for attempt in 0..retry::ATTEMPTS {
-        let consistency = if attempt == 0 { Read::Quorum } else { Read::Serial };
-        let header = tables.aggregates.header(org, referenced, consistency).await?;
-        if attempt > 0 && tables.aggregates.row(org, referenced, (Part::Reference, &key), Read::Serial).await?.is_some()
-        {
-            return Ok(());
-        }
-        if header.live != Some(true) {
-            return Err(Kind::of_id(referenced)?.not_found(referenced));
-        }
-        let count = tables.aggregates.uses(org, referenced, (header.uses, header.uses + 1), true);
-        let entry = tables.aggregates.insert_if_absent(org, referenced, (Part::Reference, &key), value.clone());
-        if let ConditionalResult::Applied = keyspace.commit(vec![count, entry]).await? {
-            return Ok(());
-        }
-        retry::pause(attempt, keyspace.random()).await;
-    }
-    Err(retry::contended("the referenced resource"))
+    let change = EntryChange::Add(encode(&Reference { at: keyspace.now() })?);
+    change_entry(keyspace, org, referenced, (format!("{referrer}/{op}"), change)).await
 }
 
 pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, referenced: &str, referrer: &str) -> Result<()> {
@@ -65,20 +52,96 @@ pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, referenced: &s
 }
 
 async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<()> {
-    let tables = &keyspace.tables;
+    change_entry(keyspace, org, referenced, (key.to_owned(), EntryChange::Remove)).await
+}
+
+/// Changes an entry in one batch with the concurrent changes of this process.
+async fn change_entry(keyspace: &Keyspace, org: &OrgId, referenced: &str, change: (String, EntryChange)) -> Result<()> {
+    let execute = async |changes: Changes| change_entries(keyspace, org, referenced, changes).await;
+    keyspace.references.change((org, referenced), change, execute).await
+}
+
+/// Changes entries and their count. Returns a result for each entry: `NOT_FOUND` for an added one if the referenced
+/// resource is not live.
+async fn change_entries(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    referenced: &str,
+    mut changes: Changes,
+) -> BTreeMap<String, Result<()>> {
+    let mut results = BTreeMap::new();
+    let outcome = try_change_entries(keyspace, org, referenced, &mut changes, &mut results).await;
+    // The remaining changes share the outcome.
+    results.extend(changes.into_keys().map(|key| (key, outcome.clone())));
+    results
+}
+
+/// Moves each change with a result of its own from `changes` to `results`.
+async fn try_change_entries(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    referenced: &str,
+    changes: &mut Changes,
+    results: &mut BTreeMap<String, Result<()>>,
+) -> Result<()> {
+    let aggregates = &keyspace.tables.aggregates;
+    // The count of the last refused attempt. If the count has changed, it explains the refusal.
+    let (mut refused_at, mut is_unknown) = (None, false);
     for attempt in 0..retry::ATTEMPTS {
-        let header = tables.aggregates.header(org, referenced, Read::Serial).await?;
-        if tables.aggregates.row(org, referenced, (Part::Reference, key), Read::Serial).await?.is_none() {
+        let consistency = if attempt == 0 { Read::Quorum } else { Read::Serial };
+        let header = aggregates.header(org, referenced, consistency).await?;
+        if is_unknown || refused_at == Some(header.uses) || attempt >= ATTEMPTS_WITHOUT_CHECK {
+            remove_completed(keyspace, org, referenced, changes, results).await?;
+        }
+        if header.live != Some(true) {
+            let not_found = Kind::of_id(referenced)?.not_found(referenced);
+            let added = changes.extract_if(.., |_, change| matches!(change, EntryChange::Add(_)));
+            results.extend(added.map(|(key, _)| (key, Err(not_found.clone()))));
+        }
+        let added = changes.values().filter(|change| matches!(change, EntryChange::Add(_))).count() as u64;
+        let removed = changes.len() as u64 - added;
+        if changes.is_empty() {
             return Ok(());
         }
-        let count = tables.aggregates.uses(org, referenced, (header.uses, header.uses.saturating_sub(1)), false);
-        let entry = tables.aggregates.remove_existing(org, referenced, (Part::Reference, key));
-        if let ConditionalResult::Applied = keyspace.commit(vec![count, entry]).await? {
-            return Ok(());
+        let count = (header.uses + added).saturating_sub(removed);
+        let mut statements = vec![aggregates.uses(org, referenced, (header.uses, count), added > 0)];
+        statements.extend(changes.iter().map(|(key, change)| match change {
+            EntryChange::Add(value) => {
+                aggregates.insert_if_absent(org, referenced, (Part::Reference, key), value.clone())
+            }
+            EntryChange::Remove => aggregates.remove_existing(org, referenced, (Part::Reference, key)),
+        }));
+        match keyspace.commit(statements).await? {
+            ConditionalResult::Applied => return Ok(()),
+            ConditionalResult::Refused => refused_at = Some(header.uses),
+            ConditionalResult::Unknown(_) => is_unknown = true,
         }
         retry::pause(attempt, keyspace.random()).await;
     }
     Err(retry::contended("the referenced resource"))
+}
+
+/// Moves the changes that are already made from `changes` to `results`.
+async fn remove_completed(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    referenced: &str,
+    changes: &mut Changes,
+    results: &mut BTreeMap<String, Result<()>>,
+) -> Result<()> {
+    let reads = changes.iter().map(|(key, change)| async move {
+        let entry = (Part::Reference, key.as_str());
+        let stored = keyspace.tables.aggregates.row(org, referenced, entry, Read::Serial).await?;
+        let is_complete = stored.is_some() == matches!(change, EntryChange::Add(_));
+        Ok::<_, Error>(is_complete.then(|| key.clone()))
+    });
+    let reads: Vec<_> = reads.collect();
+    let completed: Vec<_> = futures::stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await?;
+    for key in completed.into_iter().flatten() {
+        changes.remove(&key);
+        results.insert(key, Ok(()));
+    }
+    Ok(())
 }
 
 /// Fails with `IN_USE` if `referenced` is referenced by a live resource. The error describes the first

@@ -9,6 +9,7 @@ mod identity;
 mod lists;
 mod migrations;
 mod protocol;
+mod references;
 mod suites;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -14,15 +14,15 @@ use scylla::client::session_builder::SessionBuilder;
 
 use crate::{nonce, open_shared_stores, options};
 
-struct TestStores {
-    stores: Stores,
+pub(crate) struct TestStores {
+    pub(crate) stores: Stores,
     cql: CqlStore,
     session: Session,
-    org: OrgId,
+    pub(crate) org: OrgId,
     _opened: crate::SharedStores,
 }
 
-async fn fixture() -> TestStores {
+pub(crate) async fn fixture() -> TestStores {
     let opened = open_shared_stores().await;
     let contact_points = options("folio_suites").await.contact_points;
     let session = SessionBuilder::new().known_nodes(contact_points).build().await.unwrap();
@@ -36,7 +36,7 @@ fn op(name: &str) -> OpKey {
 }
 
 impl TestStores {
-    fn write(&self, name: &str, expected: Expected, change: TagChange) -> Write<TagChange> {
+    pub(crate) fn write<C>(&self, name: &str, expected: Expected, change: C) -> Write<C> {
         Write {
             org: self.org.clone(),
             op: op(name),
@@ -48,11 +48,11 @@ impl TestStores {
         }
     }
 
-    fn id(&self, name: &str) -> TagId {
+    pub(crate) fn id(&self, name: &str) -> TagId {
         TagId::derive(&[self.org.as_str(), name])
     }
 
-    async fn create(&self, id: &str, name: &str) -> folio_types::Result<WriteOutcome> {
+    pub(crate) async fn create(&self, id: &str, name: &str) -> folio_types::Result<WriteOutcome> {
         let change = TagChange::Create { name: name.to_owned(), color: None, description: None };
         self.stores.of::<Tag>().decide(&self.id(id), self.write(id, Expected::Absent, change)).await
     }
