@@ -162,7 +162,7 @@ impl Escrow {
             has_open_rows |= row.settled.is_none();
             settled = settled.saturating_add(row.charge());
             if record && let Some(record) = usage_record(org, &row) {
-                self.usage.record(record).await?;
+                self.usage.record(record, now).await?;
             }
         }
         if has_open_rows {
@@ -203,7 +203,7 @@ impl Escrow {
     /// Writes the usage record of a settled row. Does nothing if the call was not sent.
     pub(crate) async fn record(&self, org: &OrgId, row: &LedgerRow) -> Result<()> {
         match usage_record(org, row) {
-            Some(record) => self.usage.record(record).await,
+            Some(record) => self.usage.record(record, self.now()).await,
             None => Ok(()),
         }
     }

@@ -47,20 +47,20 @@ impl Meter for UsageRecorder {
             basis: Basis::of(&usage),
             written_off: 0,
         };
-        self.store
-            .record(UsageRecord {
-                org: call.org,
-                user: call.user,
-                key: call.key,
-                operation: call.operation.to_owned(),
-                model: call.model,
-                usage,
-                completed,
-                at: self.environment.now(),
-                document: call.document,
-                charged: Some(charged),
-            })
-            .await
+        let now = self.environment.now();
+        let record = UsageRecord {
+            org: call.org,
+            user: call.user,
+            key: call.key,
+            operation: call.operation.to_owned(),
+            model: call.model,
+            usage,
+            completed,
+            at: now,
+            document: call.document,
+            charged: Some(charged),
+        };
+        self.store.record(record, now).await
     }
 
     fn abandoned_calls(&self) -> AbandonedCalls {

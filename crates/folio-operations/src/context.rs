@@ -64,7 +64,9 @@ const MODEL_ENDPOINT_CHANGES: (usize, usize) = (64, 2);
 /// Bounds of the journals that are read whole at a time, because each one needs up to 32 MiB of memory. Callers beyond
 /// the bounds wait; the organizations take turns.
 const JOURNALS: Bounds = Bounds { total: Amount::permits(6), per_key: Amount::permits(2), waiters: 256 };
-/// Maximum time for which a caller waits for a permit to read a journal.
+/// Bounds of the requests that add up model calls at a time.
+const USAGES: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(1), waiters: 256 };
+/// Maximum time for which a caller waits for a permit to read a journal or to add up model calls.
 const READ_WAIT: Duration = Duration::from_secs(10);
 /// Delay after which a caller that got no permit may retry.
 const RETRY_SOON: Duration = Duration::from_millis(500);
@@ -80,6 +82,7 @@ struct Inner {
     changes: Permits<OrgId>,
     model_endpoint_changes: Permits<OrgId>,
     journals: Permits<OrgId>,
+    usages: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
@@ -96,8 +99,8 @@ impl Operations {
         let permits = |(total, each)| Permits::without_queue(Amount::permits(total), Amount::permits(each));
         let (changes, model_endpoint_changes) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
         let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
-        let journals = Permits::new(JOURNALS);
-        let inner = Inner { components, changes, model_endpoint_changes, journals, extractions, requests };
+        let (journals, usages) = (Permits::new(JOURNALS), Permits::new(USAGES));
+        let inner = Inner { components, changes, model_endpoint_changes, journals, usages, extractions, requests };
         Self { inner: Arc::new(inner) }
     }
 
@@ -283,6 +286,11 @@ impl Context {
     /// Waits for a permit of the caller's organization to read a whole journal. Error: `OVERLOADED`.
     pub(crate) async fn journal_permit(&self) -> Result<Permit<OrgId>> {
         self.read_permit(&self.operations.inner.journals, "threads are read with a filter").await
+    }
+
+    /// Waits for a permit of the caller's organization to add up model calls. Error: `OVERLOADED`.
+    pub(crate) async fn usage_permit(&self) -> Result<Permit<OrgId>> {
+        self.read_permit(&self.operations.inner.usages, "requests add up model calls").await
     }
 
     async fn read_permit(&self, permits: &Permits<OrgId>, what: &str) -> Result<Permit<OrgId>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_credit::Grant;
-use folio_storage::{UsageRecord, UsageStore};
+use folio_storage::{HourSummer, UsageKey, UsageRecord, UsageStore, UsageSum, UsageTotals};
 use folio_types::access::Scope;
 use folio_types::{Error, OrgId, Reason, Result, Timestamp};
 use futures::stream::BoxStream;
@@ -22,9 +22,12 @@ service! {
     GetBalance, GetUsage, DownloadUsage
 }
 
-/// Maximum number of model calls that one `GetUsage` adds up.
+/// Maximum number of model calls that one `GetUsage` adds up in addition to the hours that are or can be summed.
 // proto: GetUsageResponse.rows "more than {} calls"
-const CALLS_MAX: u64 = 200_000;
+const CALLS_MAX: u64 = 1_000_000;
+/// Number of hours that one store read requests.
+// proto: none "bounds the memory of a read"
+const HOURS_PER_READ: usize = 48;
 /// Maximum number of groups of one `GetUsage`.
 // proto: GetUsageResponse.rows "more than {} groups"
 const GROUPS_MAX: usize = 10_000;
@@ -95,13 +98,14 @@ pub enum UsageGroup {
 }
 
 impl UsageGroup {
-    fn value(self, record: &UsageRecord) -> String {
+    /// Returns the value of a group of calls in the hour that contains `at`.
+    fn value(self, key: &UsageKey, at: Timestamp) -> String {
         match self {
-            Self::Model => record.model.clone(),
-            Self::Operation => record.operation.clone(),
-            Self::Document => record.document.as_ref().map(ToString::to_string).unwrap_or_default(),
-            Self::User => record.user.to_string(),
-            Self::Day => record.at.to_string().chars().take("2026-01-01".len()).collect(),
+            Self::Model => key.model.clone(),
+            Self::Operation => key.operation.clone(),
+            Self::Document => key.document.as_ref().map(ToString::to_string).unwrap_or_default(),
+            Self::User => key.user.to_string(),
+            Self::Day => at.to_string().chars().take("2026-01-01".len()).collect(),
         }
     }
 }
@@ -116,43 +120,14 @@ pub struct GetUsage {
 }
 
 /// The sums of a group of calls.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageRow {
     /// The values of the fields that the calls are grouped by, in the order of the request.
     pub values: Vec<String>,
-    pub calls: u64,
-    /// Prompt tokens, including cached ones.
-    pub input_tokens: u64,
-    /// Those prompt tokens that the provider read from its cache.
-    pub cached_input_tokens: u64,
-    pub output_tokens: u64,
-    pub credits: u64,
-    /// Sum of the providers' prices in micro-dollars, of calls with a known price.
-    pub cost_microdollars: u64,
-    /// Number of calls of models without a known price.
-    pub unpriced_calls: u64,
-    /// Number of calls whose usage the provider did not report.
-    pub unreported_calls: u64,
-    /// Credits beyond the reservation, which are not charged.
-    pub written_off_credits: u64,
+    pub totals: UsageTotals,
 }
 
-impl UsageRow {
-    fn add(&mut self, record: &UsageRecord) {
-        let (usage, charged) = (&record.usage, record.charged.as_ref());
-        self.calls += 1;
-        self.input_tokens += usage.input_tokens;
-        self.cached_input_tokens += usage.cached_input_tokens;
-        self.output_tokens += usage.output_tokens;
-        self.credits += charged.map_or(0, |charged| charged.credits);
-        self.cost_microdollars += charged.and_then(|charged| charged.cost_microdollars).unwrap_or(0);
-        self.unpriced_calls += u64::from(charged.is_none_or(|charged| charged.cost_microdollars.is_none()));
-        self.unreported_calls += u64::from(!usage.reported);
-        self.written_off_credits += charged.map_or(0, |charged| charged.written_off);
-    }
-}
-
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageSums {
     /// One row for each group, the most expensive first.
     pub rows: Vec<UsageRow>,
@@ -168,22 +143,92 @@ impl Operation for GetUsage {
         if groups.iter().enumerate().any(|(at, group)| groups.iter().take(at).any(|other| other == group)) {
             return Err(Error::invalid_field("group_by", "must not name a field twice"));
         }
-        let (mut rows, mut total) = (BTreeMap::<Vec<String>, UsageRow>::new(), UsageRow::default());
-        let mut records = std::pin::pin!(period_records(context, self.period).await?);
-        while let Some(read) = records.next().await {
-            for record in read? {
-                total.add(&record);
-                rows.entry(groups.iter().map(|group| group.value(&record)).collect()).or_default().add(&record);
-            }
-            if total.calls > CALLS_MAX || rows.len() > GROUPS_MAX {
-                let message =
-                    format!("the period has more than {CALLS_MAX} calls or {GROUPS_MAX} groups; request a shorter one");
-                return Err(Error::invalid(Reason::TooLarge, message));
+        let _permit = context.usage_permit().await?;
+        let period = period_bounds(context, self.period).await?;
+        let (store, now) = (Arc::clone(&context.stores().usage), context.environment().now());
+        sum_up(store, &context.principal().org, period, (groups, CALLS_MAX), now).await
+    }
+}
+
+/// Adds up the model calls of a period: stored sums of whole hours, and at most `calls_max` records of the other hours.
+/// Sums and stores the hours that it may sum.
+async fn sum_up(
+    store: Arc<dyn UsageStore>,
+    org: &OrgId,
+    (start, end): (Timestamp, Timestamp),
+    (groups, calls_max): (&[UsageGroup], u64),
+    now: Timestamp,
+) -> Result<UsageSums> {
+    let mut sums = Grouped { groups, rows: BTreeMap::new(), total: UsageTotals::default() };
+    let (mut next, mut calls) = (start, 0);
+    while next < end {
+        let hours = store.hours(org, next, HOURS_PER_READ).await?;
+        let is_last = hours.len() < HOURS_PER_READ || hours.last().is_some_and(|hour| hour.start >= end);
+        for hour in hours.into_iter().take_while(|hour| hour.start < end) {
+            next = hour.end();
+            let is_whole = start <= hour.start && hour.end() <= end;
+            let stored = hour.current_sums().filter(|_| is_whole);
+            match stored.filter(|stored| stored.has_documents || !groups.contains(&UsageGroup::Document)) {
+                Some(stored) => stored.groups.iter().try_for_each(|sum| sums.add(sum, hour.start))?,
+                None => {
+                    let mut summer =
+                        (is_whole && stored.is_none() && hour.may_be_summed(now)).then(HourSummer::default);
+                    let period = (start.max(hour.start), end.min(hour.end()));
+                    let mut records = std::pin::pin!(records(Arc::clone(&store), org.clone(), period));
+                    while let Some(read) = records.next().await {
+                        for sum in read?.iter().map(UsageSum::from) {
+                            sums.add(&sum, hour.start)?;
+                            match &mut summer {
+                                Some(summer) => summer.add(sum),
+                                None => calls += 1,
+                            }
+                        }
+                        if calls > calls_max {
+                            return Err(too_large());
+                        }
+                    }
+                    if let Some(sums) = summer.and_then(|summer| summer.finish(hour.late_at))
+                        && let Err(error) = store.put_sums(org, hour.start, sums).await
+                    {
+                        tracing::warn!(%error, "the sums of an hour are not stored; its records are read again");
+                    }
+                }
             }
         }
-        let mut rows: Vec<UsageRow> = rows.into_iter().map(|(values, row)| UsageRow { values, ..row }).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse((row.credits, row.calls)));
-        Ok(UsageSums { rows, total })
+        if is_last {
+            break;
+        }
+    }
+    Ok(sums.finish())
+}
+
+fn too_large() -> Error {
+    let message = format!(
+        "the period has more than {CALLS_MAX} calls in hours that are not summed, or {GROUPS_MAX} groups; request a shorter one"
+    );
+    Error::invalid(Reason::TooLarge, message)
+}
+
+/// The sums of a request.
+struct Grouped<'a> {
+    groups: &'a [UsageGroup],
+    rows: BTreeMap<Vec<String>, UsageTotals>,
+    total: UsageTotals,
+}
+
+impl Grouped<'_> {
+    /// Adds the sums of calls in the hour that contains `at`. Error: `TOO_LARGE` if there are too many groups.
+    fn add(&mut self, sum: &UsageSum, at: Timestamp) -> Result<()> {
+        let values = self.groups.iter().map(|group| group.value(&sum.key, at)).collect();
+        *self.rows.entry(values).or_default() += sum.totals;
+        self.total += sum.totals;
+        if self.rows.len() > GROUPS_MAX { Err(too_large()) } else { Ok(()) }
+    }
+
+    fn finish(self) -> UsageSums {
+        let mut rows: Vec<_> = self.rows.into_iter().map(|(values, totals)| UsageRow { values, totals }).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse((row.totals.credits, row.totals.calls)));
+        UsageSums { rows, total: UsageRow { values: Vec::new(), totals: self.total } }
     }
 }
 
@@ -207,12 +252,16 @@ async fn period_records(
     context: &Context,
     period: Period,
 ) -> Result<impl Stream<Item = Result<Vec<UsageRecord>>> + Send + use<>> {
-    let org = context.principal().org.clone();
+    let bounds = period_bounds(context, period).await?;
+    Ok(records(Arc::clone(&context.stores().usage), context.principal().org.clone(), bounds))
+}
+
+/// Returns start and end of a period, after the calls of expired blocks are charged.
+async fn period_bounds(context: &Context, period: Period) -> Result<(Timestamp, Timestamp)> {
     // Closing the expired blocks charges their calls, so a period that ends now contains these calls.
-    context.credit().collect(&org).await;
+    context.credit().collect(&context.principal().org).await;
     let start = |end: Timestamp| end.checked_sub(PERIOD_DEFAULT).unwrap_or(Timestamp::UNIX_EPOCH);
-    let bounds = period.bounds(start, context.environment().now())?;
-    Ok(records(Arc::clone(&context.stores().usage), org, bounds))
+    period.bounds(start, context.environment().now())
 }
 
 /// Streams the records of a period, oldest first, in chunks of at most [`READ_RECORDS`], or more if many have equal
@@ -260,46 +309,184 @@ fn to_microseconds(at: Timestamp) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use folio_types::UserId;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use folio_storage::{HourSums, UsageHour};
     use folio_types::message::Usage;
+    use folio_types::{DocumentId, UserId};
 
     use super::*;
 
-    /// A store that truncates times to microseconds.
-    struct MicrosecondStore(Vec<UsageRecord>);
+    /// A store that truncates times to microseconds, and counts the records that it returns.
+    #[derive(Default)]
+    struct MicrosecondStore {
+        records: Mutex<Vec<UsageRecord>>,
+        sums: Mutex<BTreeMap<Timestamp, HourSums>>,
+        late: Mutex<BTreeMap<Timestamp, Timestamp>>,
+        read: AtomicUsize,
+    }
+
+    impl MicrosecondStore {
+        fn of(records: Vec<UsageRecord>) -> Arc<Self> {
+            Arc::new(Self { records: Mutex::new(records), ..Self::default() })
+        }
+
+        /// Returns the number of records read since the last call.
+        fn read(&self) -> usize {
+            self.read.swap(0, Ordering::SeqCst)
+        }
+    }
 
     #[async_trait::async_trait]
     impl UsageStore for MicrosecondStore {
-        async fn record(&self, _: UsageRecord) -> Result<()> {
+        async fn record(&self, record: UsageRecord, now: Timestamp) -> Result<()> {
+            if UsageHour::is_late(&record, now) {
+                self.late.lock().unwrap().insert(UsageHour::start_of(record.at), now);
+            }
+            let mut records = self.records.lock().unwrap();
+            records.push(record);
+            records.sort_by_key(|record| record.at);
             Ok(())
         }
 
         async fn list(&self, _: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {
-            let listed = self.0.iter().filter(|record| record.at.as_microsecond() >= from.as_microsecond());
-            Ok(listed.take(limit).cloned().collect())
+            let records = self.records.lock().unwrap();
+            let first = records.partition_point(|record| record.at.as_microsecond() < from.as_microsecond());
+            let listed: Vec<_> = records[first..].iter().take(limit).cloned().collect();
+            self.read.fetch_add(listed.len(), Ordering::SeqCst);
+            Ok(listed)
         }
+
+        async fn hours(&self, _: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageHour>> {
+            let mut starts: Vec<_> =
+                self.records.lock().unwrap().iter().map(|record| UsageHour::start_of(record.at)).collect();
+            starts.dedup();
+            let (sums, late) = (self.sums.lock().unwrap(), self.late.lock().unwrap());
+            let listed = starts.into_iter().filter(|start| *start >= UsageHour::start_of(from)).take(limit);
+            Ok(listed
+                .map(|start| UsageHour { start, sums: sums.get(&start).cloned(), late_at: late.get(&start).copied() })
+                .collect())
+        }
+
+        async fn put_sums(&self, _: &OrgId, start: Timestamp, sums: HourSums) -> Result<()> {
+            self.sums.lock().unwrap().insert(start, sums);
+            Ok(())
+        }
+    }
+
+    fn org() -> OrgId {
+        OrgId::derive(&["org"])
+    }
+
+    fn record(number: usize, at: Timestamp) -> UsageRecord {
+        UsageRecord {
+            org: org(),
+            user: UserId::derive(&["user", &(number % 3).to_string()]),
+            key: format!("{number:08}"),
+            operation: "chat".to_owned(),
+            model: format!("m{}", number % 2),
+            usage: Usage { input_tokens: number as u64 % 7, ..Usage::default() },
+            completed: true,
+            at,
+            document: Some(DocumentId::derive(&[&(number % 5).to_string()])),
+            charged: None,
+        }
+    }
+
+    const HOUR_SECONDS: i64 = 3_600;
+
+    fn at(hours: i64, seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_790_000_000 / HOUR_SECONDS * HOUR_SECONDS + hours * HOUR_SECONDS + seconds).unwrap()
     }
 
     #[tokio::test]
     async fn calls_of_one_microsecond_are_returned_once_each() {
-        let org = OrgId::derive(&["org"]);
         // Three records in each microsecond, in an order that the stores do not preserve.
-        let record = |number: i128| UsageRecord {
-            org: org.clone(),
-            user: UserId::derive(&["user"]),
-            key: format!("{number:05}"),
-            operation: "chat".to_owned(),
-            model: "m".to_owned(),
-            usage: Usage::default(),
-            completed: true,
-            at: Timestamp::from_nanosecond(1_000 * (number / 3) + 300 * (2 - number % 3)).unwrap(),
-            document: None,
-            charged: None,
-        };
-        let all: Vec<_> = (0..2_000).map(record).collect();
+        let time = |number: i128| Timestamp::from_nanosecond(1_000 * (number / 3) + 300 * (2 - number % 3)).unwrap();
+        let all: Vec<_> = (0..2_000).map(|number: usize| record(number, time(number as i128))).collect();
         let end = Timestamp::from_second(1).unwrap();
-        let returned = records(Arc::new(MicrosecondStore(all.clone())), org.clone(), (Timestamp::UNIX_EPOCH, end));
+        let returned = records(MicrosecondStore::of(all.clone()), org(), (Timestamp::UNIX_EPOCH, end));
         let returned: Vec<_> = returned.map(Result::unwrap).concat().await;
         assert!(returned.iter().map(|record| &record.key).eq(all.iter().map(|record| &record.key)));
+    }
+
+    #[tokio::test]
+    async fn a_period_with_more_calls_than_one_request_reads_is_summed_from_hours() {
+        const CALLS: usize = 20_000;
+        let (hours, calls_max) = (100, 1_000);
+        let all = (0..CALLS).map(|number| {
+            let second = number as i64 * hours * HOUR_SECONDS / CALLS as i64;
+            record(number, at(0, second))
+        });
+        let store = MicrosecondStore::of(all.collect());
+        let sums = async |period, groups: &[UsageGroup]| {
+            sum_up(store.clone(), &org(), period, (groups, calls_max), at(hours + 10, 0)).await
+        };
+        let whole = (at(0, 0), at(hours, 0));
+        let first = sums(whole, &[UsageGroup::Model, UsageGroup::Day]).await.unwrap();
+        assert_eq!(first.total.totals.calls, CALLS as u64);
+        assert!(store.read() >= CALLS);
+        assert_eq!(sums(whole, &[UsageGroup::Model, UsageGroup::Day]).await.unwrap(), first);
+        assert_eq!(sums(whole, &[UsageGroup::Document]).await.unwrap().rows.len(), 5);
+        assert_eq!(store.read(), 0, "records of summed hours");
+        // The hours at the ends of another period are read.
+        let part = sums((at(0, 1_800), at(hours - 1, 1_800)), &[]).await.unwrap();
+        assert_eq!(part.total.totals.calls, (CALLS - CALLS / hours as usize) as u64);
+        assert!(store.read() <= 2 * CALLS / hours as usize + 4 * READ_RECORDS);
+        // Hours that may not be summed yet.
+        let recent = sum_up(store.clone(), &org(), (at(0, 1), at(50, 0)), (&[], 100), at(0, 0)).await;
+        assert_eq!(recent.unwrap_err().reason, Reason::TooLarge);
+    }
+
+    #[tokio::test]
+    async fn a_late_record_is_in_the_sums() {
+        let store = MicrosecondStore::of((0..100).map(|number| record(number, at(0, number as i64))).collect());
+        let calls = async |now| {
+            let sums = sum_up(store.clone(), &org(), (at(0, 0), at(1, 0)), (&[], CALLS_MAX), now).await.unwrap();
+            sums.total.totals.calls
+        };
+        assert_eq!(calls(at(5, 0)).await, 100);
+        store.record(record(100, at(0, 200)), at(6, 0)).await.unwrap();
+        // Shortly after a late record another one may be in flight: the sums are not stored yet.
+        for now in [at(6, 1), at(6, 2), at(7, 0)] {
+            store.read();
+            assert_eq!(calls(now).await, 101);
+            assert!(store.read() > 100);
+        }
+        assert_eq!(calls(at(7, 0)).await, 101);
+        assert_eq!(store.read(), 0);
+    }
+
+    #[tokio::test]
+    async fn sums_of_any_period_equal_those_of_its_records() {
+        let seed = folio_testkit::seed();
+        let mut state = seed;
+        let mut random = |bound: i64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as i64 % bound
+        };
+        let mut all: Vec<_> = (0..3_000).map(|number| record(number, at(0, random(100 * HOUR_SECONDS)))).collect();
+        all.sort_by_key(|record| record.at);
+        let store = MicrosecondStore::of(all);
+        let choices: [&[UsageGroup]; 4] =
+            [&[], &[UsageGroup::Day], &[UsageGroup::Document, UsageGroup::User], &[UsageGroup::Model]];
+        for number in 0..200 {
+            let (from, to) = (random(100 * HOUR_SECONDS), random(100 * HOUR_SECONDS));
+            let (start, end) = (at(0, from.min(to)), at(0, from.max(to)));
+            let groups = choices[random(4) as usize];
+            let now = at(number as i64 / 2, random(2) * 1_200);
+            if random(5) == 0 {
+                let age = random(1 + number as i64 * HOUR_SECONDS / 2);
+                store.record(record(3_000 + number, now - Duration::from_secs(age as u64)), now).await.unwrap();
+            }
+            let mut expected = Grouped { groups, rows: BTreeMap::new(), total: UsageTotals::default() };
+            let records = store.records.lock().unwrap().clone();
+            for record in records.iter().filter(|record| record.at >= start && record.at < end) {
+                expected.add(&UsageSum::from(record), record.at).unwrap();
+            }
+            let found = sum_up(store.clone(), &org(), (start, end), (groups, CALLS_MAX), now).await.unwrap();
+            assert_eq!(found, expected.finish(), "seed {seed}, period {number}");
+        }
     }
 }

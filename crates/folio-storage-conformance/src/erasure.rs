@@ -2,6 +2,7 @@
 //! organization. After the erasure, a search of a store's rows for the word must find nothing.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use folio_credit::{AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
@@ -21,7 +22,7 @@ use serde_json::json;
 use super::context::{Context, blob_key, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check, same};
-use folio_storage::{Stores, UsageRecord};
+use folio_storage::{HourSums, Stores, UsageHour, UsageRecord, UsageSum};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (stores, at) = (&context.stores, context.now());
@@ -173,5 +174,8 @@ async fn filled_account(context: &Context, name: &str) -> Outcome {
     let row = LedgerRow { model: name.to_owned(), ..context.ledger_row("call", 1) };
     credit.reserve(org, &BlockId::derive(&["filled", org.as_str()]), row).await?;
     let record = UsageRecord { model: name.to_owned(), ..context.usage_record("call") };
-    Ok(context.stores.usage.record(record).await?)
+    let (start, late) = (UsageHour::start_of(record.at), record.at + Duration::from_secs(2 * 60 * 60));
+    let sums = HourSums { groups: vec![UsageSum::from(&record)], has_documents: true, late_at: None };
+    context.stores.usage.put_sums(&record.org, start, sums).await?;
+    Ok(context.stores.usage.record(record, late).await?)
 }

@@ -155,9 +155,11 @@ layers! {
         expire_unused(org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> bool;
     }
     UsageLayer of UsageStore {
-        record(record: UsageRecord) -> ();
+        record(record: UsageRecord, now: Timestamp) -> ();
         list(org: &OrgId, from: Timestamp, limit: usize) -> Vec<UsageRecord>;
     }
+        hours(org: &OrgId, from: Timestamp, limit: usize) -> Vec<UsageHour>;
+        put_sums(org: &OrgId, start: Timestamp, sums: HourSums) -> ();
     EventLayer of TurnEventStore {
         append(org: &OrgId, turn: &TurnId, owner: &Incarnation, epoch: u64, events: &[Event]) -> EventsAppended;
         read(org: &OrgId, turn: &TurnId, from: u64, limit: usize) -> EventsRead;

@@ -119,7 +119,7 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Outcome {
         }
         4 => drop(stores.threads.append(org, &thread(), append(&context, step, 1, 1)?).await?),
         5 => drop(stores.threads.append(org, &thread(), append(&context, step, 1, 2)?).await?),
-        6 => stores.usage.record(context.usage_record("call")).await?,
+        6 => stores.usage.record(context.usage_record("call"), context.now()).await?,
         7 => {
             let (target, digest) = (Tag::target(&TagId::derive(&["scenario"])), Digest::of(b"scenario"));
             let closed = OpRow::closed(context.op()?, digest, ClosedAs::Aborted, context.now());

@@ -27,8 +27,10 @@
 //!   expiring threads, requests. Plain: a row is a hint.
 //! - `org_rows` (organization, group): encoded rows such as members and the last uses of tokens. A group is either
 //!   conditional or plain.
-//! - `usage_days` (organization), `usage` (organization, day): model calls by time and key. Plain: repeated writes of a
-//!   record are equal.
+//! - `usage_days` (organization), `usage_buckets` (organization, day), `usage_records` (organization, bucket): the days
+//!   and the buckets of five minutes with records, and the model calls by time and key. Plain: repeated writes of a
+//!   record are equal. `usage_hours` (organization, day): the sums of each hour, and the time of the last record that
+//!   was written after its hour could be summed. Plain: sums before that time are not used.
 //! - `audit_hours` (organization), `audit` (organization, hour): the hours with audit entries, and the entries by time
 //!   and key. Plain: repeated writes of an entry are equal.
 //! - `credit_accounts` (organization): in static columns, the credit account and its version. Rows by key: its changes.

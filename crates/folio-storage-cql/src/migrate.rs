@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002.cql"),
     include_str!("migrations/0003.cql"),
     include_str!("migrations/0004.cql"),
+    include_str!("migrations/0005.cql"),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -75,6 +75,8 @@ keys! {
     usage_from(org: &OrgId, at: Timestamp) = "{org}/usage/{time}", time = sortable_time(at);
     audits(org: &OrgId) = "{org}/audit/";
     audit(org: &OrgId, position: &AuditPosition) =
+    usage_sums(org: &OrgId, hour: Timestamp) = "{org}/usage_sums/{time}", time = sortable_time(hour);
+    usage_late(org: &OrgId, hour: Timestamp) = "{org}/usage_late/{time}", time = sortable_time(hour);
         "{org}/audit/{time}/{key}", time = sortable_micros(position.micros), key = position.key;
     account(org: &OrgId) = "{org}/account";
     account_entry(org: &OrgId, entry: &str) = "{org}/account_entry/{entry}";

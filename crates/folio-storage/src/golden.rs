@@ -22,7 +22,7 @@ use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpSta
 use folio_types::*;
 use serde_json::{Value, json};
 
-use crate::traits::{Charged, UsageRecord};
+use crate::traits::{Charged, HourSums, UsageRecord, UsageSum};
 use crate::value::*;
 
 /// A stored value as bytes, with the functions that parse the JSON of its kind, and that decode and re-encode it.
@@ -253,6 +253,9 @@ fn rows() -> Vec<Sample> {
         at: at(),
     };
     let charged = Charged { credits: 7, cost_microdollars: Some(31), basis: Basis::Reported, written_off: 0 };
+    let billed = UsageRecord { document: Some(document_id()), charged: Some(charged.clone()), ..usage.clone() };
+    let sums =
+        HourSums { groups: vec![UsageSum::from(&billed), UsageSum::from(&usage)], has_documents: true, late_at: None };
     let full = ListRow {
         id: thread_id().to_string(),
         name: "Title".into(),
@@ -275,7 +278,10 @@ fn rows() -> Vec<Sample> {
         sample("token_creator", AuditEntry { token_creator: Some(user()), ..audited() }),
         sample("change", AuditEntry { call: None, ground: None, ..audited() }),
         sample("bare", AuditEntry::new("request", AuditKind::ChangeRequested, at(), None, "TokenService.CreateToken")),
-        sample("charged", UsageRecord { document: Some(document_id()), charged: Some(charged), ..usage.clone() }),
+        sample("charged", billed),
+        sample("late", HourSums { late_at: Some(at()), ..sums.clone() }),
+        sample("plain", sums),
+        sample("plain", LateUsage { at: at() }),
         sample("plain", usage),
         sample("document", ListRow { size_bytes: 7_000_000_000, ..full.clone() }),
         sample("full", full),

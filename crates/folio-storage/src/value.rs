@@ -13,7 +13,7 @@ use folio_types::{OrgId, Result, ThreadId, Timestamp, UnknownFields};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::traits::UsageRecord;
+use crate::traits::{HourSums, UsageRecord};
 
 /// A value that an adapter can store.
 pub trait Stored: Serialize + DeserializeOwned {
@@ -116,6 +116,12 @@ pub struct TokenUse {
     pub at: Timestamp,
 }
 
+/// The time of the last late record of an hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateUsage {
+    pub at: Timestamp,
+}
+
 impl Stored for ThreadRecord {
     const KIND: &'static str = "thread";
 
@@ -184,6 +190,8 @@ stored! {
         "open_turn" => OpenTurnRow,
         "account_entry" => AccountEntry,
         "usage" => UsageRecord,
+        "usage_sums" => HourSums,
+        "usage_late" => LateUsage,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,

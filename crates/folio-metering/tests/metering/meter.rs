@@ -117,10 +117,10 @@ struct FailOnce(Arc<AtomicBool>);
 
 #[async_trait]
 impl UsageLayer for FailOnce {
-    async fn record(&self, below: &dyn UsageStore, record: UsageRecord) -> Result<()> {
+    async fn record(&self, below: &dyn UsageStore, record: UsageRecord, now: Timestamp) -> Result<()> {
         match self.0.swap(false, Ordering::SeqCst) {
             true => Err(Error::unavailable(Reason::StoreUnavailable, "unavailable")),
-            false => below.record(record).await,
+            false => below.record(record, now).await,
         }
     }
 }

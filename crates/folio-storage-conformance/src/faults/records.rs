@@ -7,7 +7,7 @@ use folio_history::thread::OpenTurnRow;
 use folio_resources::audit::{AuditEntry, AuditPosition};
 use folio_storage::{AuditStore, OpStore, OpenTurnStore, UsageRecord, UsageStore};
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target};
-use folio_types::{OrgId, Result};
+use folio_types::{OrgId, Result, Timestamp};
 
 use super::Seen;
 use crate::layer::{AuditLayer, OpLayer, OpenTurnLayer, UsageLayer};
@@ -59,11 +59,11 @@ pub(super) struct UsageTwice(Seen<(OrgId, String)>);
 
 #[async_trait]
 impl UsageLayer for UsageTwice {
-    async fn record(&self, below: &dyn UsageStore, mut record: UsageRecord) -> Result<()> {
+    async fn record(&self, below: &dyn UsageStore, mut record: UsageRecord, now: Timestamp) -> Result<()> {
         if self.0.is_repeated((record.org.clone(), record.key.clone())) {
             record.key.push_str(" again");
         }
-        below.record(record).await
+        below.record(record, now).await
     }
 }
 

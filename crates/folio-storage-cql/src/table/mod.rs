@@ -46,6 +46,7 @@ pub(crate) use credit::ENDED;
 pub(crate) use names::NameRow;
 pub(crate) use system_rows::SystemRow;
 pub(crate) use threads::{ThreadPart, ThreadRow};
+pub(crate) use usage::HourRow;
 
 use super::session::Cql;
 

@@ -41,7 +41,7 @@ pub use shared::{
 };
 pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;
-pub use usage::{Charged, UsageRecord, UsageStore};
+pub use usage::{Charged, HourSummer, HourSums, UsageHour, UsageKey, UsageRecord, UsageStore, UsageSum, UsageTotals};
 
 /// All stores of a node, for its services and tools. Cheap to clone.
 #[derive(Clone)]

@@ -70,16 +70,17 @@ fn group(number: i32) -> Result<UsageGroup> {
 }
 
 fn to_proto(groups: &[UsageGroup], row: UsageRow) -> v1::UsageRow {
+    let totals = row.totals;
     let mut message = v1::UsageRow {
-        calls: row.calls,
-        input_tokens: row.input_tokens,
-        cached_input_tokens: row.cached_input_tokens,
-        output_tokens: row.output_tokens,
-        credits: row.credits,
-        cost_microdollars: row.cost_microdollars,
-        unpriced_calls: row.unpriced_calls,
-        unreported_calls: row.unreported_calls,
-        written_off_credits: row.written_off_credits,
+        calls: totals.calls,
+        input_tokens: totals.input_tokens,
+        cached_input_tokens: totals.cached_input_tokens,
+        output_tokens: totals.output_tokens,
+        credits: totals.credits,
+        cost_microdollars: totals.cost_microdollars,
+        unpriced_calls: totals.unpriced_calls,
+        unreported_calls: totals.unreported_calls,
+        written_off_credits: totals.written_off_credits,
         ..v1::UsageRow::default()
     };
     for (group, value) in groups.iter().zip(row.values) {
