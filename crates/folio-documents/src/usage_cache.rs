@@ -1,4 +1,4 @@
-//! Cache of the stored documents of organizations, for quotas.
+//! Cache of the stored documents of organizations, for quotas. The bytes include texts and journals.
 //!
 //! A cached value is used for [`TTL_MIN`] or [`TTL_PER_READ_TIME`] times the duration of reading it, whichever is
 //! longer. Uploads of this process are added to the cached value, and active uploads count, so one process never
@@ -90,7 +90,9 @@ impl UsageCache {
         }
         let read = async {
             let started = Instant::now();
-            let usage = Mutex::new(self.store.resource_usage(org).await?);
+            let mut usage = self.store.resource_usage(org).await?;
+            usage.bytes = usage.bytes.saturating_add(self.store.content_bytes(org).await?);
+            let usage = Mutex::new(usage);
             Ok(Arc::new(CachedUsage {
                 usage,
                 expires: Instant::now() + TTL_MIN.max(started.elapsed() * TTL_PER_READ_TIME),

@@ -123,6 +123,7 @@ layers! {
         list(org: &OrgId, query: ListQuery, page: &PageRequest) -> Page<StoredResource>;
         revisions(org: &OrgId, id: &str, numbers: &[u32]) -> Vec<Option<Vec<u8>>>;
         resource_usage(org: &OrgId, kind: &'static Kind) -> ResourceUsage;
+        content_bytes(org: &OrgId) -> u64;
         deleted(kind: &'static Kind, limit: usize) -> Vec<(OrgId, String, Timestamp)>;
         forget_deleted(org: &OrgId, kind: &'static Kind, id: &str) -> ();
         scrub_deleted(kind: &'static Kind, before: Timestamp, limit: usize) -> usize;
@@ -157,9 +158,9 @@ layers! {
     UsageLayer of UsageStore {
         record(record: UsageRecord, now: Timestamp) -> ();
         list(org: &OrgId, from: Timestamp, limit: usize) -> Vec<UsageRecord>;
-    }
         hours(org: &OrgId, from: Timestamp, limit: usize) -> Vec<UsageHour>;
         put_sums(org: &OrgId, start: Timestamp, sums: HourSums) -> ();
+    }
     EventLayer of TurnEventStore {
         append(org: &OrgId, turn: &TurnId, owner: &Incarnation, epoch: u64, events: &[Event]) -> EventsAppended;
         read(org: &OrgId, turn: &TurnId, from: u64, limit: usize) -> EventsRead;

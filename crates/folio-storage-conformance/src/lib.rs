@@ -7,6 +7,7 @@
 mod access;
 mod audit;
 mod blobs;
+mod content_sizes;
 mod context;
 mod crash;
 mod credit;

@@ -4,6 +4,7 @@ use folio_resources::{Document, TextState};
 use folio_storage::{IngestUpdate, NewPage, TextWait};
 use folio_types::DocumentId;
 
+use super::content_sizes::check_sizes;
 use super::context::Context;
 use super::{Failure, Outcome, same};
 
@@ -13,7 +14,8 @@ const ALL: usize = 100_000;
 pub(crate) async fn suite(context: &Context) -> Outcome {
     pages(context).await?;
     programs(context).await?;
-    deleted(context).await
+    deleted(context).await?;
+    check_sizes(context).await
 }
 
 fn page(number: u32) -> NewPage {

@@ -6,6 +6,7 @@
 //! | entries of a new thread at its referenced resources | each resource's, `IF` live | an equal row changes nothing |
 //! | imported entries, in a part with a random name | the thread's | invisible until the header names the part |
 //! | rows of the indexes of expiring threads and of open turns | their own | hints |
+//! | the counted size of the journal, if it changes | its own | the thread's version is its timestamp |
 //! | new list rows | their own | derived |
 //! | **the header, with the rows of batch, requests and entries** | the thread's, `IF` fence | the row of the batch |
 //! | old list rows | their own | derived |
@@ -20,9 +21,9 @@ use super::keyspace::Keyspace;
 use super::session::{ConditionalResult, Read, Statements};
 use super::table::{Part, ThreadPart, ThreadRow};
 use super::threads::enter_expiry;
-use super::{crash_points, dependents, open_turns, references, retry};
-use folio_storage::EncodedThreadWrite;
+use super::{content_sizes, crash_points, dependents, open_turns, references, retry};
 use folio_storage::value::{Empty, decode, encode};
+use folio_storage::{EncodedThreadWrite, counted_journal_bytes};
 
 #[derive(Debug)]
 pub(crate) struct LoadedThread {
@@ -133,6 +134,10 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
         if !is_prepared {
             prepare(keyspace, &plan, (&creation, &write.imported)).await?;
             is_prepared = true;
+        }
+        let counted = counted_journal_bytes(plan.after.bytes);
+        if plan.before.as_ref().is_none_or(|before| counted_journal_bytes(before.bytes) != counted) {
+            content_sizes::put(keyspace, org, id.as_str(), counted, plan.after.version).await?;
         }
         if let Some(after) = &plan.list_after {
             let (before, after) = (plan.list_before.as_ref().map(ListEntry::from), ListEntry::from(after));

@@ -19,7 +19,7 @@ use super::record::load;
 use super::session::Read;
 use super::table::{Part, SystemRow};
 use super::values::micros;
-use super::{cleanup, decide, names, texts};
+use super::{cleanup, content_sizes, decide, names, texts};
 use folio_storage::value::{DeletionRow, decode, encode};
 use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource, TextWait};
 
@@ -91,6 +91,10 @@ impl ResourceExecutor for Resources {
         })
         .await?;
         Ok(sum)
+    }
+
+    async fn content_bytes(&self, org: &OrgId) -> Result<u64> {
+        content_sizes::total(&self.0, org).await
     }
 
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {

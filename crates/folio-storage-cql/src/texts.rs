@@ -16,7 +16,7 @@ use super::record::load;
 use super::resources::key;
 use super::session::{ConditionalResult, Read};
 use super::table::{Header, Part, SystemRow};
-use super::{dependents, retry};
+use super::{content_sizes, dependents, retry};
 use folio_storage::value::{PageText, PendingTextRow, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
@@ -72,6 +72,7 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
         return Ok(());
     }
     let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
+    let bytes = pages.iter().map(|page| page.text.len() as u64).sum();
     let generation = match pages.is_empty() {
         true => None,
         false => Some(write(keyspace, org, id, pages).await?),
@@ -83,7 +84,7 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
     if let Some(waits_for) = waits_for {
         wait(keyspace, waits_for, org, id).await?;
     }
-    let is_live = replace(keyspace, org, id, &text).await?;
+    let is_live = replace(keyspace, org, id, (&text, bytes)).await?;
     for other in [TextWait::Worker, TextWait::Program] {
         if !is_live || waits_for != Some(other) {
             remove_wait(keyspace, other, org, id).await?;
@@ -92,8 +93,8 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
     Ok(())
 }
 
-/// Replaces the state of a text; returns whether the resource is live.
-async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) -> Result<bool> {
+/// Replaces the state of a text of `bytes`; returns whether the resource is live.
+async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, (text, bytes): (&TextRecord, u64)) -> Result<bool> {
     let tables = &keyspace.tables;
     for attempt in 0..retry::ATTEMPTS {
         let header = tables.aggregates.header(org, id, Read::Serial).await?;
@@ -111,6 +112,9 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) 
         if before.as_ref() == Some(&record) && begins == 0 {
             // The previous attempt had an unknown outcome and was applied.
             return Ok(true);
+        }
+        if bytes > 0 || before.as_ref().is_some_and(|before| before.generation.is_some()) {
+            content_sizes::put(keyspace, org, id, bytes, header.text_version + 1).await?;
         }
         let change = tables.aggregates.text(org, id, header.text_version, encode(&record)?);
         match keyspace.commit(vec![change]).await? {
@@ -183,7 +187,8 @@ pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Re
     futures::stream::iter(generations)
         .map(Ok)
         .try_for_each(|generation| async move { keyspace.tables.text_pages.remove((org, id), &generation).await })
-        .await
+        .await?;
+    content_sizes::remove(keyspace, org, id).await
 }
 
 pub(crate) struct Texts(pub(crate) Arc<Keyspace>);

@@ -25,12 +25,12 @@ use folio_types::{OrgId, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{self, LoadedThread, nanoseconds};
 use super::catalogue::{self, CatalogueRow, ListEntry, Query};
-use super::dependents;
 use super::keyspace::Keyspace;
 use super::retry;
 use super::session::{ConditionalResult, Read};
 use super::table::{Part, SystemRow, ThreadPart};
 use super::values::micros;
+use super::{content_sizes, dependents};
 use folio_storage::value::{ThreadExpiryRow, decode, encode};
 use folio_storage::{EncodedThreadWrite, ThreadStore};
 
@@ -243,7 +243,7 @@ impl Threads {
         for part in parts {
             self.0.tables.threads.remove_rows((org, id), &part, self.0.now()).await?;
         }
-        Ok(())
+        content_sizes::remove(&self.0, org, id.as_str()).await
     }
 
     async fn expire(&self, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {

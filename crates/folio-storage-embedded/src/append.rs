@@ -8,9 +8,9 @@ use folio_types::Result;
 use super::keys::{self, Space};
 use super::reads::Reads as _;
 use super::transaction::Transaction;
-use super::value::Empty;
+use super::value::{Count, Empty};
 use super::{resources, threads};
-use folio_storage::EncodedThreadWrite;
+use folio_storage::{EncodedThreadWrite, counted_journal_bytes};
 
 pub(crate) fn write(transaction: &mut Transaction<'_>, write: EncodedThreadWrite) -> Result<Appended> {
     let (org, id) = write.write.thread();
@@ -57,6 +57,10 @@ fn execute(transaction: &mut Transaction<'_>, plan: ThreadPlan, write: EncodedTh
     }
     if let Some(listed) = &plan.list_after {
         threads::put_row(transaction, org, listed)?;
+    }
+    let counted = counted_journal_bytes(plan.after.bytes);
+    if plan.before.as_ref().is_none_or(|before| counted_journal_bytes(before.bytes) != counted) {
+        transaction.put(Space::Records, keys::content_size(org, id.as_str()), &Count(counted))?;
     }
     threads::store(transaction, plan.before.as_ref(), &plan.after)?;
     Ok(Appended::Done(Box::new(plan.after)))

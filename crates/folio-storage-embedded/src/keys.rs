@@ -67,16 +67,18 @@ keys! {
     list_of_kind(org: &OrgId, kind: &str) = "{org}/list/{kind}/";
     list_of_children(org: &OrgId, kind: &str, parent: &str) = "{org}/list/{kind}/{parent}/";
     count(org: &OrgId, kind: &str) = "{org}/count/{kind}";
+    content_sizes(org: &OrgId) = "{org}/content_size/";
+    content_size(org: &OrgId, id: &str) = "{org}/content_size/{id}";
     dependents(org: &OrgId, parent: &str) = "{org}/dependent/{parent}/";
     dependent(org: &OrgId, parent: &str, id: &str) = "{org}/dependent/{parent}/{id}";
     text_state(org: &OrgId, id: &str) = "{org}/text_state/{id}";
     usages(org: &OrgId) = "{org}/usage/";
     usage(org: &OrgId, at: Timestamp, usage: &str) = "{org}/usage/{time}/{usage}", time = sortable_time(at);
     usage_from(org: &OrgId, at: Timestamp) = "{org}/usage/{time}", time = sortable_time(at);
-    audits(org: &OrgId) = "{org}/audit/";
-    audit(org: &OrgId, position: &AuditPosition) =
     usage_sums(org: &OrgId, hour: Timestamp) = "{org}/usage_sums/{time}", time = sortable_time(hour);
     usage_late(org: &OrgId, hour: Timestamp) = "{org}/usage_late/{time}", time = sortable_time(hour);
+    audits(org: &OrgId) = "{org}/audit/";
+    audit(org: &OrgId, position: &AuditPosition) =
         "{org}/audit/{time}/{key}", time = sortable_micros(position.micros), key = position.key;
     account(org: &OrgId) = "{org}/account";
     account_entry(org: &OrgId, entry: &str) = "{org}/account_entry/{entry}";

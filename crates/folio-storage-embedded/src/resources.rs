@@ -18,7 +18,7 @@ use super::listing::{self, Listing};
 use super::ops::put_request;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::{DeletionRow, Empty, decode};
+use super::value::{Count, DeletionRow, Empty, decode};
 use super::{names, references, texts};
 use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource};
 
@@ -99,6 +99,21 @@ impl ResourceExecutor for Resources {
             })
             .await
     }
+            })
+            .await
+    }
+
+    async fn content_bytes(&self, org: &OrgId) -> Result<u64> {
+        let prefix = keys::content_sizes(org);
+        self.0
+            .scan(move |view| {
+                let mut sum = 0_u64;
+                view.walk(Range::prefix(Space::Records, prefix), &mut |_, bytes| {
+                    let Count(size) = decode(bytes)?;
+                    sum = sum.saturating_add(size);
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                Ok(sum)
 
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
         self.0

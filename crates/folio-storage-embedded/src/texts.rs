@@ -12,7 +12,7 @@ use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::resources::is_live;
 use super::transaction::Transaction;
-use super::value::{PageText, PendingTextRow, decode, encode};
+use super::value::{Count, PageText, PendingTextRow, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
 /// Maximum size of stored text that is decoded on the calling thread, in bytes. The limit covers the first pages of
@@ -28,12 +28,13 @@ impl TextStore for Texts {
     async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
         let (org, id) = (org.clone(), id.to_owned());
         let IngestUpdate { state, pages, lacks_program, at } = update;
+        let text_bytes = pages.iter().map(|page| page.text.len() as u64).sum();
         // Encodes on a blocking thread rather than on the writer's thread, because the text may have megabytes.
         let pages = tokio::task::spawn_blocking(move || encode_pages(pages))
             .await
             .map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
         let bytes = pages.iter().map(|(_, bytes)| bytes.len()).sum();
-        let update = EncodedUpdate { state, pages, lacks_program, at };
+        let update = EncodedUpdate { state, pages, text_bytes, lacks_program, at };
         self.0.write_large(bytes, move |transaction| ingest(transaction, &org, &id, update)).await
     }
 
@@ -69,6 +70,7 @@ pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> 
 pub(crate) fn remove(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
     transaction.remove_all(Space::Text, keys::pages(org, id))?;
     transaction.remove(Space::Records, keys::text_state(org, id));
+    transaction.remove(Space::Records, keys::content_size(org, id));
     for waits_for in [TextWait::Worker, TextWait::Program] {
         transaction.remove(Space::System, keys::pending_text(waits_for, org, id));
     }
@@ -114,17 +116,22 @@ fn encode_pages(pages: Vec<NewPage>) -> Result<EncodedPages> {
 struct EncodedUpdate {
     state: TextState,
     pages: EncodedPages,
+    text_bytes: u64,
     lacks_program: bool,
     at: Timestamp,
 }
 
 fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &str, update: EncodedUpdate) -> Result<()> {
-    let EncodedUpdate { state, pages, lacks_program, at } = update;
+    let EncodedUpdate { state, pages, text_bytes, lacks_program, at } = update;
     if !is_live(transaction, org, id)? {
         return Ok(());
     }
     transaction.remove_all(Space::Text, keys::pages(org, id))?;
     let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
+    match text_bytes {
+        0 => transaction.remove(Space::Records, keys::content_size(org, id)),
+        bytes => transaction.put(Space::Records, keys::content_size(org, id), &Count(bytes))?,
+    }
     for (number, bytes) in pages {
         transaction.put_bytes(Space::Text, keys::page(org, id, number), bytes)?;
     }

@@ -190,6 +190,7 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
 
 fn expire_referrers(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, at: Timestamp) -> Result<()> {
     let prefix = keys::threads_of(org, referenced);
+    transaction.remove(Space::Records, keys::content_size(org, id.as_str()));
     for key in transaction.keys(Range::prefix(Space::Records, prefix.clone()))? {
         let id = key.get(prefix.len()..).unwrap_or_default();
         let id: ThreadId = String::from_utf8_lossy(id).parse()?;

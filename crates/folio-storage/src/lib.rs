@@ -10,6 +10,7 @@
 //! The adapters are crates of their own (`folio-storage-embedded`, `folio-storage-cql`, `folio-storage-redis`,
 //! `folio-storage-memory`, `folio-blobs`). Each runs the conformance suites of `folio-storage-conformance`.
 
+mod content_size;
 mod encoded_write;
 #[cfg(test)]
 mod golden;
@@ -18,5 +19,6 @@ pub mod spans;
 mod traits;
 pub mod value;
 
+pub use content_size::counted_journal_bytes;
 pub use encoded_write::EncodedThreadWrite;
 pub use traits::*;

@@ -65,6 +65,7 @@ store! {
     list(&OrgId, ListQuery, &PageRequest) -> Page<StoredResource>;
     revisions(&OrgId, &str, &[u32]) -> Vec<Option<Vec<u8>>>;
     resource_usage(&OrgId, &'static Kind) -> ResourceUsage;
+    content_bytes(&OrgId) -> u64;
     deleted(&'static Kind, usize) -> Vec<(OrgId, String, Timestamp)>;
     forget_deleted(&OrgId, &'static Kind, &str) -> ();
     scrub_deleted(&'static Kind, Timestamp, usize) -> usize;

@@ -32,7 +32,8 @@ use std::collections::BTreeSet;
 use folio_resources::{Kind, ListRow};
 use folio_types::{OrgId, Result};
 pub(crate) use query::{CatalogueRow, Counts, Query, page};
-use rows::{ALL, Key, NAME, keys};
+pub(crate) use rows::ALL;
+use rows::{Key, NAME, keys};
 
 use super::keyspace::Keyspace;
 use super::record::load;

@@ -63,6 +63,10 @@ pub trait ResourceExecutor: Send + Sync {
     /// Reads the list row of each resource.
     async fn resource_usage(&self, org: &OrgId, kind: &'static Kind) -> Result<ResourceUsage>;
 
+    /// Returns the bytes of the texts and journals of the organization. Reads a row for each of them. A journal counts as
+    /// [`counted_journal_bytes`](crate::counted_journal_bytes).
+    async fn content_bytes(&self, org: &OrgId) -> Result<u64>;
+
     /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
     /// reads.
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>>;
@@ -198,6 +202,11 @@ impl<R: Resource> ResourceStore<R> {
     /// Reads the list row of each resource of the organization: cache the result.
     pub async fn resource_usage(&self, org: &OrgId) -> Result<ResourceUsage> {
         self.executor.resource_usage(org, Kind::get::<R>()).await
+    }
+
+    /// Reads the sizes of the texts and journals of the organization: cache the result.
+    pub async fn content_bytes(&self, org: &OrgId) -> Result<u64> {
+        self.executor.content_bytes(org).await
     }
 
     /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request

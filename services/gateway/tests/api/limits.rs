@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use folio_proto::status;
-use folio_proto::v1::ListTagsRequest;
+use folio_proto::v1::{DocumentDescription, ListTagsRequest, UploadDocumentRequest, upload_document_request};
 use folio_testkit::wait_for;
 use folio_types::{Code, Error, OrgId, Reason, System};
 use serde_json::{Value, json};
@@ -139,5 +139,35 @@ async fn concurrent_model_calls_are_bounded() {
         them.call("RunExtraction", run.clone()).await.ok()
     })
     .await;
+    server.stop().await;
+}
+
+/// Waits until an upload is refused because of the quota. The attempts are never stored: their content is shorter than
+/// the announced size.
+async fn wait_for_full_storage(client: &Client, size: u64) {
+    wait_for("the quota of bytes", LIMIT, || async {
+        let description = DocumentDescription { name: "b.txt".into(), size_bytes: size, ..Default::default() };
+        let part = Some(upload_document_request::Part::Description(description));
+        let parts = tokio_stream::iter([UploadDocumentRequest { part }]);
+        let refused = status::to_error(&client.documents().upload_document(parts).await.unwrap_err());
+        (refused.reason == Reason::QuotaExceeded).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn texts_and_journals_count_as_storage() {
+    let (server, platform, them) = limited(json!({})).await;
+    let text = "x".repeat(100);
+    them.ready_document("a.txt", &text).await;
+    // The file and its text together; the file alone would leave enough bytes.
+    set(&platform, &them, json!({"storage_bytes": 350})).await;
+    wait_for_full_storage(&them, 200).await;
+
+    let others = server.member().await;
+    let document = others.ready_document("a.txt", "x").await.document_id;
+    others.call_ok("CreateThread", json!({"document_ids": [document]})).await;
+    set(&platform, &others, json!({"storage_bytes": 10_000})).await;
+    wait_for_full_storage(&others, 5_000).await;
     server.stop().await;
 }
