@@ -25,11 +25,11 @@ use folio_quotas::Slot;
 use folio_types::message::Usage;
 use folio_types::models::ModelPrices;
 use folio_types::{DocumentId, OrgId, Result, UserId};
-use serde::{Deserialize, Serialize};
 
 pub use counters::Counters;
 use counters::ReservedGuard;
 pub use escrow::{Closing, Draw, Escrow};
+pub use folio_resources::quota::AbandonedCalls;
 pub use meter::{Balance, CreditMeter};
 pub use options::Options;
 pub use prices::{Price, PriceOptions};
@@ -67,18 +67,6 @@ pub enum Settlement {
     NotSent,
 }
 
-/// Handling of calls whose turn or caller was cancelled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AbandonedCalls {
-    /// Aborts the call. The charge covers the prompt and the received part of the response, as counted by Folio.
-    #[default]
-    #[serde(rename = "cut")]
-    Abort,
-    /// Reads the response to its end. The charge covers the usage that the provider reports.
-    Drain,
-}
-
 /// Meter of model calls. Every model call requests a permit before it starts and settles the permit after it ends.
 #[async_trait]
 pub trait Meter: Send + Sync {
@@ -93,8 +81,6 @@ pub trait Meter: Send + Sync {
     /// # Errors
     /// After `STORE_UNAVAILABLE` the call is charged as reserved once its deadline has passed.
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()>;
-
-    fn abandoned_calls(&self) -> AbandonedCalls;
 }
 
 /// A permit for one model call. The caller settles it with [`Meter::settle`].
@@ -102,6 +88,7 @@ pub trait Meter: Send + Sync {
 #[must_use = "a permit must be settled"]
 pub struct Permit {
     pub call: MeteredCall,
+    pub abandoned_calls: AbandonedCalls,
     /// None if the meter only records usage.
     reservation: Option<Reservation>,
     /// Counts as a concurrent call of the organization until it is dropped.

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::actor::{MeterRef, Meters, Shared, Supervisor, SupervisorMsg};
 use crate::escrow::Escrow;
 use crate::reservation::{Reservation, UnconfirmedReservation, settled};
-use crate::{AbandonedCalls, Counters, Meter, MeteredCall, Options, Permit, Settlement};
+use crate::{Counters, Meter, MeteredCall, Options, Permit, Settlement};
 
 /// Maximum time that a call waits for credit.
 const CREDIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -193,7 +193,8 @@ impl Meter for CreditMeter {
             });
             if let Some(reservation) = reserved? {
                 let _reserved = Some(self.counters.reserve(need));
-                return Ok(Permit { call, reservation: Some(reservation), slot: None, _reserved });
+                let abandoned_calls = self.shared.options.abandoned_calls;
+                return Ok(Permit { call, abandoned_calls, reservation: Some(reservation), slot: None, _reserved });
             }
         }
         let message = "other processes repeatedly reclaim the organization's credit; retry later";
@@ -201,7 +202,7 @@ impl Meter for CreditMeter {
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
-        let Permit { call, reservation, slot: _slot, _reserved } = permit;
+        let Permit { call, reservation, slot: _slot, _reserved, .. } = permit;
         let Some(Reservation { block, row, actor }) = reservation else {
             return Err(Error::internal("the permit belongs to another meter"));
         };
@@ -230,9 +231,5 @@ impl Meter for CreditMeter {
         }
         actor.settled(block, row.credits, charge);
         stored.map(|_| ())
-    }
-
-    fn abandoned_calls(&self) -> AbandonedCalls {
-        self.shared.options.abandoned_calls
     }
 }

@@ -1,10 +1,11 @@
-//! Quota of concurrent model calls of an organization over all processes, checked before credit is reserved.
+//! Quota of concurrent model calls of an organization over all processes, checked before credit is reserved, and the
+//! organization's handling of abandoned calls.
 
 use async_trait::async_trait;
 use folio_quotas::Slots;
 use folio_types::Result;
 
-use crate::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
+use crate::{Meter, MeteredCall, Permit, Settlement, SharedMeter};
 
 /// Acquires a slot of the quota before it requests a permit from the inner meter.
 pub struct QuotaMeter {
@@ -28,8 +29,10 @@ impl QuotaMeter {
 impl Meter for QuotaMeter {
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         let slot = self.slots.take(&call.org, &call.key).await?;
+        let own = self.slots.quotas_of(&call.org).await?.abandoned_calls;
         let mut permit = self.inner.request_permit(call).await?;
         permit.slot = Some(slot);
+        permit.abandoned_calls = own.unwrap_or(permit.abandoned_calls);
         Ok(permit)
     }
 
@@ -37,9 +40,5 @@ impl Meter for QuotaMeter {
         // Release the slot first: the call has ended, and writing the settlement may take long.
         drop(permit.slot.take());
         self.inner.settle(permit, settlement).await
-    }
-
-    fn abandoned_calls(&self) -> AbandonedCalls {
-        self.inner.abandoned_calls()
     }
 }

@@ -31,7 +31,8 @@ impl UsageRecorder {
 #[async_trait]
 impl Meter for UsageRecorder {
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
-        Ok(Permit { call, reservation: None, slot: None, _reserved: None })
+        let abandoned_calls = self.abandoned_calls;
+        Ok(Permit { call, abandoned_calls, reservation: None, slot: None, _reserved: None })
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
@@ -61,9 +62,5 @@ impl Meter for UsageRecorder {
             charged: Some(charged),
         };
         self.store.record(record, now).await
-    }
-
-    fn abandoned_calls(&self) -> AbandonedCalls {
-        self.abandoned_calls
     }
 }

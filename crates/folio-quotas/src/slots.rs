@@ -73,6 +73,11 @@ impl Slots {
         Self::new("concurrent_model_calls", |quotas| quotas.concurrent_model_calls, quotas, store)
     }
 
+    /// Returns the quotas of an organization.
+    pub async fn quotas_of(&self, org: &OrgId) -> Result<Quotas> {
+        self.0.quotas.of(org).await
+    }
+
     fn new(kind: &'static str, limit: fn(&Quotas) -> u32, quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {
         let [changed, leases_changed]: [Arc<Notify>; 2] = Default::default();
         let notifications = (Arc::clone(&changed), Arc::clone(&leases_changed));

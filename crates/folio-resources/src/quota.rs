@@ -26,6 +26,18 @@ const BOUNDS: [(&str, u64); 5] = [
     ("storage_bytes", STORAGE_BYTES_MAX),
 ];
 
+/// Handling of calls whose turn or caller was cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AbandonedCalls {
+    /// Aborts the call. The charge covers the prompt and the received part of the response, as counted by Folio.
+    #[default]
+    #[serde(rename = "cut")]
+    Abort,
+    /// Reads the response to its end. The charge covers the usage that the provider reports.
+    Drain,
+}
+
 /// Quotas of an organization. 0: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -37,19 +49,24 @@ pub struct Quotas {
     /// Concurrent model calls of all processes together.
     pub concurrent_model_calls: u32,
     pub documents: u32,
-    /// Stored bytes of document files.
+    /// Stored bytes of document files, of their texts, and of the journals of threads.
     pub storage_bytes: u64,
+    /// None: the handling of the installation, `credit.abandoned_calls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abandoned_calls: Option<AbandonedCalls>,
 }
 
 impl Quotas {
     /// Error: every quota that is out of bounds.
     pub fn check(&self) -> std::result::Result<(), InvalidSettings> {
         let mut problems = Problems::of("limits");
-        let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
+        let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes, .. } =
+            *self;
         let counts = [requests_per_second, concurrent_turns, concurrent_model_calls, documents].map(u64::from);
         for ((name, max), value) in BOUNDS.into_iter().zip(counts.into_iter().chain([storage_bytes])) {
             problems.number(name, value, 0, max);
         }
+        problems.check(self.abandoned_calls.is_none(), "abandoned_calls", "is the setting credit.abandoned_calls");
         problems.into_result()
     }
 }
@@ -77,6 +94,8 @@ pub struct OwnQuotas {
     pub documents: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abandoned_calls: Option<AbandonedCalls>,
 }
 
 impl OwnQuotas {
@@ -92,6 +111,7 @@ impl OwnQuotas {
             concurrent_model_calls: self.concurrent_model_calls.unwrap_or(defaults.concurrent_model_calls),
             documents: self.documents.unwrap_or(defaults.documents),
             storage_bytes: self.storage_bytes.unwrap_or(defaults.storage_bytes),
+            abandoned_calls: self.abandoned_calls.or(defaults.abandoned_calls),
         }
     }
 
@@ -100,7 +120,8 @@ impl OwnQuotas {
     /// # Errors
     /// `INVALID_FIELD` if a quota is too large.
     pub fn check(&self, field: &str) -> Result<()> {
-        let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
+        let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes, .. } =
+            *self;
         let counts = [requests_per_second, concurrent_turns, concurrent_model_calls, documents];
         let values = counts.map(|count| count.map(u64::from)).into_iter().chain([storage_bytes]);
         for ((name, max), value) in BOUNDS.into_iter().zip(values) {
@@ -134,6 +155,8 @@ mod tests {
     fn a_quota_out_of_bounds_is_refused_with_its_name() {
         let bad = Quotas { concurrent_turns: 1_000_001, ..Quotas::default() };
         assert!(bad.check().unwrap_err().to_string().contains("limits.concurrent_turns"));
+        let bad = Quotas { abandoned_calls: Some(AbandonedCalls::Drain), ..Quotas::default() };
+        assert!(bad.check().unwrap_err().to_string().contains("credit.abandoned_calls"));
         assert!(Quotas { storage_bytes: STORAGE_BYTES_MAX, ..Quotas::default() }.check().is_ok());
     }
 }

@@ -356,10 +356,6 @@ impl Meter for LimitedMeter {
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
         self.meter.settle(permit, settlement).await
     }
-
-    fn abandoned_calls(&self) -> AbandonedCalls {
-        self.meter.abandoned_calls()
-    }
 }
 
 /// Reads a stream to its end, and checks that its event numbers increase (invariant 9).

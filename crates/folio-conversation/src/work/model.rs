@@ -146,7 +146,7 @@ impl ModelWork {
                     *spent = spent.plus(usage);
                     first.get_or_insert(error);
                 }
-                ReadOutcome::Stopped(rest) if shared.dependencies.meter.abandoned_calls() == AbandonedCalls::Drain => {
+                ReadOutcome::Stopped(rest) if permit.abandoned_calls == AbandonedCalls::Drain => {
                     self.drain(permit, rest, prompt);
                     return Err(Ok(None));
                 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
+use folio_metering::{Meter, MeteredCall, Permit, Settlement, SharedMeter};
 use folio_types::Result;
 use folio_types::message::Usage;
 
@@ -35,9 +35,5 @@ impl Meter for UsageRecorder {
             *sum = sum.plus(*usage);
         }
         self.meter.settle(permit, settlement).await
-    }
-
-    fn abandoned_calls(&self) -> AbandonedCalls {
-        self.meter.abandoned_calls()
     }
 }

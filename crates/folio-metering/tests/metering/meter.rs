@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_credit::{Basis, Grant, GrantKind};
-use folio_metering::{CreditMeter, Meter, MeteredCall, Options, Settlement, UsageRecorder};
-use folio_storage::{Stores, UsageRecord, UsageStore};
+use folio_metering::{AbandonedCalls, CreditMeter, Meter, MeteredCall, Options, QuotaMeter, Settlement, UsageRecorder};
+use folio_quotas::{QuotaCache, Slots};
+use folio_resources::quota::Quotas;
+use folio_resources::{Organization, OrganizationChange, OwnQuotas};
+use folio_storage::{SharedOptions, Stores, UsageRecord, UsageStore};
 use folio_storage_conformance::layer::{Layered, UsageLayer};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::wait_for;
 use folio_types::message::Usage;
 use folio_types::models::ModelPrices;
+use folio_types::op::{Expected, Write};
 use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, System, Timestamp, UserId};
 
 const STOP: Duration = Duration::from_secs(10);
@@ -204,4 +208,30 @@ async fn invariant_5_concurrent_calls_on_two_nodes_never_overdraw() {
     assert_eq!(account.settled, 10 * u64::try_from(made).unwrap());
     assert_eq!((account.available(), account.blocks.len()), (200 - account.settled, 0));
     assert!(made >= 15, "most of the credit is used: {made} calls");
+}
+
+#[tokio::test]
+async fn an_organization_has_its_own_handling_of_abandoned_calls() {
+    let fixture = Fixture::new();
+    let environment: Arc<dyn Environment> = Arc::new(System);
+    let organizations = fixture.stores.of::<Organization>();
+    let change = async |op: &str, expected, change| {
+        let write = Write::by_platform(OrgId::platform(), op.parse().unwrap(), System.now(), expected, change);
+        organizations.decide(&fixture.org, write).await.unwrap();
+    };
+    change("create", Expected::Absent, OrganizationChange::Create { name: "theirs".to_owned() }).await;
+    let own = OwnQuotas { abandoned_calls: Some(AbandonedCalls::Drain), ..OwnQuotas::default() };
+    change("limits", Expected::Version(1), OrganizationChange::SetQuotas(own)).await;
+
+    let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
+    let quotas = QuotaCache::new(fixture.stores.of(), Quotas::default());
+    let recorder = UsageRecorder::new(Arc::clone(&fixture.stores.usage), environment);
+    let meter = QuotaMeter::new(Arc::new(recorder), Slots::of_model_calls(quotas, shared.slots));
+    let own = meter.request_permit(fixture.call("own", 10)).await.unwrap();
+    let other = MeteredCall { org: OrgId::derive(&["other"]), ..fixture.call("other", 10) };
+    let other = meter.request_permit(other).await.unwrap();
+    assert_eq!((own.abandoned_calls, other.abandoned_calls), (AbandonedCalls::Drain, AbandonedCalls::Abort));
+    for permit in [own, other] {
+        meter.settle(permit, Settlement::NotSent).await.unwrap();
+    }
 }

@@ -26,7 +26,7 @@ pub async fn complete_metered(
     let counted = call.input_tokens;
     let permit = resources.meter.request_permit(call).await?;
     let (meter, tasks) = (resources.meter.clone(), resources.tasks.clone());
-    let progress = request.progress.clone();
+    let (progress, abandoned_calls) = (request.progress.clone(), permit.abandoned_calls);
     let mut unsettled = Unsettled { meter, tasks, permit: Some(permit), counted, progress: progress.clone() };
     let models = resources.models.clone();
     let answered = async move {
@@ -40,7 +40,7 @@ pub async fn complete_metered(
         }
         answer
     };
-    match resources.meter.abandoned_calls() {
+    match abandoned_calls {
         AbandonedCalls::Abort => Ok(answered.await),
         AbandonedCalls::Drain => {
             let task = resources.tasks.spawn(answered);

@@ -346,10 +346,6 @@ impl Meter for PricedMeter {
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<(), Error> {
         self.meter.settle(permit, settlement).await
     }
-
-    fn abandoned_calls(&self) -> AbandonedCalls {
-        self.meter.abandoned_calls()
-    }
 }
 
 pub(crate) async fn usage(test: &Fixture) -> Vec<folio_storage::UsageRecord> {

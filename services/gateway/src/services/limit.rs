@@ -28,7 +28,7 @@ impl LimitService for Api {
         SetLimitsResponse,
         |request| SetLimits {
             organization_id: fields::optional_id("organization_id", &request.organization_id)?,
-            own: request.own.unwrap_or_default().into(),
+            own: request.own.unwrap_or_default().try_into()?,
             etag: fields::etag("etag", &request.etag)?,
         },
         |Limits { effective, own, version }: Limits| v1::SetLimitsResponse {
