@@ -17,7 +17,7 @@ use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _};
 use tokio::fs::{DirEntry, File, ReadDir};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::{CHUNK_BYTES, UNFINISHED_FOR, up_to_error};
+use crate::{CHUNK_BYTES, DiskReserve, UNFINISHED_FOR, up_to_error};
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
 /// Maximum number of retries if the folder of a new blob is removed concurrently.
@@ -42,11 +42,12 @@ pub struct FolderBlobStore {
     root: PathBuf,
     unfinished: PathBuf,
     sharing: Sharing,
+    reserve: DiskReserve,
 }
 
 impl FolderBlobStore {
-    /// Creates the folder if it does not exist.
-    pub fn open(root: PathBuf, sharing: Sharing) -> Result<Self> {
+    /// Creates the folder if it does not exist. Blobs are not written while the disk has less space than `reserve`.
+    pub fn open(root: PathBuf, sharing: Sharing, reserve: DiskReserve) -> Result<Self> {
         let unfinished = root.join("unfinished");
         let open = || -> io::Result<()> {
             std::fs::create_dir_all(&unfinished)?;
@@ -54,7 +55,7 @@ impl FolderBlobStore {
             std::fs::File::open(&root)?.sync_all()
         };
         open().map_err(failed("the folder of the blobs cannot be opened"))?;
-        Ok(Self { root, unfinished, sharing })
+        Ok(Self { root, unfinished, sharing, reserve })
     }
 
     fn folder(&self, org: &OrgId) -> PathBuf {
@@ -102,10 +103,12 @@ async fn removed(result: io::Result<()>, path: &Path) -> io::Result<()> {
 #[async_trait]
 impl BlobStore for FolderBlobStore {
     async fn create(&self, key: &BlobKey) -> Result<Box<dyn BlobWriter>> {
+        self.reserve.check()?;
         let path = self.path(key);
         let temporary = self.unfinished.join(format!("{:032x}", System.random()));
         let file = File::create(&temporary).await.map_err(failed("a blob cannot be created"))?;
-        Ok(Box::new(Writer { file: Some(file), temporary, path, root: self.root.clone() }))
+        let (root, reserve) = (self.root.clone(), self.reserve.clone());
+        Ok(Box::new(Writer { file: Some(file), temporary, path, root, reserve }))
     }
 
     async fn open(&self, key: &BlobKey) -> Result<Option<Box<dyn BlobReader>>> {
@@ -222,6 +225,7 @@ struct Writer {
     temporary: PathBuf,
     path: PathBuf,
     root: PathBuf,
+    reserve: DiskReserve,
 }
 
 impl Writer {
@@ -249,6 +253,7 @@ impl Writer {
 #[async_trait]
 impl BlobWriter for Writer {
     async fn write(&mut self, chunk: Bytes) -> Result<()> {
+        self.reserve.check()?;
         match &mut self.file {
             Some(file) => file.write_all(&chunk).await.map_err(failed("a blob cannot be written")),
             None => Err(Error::internal("a blob was written after it was finished")),

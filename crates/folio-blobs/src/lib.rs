@@ -6,6 +6,7 @@
 //! [`BlobStore::scan`] finds the uploads of dead processes and aborts them after a day. S3 itself would keep their
 //! parts indefinitely without listing them.
 
+mod disk_reserve;
 pub mod files;
 mod s3;
 mod writer;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use folio_types::{Error, Reason, Result};
 
+pub use self::disk_reserve::DiskReserve;
 pub use self::s3::S3Options;
 use folio_storage::{BlobStore, StoredBlob};
 use futures::StreamExt as _;
@@ -64,5 +66,5 @@ fn shared_folder(path: PathBuf) -> Result<Arc<dyn BlobStore>> {
             format!("the folder of the blobs {path} cannot be created: {error}"),
         )
     })?;
-    Ok(Arc::new(files::FolderBlobStore::open(path, files::Sharing::Shared)?))
+    Ok(Arc::new(files::FolderBlobStore::open(path, files::Sharing::Shared, DiskReserve::none())?))
 }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch as WriteBatch};
+use folio_blobs::DiskReserve;
 use folio_types::{Code, Environment, Error, Reason, Result};
 use tokio::sync::oneshot;
 
@@ -145,6 +146,7 @@ pub(crate) struct Engine {
     is_poisoned: Arc<AtomicBool>,
     commits: Arc<AtomicU64>,
     environment: Arc<dyn Environment>,
+    reserve: DiskReserve,
 }
 
 impl Engine {
@@ -175,13 +177,19 @@ impl Engine {
             })?;
         let queued_bytes = Arc::default();
         let environment = Arc::clone(&options.environment);
-        let engine = Self { opened, queue, queued_bytes, is_poisoned, commits, environment };
+        let reserve = DiskReserve::new(options.path.clone(), options.reserve_bytes);
+        let engine = Self { opened, queue, queued_bytes, is_poisoned, commits, environment, reserve };
         Ok((Arc::new(engine), thread))
     }
 
     /// Counts the commits with an fsync.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// The space that new content must leave on the disk.
+    pub(crate) fn reserve(&self) -> &DiskReserve {
+        &self.reserve
     }
 
     fn opened(&self) -> Result<Arc<OpenDatabase>> {

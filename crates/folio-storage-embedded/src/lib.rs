@@ -94,6 +94,9 @@ pub struct Options {
     pub memtable_bytes: u64,
     /// Number of threads that flush and compact (default: 2).
     pub worker_threads: usize,
+    /// Free space of the disk, in bytes, that new content must leave (default: 256 MiB). 0: none. Deletions and the ends
+    /// of turns use the reserve.
+    pub reserve_bytes: u64,
     /// The clock that each write checks. Default: the system.
     pub environment: Arc<dyn Environment>,
 }
@@ -107,6 +110,7 @@ impl Options {
             cache_bytes: 32 * 1024 * 1024,
             memtable_bytes: 16 * 1024 * 1024,
             worker_threads: 2,
+            reserve_bytes: 256 * 1024 * 1024,
             environment: Arc::new(System),
         }
     }
@@ -153,8 +157,9 @@ impl EmbeddedStore {
         };
         create_folder(&options.path).map_err(failed)?;
         let (engine, writer) = Engine::open(&options.path.join("store"), &options)?;
+        let reserve = engine.reserve().clone();
         // Opened only under the store's lock, because opening removes temporary files of other processes.
-        let blobs = files::FolderBlobStore::open(options.path.join("blobs"), files::Sharing::SingleProcess)?;
+        let blobs = files::FolderBlobStore::open(options.path.join("blobs"), files::Sharing::SingleProcess, reserve)?;
         // The folders of the store and of the blobs may be new.
         sync_folder(&options.path).map_err(failed)?;
         let stores = Stores {

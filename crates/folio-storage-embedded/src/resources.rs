@@ -8,7 +8,7 @@ use folio_resources::{
     Cleanup, DecidingWrite, DependentDeletion, IndexedFields, Kind, ListQuery, ListRow, Record, ResourceWrite,
     RowWrite, StoredState, WriteDecision, WritePlan, decide,
 };
-use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
+use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, Result, Timestamp};
 
@@ -37,6 +37,9 @@ pub(crate) struct Resources(pub(crate) Arc<Engine>);
 #[async_trait]
 impl ResourceExecutor for Resources {
     async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
+        if write.expected == Expected::Absent {
+            self.0.reserve().check()?;
+        }
         self.0.write(move |transaction| change(transaction, write)).await
     }
 
@@ -99,9 +102,6 @@ impl ResourceExecutor for Resources {
             })
             .await
     }
-            })
-            .await
-    }
 
     async fn content_bytes(&self, org: &OrgId) -> Result<u64> {
         let prefix = keys::content_sizes(org);
@@ -114,6 +114,9 @@ impl ResourceExecutor for Resources {
                     Ok(ControlFlow::Continue(()))
                 })?;
                 Ok(sum)
+            })
+            .await
+    }
 
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
         self.0

@@ -28,6 +28,9 @@ impl TextStore for Texts {
     async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
         let (org, id) = (org.clone(), id.to_owned());
         let IngestUpdate { state, pages, lacks_program, at } = update;
+        if !pages.is_empty() {
+            self.0.reserve().check()?;
+        }
         let text_bytes = pages.iter().map(|page| page.text.len() as u64).sum();
         // Encodes on a blocking thread rather than on the writer's thread, because the text may have megabytes.
         let pages = tokio::task::spawn_blocking(move || encode_pages(pages))

@@ -133,7 +133,12 @@ impl ThreadStore for Threads {
 }
 
 impl Threads {
+    /// Writes a thread. A new thread or turn must leave the reserve of the disk.
     async fn write(&self, write: ThreadWrite) -> Result<Appended> {
+        let is_new = write.append().is_none_or(|append| append.entries.iter().any(Entry::starts_segment));
+        if is_new {
+            self.0.reserve().check()?;
+        }
         let write = EncodedThreadWrite::new(write)?;
         self.0.write_large(write.size_bytes(), move |transaction| append::write(transaction, write)).await
     }
@@ -185,12 +190,12 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
     if let Some(at) = header.expires_at {
         transaction.remove(Space::System, keys::expiry(at, org, id));
     }
+    transaction.remove(Space::Records, keys::content_size(org, id.as_str()));
     transaction.put(Space::Threads, keys::thread(org, id), &header.tombstone(by))
 }
 
 fn expire_referrers(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, at: Timestamp) -> Result<()> {
     let prefix = keys::threads_of(org, referenced);
-    transaction.remove(Space::Records, keys::content_size(org, id.as_str()));
     for key in transaction.keys(Range::prefix(Space::Records, prefix.clone()))? {
         let id = key.get(prefix.len()..).unwrap_or_default();
         let id: ThreadId = String::from_utf8_lossy(id).parse()?;

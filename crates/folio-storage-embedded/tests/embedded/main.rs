@@ -10,6 +10,7 @@
 
 mod crash;
 mod engine;
+mod full_disk;
 mod opening;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod power_loss;

@@ -37,6 +37,7 @@ async fn open_embedded(settings: &Settings, environment: &Arc<dyn Environment>) 
     created.with_context(|| format!("cannot create the data folder {}", folder.display()))?;
     let options = folio_storage_embedded::Options {
         environment: Arc::clone(environment),
+        reserve_bytes: storage.reserve_bytes,
         ..folio_storage_embedded::Options::at(folder)
     };
     let store = tokio::task::spawn_blocking(move || EmbeddedStore::open(options)).await??;

@@ -14,6 +14,8 @@ folio_types::settings! {
     pub(crate) struct StorageOptions {
         /// The folder of all embedded data. Only one process may use it at a time.
         pub(crate) data: PathBuf = PathBuf::from("./folio-data"),
+        /// Free space of the disk of the data folder that new content must leave. 0: none.
+        pub(crate) reserve_bytes: u64 = 256 * 1024 * 1024,
         /// The storage of document bytes: `s3://BUCKET[/PREFIX]`, or a folder. Empty: in the data folder.
         pub(crate) blobs: String = String::new(),
         pub(crate) s3: BucketOptions = BucketOptions::default(),
@@ -132,6 +134,7 @@ impl StorageOptions {
         problems.check(!empty, "cql.contact_points", "contains an empty entry: expected HOST or HOST:PORT");
         let both = cql.user.is_empty() == cql.password.is_empty();
         problems.check(both, "cql.user", "requires cql.password, and the reverse");
+        problems.number("reserve_bytes", self.reserve_bytes, 0, 1 << 40);
         problems.number("cql.replication_factor", u64::from(cql.replication_factor), 1, 10);
         let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let name = cql.keyspace.starts_with(|c: char| c.is_ascii_lowercase()) && cql.keyspace.chars().all(letters);
