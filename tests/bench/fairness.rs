@@ -1,5 +1,6 @@
 //! Effect of a flooding tenant on a quiet one: latency of the quiet tenant's model calls through the real client, alone
-//! and concurrently with a tenant that always requests more permits than there are, at equal weights.
+//! and concurrently with a tenant that always requests more permits than there are, at equal weights. [`watchers`]
+//! measures calls that need no model.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::client::together;
 use crate::format::Percentiles;
+use crate::watchers;
 
 /// Number of measured calls of the quiet tenant.
 pub(crate) const CALLS: usize = 800;
@@ -29,6 +31,7 @@ const AIM: f64 = 10.0;
 
 /// Measures this number of calls of the quiet tenant alone, during the flood, and as part of it.
 pub(crate) async fn measure(calls: usize) -> Result<()> {
+    let watchers = watchers::measure(calls).await?;
     let latency = Latency::Lognormal { median_ms: MEDIAN_MS, sigma: SIGMA };
     let sim = LlmSim::builder().script(Script::always("yes")).latency(latency).seed(1).start().await?;
     let mut options = Options::openai(Secret::new("bench"), Some(&sim.url()), Some("scripted"));
@@ -74,6 +77,7 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
             "within_p99_ms": millis(within.p99),
             "added_percent": added,
             "aim_percent": AIM,
+            "watchers": watchers,
         })
     );
     Ok(())

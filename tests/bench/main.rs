@@ -10,6 +10,7 @@ mod format;
 mod lists;
 mod process;
 mod turn;
+mod watchers;
 
 use anyhow::Result;
 

@@ -19,7 +19,7 @@ enum Bench {
     Cluster,
     /// Lists and searches over 100,000 documents of one organization in CQL.
     Lists,
-    /// Latency that a tenant flooding a model endpoint adds to the calls of another tenant.
+    /// Latency that a tenant with many model calls, or with many streams, adds to the calls of another tenant.
     Fairness,
 }
 
