@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use folio_history::thread::{OpenTurnRow, Phase, ThreadHeader};
 use folio_storage::REPUBLISH_INTERVAL;
-use folio_types::{Result, Timestamp};
+use folio_types::{Reason, Result, Timestamp};
 use jiff::SignedDuration;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
@@ -59,8 +59,13 @@ impl Sweeper {
             let rows = self.shared.dependencies.stores.open_turns.scan(after.as_ref(), ROWS_PER_READ).await?;
             let has_more = rows.len() == ROWS_PER_READ;
             for row in rows {
-                if let Some(until) = self.check_row(&row).await? {
-                    waiting.insert(row.clone(), until);
+                match self.check_row(&row).await {
+                    Ok(until) => waiting.extend(until.map(|until| (row.clone(), until))),
+                    Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
+                    // An unreadable thread does not stop the sweep of the others.
+                    Err(error) => {
+                        tracing::error!(turn = %row.turn, %error, "cannot check an open turn; the next sweep retries");
+                    }
                 }
                 after = Some(row);
             }

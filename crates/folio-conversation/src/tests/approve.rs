@@ -1,5 +1,8 @@
 //! Pausing and deciding.
 
+use folio_metering::AbandonedCalls;
+
+use super::flaky::Unreadable;
 use super::*;
 
 fn reject(reason: &str) -> Decision {
@@ -59,6 +62,32 @@ async fn the_sweep_ends_an_expired_pause_and_removes_its_row() {
     })
     .await;
     assert!(matches!(sandbox.journal(&turn.thread).await.last(), Some(Entry::Ended(_))), "invariant 8");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn an_unreadable_thread_does_not_stop_the_sweep_of_the_others() {
+    let unreadable = Arc::new(Unreadable::default());
+    let wrap = |inner| Layered::over(unreadable.clone(), &inner) as Arc<dyn ThreadStore>;
+    let options = Options { sweep_interval: Duration::from_millis(50), ..Options::default() };
+    let mut sandbox = Sandbox::start_as(options, None, Some(Box::new(wrap)), AbandonedCalls::Abort).await;
+    for name in ["a", "b"] {
+        sandbox.pause_at(call("create_tag", json!({"name": name}))).await;
+    }
+    let rows = sandbox.open_rows().await;
+    let [first, second] = &rows[..] else { panic!("two open turns") };
+    *unreadable.0.lock().unwrap() = Some(first.turn.thread.clone());
+    // No conversation is in memory, so only the sweep finds the turns.
+    sandbox.restart().await;
+    sandbox.environment.advance(Duration::from_secs(301));
+    wait_for("the end of the readable turn", SOON, || async {
+        let rows = sandbox.open_rows().await;
+        (!rows.iter().any(|row| row.turn == second.turn)).then_some(())
+    })
+    .await;
+    assert_eq!(sandbox.open_rows().await.len(), 1, "the other turn is unchanged");
+    *unreadable.0.lock().unwrap() = None;
+    wait_for("the end of both turns", SOON, || async { sandbox.open_rows().await.is_empty().then_some(()) }).await;
     sandbox.finish().await;
 }
 

@@ -1,10 +1,10 @@
-//! A layer over a thread store that makes an append fail.
+//! Layers over a thread store that make an append fail, or a thread unreadable.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use folio_history::thread::{Append, Appended, NewThread};
+use folio_history::thread::{Append, Appended, NewThread, ThreadHeader};
 use folio_metering::AbandonedCalls;
 use folio_storage_conformance::layer::ThreadLayer;
 
@@ -103,5 +103,19 @@ impl ThreadLayer for Flaky {
             let _ = sent.send_to(below).await;
         }
         is_committed
+    }
+}
+
+/// Makes the header of one thread unreadable. None: of no thread.
+#[derive(Default)]
+pub(super) struct Unreadable(pub(super) Mutex<Option<ThreadId>>);
+
+#[async_trait]
+impl ThreadLayer for Unreadable {
+    async fn header(&self, below: &dyn ThreadStore, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
+        if self.0.lock().unwrap().as_ref() == Some(id) {
+            return Err(Error::new(Code::DataLoss, Reason::StoredFormat, "the header is malformed"));
+        }
+        below.header(org, id).await
     }
 }
