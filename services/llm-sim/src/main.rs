@@ -24,6 +24,9 @@ struct Arguments {
     /// Record this number of requests; 0 disables the record.
     #[arg(long, default_value_t = 1_000)]
     record: usize,
+    /// Record a hash of each body instead of the body.
+    #[arg(long)]
+    hash_bodies: bool,
 }
 
 #[tokio::main]
@@ -31,6 +34,9 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
     let mut builder = LlmSim::builder().listen(arguments.listen).record(arguments.record);
+    if arguments.hash_bodies {
+        builder = builder.hash_bodies();
+    }
     if arguments.offline_model {
         builder = builder.offline_model();
     } else if let Some(path) = &arguments.script {

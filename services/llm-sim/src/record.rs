@@ -13,7 +13,7 @@ pub struct RecordedRequest {
     pub number: u64,
     /// Path of the request, such as `/v1/chat/completions`.
     pub path: String,
-    /// Body. Null if it is not JSON.
+    /// Body, or its hash as a number ([`crate::LlmSimBuilder::hash_bodies`]). Null if it is not JSON.
     pub body: Value,
     /// Headers by lower-case name. The value of `authorization` is `present`.
     pub headers: Vec<(String, String)>,

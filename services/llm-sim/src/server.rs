@@ -48,6 +48,7 @@ pub(crate) struct State {
     pub(crate) rng: Mutex<StdRng>,
     pub(crate) seed: u64,
     pub(crate) record: Arc<Record>,
+    pub(crate) hashes_bodies: bool,
     /// Chunks of the script's constant response, after the first request.
     prepared: Mutex<Option<chat::CachedChunks>>,
     pub(crate) gates: Arc<Gates>,
@@ -101,6 +102,7 @@ pub struct LlmSimBuilder {
     latency: Latency,
     seed: u64,
     record: usize,
+    hashes_bodies: bool,
     dimensions: usize,
     api_key: Option<String>,
 }
@@ -151,6 +153,13 @@ impl LlmSimBuilder {
         self
     }
 
+    /// Records a hash of each body instead of the body, which needs less memory.
+    #[must_use]
+    pub fn hash_bodies(mut self) -> Self {
+        self.hashes_bodies = true;
+        self
+    }
+
     #[must_use]
     pub fn dimensions(mut self, dimensions: usize) -> Self {
         self.dimensions = dimensions;
@@ -180,6 +189,7 @@ impl LlmSimBuilder {
             rng: Mutex::new(StdRng::seed_from_u64(self.seed)),
             seed: self.seed,
             record: Arc::new(Record::new(self.record)),
+            hashes_bodies: self.hashes_bodies,
             prepared: Mutex::new(None),
             gates: Arc::new(Gates::new()),
             chats: AtomicU64::new(0),
@@ -216,6 +226,7 @@ impl LlmSim {
             latency: Latency::None,
             seed: 0,
             record: 1_000,
+            hashes_bodies: false,
             dimensions: 256,
             api_key: None,
         }

@@ -97,6 +97,17 @@ async fn the_record_shows_that_a_client_disconnected_early() {
 }
 
 #[tokio::test]
+async fn the_record_may_contain_hashes_of_the_bodies() {
+    let sim = LlmSim::builder().script(Script::parse(SCRIPT).unwrap()).hash_bodies().start().await.unwrap();
+    for text in ["one", "two", "one"] {
+        post(&sim, &body(text, false)).await.unwrap();
+    }
+    let requests = sim.requests();
+    let [first, other, repeated] = &requests[..] else { panic!("three requests") };
+    assert!(first.body.is_u64() && first.body == repeated.body && first.body != other.body);
+}
+
+#[tokio::test]
 async fn a_waiting_answer_continues_when_its_gate_opens() {
     let sim = start().await;
     let response = post(&sim, &body("hold", true)).await.unwrap();

@@ -1,5 +1,6 @@
 //! HTTP routes.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, PoisonError};
 
 use axum::body::Bytes;
@@ -45,7 +46,14 @@ async fn unknown(uri: Uri) -> Response {
 /// Adds a request to the record.
 pub(super) fn record(state: &State, path: &str, body: Value, headers: &HeaderMap) -> Entry {
     let headers = if state.record.is_enabled() { recorded_headers(headers) } else { Vec::new() };
+    let body = if state.hashes_bodies { hash(&body).into() } else { body };
     state.record.record(path, body, headers)
+}
+
+fn hash(body: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    body.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Returns the headers for the record, without the API key.
