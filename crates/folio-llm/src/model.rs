@@ -16,6 +16,9 @@ use crate::tools::Tools;
 
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
+    /// Id of the call, which a provider writes to its log. ASCII; sent with every attempt as the header
+    /// `X-Client-Request-Id`. Empty: not sent.
+    pub call_id: String,
     /// Organization on whose behalf the call is made. Selects the catalogue and the queue at the endpoint.
     pub org: OrgId,
     /// Name of the model in the organization's catalogue.
@@ -35,9 +38,10 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// Creates a request without a system message, tools, thinking or a limit of its own. The answer is text.
+    /// Creates a request without a call id, a system message, tools, thinking or a limit of its own. The answer is text.
     pub fn new(org: OrgId, model: impl Into<String>, messages: Vec<Message>) -> Self {
         Self {
+            call_id: String::new(),
             org,
             model: model.into(),
             system: String::new(),

@@ -127,14 +127,16 @@ impl ModelWork {
                 () = self.work.token.cancelled() => return Err(Ok(None)),
                 request = self.request(info, window.clone()) => request,
             };
-            let request = match request {
+            let mut request = match request {
                 Err(error) if position > 0 && error.reason == Reason::ContextTooSmall => continue,
                 request => request.map_err(|error| Err(Failure::unsent(error)))?,
             };
             let tools = if info.options.tools { shared.tool_tokens(&self.profile) } else { 0 };
             let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(tools);
             // Each attempted model needs a permit at its own price.
-            let permit = match shared.dependencies.meter.request_permit(self.metered(info, prompt, position)).await {
+            let call = self.metered(info, prompt, position);
+            request.call_id.clone_from(&call.key);
+            let permit = match shared.dependencies.meter.request_permit(call).await {
                 Err(error) if position > 0 && error.reason == Reason::CreditExhausted => continue,
                 permit => permit.map_err(|error| Err(Failure::unsent(error)))?,
             };

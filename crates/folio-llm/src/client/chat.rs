@@ -15,7 +15,6 @@ use super::live::LiveStream;
 use super::openai::{self, Bounds};
 use super::{Entry, traced, upstream};
 use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream};
-use crate::progress::Progress;
 use crate::request::Body;
 use crate::stream::{Assembler, EVENT_BYTES_MAX};
 use crate::tokens::count_tokens;
@@ -30,7 +29,7 @@ async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, M
     let body = Bytes::from(body(entry, request, true)?);
     let permit = endpoint.permit(&request.org, call_end).await?;
     let attempts = Attempts::new(endpoint, call_end, request.progress.clone());
-    let mut live = attempts.run(|attempt| start(entry, attempt, (&body, &request.progress), call_end)).await?;
+    let mut live = attempts.run(|attempt| start(entry, attempt, (request, &body), call_end)).await?;
     live.set_permit(permit);
     Ok(Box::into_pin(live))
 }
@@ -45,7 +44,8 @@ async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, Model
     let body = RawValue::from_string(body(entry, request, false)?).map_err(unserializable)?;
     let _permit = endpoint.permit(&request.org, call_end).await?;
     let attempts = Attempts::new(endpoint, call_end, request.progress.clone());
-    let (reply, usage) = attempts.run(|attempt| non_streaming(endpoint, attempt, &body, call_end)).await?;
+    let (reply, usage) =
+        attempts.run(|attempt| non_streaming(endpoint, attempt, (&request.call_id, &body), call_end)).await?;
     Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name))
 }
 
@@ -69,15 +69,15 @@ fn unserializable(error: serde_json::Error) -> ModelError {
 async fn start(
     entry: &Entry,
     mut attempt: Attempt,
-    (body, progress): (&Bytes, &Progress),
+    (request, body): (&ModelRequest, &Bytes),
     call_end: Instant,
 ) -> Result<Box<LiveStream>, Failure> {
     let endpoint = &entry.endpoint;
     let first_end = Instant::now() + endpoint.timeouts.first_token_seconds;
     let end = if first_end < call_end { (first_end, "first token") } else { (call_end, WHOLE_CALL) };
-    let sent = endpoint.send_streaming(body, end).await;
+    let sent = endpoint.send_streaming(&request.call_id, body, end).await;
     let response = attempt.check(sent.and_then(event_stream))?;
-    let sent = (body.clone(), progress.clone());
+    let sent = (body.clone(), request.progress.clone());
     let mut live = LiveStream::new(response, attempt, &entry.info.name, sent, first_end, call_end);
     live.first_token().await?;
     Ok(Box::new(live))
@@ -87,11 +87,11 @@ async fn start(
 async fn non_streaming(
     endpoint: &Arc<Endpoint>,
     mut attempt: Attempt,
-    body: &RawValue,
+    (call_id, body): (&str, &RawValue),
     call_end: Instant,
 ) -> Result<(ModelReply, Option<Usage>), Failure> {
     let bounds = Bounds { end: call_end, limit: WHOLE_CALL, body_bytes: 2 * EVENT_BYTES_MAX };
-    let answer = openai::client(endpoint, bounds).chat().create_byot::<_, Box<RawValue>>(body).await;
+    let answer = openai::client(endpoint, call_id, bounds).chat().create_byot::<_, Box<RawValue>>(body).await;
     attempt.conclude(answer.map_err(|error| openai::failure(endpoint, error)).and_then(|answer| {
         let mut assembler = Assembler::default();
         let assembled = assembler.non_streaming(answer.get()).and_then(|()| assembler.take_reply());

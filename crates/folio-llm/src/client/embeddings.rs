@@ -86,7 +86,7 @@ async fn request(
     end: Instant,
 ) -> Result<Vec<Vec<f32>>, Failure> {
     let body_bytes = BODY_BYTES + count * DIMENSIONS_MAX * NUMBER_BYTES;
-    let client = openai::client(endpoint, Bounds { end, limit: WHOLE_CALL, body_bytes });
+    let client = openai::client(endpoint, "", Bounds { end, limit: WHOLE_CALL, body_bytes });
     let answer = client.embeddings().create_byot::<_, Box<RawValue>>(body).await;
     attempt.conclude(answer.map_err(|error| openai::failure(endpoint, error)).and_then(|answer| {
         parse(answer.get(), count).map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())

@@ -9,7 +9,7 @@ use folio_breaker::{Breaker, BreakerState};
 use folio_permits::{Permit, Permits, RefusalReason};
 use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, OrgId, Secret};
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Request, Response, Url};
 use tokio::time::{Instant, timeout_at};
 
@@ -144,8 +144,13 @@ impl Endpoint {
     }
 
     /// Requests a streaming chat completion.
-    pub(super) async fn send_streaming(&self, body: &Bytes, end: (Instant, &'static str)) -> Result<Response, Failure> {
-        let request = self.http.post(self.chat_url.clone()).body(body.clone());
+    pub(super) async fn send_streaming(
+        &self,
+        call_id: &str,
+        body: &Bytes,
+        end: (Instant, &'static str),
+    ) -> Result<Response, Failure> {
+        let request = self.http.post(self.chat_url.clone()).headers(call_headers(call_id)).body(body.clone());
         let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, EVENT_STREAM);
         let request = request.build().map_err(|error| Failure::connection(&self.name, error, &self.key))?;
         self.execute(request, end).await
@@ -171,6 +176,12 @@ impl Endpoint {
         let _ = timeout_at(end, read_bounded(response, REFUSAL_BYTES, &mut body)).await;
         Failure::status(&self.name, status, retry_after, &body, &self.key)
     }
+}
+
+/// Returns the headers that identify a call in the log of the provider.
+pub(super) fn call_headers(call_id: &str) -> HeaderMap {
+    let value = HeaderValue::from_str(call_id).ok().filter(|value| !value.is_empty());
+    value.map(|value| (HeaderName::from_static("x-client-request-id"), value)).into_iter().collect()
 }
 
 /// Reads a body into `into`. Returns false if it is longer than `bytes`.

@@ -25,7 +25,7 @@ const MODELS_MAX: usize = 1_000;
 /// circuit breaker.
 pub(super) async fn models(endpoint: &Arc<Endpoint>) -> Result<Vec<String>, ModelError> {
     let bounds = Bounds { end: Instant::now() + TIMEOUT, limit: "model list", body_bytes: BODY_BYTES };
-    let answer = openai::client(endpoint, bounds).models().list_byot::<Box<RawValue>>().await;
+    let answer = openai::client(endpoint, "", bounds).models().list_byot::<Box<RawValue>>().await;
     let names = answer
         .map_err(|error| openai::failure(endpoint, error))
         .and_then(|answer| names(answer.get()).map_err(|error| Failure::invalid_answer(error, &endpoint.key)));

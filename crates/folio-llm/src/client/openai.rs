@@ -12,7 +12,7 @@ use secrecy::SecretString;
 use serde::de::IgnoredAny;
 use tokio::time::{Instant, timeout_at};
 
-use super::endpoint::{Endpoint, read_bounded};
+use super::endpoint::{Endpoint, call_headers, read_bounded};
 use super::failure::Failure;
 use crate::stream::StreamError;
 
@@ -29,12 +29,13 @@ pub(super) struct Bounds {
 /// Base URL of an endpoint. The HTTP client of the endpoint sends the key.
 pub(super) struct BaseUrl {
     url: String,
+    headers: HeaderMap,
     no_key: SecretString,
 }
 
 impl Config for BaseUrl {
     fn headers(&self) -> HeaderMap {
-        HeaderMap::new()
+        self.headers.clone()
     }
 
     fn url(&self, path: &str) -> String {
@@ -55,8 +56,9 @@ impl Config for BaseUrl {
 }
 
 /// Returns a client for one request. It does not retry. Its responses are valid JSON and within the bounds.
-pub(super) fn client(endpoint: &Arc<Endpoint>, bounds: Bounds) -> Client<BaseUrl> {
-    let base = BaseUrl { url: endpoint.base_url.clone(), no_key: SecretString::default() };
+pub(super) fn client(endpoint: &Arc<Endpoint>, call_id: &str, bounds: Bounds) -> Client<BaseUrl> {
+    let (url, headers) = (endpoint.base_url.clone(), call_headers(call_id));
+    let base = BaseUrl { url, headers, no_key: SecretString::default() };
     let endpoint = Arc::clone(endpoint);
     let http = endpoint.http.clone();
     let service = move |request: HttpRequestFactory| {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use folio_llm::options::Timeouts;
-use llm_sim::Fault;
+use llm_sim::{Fault, RecordedRequest};
 
 use super::raw::{END, HEAD, RawServer, Step, chunk, send};
 use super::*;
@@ -19,10 +19,13 @@ async fn recovers(plan: FaultPlan, requests: usize) {
     let reply = streamed(&models).await.unwrap();
     assert!(reply.text.starts_with("The total"), "{reply:?}");
     assert_eq!(sim.chats().len(), requests, "streaming call");
+    let has_id = |chat: &RecordedRequest| chat.header("x-client-request-id") == Some("turn.1");
+    assert!(sim.chats().iter().all(has_id), "every attempt carries the id of its call");
     sim.reset();
     sim.set_faults(plan);
     assert!(models.complete(request()).await.is_ok());
     assert_eq!(sim.chats().len(), requests, "non-streaming call");
+    assert!(sim.chats().iter().all(has_id), "every attempt carries the id of its call");
 }
 
 /// Asserts that a streaming and a non-streaming call fail after `requests` requests each. Returns the text and the

@@ -61,7 +61,11 @@ fn org() -> OrgId {
 
 fn request() -> ModelRequest {
     let messages = vec![Message::User { text: "What is the total?".into() }];
-    ModelRequest { system: "Be brief.".into(), ..ModelRequest::new(org(), "scripted", messages) }
+    ModelRequest {
+        call_id: "turn.1".into(),
+        system: "Be brief.".into(),
+        ..ModelRequest::new(org(), "scripted", messages)
+    }
 }
 
 struct Received {

@@ -21,9 +21,10 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn complete_metered(
     resources: &ToolResources,
     call: MeteredCall,
-    request: ModelRequest,
+    mut request: ModelRequest,
 ) -> Result<Result<ModelReply, ModelError>> {
     let counted = call.input_tokens;
+    request.call_id.clone_from(&call.key);
     let permit = resources.meter.request_permit(call).await?;
     let (meter, tasks) = (resources.meter.clone(), resources.tasks.clone());
     let (progress, abandoned_calls) = (request.progress.clone(), permit.abandoned_calls);
