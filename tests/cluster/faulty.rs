@@ -239,6 +239,14 @@ fn invariant_5_credit_that_is_acquired_twice_is_detected() {
 }
 
 #[test]
+fn invariant_5_a_call_that_the_ledger_does_not_state_is_detected() {
+    detects(&[(Fault::ReservationMissing, Invariant::Spend)], async |test, variables| {
+        test.run_single_node(0, variables).await;
+        test.chat(0, "hello").await.completed().await;
+    });
+}
+
+#[test]
 fn invariant_5_a_call_in_a_closed_block_is_detected() {
     detects(&[(Fault::SealIgnored, Invariant::Spend)], async |test, variables| {
         test.run_single_node(0, variables).await;

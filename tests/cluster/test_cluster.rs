@@ -309,8 +309,7 @@ impl TestCluster {
     pub(crate) async fn violations(&self) -> Vec<Violation> {
         let limits = TimeLimits { stuck: TAKEN_OVER + Duration::from_secs(3), total: Duration::from_secs(20) };
         let org = self.cluster.tenants[0].org.clone();
-        let evidence =
-            gather(&self.tables, &self.cluster.tenants, &self.log, limits).await.expect("the tables are read");
+        let evidence = gather(&self.cluster, &self.tables, &self.log, limits).await.expect("the tables are read");
         check(&evidence.only(&org))
     }
 

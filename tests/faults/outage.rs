@@ -132,7 +132,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let mut servers = tokio::task::spawn_blocking(move || Servers::start(nodes)).await??;
     let replication_factor = if nodes >= 3 { 3 } else { 1 };
     let setup = Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses());
-    let cluster = Setup { replication_factor, ..setup }.start().await;
+    let cluster = Setup { replication_factor, is_long_run: true, ..setup }.start().await;
     let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
     let document = cluster.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
     let (log, refusals, mut stops, mut memory) = (Log::default(), Refusals::default(), Vec::new(), Vec::new());
@@ -165,7 +165,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
         memory.push((stop, sampling.await??));
     }
     let limits = TimeLimits { stuck: Duration::from_secs(15), total: Duration::from_secs(60) };
-    let evidence = gather(&tables, &cluster.tenants, &log, limits).await?;
+    let evidence = gather(&cluster, &tables, &log, limits).await?;
     println!("errors: {:?}", refusals.all());
     let writes = stops.iter().flat_map(|(_, writes)| writes);
     let lost = writes.filter_map(|write| lost(write, &evidence)).collect();

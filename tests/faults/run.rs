@@ -146,7 +146,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
         stuck: cluster.setup.heartbeat_times.dead_after + Duration::from_secs(5),
         total: Duration::from_secs(60),
     };
-    let evidence = gather(&tables, &cluster.tenants, &log, limits).await?;
+    let evidence = gather(&cluster, &tables, &log, limits).await?;
     println!("{:6.1} s  idle; errors: {:?}", begun.elapsed().as_secs_f64(), refusals.all());
     let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
     if turns == 0 {
@@ -161,6 +161,7 @@ async fn start(servers: &Servers, nodes: usize) -> Cluster {
         heartbeat_times: HeartbeatTimes::QUICK,
         replication_factor,
         markers: vec!["alpha", "beta"],
+        is_long_run: true,
         ..Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses())
     };
     // Small blocks with a short lifetime are acquired, closed and taken over constantly.

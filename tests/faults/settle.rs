@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use folio_history::thread::Phase;
+use folio_history::thread::{OpenTurn, Phase};
 use folio_types::{ThreadId, Timestamp};
 
-use super::checker::{Evidence, ObservedThread, StuckThread};
+use super::checker::{Evidence, ObservedModelRequest, ObservedThread, StuckThread};
 use super::log::Log;
 use super::tables::Tables;
-use crate::harness::tenant::Tenant;
+use crate::harness::cluster::Cluster;
 
 /// Polling interval of the threads.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -25,34 +25,37 @@ pub struct TimeLimits {
 }
 
 /// Waits until every turn ended or waits for approval and the index of open turns is consistent. Returns the stored
-/// state with the clients' log.
-pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, limits: TimeLimits) -> Result<Evidence> {
-    let busy = settle(tables, limits).await?;
-    let markers = tenants.iter().map(|tenant| (tenant.org.clone(), tenant.marker.clone())).collect();
-    // Before the stores are read: a pause that expires during the read is not overdue.
-    let taken_at = Timestamp::now();
+/// state with the clients' log and the model endpoint's record.
+pub async fn gather(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeLimits) -> Result<Evidence> {
+    let (busy, taken_at) = settle(tables, limits).await?;
+    let markers = cluster.tenants.iter().map(|tenant| (tenant.org.clone(), tenant.marker.clone())).collect();
+    // The record is read before the ledgers, whose rows are stored before the requests are sent.
+    let model_requests = cluster.sim.all_chat_requests().await.iter().map(ObservedModelRequest::from).collect();
     Ok(Evidence {
         threads: tables.threads().await?,
         aggregates: tables.aggregates().await?,
         accounts: tables.accounts().await?,
         log: log.lines(),
         audit: Some(tables.audit().await?),
+        model_requests: Some(model_requests),
         markers,
         busy,
         taken_at,
     })
 }
 
-/// Returns the threads that stayed at one version for too long.
-async fn settle(tables: &Tables, limits: TimeLimits) -> Result<Vec<StuckThread>> {
+/// Returns the threads that stayed at one version for too long, and the time at which every other pause had not expired
+/// yet. A pause that expires while the stores are read is therefore not overdue.
+async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>, Timestamp)> {
     let begun = Instant::now();
     let mut seen: BTreeMap<ThreadId, (u64, Instant)> = BTreeMap::new();
     loop {
         let threads = tables.threads().await?;
         let rows = tables.open_turns().await?;
-        let busy: Vec<&ObservedThread> =
-            threads.iter().filter(|thread| is_busy(thread) || rows.iter().any(|row| is_stale(row, thread))).collect();
-        let now = Instant::now();
+        let (now, checked_at) = (Instant::now(), Timestamp::now());
+        let is_busy =
+            |thread: &&ObservedThread| is_busy(thread, checked_at) || rows.iter().any(|row| is_stale(row, thread));
+        let busy: Vec<&ObservedThread> = threads.iter().filter(is_busy).collect();
         seen.retain(|thread, _| busy.iter().any(|busy| busy.id == *thread));
         for thread in &busy {
             let entry = seen.entry(thread.id.clone()).or_insert((thread.version, now));
@@ -65,7 +68,7 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<Vec<StuckThread>>
         if all_stuck || begun.elapsed() > limits.total {
             let stuck =
                 seen.into_iter().map(|(thread, (_, since))| StuckThread { thread, since: now.duration_since(since) });
-            return Ok(stuck.collect());
+            return Ok((stuck.collect(), checked_at));
         }
         // The interval also bounds the load on the store.
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -78,7 +81,8 @@ fn is_stale((id, turn, epoch): &(String, u32, u64), thread: &ObservedThread) -> 
     *id == thread.id.as_str() && !open && thread.header.turns >= *turn && thread.header.epoch >= *epoch
 }
 
-fn is_busy(thread: &ObservedThread) -> bool {
-    let due = |open: &folio_history::thread::OpenTurn| open.expires_at.is_some_and(|end| end <= Timestamp::now());
-    thread.header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused || due(open))
+/// Returns true if the turn of the thread runs, or waits although its pause had expired at `now`.
+fn is_busy(thread: &ObservedThread, now: Timestamp) -> bool {
+    let is_due = |open: &OpenTurn| open.expires_at.is_some_and(|end| end <= now);
+    thread.header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused || is_due(open))
 }

@@ -55,6 +55,8 @@ pub struct Setup {
     pub heartbeat_times: HeartbeatTimes,
     pub variables: Vec<(String, String)>,
     pub markers: Vec<&'static str>,
+    /// True if the model endpoint records every request of a long run, without bodies.
+    pub is_long_run: bool,
 }
 
 impl Setup {
@@ -70,6 +72,7 @@ impl Setup {
             heartbeat_times: HeartbeatTimes::DEFAULT,
             variables: Vec::new(),
             markers: vec!["alpha"],
+            is_long_run: false,
         }
     }
 
@@ -81,7 +84,10 @@ impl Setup {
 
     pub async fn start(self) -> Cluster {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let sim = Sim::start(folder.path(), &self.script).await;
+        let sim = match self.is_long_run {
+            true => Sim::start_for_long_run(folder.path(), &self.script).await,
+            false => Sim::start(folder.path(), &self.script).await,
+        };
         let keyspace = format!("t{:x}", rand::random::<u64>());
         let settings = settings::for_models_at(&sim.base_url());
         std::fs::write(folder.path().join("folio.toml"), settings).expect("the settings are written");

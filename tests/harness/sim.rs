@@ -7,16 +7,30 @@ use llm_sim::{FaultPlan, Outcome, RecordedRequest};
 use super::LIMIT;
 use super::process::Process;
 
+/// Maximum number of requests that are recorded in a long run.
+const REQUESTS_MAX: usize = 200_000;
+
 pub struct Sim {
     process: Process,
     http: reqwest::Client,
 }
 
 impl Sim {
+    /// Starts an endpoint that records the last 1,000 requests.
     pub async fn start(folder: &Path, script: &str) -> Self {
+        Self::start_with(folder, script, &[])
+    }
+
+    /// Starts an endpoint that records every request of a long run, with hashes of the bodies.
+    pub async fn start_for_long_run(folder: &Path, script: &str) -> Self {
+        Self::start_with(folder, script, &["--hash-bodies", "--record", &REQUESTS_MAX.to_string()])
+    }
+
+    fn start_with(folder: &Path, script: &str, more: &[&str]) -> Self {
         let path = folder.join("script.yaml");
         std::fs::write(&path, script).expect("the script is written");
-        let arguments = ["--listen", "127.0.0.1:0", "--script", &path.to_string_lossy()];
+        let path = path.to_string_lossy();
+        let arguments = [&["--listen", "127.0.0.1:0", "--script", &path], more].concat();
         let process = Process::start("llm-sim", folder, &arguments, &[]);
         Self { process, http: reqwest::Client::new() }
     }
@@ -56,8 +70,22 @@ impl Sim {
     }
 
     pub async fn chat_requests(&self) -> Vec<RecordedRequest> {
+        self.requests().await.into_iter().filter(RecordedRequest::is_chat).collect()
+    }
+
+    async fn requests(&self) -> Vec<RecordedRequest> {
         let response = self.http.get(self.control("requests")).send().await.expect("llm-sim answers");
-        let all: Vec<RecordedRequest> = response.json().await.expect("the response contains the recorded requests");
+        response.json().await.expect("the response contains the recorded requests")
+    }
+
+    /// Returns every chat request since the start or the last reset.
+    ///
+    /// # Panics
+    /// If the record does not contain all of them any more.
+    pub async fn all_chat_requests(&self) -> Vec<RecordedRequest> {
+        let all = self.requests().await;
+        let first = all.first().map_or(1, |first| first.number);
+        assert_eq!(first, 1, "llm-sim recorded more requests than it keeps");
         all.into_iter().filter(RecordedRequest::is_chat).collect()
     }
 

@@ -8,6 +8,8 @@ use folio_history::journal::Entry;
 use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_types::op::OpRow;
 use folio_types::{BlockId, CallId, OrgId, ThreadId, Timestamp, UserId};
+use llm_sim::{Outcome, RecordedRequest};
+use serde_json::Value;
 
 use crate::faults::log::Logged;
 
@@ -18,6 +20,8 @@ pub struct Evidence {
     /// Every document, schema, prompt, tag and extraction, including deleted ones.
     pub aggregates: Vec<ObservedAggregate>,
     pub accounts: Vec<ObservedAccount>,
+    /// Chat requests that the model endpoint received, in order. None: they are not checked.
+    pub model_requests: Option<Vec<ObservedModelRequest>>,
     /// Requests and responses of the clients, in the order of each client.
     pub log: Vec<Logged>,
     /// Marker of each tenant. All names and texts that the tenant creates contain its marker.
@@ -38,8 +42,36 @@ impl Evidence {
         self.accounts.retain(|account| account.org == *org);
         self.log.retain(|line| line.org == *org);
         let threads = &self.threads;
+        let is_of = |request: &ObservedModelRequest| {
+            let thread = request.key.as_deref().and_then(|key| key.split('.').next());
+            thread.is_none_or(|id| threads.iter().any(|thread| thread.id.as_str() == id))
+        };
+        if let Some(requests) = &mut self.model_requests {
+            requests.retain(is_of);
+        }
         self.busy.retain(|busy| threads.iter().any(|thread| thread.id == busy.thread));
         self
+    }
+}
+
+/// A chat request in the record of the model endpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObservedModelRequest {
+    /// Ledger key of the call, from the header `X-Client-Request-Id`. A key starts with the id of the thread.
+    pub key: Option<String>,
+    /// Body, or its hash.
+    pub body: Value,
+    /// True if the endpoint refused the request, so that it costs nothing.
+    pub is_refused: bool,
+}
+
+impl From<&RecordedRequest> for ObservedModelRequest {
+    fn from(request: &RecordedRequest) -> Self {
+        Self {
+            key: request.header("x-client-request-id").map(str::to_owned),
+            body: request.body.clone(),
+            is_refused: matches!(request.outcome, Outcome::Failed(_)),
+        }
     }
 }
 

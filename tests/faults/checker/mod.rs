@@ -10,6 +10,7 @@ mod effects;
 mod ends;
 mod evidence;
 mod journal;
+mod model_calls;
 mod one_writer;
 mod permission;
 mod sendable;
@@ -21,7 +22,9 @@ mod tests;
 
 use std::fmt;
 
-pub use evidence::{Evidence, ObservedAccount, ObservedAggregate, ObservedAuditEntry, ObservedThread, StuckThread};
+pub use evidence::{
+    Evidence, ObservedAccount, ObservedAggregate, ObservedAuditEntry, ObservedModelRequest, ObservedThread, StuckThread,
+};
 use journal::Turn;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +37,7 @@ pub enum Invariant {
     EffectsOnce,
     /// Invariant 4: a call has no result or two results.
     Sendable,
-    /// Invariant 5: a wrong sum of credit, an overdrawn block, or a call that was charged twice.
+    /// Invariant 5: a wrong sum of credit, an overdrawn block, or a model call that was charged twice or not at all.
     Spend,
     /// Invariant 6: data of one tenant is visible to another.
     Tenants,
@@ -103,6 +106,9 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     streams::check(&all, &evidence.log, &mut findings);
     tenants::check(evidence, &mut findings);
     evidence.accounts.iter().for_each(|account| credit::check(account, &mut findings));
+    if let Some(requests) = &evidence.model_requests {
+        model_calls::check(requests, &evidence.accounts, &mut findings);
+    }
     for busy in &evidence.busy {
         findings.add(
             Invariant::Busy,

@@ -374,6 +374,20 @@ fn invariant_3_history_op_row_and_change_must_agree() {
 }
 
 #[test]
+fn invariant_3_an_effect_of_a_call_that_failed_without_an_op_row_is_found() {
+    for status in [CallStatus::Failed, CallStatus::Cancelled, CallStatus::Conflict] {
+        // The batch of the call was late: the resource exists, and the history reports a failure.
+        let evidence = with(|evidence| {
+            evidence.threads[0].entries[5].1 = outcome(status);
+            evidence.aggregates[0].ops.clear();
+        });
+        finds(&evidence, EffectsOnce, "has version 1, but 0 op rows of changes");
+        let reason = if status == CallStatus::Conflict { "its op row is None" } else { "before the op was closed" };
+        finds(&evidence, EffectsOnce, reason);
+    }
+}
+
+#[test]
 fn invariant_3_a_concurrent_edit_must_not_be_overwritten() {
     let id = SchemaId::derive(&["schema"]);
     let intent = |expected| {

@@ -119,6 +119,8 @@ faults! {
     RowOverwritten = "row-overwritten", rows, rows, ["access"];
     /// An account changes at any version.
     AccountVersionIgnored = "account-version-ignored", credit, credit, ["credit"];
+    /// A reservation is answered as done and is not stored.
+    ReservationMissing = "reservation-missing", credit, credit, ["credit"];
     /// A reservation in a sealed block is accepted.
     SealIgnored = "seal-ignored", credit, credit, ["credit"];
     /// The second settlement of a row counts.
