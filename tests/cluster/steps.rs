@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use folio_proto::v1;
-use folio_tests::faults::simulated_user::{Refusals, SimulatedUser};
+use folio_tests::faults::refusals::Refusals;
+use folio_tests::faults::simulated_user::SimulatedUser;
 use folio_tests::harness::LIMIT;
 use folio_tests::harness::cluster::Member;
 use rand::SeedableRng as _;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use folio_testkit::proxy::{Mode, Proxy};
+use anyhow::{Result, ensure};
+use folio_testkit::proxy::Mode;
+use tokio::time::Instant;
 
-use super::schedule::{Fault, Kind};
+use super::schedule::{Fault, Incident, Kind};
 use super::servers::Servers;
 use crate::harness::cluster::{Cluster, Member};
 
@@ -16,96 +17,161 @@ const STEPS: &str = "accept:after pause:before pause:after decide:before decide:
 
 /// Timeout for a process to reach its failpoint.
 const REACHED_WITHIN: Duration = Duration::from_secs(6);
+/// Timeout for a process to exit after SIGTERM: the time limit of a drain, and twice that for its stores.
+const EXITED_WITHIN: Duration = Duration::from_secs(20);
+/// Timeout for a process to start after all faults of an incident ended.
+const STARTED_WITHIN: Duration = Duration::from_secs(30);
+/// Offset of a wrong clock: a month in seconds.
+const CLOCK_OFFSET: &str = "2678400";
 
-/// Injects one fault and repairs its damage.
-pub(super) async fn inject(cluster: &mut Cluster, servers: Servers, fault: Fault) -> (Servers, Result<()>) {
-    let lasts = fault.lasts;
-    let nodes = cluster.nodes.len();
-    let node = &mut cluster.nodes[fault.target % nodes];
+enum Step {
+    Begin,
+    End,
+}
+
+/// Injects the faults of an incident and repairs their damage. Returns their number.
+pub(super) async fn inject(cluster: &mut Cluster, servers: &mut Servers, incident: &Incident) -> Result<usize> {
+    let steps =
+        |(start, fault): &(Duration, Fault)| [(*start, Step::Begin, *fault), (*start + fault.lasts, Step::End, *fault)];
+    let mut steps: Vec<_> = incident.faults.iter().flat_map(steps).collect();
+    steps.sort_by_key(|(at, ..)| *at);
+    let begun = Instant::now();
+    let mut down = Vec::new();
+    for (at, step, fault) in steps {
+        // The sleep is the time until a fault starts or ends.
+        tokio::time::sleep_until(begun + at).await;
+        match step {
+            Step::Begin => begin(cluster, servers, fault).await?,
+            Step::End if end(cluster, servers, fault).await? => {}
+            Step::End => down.push(fault),
+        }
+    }
+    // A process exits if its store does not answer during the start.
+    for fault in down {
+        restart(process(cluster, fault)).await?;
+    }
+    Ok(incident.faults.len())
+}
+
+async fn restart(member: &mut Member) -> Result<()> {
+    let end = Instant::now() + STARTED_WITHIN;
+    while let Err(errors) = member.try_start(&[]).await {
+        ensure!(Instant::now() < end, "{:?} {} does not start: {errors}", member.role, member.number);
+        // The store may be slow after its restart.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}
+
+async fn begin(cluster: &mut Cluster, servers: &mut Servers, fault: Fault) -> Result<()> {
     match fault.kind {
-        Kind::NodeKilled => {
+        Kind::NodeKilled | Kind::GatewayKilled => process(cluster, fault).kill(),
+        Kind::NodeKilledAtStep => {
+            let node = node(cluster, fault);
             node.kill();
-            wait(lasts).await;
-            node.start(&[]).await;
+            // The node may reach the failpoint before it listens.
+            let _ = node.try_start(&[("FOLIO_FAILPOINT", step(fault))]).await;
         }
-        Kind::NodeKilledAtStep => kill_at_step(node, fault).await,
-        Kind::NodeStopped => {
-            node.process().pause();
-            wait(lasts).await;
-            node.process().resume();
-        }
-        Kind::NodeDrained => drain(node).await,
-        Kind::GatewayKilled => {
-            let gateways = cluster.gateways.len();
-            let gateway = &mut cluster.gateways[fault.target % gateways];
-            gateway.kill();
-            wait(lasts).await;
-            gateway.start(&[]).await;
-        }
-        Kind::RedisEmptied => {
-            let result = servers.redis.command("FLUSHALL").map(drop);
-            return (servers, result);
-        }
-        Kind::RedisRestarted | Kind::RedisLost | Kind::CqlRestarted => return restart(servers, fault).await,
-        Kind::NodeCut => cut(&node.listener_proxy, &[(Mode::Cut, lasts)]).await,
-        Kind::RedisCut => cut(&node.redis, &[(Mode::Cut, lasts)]).await,
-        Kind::ResponsesLost => cut(&node.cql, &[(Mode::Mute, lasts), (Mode::Cut, Duration::from_millis(100))]).await,
-        Kind::ClockJumped => {
-            std::fs::write(&node.clock, "2678400").expect("the clock's file is written");
-            wait(lasts).await;
-            std::fs::write(&node.clock, "0").expect("the clock's file is written");
-        }
-        Kind::CqlStalled => cut(&node.cql, &[(Mode::Stall, lasts)]).await,
+        Kind::NodeStopped => node(cluster, fault).process().pause(),
+        Kind::NodeDrained => node(cluster, fault).process().send_sigterm(),
+        Kind::RedisRestarted | Kind::RedisLost => servers.redis.kill(),
+        Kind::RedisEmptied => drop(servers.redis.command("FLUSHALL")?),
+        Kind::CqlRestarted => servers.cql(fault.target)?.kill(),
+        Kind::CqlStopped => servers.cql(fault.target)?.pause()?,
+        Kind::ListenerCut => member(cluster, fault).listener_proxy.set(Mode::Cut),
+        Kind::RedisCut => member(cluster, fault).redis.set(Mode::Cut),
+        Kind::ResponsesLost => member(cluster, fault).cql.set(Mode::Mute),
+        Kind::CqlStalled => member(cluster, fault).cql.set(Mode::Stall),
+        Kind::ClockJumped => std::fs::write(&node(cluster, fault).clock, CLOCK_OFFSET)?,
     }
-    (servers, Ok(()))
+    Ok(())
 }
 
-async fn wait(time: Duration) {
-    // The sleep is the duration of the fault.
-    tokio::time::sleep(time).await;
-}
-
-async fn cut(proxy: &Proxy, modes: &[(Mode, Duration)]) {
-    for (mode, lasts) in modes {
-        proxy.set(*mode);
-        wait(*lasts).await;
+/// Ends a fault and repairs its damage. Returns false if a process did not start again, because another fault of the
+/// incident continues.
+async fn end(cluster: &mut Cluster, servers: &mut Servers, fault: Fault) -> Result<bool> {
+    match fault.kind {
+        Kind::NodeKilled | Kind::GatewayKilled | Kind::NodeKilledAtStep | Kind::NodeDrained => {
+            let process = process(cluster, fault);
+            match fault.kind {
+                Kind::NodeKilledAtStep => kill_after_step(process, step(fault)).await,
+                Kind::NodeDrained => wait_for_drain(process).await?,
+                _ => {}
+            }
+            return Ok(process.try_start(&[]).await.is_ok());
+        }
+        Kind::NodeStopped => node(cluster, fault).process().resume(),
+        Kind::RedisRestarted => tokio::task::block_in_place(|| servers.redis.run())?,
+        Kind::RedisLost => tokio::task::block_in_place(|| servers.redis.run_emptied())?,
+        Kind::RedisEmptied => {}
+        Kind::CqlRestarted => tokio::task::block_in_place(|| servers.cql(fault.target)?.run())?,
+        Kind::CqlStopped => servers.cql(fault.target)?.resume()?,
+        Kind::ListenerCut => member(cluster, fault).listener_proxy.set(Mode::Pass),
+        Kind::RedisCut => member(cluster, fault).redis.set(Mode::Pass),
+        Kind::ResponsesLost => {
+            let proxy = &member(cluster, fault).cql;
+            proxy.set(Mode::Cut);
+            // In this time the connections with the responses are closed.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            proxy.set(Mode::Pass);
+        }
+        Kind::CqlStalled => member(cluster, fault).cql.set(Mode::Pass),
+        Kind::ClockJumped => std::fs::write(&node(cluster, fault).clock, "0")?,
     }
-    proxy.set(Mode::Pass);
+    Ok(true)
 }
 
-/// Restarts the node with a failpoint.
-async fn kill_at_step(node: &mut Member, fault: Fault) {
+/// Returns the process that the fault ends.
+fn process(cluster: &mut Cluster, fault: Fault) -> &mut Member {
+    match fault.kind {
+        Kind::GatewayKilled => gateway(cluster, fault),
+        _ => node(cluster, fault),
+    }
+}
+
+fn node(cluster: &mut Cluster, fault: Fault) -> &mut Member {
+    let nodes = cluster.nodes.len();
+    &mut cluster.nodes[fault.target % nodes]
+}
+
+fn gateway(cluster: &mut Cluster, fault: Fault) -> &mut Member {
+    let gateways = cluster.gateways.len();
+    &mut cluster.gateways[fault.target % gateways]
+}
+
+/// Returns a node or a gateway.
+fn member(cluster: &mut Cluster, fault: Fault) -> &mut Member {
+    let all = cluster.nodes.len() + cluster.gateways.len();
+    let mut members = cluster.nodes.iter_mut().chain(&mut cluster.gateways);
+    members.nth(fault.target % all).expect("a member")
+}
+
+fn step(fault: Fault) -> &'static str {
     let steps: Vec<&str> = STEPS.split(' ').collect();
-    let step = steps[fault.target / 7 % steps.len()];
-    node.kill();
-    // The node may reach the failpoint before it listens.
-    let _ = node.try_start(&[("FOLIO_FAILPOINT", step)]).await;
-    let end = tokio::time::Instant::now() + REACHED_WITHIN;
-    while node.is_up() && tokio::time::Instant::now() < end {
-        wait(Duration::from_millis(20)).await;
-    }
+    steps[fault.target / 7 % steps.len()]
+}
+
+async fn kill_after_step(node: &mut Member, step: &str) {
+    wait_until_dead(node, Instant::now() + REACHED_WITHIN).await;
     let result = if node.is_up() { "did not die" } else { "died" };
     println!("  node {} {result} at {step}", node.number);
     node.kill();
-    wait(fault.lasts).await;
-    node.start(&[]).await;
 }
 
-async fn drain(node: &mut Member) {
-    let Some(process) = node.take() else { return };
-    println!("  node {} exited with status 0: {}", node.number, process.stop().await);
-    node.start(&[]).await;
+async fn wait_for_drain(node: &mut Member) -> Result<()> {
+    wait_until_dead(node, Instant::now() + EXITED_WITHIN).await;
+    ensure!(!node.is_up(), "node {} did not exit within {EXITED_WITHIN:?}: {}", node.number, node.last_errors());
+    if let Some(process) = node.take() {
+        println!("  node {} exited with status 0: {}", node.number, process.wait_for_exit());
+    }
+    Ok(())
 }
 
-async fn restart(mut servers: Servers, fault: Fault) -> (Servers, Result<()>) {
-    let restarted = tokio::task::spawn_blocking(move || {
-        let result = match fault.kind {
-            Kind::CqlRestarted => servers.restart_cql(fault.target, fault.lasts),
-            kind => servers.restart_redis(fault.lasts, kind == Kind::RedisLost),
-        };
-        (servers, result)
-    });
-    restarted.await.expect("the restart does not panic")
+async fn wait_until_dead(node: &mut Member, end: Instant) {
+    while node.is_up() && Instant::now() < end {
+        // A process that exits sends no notification.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Restarts processes that died unexpectedly, and prints the end of their output. Returns their number.

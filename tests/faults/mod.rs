@@ -2,11 +2,13 @@
 //! are restarted and connections are cut. At the end the checker compares the stores with the clients' logs.
 
 pub mod checker;
+mod coverage;
 mod credit_grants;
 mod injection;
 pub mod log;
 pub mod memory;
 pub mod outage;
+pub mod refusals;
 pub mod run;
 mod schedule;
 mod servers;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::sync::watch;
@@ -15,9 +15,10 @@ use tokio::task::JoinSet;
 use super::checker::{Evidence, Violation, check};
 use super::log::Log;
 use super::memory::{MemoryUse, measure, read_continuously, sample};
+use super::refusals::Refusals;
 use super::servers::Servers;
 use super::settle::{TimeLimits, gather};
-use super::simulated_user::{ApprovedWrite, Refusals, SimulatedUser};
+use super::simulated_user::{ApprovedWrite, SimulatedUser};
 use super::tables::Tables;
 use crate::harness::cluster::{Cluster, Setup};
 use crate::harness::settings::INVOICE;
@@ -204,7 +205,7 @@ fn stop_server(mut servers: Servers, target: usize, stop: Stop) -> Result<Server
     match stop {
         Stop::Killed => servers.restart_cql(target, Duration::from_secs(2))?,
         Stop::Suspended(time) => {
-            let node = servers.cql.node(target).context("a CQL node")?;
+            let node = servers.cql(target)?;
             node.pause()?;
             // The sleep is the duration of the fault.
             std::thread::sleep(time);

@@ -10,40 +10,24 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::checker::{Violation, check};
+use super::coverage::Coverage;
 use super::injection::{inject, restart_dead};
 use super::log::{ClientEvent, Log};
+use super::refusals::Refusals;
 use super::schedule::Schedule;
 use super::servers::Servers;
 use super::settle::{TimeLimits, gather};
-use super::simulated_user::{Refusals, SimulatedUser};
+use super::simulated_user::SimulatedUser;
 use super::tables::Tables;
 use crate::harness::cluster::{Cluster, HeartbeatTimes, Setup};
 use crate::harness::settings::INVOICE;
 use crate::harness::tenant::Tenant;
 
-/// Script of the model: three rounds with writes, whose names contain the user's message, so that effects are
-/// attributable to turns.
-const SCRIPT: &str = "
-rules:
-  - when: {user: {contains: work}}
-    rounds:
-      - calls:
-          - {name: create_tag, arguments: {name: '{{user}} a'}}
-          - {name: list_tags}
-          - {name: create_tag, arguments: {name: '{{user}} b'}}
-      - calls:
-          - name: create_schema
-            arguments:
-              name: '{{user}}'
-              response_format:
-                type: json_schema
-                json_schema:
-                  name: bill
-                  strict: true
-                  schema: {type: object, properties: {total: {type: number}}, required: [total], additionalProperties: false}
-      - calls: [{name: create_tag, arguments: {name: '{{user}} c'}}]
-      - text: Worked.
-";
+/// Script of the model.
+const SCRIPT: &str = include_str!("work.yaml");
+
+/// Time for which a pause waits, in seconds. Short, so that pauses of disconnected clients expire during the faults.
+const APPROVAL_TTL_SECONDS: u64 = 45;
 
 /// Prices and credit settings. A call costs two or three credits; some ten are reserved for its longest answer, so a
 /// part of each reservation is returned. The allowance suffices for a few calls.
@@ -61,6 +45,9 @@ const CREDIT: &[(&str, &str)] = &[
 
 /// Concurrent clients, half of them of each tenant.
 const USERS: usize = 8;
+
+/// Minimum duration of a run in which a call of every tool that writes must succeed.
+const COMPLETE_RUN: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -120,14 +107,11 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
     let (mut faults, mut died) = (0, 0);
     while faults < plan.faults || begun.elapsed() < plan.time {
-        let fault = schedule.next();
-        // The seed determines the time of the fault.
-        tokio::time::sleep(fault.after).await;
-        println!("{:6.1} s  fault {}: {fault}", begun.elapsed().as_secs_f64(), faults + 1);
-        let (returned, repaired) = inject(&mut cluster, servers, fault).await;
-        servers = returned;
-        repaired.context("cannot repair a fault")?;
-        faults += 1;
+        let incident = schedule.next();
+        // The seed determines the time of the incident.
+        tokio::time::sleep(incident.after).await;
+        println!("{:6.1} s  fault {}: {incident}", begun.elapsed().as_secs_f64(), faults + 1);
+        faults += inject(&mut cluster, &mut servers, &incident).await.context("cannot repair a fault")?;
         died += restart_dead(&mut cluster).await;
     }
     while approvals(&log) < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {
@@ -137,6 +121,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), approvals(&log));
     stop.send_replace(true);
     let mut failures = users.join_all().await.concat();
+    failures.extend(refusals.faults());
     granting.shutdown().await;
     failures.extend(std::iter::from_fn(|| grant_failures.try_recv().ok()));
     if died > 0 {
@@ -148,6 +133,12 @@ pub async fn run(plan: Plan) -> Result<Report> {
     };
     let evidence = gather(&cluster, &tables, &log, limits).await?;
     println!("{:6.1} s  idle; errors: {:?}", begun.elapsed().as_secs_f64(), refusals.all());
+    let coverage = Coverage::of(&evidence.threads);
+    println!("{coverage}");
+    // A short run does not reach every tool.
+    if plan.time >= COMPLETE_RUN {
+        failures.extend(coverage.unused());
+    }
     let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
     if turns == 0 {
         bail!("no turn was accepted");
@@ -166,7 +157,11 @@ async fn start(servers: &Servers, nodes: usize) -> Cluster {
     };
     // Small blocks with a short lifetime are acquired, closed and taken over constantly.
     let setup = CREDIT.iter().fold(setup, |setup, (name, value)| setup.with(name, value));
-    setup.with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5).start().await
+    setup
+        .with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5)
+        .with("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", APPROVAL_TTL_SECONDS)
+        .start()
+        .await
 }
 
 async fn create_users(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Vec<SimulatedUser> {

@@ -1,7 +1,7 @@
 //! The store servers of a run. Each run has its own servers, because faults kill them.
 
 use anyhow::{Context as _, Result};
-use folio_test_servers::{Cassandra, Redis};
+use folio_test_servers::{Cassandra, CassandraNode, Redis};
 
 /// Redis and CQL servers. All functions block.
 #[derive(Debug)]
@@ -17,15 +17,13 @@ impl Servers {
         Ok(Self { redis: Redis::start().context("Redis")?, cql, nodes })
     }
 
-    pub(super) fn restart_redis(&mut self, lasts: std::time::Duration, emptied: bool) -> Result<()> {
-        self.redis.kill();
-        // The sleep is the duration of the fault.
-        std::thread::sleep(lasts);
-        if emptied { self.redis.run_emptied() } else { self.redis.run() }
+    /// Returns a CQL server by a number that may exceed their number.
+    pub(super) fn cql(&mut self, target: usize) -> Result<&mut CassandraNode> {
+        self.cql.node(target % self.nodes).context("a CQL node")
     }
 
     pub(super) fn restart_cql(&mut self, target: usize, lasts: std::time::Duration) -> Result<()> {
-        let node = self.cql.node(target % self.nodes).context("a CQL node")?;
+        let node = self.cql(target)?;
         node.kill();
         // The sleep is the duration of the fault.
         std::thread::sleep(lasts);

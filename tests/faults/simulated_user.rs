@@ -2,24 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
-use folio_types::{Code, Error, Reason, RequestId, TurnId};
+use folio_types::{Error, RequestId, TurnId};
 use futures::StreamExt as _;
 use rand::Rng as _;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
 use tonic::{Status, Streaming};
 
 use super::log::{ClientEvent, Decisions, Log};
+use super::refusals::{Refusal, Refusals};
 use crate::harness::client::{Client, approved, ask, edited, event_name, on, rejected};
+use crate::harness::settings::INVOICE;
 use crate::harness::tenant::Tenant;
 
 /// Timeout of a request, after which it is repeated.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
-const TURN_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time limit of a turn. Several faults may interrupt a turn with many rounds.
+const TURN_TIMEOUT: Duration = Duration::from_secs(240);
+
+/// Words of messages. The script of the model has a rule for each of them.
+const WORDS: [&str; 10] = ["work", "work", "work", "work", "work", "work", "work", "chain", "chain", "erase"];
 
 /// Returns a closure that calls an RPC with a copy of the request, so that the call can be repeated.
 macro_rules! call {
@@ -56,21 +62,6 @@ pub struct ApprovedWrite {
     pub failures: usize,
 }
 
-/// Numbers of errors by reason.
-#[derive(Debug, Clone, Default)]
-pub struct Refusals(Arc<Mutex<BTreeMap<String, usize>>>);
-
-impl Refusals {
-    fn count(&self, error: &Error) {
-        let key = format!("{:?} {}", error.code, error.reason.as_str());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
-    }
-
-    pub fn all(&self) -> BTreeMap<String, usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
 impl SimulatedUser {
     pub fn new(
         name: String,
@@ -99,12 +90,20 @@ impl SimulatedUser {
 
     /// Runs one turn to its end.
     async fn turn(&mut self, number: usize) {
-        let text = format!("{} work {}-{number}", self.tenant.marker, self.name);
+        let word = *WORDS.choose(&mut self.random).expect("a word");
+        let text = format!("{} {word} {}-{number}", self.tenant.marker, self.name);
+        let document = match word {
+            "erase" => self.upload(&format!("{text}.txt")).await,
+            _ => Some(self.document.clone()),
+        };
+        let Some(document) = document else { return };
+        // The rounds of the other turns use the results of the rounds before.
+        let one_in = if word == "work" { 10 } else { 40 };
         if self.random.random_bool(0.1) {
             self.create_tag(&format!("{text} created")).await;
         }
         let request: RequestId = format!("{}-{number}", self.name).parse().expect("a request id");
-        let turn = self.begin(&text, &request).await;
+        let turn = self.begin(&ask(&document, &text), &request).await;
         if self.random.random_bool(0.06) {
             // The client disconnects and another one finds the turn.
             return;
@@ -116,7 +115,7 @@ impl SimulatedUser {
             match found.status() {
                 v1::TurnStatus::Running => self.follow(&turn).await,
                 v1::TurnStatus::AwaitingApproval if cancels && !decided.is_empty() => self.cancel(&turn).await,
-                v1::TurnStatus::AwaitingApproval => decided.push(self.decide(&turn, &found).await),
+                v1::TurnStatus::AwaitingApproval => decided.push(self.decide(&turn, &found, one_in).await),
                 v1::TurnStatus::Failed if found.retriable => self.resume(&turn).await,
                 _ => break,
             }
@@ -135,7 +134,7 @@ impl SimulatedUser {
     pub async fn approve_write(&mut self, number: usize, in_flight: &AtomicUsize) -> ApprovedWrite {
         let name = format!("{} work {}-{number}", self.tenant.marker, self.name);
         let request: RequestId = format!("{}-{number}", self.name).parse().expect("a request id");
-        let turn = self.begin(&name, &request).await;
+        let turn = self.begin(&ask(&self.document, &name), &request).await;
         let (mut since, mut approval, mut failures) = (None, Duration::ZERO, 0);
         loop {
             let found = self.wait_for_turn(&turn).await;
@@ -186,14 +185,14 @@ impl SimulatedUser {
     {
         loop {
             let client = self.client().await;
-            let error = match tokio::time::timeout(REQUEST_TIMEOUT, call(client)).await {
+            let refusal = match tokio::time::timeout(REQUEST_TIMEOUT, call(client)).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(status)) => folio_proto::status::to_error(&status),
-                Err(_) => Error::unavailable(Reason::NodeLost, "no answer"),
+                Ok(Err(status)) => Refusal::new(&status),
+                Err(_) => Refusal::unanswered(),
             };
-            self.refusals.count(&error);
-            if !is_retriable(&error) {
-                return Err(error);
+            self.refusals.count(&refusal);
+            if !refusal.is_retriable() {
+                return Err(refusal.error);
             }
             self.clients.remove(&self.at);
             pause().await;
@@ -201,8 +200,8 @@ impl SimulatedUser {
     }
 
     /// Starts a turn. Repeats the request until the turn's id is known.
-    async fn begin(&mut self, text: &str, request: &RequestId) -> TurnId {
-        let chat = v1::ChatRequest { request_id: request.to_string(), ..ask(&self.document, text) };
+    async fn begin(&mut self, chat: &v1::ChatRequest, request: &RequestId) -> TurnId {
+        let chat = v1::ChatRequest { request_id: request.to_string(), ..chat.clone() };
         loop {
             let sent = chat.clone();
             let stream = self.retry(call!(conversations.chat(sent))).await;
@@ -243,8 +242,7 @@ impl SimulatedUser {
                     events.push((event.number, event_name(&event)));
                 }
                 Ok(Some(Err(status))) => {
-                    let error = folio_proto::status::to_error(&status);
-                    self.refusals.count(&error);
+                    self.refusals.count(&Refusal::new(&status));
                     break false;
                 }
                 Ok(None) => break true,
@@ -294,10 +292,10 @@ impl SimulatedUser {
         let _ = self.retry(call!(conversations.cancel_turn(request))).await;
     }
 
-    /// Decides on every pending call, occasionally at two gateways at once.
-    async fn decide(&mut self, turn: &TurnId, found: &v1::Turn) -> v1::ApproveRequest {
+    /// Decides on every pending call, occasionally at two gateways at once. Rejects one call in `one_in`.
+    async fn decide(&mut self, turn: &TurnId, found: &v1::Turn, one_in: u32) -> v1::ApproveRequest {
         let random = &mut self.random;
-        let mut verdict = |call: &v1::Call| match random.random_range(0..10) {
+        let mut verdict = |call: &v1::Call| match random.random_range(0..one_in) {
             0 => on(call, rejected("No.")),
             1 if call.name == "create_tag" => {
                 let mut arguments: serde_json::Value = serde_json::from_str(&call.arguments_json).expect("arguments");
@@ -353,6 +351,40 @@ impl SimulatedUser {
         self.log.add(&self.tenant.org, event);
     }
 
+    /// Uploads a document and waits until its text was read. None: the document cannot be read.
+    async fn upload(&mut self, name: &str) -> Option<String> {
+        use v1::upload_document_request::Part;
+        let request_id = format!("upload-{}", name.replace(' ', "-"));
+        let description = v1::DocumentDescription { name: name.to_owned(), request_id, ..Default::default() };
+        let parts = [Part::Description(description), Part::Chunk(INVOICE.as_bytes().to_vec())];
+        let upload = parts.map(|part| v1::UploadDocumentRequest { part: Some(part) });
+        let call = |client: Client| {
+            let upload = futures::stream::iter(upload.clone());
+            async move { client.documents.clone().upload_document(upload).await }
+        };
+        let uploaded = match self.retry(call).await {
+            Ok(uploaded) => uploaded.into_inner().document.expect("a document"),
+            Err(error) => {
+                println!("  {name} was not uploaded: {error}");
+                return None;
+            }
+        };
+        let request = v1::GetDocumentRequest { document_id: uploaded.document_id.clone() };
+        loop {
+            let found = self.retry(call!(documents.get_document(request))).await;
+            match found.map(|found| found.into_inner().document.expect("a document").state()) {
+                Ok(v1::DocumentState::Ready) => return Some(uploaded.document_id),
+                Ok(v1::DocumentState::Failed) => println!("  {name} cannot be read"),
+                Err(error) => println!("  {name} cannot be read: {error}"),
+                Ok(_) => {
+                    pause().await;
+                    continue;
+                }
+            }
+            return None;
+        }
+    }
+
     /// Creates a tag outside turns.
     async fn create_tag(&mut self, name: &str) {
         let request_id = format!("create-{}", name.replace(' ', "-"));
@@ -376,15 +408,6 @@ impl SimulatedUser {
             self.log.add(&self.tenant.org, ClientEvent::Listed(names));
         }
     }
-}
-
-/// Returns true if a retry may succeed.
-fn is_retriable(error: &Error) -> bool {
-    // The client library reports a broken connection as an internal error.
-    let is_broken = error.message.contains("transport error") || error.message.contains("canceled");
-    matches!(error.code, Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded | Code::Aborted)
-        || error.reason == Reason::TurnBusy
-        || is_broken
 }
 
 async fn pause() {

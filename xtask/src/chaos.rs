@@ -8,6 +8,10 @@ use crate::run::{cargo, finish};
 use crate::servers;
 use crate::tools::Install;
 
+/// Minimum numbers of approvals and faults per minute of a valid run.
+const APPROVALS_PER_MINUTE: u64 = 100;
+const FAULTS_PER_MINUTE: u64 = 5;
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Minimum duration in minutes.
@@ -61,7 +65,15 @@ fn program(name: &str) -> Result<Command> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut command = program("chaos")?;
-    command.args(["--minutes", &arguments.minutes.to_string(), "--cql-nodes", &arguments.cql_nodes.to_string()]);
+    let minutes = arguments.minutes;
+    for (flag, number) in [
+        ("--minutes", minutes),
+        ("--approvals", minutes * APPROVALS_PER_MINUTE),
+        ("--faults", minutes * FAULTS_PER_MINUTE),
+        ("--cql-nodes", arguments.cql_nodes.into()),
+    ] {
+        command.args([flag, &number.to_string()]);
+    }
     if let Some(seed) = arguments.seed {
         command.args(["--seed", &seed.to_string()]);
     }

@@ -20,7 +20,7 @@ mod run;
 mod s3;
 mod storage;
 
-pub use cassandra::Cassandra;
+pub use cassandra::{Cassandra, CassandraNode};
 pub use docker::Scylla;
 pub use identity::Identity;
 pub use programs::{MissingProgram, missing_programs};

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use self::node::Node;
+pub use self::node::Node as CassandraNode;
 use crate::cache::{self, run_to_end};
 use crate::identity::Identity;
 use crate::ports;

@@ -1,0 +1,84 @@
+//! Summary of the turns of a run: calls of tools that succeeded, ends of turns, and the delay of expired ends.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use folio_history::journal::{Access, CallResult, CallStatus, End, Entry};
+
+use super::checker::ObservedThread;
+
+/// Contents of the journals of a run.
+#[derive(Debug, Default)]
+pub(super) struct Coverage {
+    /// Successful calls of each requested tool that writes.
+    writes: BTreeMap<String, usize>,
+    ends: BTreeMap<&'static str, usize>,
+    /// Longest time from the expiry of a pause to the end of its turn.
+    expired_late: Duration,
+}
+
+impl Coverage {
+    pub(super) fn of(threads: &[ObservedThread]) -> Self {
+        let mut coverage = Self::default();
+        threads.iter().for_each(|thread| coverage.add(thread));
+        coverage
+    }
+
+    fn add(&mut self, thread: &ObservedThread) {
+        let mut names: BTreeMap<(u32, u32, u32), &str> = BTreeMap::new();
+        let mut expires_at = None;
+        for (_, entry) in &thread.entries {
+            let turn = entry.turn().unwrap_or_default();
+            match entry {
+                Entry::Round(round) => {
+                    for call in round.calls.iter().filter(|call| call.access == Access::ReadWrite) {
+                        names.insert((turn, round.round, call.index), &call.name);
+                        self.writes.entry(call.name.clone()).or_default();
+                    }
+                }
+                Entry::Paused(paused) => expires_at = Some(paused.expires_at),
+                Entry::Outcome(outcome) => self.add_result(&names, turn, &outcome.result),
+                Entry::Ended(ended) => {
+                    ended.results.iter().for_each(|result| self.add_result(&names, turn, result));
+                    *self.ends.entry(name(&ended.end)).or_default() += 1;
+                    if let (End::Expired, Some(expiry)) = (&ended.end, expires_at) {
+                        let late = Duration::try_from(ended.at.duration_since(expiry)).unwrap_or_default();
+                        self.expired_late = self.expired_late.max(late);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add_result(&mut self, names: &BTreeMap<(u32, u32, u32), &str>, turn: u32, result: &CallResult) {
+        if let (CallStatus::Ok, Some(name)) = (result.status, names.get(&(turn, result.round, result.index))) {
+            *self.writes.entry((*name).to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Returns the requested tools of which no call succeeded.
+    pub(super) fn unused(&self) -> Vec<String> {
+        let unused = self.writes.iter().filter(|(_, calls)| **calls == 0);
+        unused.map(|(name, _)| format!("no call of {name} succeeded")).collect()
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { writes, ends, expired_late } = self;
+        write!(f, "successful writes: {writes:?}; ends: {ends:?}, expired ones at most {expired_late:.1?} late")
+    }
+}
+
+fn name(end: &End) -> &'static str {
+    match end {
+        End::Completed { .. } => "completed",
+        End::Failed { retriable: true, .. } => "failed, retriable",
+        End::Failed { .. } => "failed",
+        End::Cancelled => "cancelled",
+        End::Expired => "expired",
+        End::Superseded => "superseded",
+    }
+}
