@@ -42,10 +42,7 @@ type Revision = (String, Vec<u8>);
 pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<WriteOutcome> {
     let mut attempt = Attempt { keyspace, write, entered: None, is_in_flight: false };
     let decided = attempt.run().await;
-    let decided = match attempt.is_in_flight && matches!(write.op, OpKey::Request { .. }) {
-        true => close_before_failure(keyspace, write, decided).await,
-        false => decided,
-    };
+    let decided = close_before_failure(keyspace, write, decided, attempt.is_in_flight).await;
     if let Some(entered) = &attempt.entered {
         // Another write was applied instead, or the outcome is unknown: the entered rows may be dangling. An op that has
         // a row creates nothing any more, and no other op creates its resource.
@@ -60,16 +57,23 @@ pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result
 }
 
 /// Closes the op of a request before a failure is reported, because a deciding write of an earlier attempt may still be
-/// applied. The owner of a tool call closes its op by itself.
+/// applied: one of this call (`is_in_flight`), or one of an earlier call with the same request, which entered the record
+/// of the request. The owner of a tool call closes its op by itself.
 async fn close_before_failure(
     keyspace: &Keyspace,
     write: &ResourceWrite,
     decided: Result<WriteOutcome>,
+    is_in_flight: bool,
 ) -> Result<WriteOutcome> {
-    match &decided {
-        Ok(WriteOutcome::Row(_)) => return decided,
-        Err(error) if error.reason == Reason::StoreUnavailable => return decided,
-        Ok(WriteOutcome::VersionMismatch) | Err(_) => {}
+    let is_failure = match &decided {
+        Ok(WriteOutcome::Row(_)) => false,
+        // A version never returns, so a write that expects this one is never applied.
+        Ok(WriteOutcome::VersionMismatch) => is_in_flight,
+        Err(error) if error.reason == Reason::StoreUnavailable => false,
+        Err(_) => is_in_flight || idempotency::is_entered(keyspace, write).await?,
+    };
+    if !is_failure || !matches!(write.op, OpKey::Request { .. }) {
+        return decided;
     }
     let (op, digest) = (write.op.clone(), write.digest.clone());
     let closed = OpRow { op, digest, state: OpState::Aborted, at: keyspace.now() };

@@ -65,6 +65,15 @@ pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Resu
     })
 }
 
+/// Returns whether an attempt of exactly this request entered its record. Such an attempt may have sent a deciding write.
+pub(crate) async fn is_entered(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
+    let OpKey::Request { .. } = &write.op else { return Ok(false) };
+    let found = keyspace.tables.idempotency.get(&write.org, &write.op.to_string(), Read::Serial).await?;
+    let Some((value, _)) = found else { return Ok(false) };
+    let row: IdempotencyRecord = decode(&value)?;
+    Ok(row.target == write.target() && row.digest == write.digest)
+}
+
 /// Inserts the record of a request, or replaces a dead one. Fails with `REQUEST_ID_CONFLICT` if another target or other
 /// content is recorded.
 pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<()> {

@@ -1,11 +1,18 @@
 //! Tests of the CQL adapter on a real server: the server of the test run (`cargo xtask test`, `FOLIO_TEST_CQL`),
 //! otherwise a server that this process starts.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod faults;
 #[path = "../../../folio-storage-client/tests/certificates/identity.rs"]
 mod identity;
+mod late_batch;
 mod lists;
 mod migrations;
 mod protocol;
