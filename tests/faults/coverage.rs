@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use folio_history::journal::{Access, CallResult, CallStatus, End, Entry};
+use folio_types::{Timestamp, TurnId};
+use jiff::SignedDuration;
 
 use super::checker::ObservedThread;
 
@@ -14,8 +15,8 @@ pub(super) struct Coverage {
     /// Successful calls of each requested tool that writes.
     writes: BTreeMap<String, usize>,
     ends: BTreeMap<&'static str, usize>,
-    /// Longest time from the expiry of a pause to the end of its turn.
-    expired_late: Duration,
+    /// The longest time from the expiry of a pause to the end of its turn, with the turn and the time of the end.
+    latest_expiry: Option<(SignedDuration, TurnId, Timestamp)>,
 }
 
 impl Coverage {
@@ -43,8 +44,9 @@ impl Coverage {
                     ended.results.iter().for_each(|result| self.add_result(&names, turn, result));
                     *self.ends.entry(name(&ended.end)).or_default() += 1;
                     if let (End::Expired, Some(expiry)) = (&ended.end, expires_at) {
-                        let late = Duration::try_from(ended.at.duration_since(expiry)).unwrap_or_default();
-                        self.expired_late = self.expired_late.max(late);
+                        let late = ended.at.duration_since(expiry);
+                        let id = TurnId::new(thread.id.clone(), turn);
+                        self.latest_expiry = self.latest_expiry.take().max(Some((late, id, ended.at)));
                     }
                 }
                 _ => {}
@@ -67,8 +69,10 @@ impl Coverage {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { writes, ends, expired_late } = self;
-        write!(f, "successful writes: {writes:?}; ends: {ends:?}, expired ones at most {expired_late:.1?} late")
+        let Self { writes, ends, latest_expiry } = self;
+        write!(f, "successful writes: {writes:?}; ends: {ends:?}")?;
+        let Some((late, turn, at)) = latest_expiry else { return Ok(()) };
+        write!(f, "; {turn} expired latest, {:.1} s after its pause, at {at}", late.as_secs_f64())
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use folio_types::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::sync::{mpsc, watch};
@@ -104,6 +105,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let granter = create_granter(&cluster, &log, &refusals, &mut random).await;
     granting.spawn(granter.top_up(cluster.stores.clone(), orgs, report_failure));
     let begun = Instant::now();
+    println!("{}", Timestamp::now());
     let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
     let (mut faults, mut died) = (0, 0);
     while faults < plan.faults || begun.elapsed() < plan.time {

@@ -328,8 +328,14 @@ impl SimulatedUser {
             async move { tokio::time::timeout(REQUEST_TIMEOUT, client.conversations.clone().approve(request)).await }
         };
         let (first, second) = tokio::join!(send(one), send(two));
-        for answer in [first, second].into_iter().flatten().flatten() {
-            self.log.add(&self.tenant.org, ClientEvent::Answered(decisions.clone(), Box::new(answer.into_inner())));
+        for answer in [first, second].into_iter().flatten() {
+            match answer {
+                Ok(answer) => {
+                    let answer = Box::new(answer.into_inner());
+                    self.log.add(&self.tenant.org, ClientEvent::Answered(decisions.clone(), answer));
+                }
+                Err(status) => self.refusals.count(&Refusal::new(&status)),
+            }
         }
     }
 
