@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::{report, root};
+use crate::{is_test, report, root, sources};
 
 /// Returns the names of the metrics in a text, without the suffixes that Prometheus appends for a histogram.
 fn metric_names(text: &str) -> BTreeSet<String> {
@@ -52,6 +52,30 @@ fn every_alert_has_a_row_in_the_operations_manual() {
     let described: BTreeSet<&str> = names.filter(|name| name.starts_with("Folio")).collect();
     let differing: Vec<_> = rules.symmetric_difference(&described).map(|name| (*name).to_owned()).collect();
     report("an alert has no row in docs/operations.md, or a row names no alert", &differing);
+}
+
+#[test]
+fn the_operations_manual_quotes_existing_log_messages() {
+    let manual = std::fs::read_to_string(root().join("docs/operations.md")).expect("the manual is read");
+    let cells = manual.lines().filter(|line| line.starts_with("| ")).filter_map(|row| row.split('|').nth(1));
+    let logs = cells.filter_map(|cell| cell.split_once("log: ")).flat_map(|(_, quoted)| quoted.split(';').take(1));
+    let messages: Vec<&str> = logs.flat_map(|quoted| quoted.split('`').skip(1).step_by(2)).collect();
+    assert!(messages.len() > 8, "{messages:?}");
+    let sources: Vec<String> = sources().into_iter().filter(|(file, _)| !is_test(file)).map(|(_, text)| text).collect();
+    // A source may wrap a message, and "…" replaces a value.
+    let sources: Vec<String> = sources.iter().map(|text| text.replace("\\\n", "")).map(|text| words(&text)).collect();
+    let exists = |message: &str| {
+        let mut parts = message.split('…').map(words).filter(|part| !part.is_empty());
+        parts.all(|part| sources.iter().any(|text| text.contains(&part)))
+    };
+    let unknown: Vec<_> =
+        messages.iter().filter(|message| !exists(message)).map(|message| (*message).to_owned()).collect();
+    report("docs/operations.md quotes a log message that no source contains", &unknown);
+}
+
+/// Returns a text with single spaces.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]

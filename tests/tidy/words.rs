@@ -30,7 +30,7 @@ fn tests_wait_on_conditions_and_never_sleep() {
     // A test may depend on real time (the duration of a fault, a slow peer). The line before the sleep must explain it.
     let mut found = Vec::new();
     for (file, text) in sources().into_iter().filter(|(file, _)| is_test(file)) {
-        if ["tests/tidy", "tests/bench", "crates/folio-testkit"].iter().any(|place| file.starts_with(place)) {
+        if ["tests/tidy", "tests/bench", "crates/folio-testkit"].iter().any(|folder| file.starts_with(folder)) {
             continue;
         }
         let lines: Vec<_> = text.lines().collect();

@@ -18,7 +18,7 @@ rules:
 #[tokio::test]
 async fn invariant_5_a_call_whose_turn_was_cancelled_is_aborted_or_read_to_its_end_and_charged() {
     for (policy, completed, basis) in
-        [("cut", false, v1::UsageBasis::Counted), ("drain", true, v1::UsageBasis::Reported)]
+        [("abort", false, v1::UsageBasis::Counted), ("drain", true, v1::UsageBasis::Reported)]
     {
         let sandbox = Setup::new(SCRIPT).with("FOLIO_CREDIT__ABANDONED_CALLS", policy).start().await;
         let (client, document) = sandbox.with_document().await;

@@ -31,8 +31,8 @@ pub struct NodeServer;
 
 impl NodeServer {
     /// Serves a node on this listener until shutdown, see [`Shutdown`]. The caller drains the node first: until the
-    /// node has released its threads, other nodes query them here. `health` is visible to every process that may
-    /// connect.
+    /// node has released its threads, other nodes send requests about these threads to this listener. `health` is
+    /// visible to every process that may connect.
     ///
     /// # Errors
     /// Secrets or certificates are missing or invalid, the listener's address requires certificates, or the listener

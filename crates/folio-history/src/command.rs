@@ -43,7 +43,7 @@ pub struct ChatCommand {
 }
 
 impl ChatCommand {
-    /// Returns a message for a new thread, with the default of every option.
+    /// Returns a chat with this text in a new thread, with the default of every option.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }

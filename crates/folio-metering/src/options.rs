@@ -31,7 +31,7 @@ folio_types::settings! {
         /// Deadline of a call in seconds. An unsettled call is charged as reserved after its deadline. Must exceed
         /// `models.timeouts.call_seconds`.
         pub reservation_seconds: Duration as "reservation_seconds" = Duration::from_secs(900),
-        /// `cut` (default) or `drain`.
+        /// `abort` (default) or `drain`.
         pub abandoned_calls: AbandonedCalls = AbandonedCalls::Abort,
         /// Maximum number of calls of an organization that wait for a draw. Further calls are refused.
         pub waiting_calls_max: usize = 1_024,

@@ -10,9 +10,9 @@ use folio_types::message::Message;
 use folio_types::{Error, Result, TurnId};
 use serde::Serialize;
 
-/// Entries of one read of a whole journal.
+/// Number of entries that one read of a whole journal requests.
 const ENTRIES_AT_ONCE: usize = 512;
-/// Entries of one read of a segment.
+/// Number of entries that one read of a segment requests.
 const SEGMENT_ENTRIES_AT_ONCE: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         let mut end = self.total;
         let mut power = segment.below.len();
         while segment.messages as usize > position {
-            // The farthest segment that still starts after the position, otherwise the previous segment.
+            // Finds the farthest referenced segment that still starts after the position, otherwise the preceding segment.
             power = power.min(segment.below.len());
             let mut found = None;
             while let Some(step) = power.checked_sub(1) {

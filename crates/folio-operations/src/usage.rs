@@ -22,7 +22,8 @@ service! {
     GetBalance, GetUsage, DownloadUsage
 }
 
-/// Maximum number of model calls that one `GetUsage` adds up in addition to the hours that are or can be summed.
+/// Maximum number of call records that one `GetUsage` adds up. Records of hours whose sums this call can store do not
+/// count.
 // proto: GetUsageResponse.rows "more than {} calls"
 const CALLS_MAX: u64 = 1_000_000;
 /// Number of hours that one store read requests.
@@ -151,7 +152,7 @@ impl Operation for GetUsage {
 }
 
 /// Adds up the model calls of a period: stored sums of whole hours, and at most `calls_max` records of the other hours.
-/// Sums and stores the hours that it may sum.
+/// Stores the sums of each whole hour that [`UsageHour::may_be_summed`] permits.
 async fn sum_up(
     store: Arc<dyn UsageStore>,
     org: &OrgId,
@@ -190,7 +191,7 @@ async fn sum_up(
                     if let Some(sums) = summer.and_then(|summer| summer.finish(hour.late_at))
                         && let Err(error) = store.put_sums(org, hour.start, sums).await
                     {
-                        tracing::warn!(%error, "the sums of an hour are not stored; its records are read again");
+                        tracing::warn!(%error, "cannot store the sums of an hour; later requests read its records again");
                     }
                 }
             }
@@ -204,7 +205,7 @@ async fn sum_up(
 
 fn too_large() -> Error {
     let message = format!(
-        "the period has more than {CALLS_MAX} calls in hours that are not summed, or {GROUPS_MAX} groups; request a shorter one"
+        "the period has more than {CALLS_MAX} calls in hours without stored sums, or more than {GROUPS_MAX} groups; request a shorter period"
     );
     Error::invalid(Reason::TooLarge, message)
 }

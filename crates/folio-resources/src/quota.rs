@@ -32,7 +32,6 @@ const BOUNDS: [(&str, u64); 5] = [
 pub enum AbandonedCalls {
     /// Aborts the call. The charge covers the prompt and the received part of the response, as counted by Folio.
     #[default]
-    #[serde(rename = "cut")]
     Abort,
     /// Reads the response to its end. The charge covers the usage that the provider reports.
     Drain,

@@ -2,7 +2,7 @@
 //!
 //! | step | partition | why it may be repeated |
 //! |---|---|---|
-//! | read the target unless a tool call creates it; read the op row, of a call only in a retry; evaluate | the target's | reads |
+//! | read the target (unless a tool call creates it) and the op row (of a tool call only in a retry); evaluate | the target's | reads |
 //! | idempotency record of the request | its own, `IF NOT EXISTS` | the same record again changes nothing |
 //! | name | its own, `IF NOT EXISTS` or `IF` equal to the dead row that was read | an equal row changes nothing |
 //! | references | the referenced resource's, with its count | the same entry again changes nothing |
@@ -45,7 +45,7 @@ pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result
     let decided = close_before_failure(keyspace, write, decided, attempt.is_in_flight).await;
     if let Some(entered) = &attempt.entered {
         // Another write was applied instead, or the outcome is unknown: the entered rows may be dangling. An op that has
-        // a row creates nothing any more, and no other op creates its resource.
+        // an op row writes nothing afterwards, and no other op creates the resource, whose id is derived from the op.
         let creates_nothing = write.expected == Expected::Absent && decided.is_ok();
         let version = if creates_nothing { entered.version } else { 0 };
         let repaired = catalogue::repair_row(keyspace, &write.org, &ListEntry { version, ..entered.clone() }).await;
@@ -67,7 +67,7 @@ async fn close_before_failure(
 ) -> Result<WriteOutcome> {
     let is_failure = match &decided {
         Ok(WriteOutcome::Row(_)) => false,
-        // A version never returns, so a write that expects this one is never applied.
+        // Versions only grow, so a write that expects an earlier version can no longer be applied.
         Ok(WriteOutcome::VersionMismatch) => is_in_flight,
         Err(error) if error.reason == Reason::StoreUnavailable => false,
         Err(_) => is_in_flight || idempotency::is_entered(keyspace, write).await?,
@@ -176,7 +176,7 @@ impl Attempt<'_> {
     /// Refuses a plan that current rows contradict, before any row is reserved.
     async fn check(&self, plan: &WritePlan, uses: u64) -> Result<()> {
         let (keyspace, org) = (self.keyspace, &plan.org);
-        // Without a request record, claiming the name is the first write, which refuses a name that is taken.
+        // Without a request record, the reservation of the name is the first write, and it refuses a taken name by itself.
         if let Some(name) = &plan.reserve_name
             && plan.request.is_some()
         {

@@ -1,5 +1,5 @@
-//! Records of model calls. Each record is one plain write; the first record of an organization's bucket is one more, and
-//! the first record of its day another one.
+//! Records of model calls. A record costs one plain write. The first record that a process writes to a bucket of an
+//! organization costs two more: the rows of the day and of the bucket, through which readers find the record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::values::micros;
 use folio_storage::value::{decode, encode};
 use folio_storage::{HourSums, UsageHour, UsageRecord, UsageStore};
 
-/// Time range of a partition of records, in microseconds. A partition of 100 calls per second has 30,000 rows.
+/// Time range of a partition of records, in microseconds. At 100 calls per second a partition has 30,000 rows.
 const BUCKET: i64 = 5 * 60 * 1_000_000;
 const HOUR: i64 = 60 * 60 * 1_000_000;
 const DAY: i64 = 24 * HOUR;
@@ -71,7 +71,7 @@ impl UsageStore for UsageRecords {
             self.buckets.insert(cached, ());
         }
         usage.put(org, (bucket, at), &record.key, value).await?;
-        // The mark follows the record: a reader that reads the mark also reads the record.
+        // The mark is written after the record, so that a reader that finds the mark also finds the record.
         if UsageHour::is_late(&record, now) {
             usage.put_late(org, (day, at.div_euclid(HOUR)), micros(now)).await?;
         }

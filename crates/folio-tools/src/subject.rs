@@ -57,7 +57,7 @@ pub(crate) async fn find_revision<S: ToolResource + Revisioned>(
     found.ok_or_else(|| {
         let argument = S::ARGUMENT.replace("_id", "_revid");
         let list = S::LIST_TOOL;
-        ToolError::ForModel(format!("{argument} {revid} does not exist. Call {list} to find existing revisions."))
+        ToolError::ForModel(format!("{argument} {revid} does not exist. Call {list} to find existing versions."))
     })
 }
 

@@ -1,5 +1,5 @@
-//! Shares of a resource that calls occupy: a bound in total, for each organization, and for each user. So one token
-//! cannot take what its organization needs, and one organization cannot take what the others need.
+//! Permits of a resource that calls occupy, bounded in total, for each organization, and for each user. Therefore one
+//! user cannot exhaust the permits of its organization, and one organization cannot exhaust those of the others.
 
 use folio_operations::Caller;
 use folio_permits::{Amount, Permit, Permits, RefusalReason};

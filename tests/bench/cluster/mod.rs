@@ -126,12 +126,11 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
 
 fn print_operations(operations: &[operations::Measurements]) {
     for measurements in operations {
-        row(
-            &format!("CQL operations of a turn: {}", measurements.kind),
-            "",
-            &format!("{:.1}", measurements.of_server("cql")),
-        );
-        row("  of Redis", "", &format!("{:.1}", measurements.of_server("redis")));
+        let aim = |aim: Option<u32>| aim.map(|aim| format!(" (aim: {aim})")).unwrap_or_default();
+        let (cql, redis) = measurements.aims.unzip();
+        let named = format!("CQL operations of a turn: {}{}", measurements.kind, aim(cql));
+        row(&named, "", &format!("{:.1}", measurements.of_server("cql")));
+        row(&format!("  of Redis{}", aim(redis)), "", &format!("{:.1}", measurements.of_server("redis")));
         for (labels, count) in &measurements.operations {
             row(&format!("    {labels}"), "", &format!("{count:.1}"));
         }

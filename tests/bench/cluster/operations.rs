@@ -16,6 +16,8 @@ const QUIET: Duration = Duration::from_secs(10);
 
 pub(crate) struct Measurements {
     pub(crate) kind: &'static str,
+    /// Aims for the operations that are sent to the CQL servers and to Redis.
+    pub(crate) aims: Option<(u32, u32)>,
     /// Operations of a turn by the labels of their metric.
     pub(crate) operations: BTreeMap<String, f64>,
 }
@@ -56,12 +58,12 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
     let quiet = between(&before, &count(cluster).await?);
 
     let mut measurements = Vec::new();
-    for (kind, prompt) in [
-        ("answer", QUESTION),
-        ("one round of a read-only tool, answer", "read"),
-        ("one write tool, approved", "write"),
-        ("one write tool, approved, in a new thread", "new"),
-        ("one write tool, cancelled", "cancel"),
+    for (kind, prompt, aims) in [
+        ("answer", QUESTION, Some((8, 4))),
+        ("one round of a read-only tool, answer", "read", None),
+        ("one write tool, approved", "write", Some((20, 8))),
+        ("one write tool, approved, in a new thread", "new", None),
+        ("one write tool, cancelled", "cancel", None),
     ] {
         let (before, began) = (count(cluster).await?, std::time::Instant::now());
         for number in 0..turns {
@@ -74,7 +76,7 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
             *count = (*count - quiet.get(labels).unwrap_or(&0.0) * share) / turns as f64;
         }
         operations.retain(|_, count| count.abs() >= 0.05);
-        measurements.push(Measurements { kind, operations });
+        measurements.push(Measurements { kind, aims, operations });
     }
     Ok(measurements)
 }

@@ -16,8 +16,9 @@ impl MembershipView {
         Self { snapshot: None, fresh_for }
     }
 
-    /// Applies a membership snapshot that was requested at `requested_at`. Returns true if a node may be newly dead:
-    /// after the first snapshot, if a member died, and once the store has been available for `dead_after`.
+    /// Applies a membership snapshot that was requested at `requested_at`. Returns true if a node may be newly dead: if
+    /// the snapshot is the first one, if it reports a member as newly dead, or if it is the first one since the store
+    /// has been available for `dead_after`.
     ///
     /// Until the store has been available for `dead_after`, it may have lost its data: nodes that were live in the
     /// previous snapshot stay live. Afterwards an unknown node counts as dead.

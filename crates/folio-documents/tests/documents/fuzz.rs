@@ -80,8 +80,9 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![sample_invoice(), document(&[Page::of_lines(&["one"]), Page::of_lines(&["two"])]), rich]
 }
 
-/// Damages a file. The first two bytes of the script select the file, and each four bytes are one step. Most files get
-/// a correct table of their damaged objects, so that parsers reach the objects; the others are damaged as a unmodified.
+/// Damages a file. The first two bytes of the script select the file, and each further group of four bytes is one step.
+/// A step damages one object. The file then gets a correct table of its objects, so that parsers reach them. About a
+/// quarter of the files is damaged once more as a whole, including that table.
 fn mutate(seeds: &[Vec<u8>], script: Vec<u8>) -> Vec<u8> {
     let [salt, choice, steps @ ..] = script.as_slice() else { return Vec::new() };
     let mut objects = objects(&seeds[usize::from(*choice ^ *salt) % seeds.len()]);
@@ -91,13 +92,13 @@ fn mutate(seeds: &[Vec<u8>], script: Vec<u8>) -> Vec<u8> {
             state = (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
         // Longer objects are damaged more often, so that content is damaged and not only structure.
-        let mut place = (state >> 24) as usize % objects.iter().map(Vec::len).sum::<usize>().max(1);
+        let mut position = (state >> 24) as usize % objects.iter().map(Vec::len).sum::<usize>().max(1);
         for object in &mut objects {
-            if place < object.len() {
+            if position < object.len() {
                 damage(object, state);
                 break;
             }
-            place -= object.len();
+            position -= object.len();
         }
     }
     let mut file = objects_to_file(&objects);

@@ -18,7 +18,7 @@ use crate::tool::{CallContext, Tool, ToolError};
 use crate::{documents, prompts};
 
 const PROMPT_REVID: &str =
-    "Only an extraction produced by this prompt revision, such as prm_….1. Default: any prompt revision.";
+    "Only an extraction produced by this prompt version, such as prm_….1. Default: any prompt version.";
 
 pub(super) fn tool() -> Tool {
     read_tool::<GetResult>(

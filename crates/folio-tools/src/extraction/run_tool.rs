@@ -25,7 +25,7 @@ pub(super) fn tool() -> Tool {
         vec![
             optional(
                 "prompt_revid",
-                text("Id of the prompt revision, such as prm_….1. Default: the prompt of the working state."),
+                text("Id of the prompt version, such as prm_….1. Default: the prompt of the working state."),
             )
             .or_empty(),
         ],

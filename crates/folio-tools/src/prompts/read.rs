@@ -26,13 +26,13 @@ pub(super) fn tools() -> Vec<Tool> {
     vec![
         read_tool::<GetPrompt>(
             "get_prompt",
-            "Returns one revision of a prompt. Result: prompt_revid, prompt_id, version, name, schema_revid (null if no \
+            "Returns one version of a prompt. Result: prompt_revid, prompt_id, version, name, schema_revid (null if no \
              schema is linked), model (null: the model of the conversation), tag_ids, content.",
-            vec![required("prompt_revid", text("Id of the revision, such as prm_….1."))],
+            vec![required("prompt_revid", text("Id of the version, such as prm_….1."))],
         ),
         read_tool::<ListPrompts>(
             "list_prompts",
-            "Returns the prompts of the organization, newest first, each with its newest revision. Call it to find a \
+            "Returns the prompts of the organization, newest first, each with its newest version. Call it to find a \
              prompt to reuse. Result: total (number of matching prompts), skip, prompts (each with the fields of \
              get_prompt except content).",
             paging().into_iter().chain(filters).collect(),

@@ -15,12 +15,12 @@ use folio_resources::{Schema, SchemaFilter};
 pub(super) fn tools() -> Vec<Tool> {
     let get = read_tool::<GetSchema>(
         "get_schema",
-        "Returns one revision of a schema. Result: schema_revid, schema_id, version, name, strict, response_format.",
-        vec![required("schema_revid", text("Id of the revision, such as sch_….1."))],
+        "Returns one version of a schema. Result: schema_revid, schema_id, version, name, strict, response_format.",
+        vec![required("schema_revid", text("Id of the version, such as sch_….1."))],
     );
     let list = read_tool::<ListSchemas>(
         "list_schemas",
-        "Returns the schemas of the organization, newest first, each with its newest revision. Call it to find a schema \
+        "Returns the schemas of the organization, newest first, each with its newest version. Call it to find a schema \
          to reuse. Result: total (number of matching schemas), skip, schemas (each with schema_id, schema_revid, \
          version, name, strict).",
         paging().into_iter().chain([name_search()]).collect(),

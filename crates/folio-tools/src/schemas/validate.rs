@@ -18,15 +18,15 @@ pub(super) fn tools() -> Vec<Tool> {
     let schema = read_tool::<ValidateSchema>(
         "validate_schema",
         "Validates a response format without storing it. Always call it before create_schema or update_schema. \
-         Result: valid, and if it is false violations (each with path and message).",
+         Result: valid (true or false), violations (only if valid is false; each with path and message).",
         vec![required("schema", object_or_text(FORMAT)).or_json_string()],
     );
     let data = read_tool::<ValidateAgainstSchema>(
         "validate_against_schema",
-        "Validates data against a stored schema. Result: valid, and if it is false violations (each with path and \
-         message).",
+        "Validates data against a stored schema. Result: valid (true or false), violations (only if valid is false; \
+         each with path and message).",
         vec![
-            required("schema_revid", text("Id of the schema revision, such as sch_….1.")),
+            required("schema_revid", text("Id of the schema version, such as sch_….1.")),
             required(
                 "data",
                 anything("Data to validate, as JSON. A string that contains a JSON object or array is parsed first."),

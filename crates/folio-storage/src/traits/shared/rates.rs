@@ -22,7 +22,7 @@ pub enum RateDecision {
     },
 }
 
-/// Token buckets by organization and name. A lost bucket is full.
+/// Token buckets by organization and name. A bucket that the store lost counts as full.
 #[async_trait]
 pub trait RateStore: Send + Sync {
     /// Takes `cost` tokens, or none if the bucket has fewer.
