@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
@@ -17,8 +18,8 @@ use crate::worker::{Job, MARKER, Task};
 const STDERR_BYTES: u64 = 4 * 1024;
 /// Maximum length of the reason in an error, in characters.
 const REASON_CHARS: usize = 200;
-/// Maximum number of attempts of a task whose child is killed.
-const ATTEMPTS: u32 = 2;
+/// Number of killed children after which a file fails.
+const KILLS_MAX: u32 = 2;
 const SIGKILL: i32 = Signal::SIGKILL as i32;
 
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,9 @@ pub(crate) enum ChildError {
     /// The child could not be started. The file is not the cause.
     #[error("a child process could not be started: {0}")]
     Start(#[source] io::Error),
+    /// Children of the file were killed `KILLS_MAX` times. No further child starts for the file.
+    #[error("the process that reads the file was killed {KILLS_MAX} times: the file probably needs too much memory")]
+    Killed,
     #[error("reading the file took longer than {} s", .0.as_secs())]
     TimedOut(Duration),
     /// A signal ended the child: a limit of processor time or memory, or a crash.
@@ -49,10 +53,13 @@ fn signal_reason(signal: i32) -> String {
     }
 }
 
-#[derive(Debug, Clone)]
+/// Starts the child processes for one file.
+#[derive(Debug)]
 pub(crate) struct ChildProcesses {
     program: PathBuf,
     scratch: PathBuf,
+    /// Number of children that were killed (SIGKILL).
+    kills: AtomicU32,
 }
 
 /// The files of a child. The parent opens them.
@@ -68,13 +75,13 @@ impl ChildProcesses {
     /// `program`: None is this binary.
     pub(crate) fn new(program: Option<PathBuf>, scratch: PathBuf) -> Self {
         // /proc/self/exe refers to this binary even if its file is replaced.
-        Self { program: program.unwrap_or_else(|| PathBuf::from("/proc/self/exe")), scratch }
+        Self { program: program.unwrap_or_else(|| PathBuf::from("/proc/self/exe")), scratch, kills: AtomicU32::new(0) }
     }
 
     /// Runs a task. Returns the output, at most `max_output` bytes. Dropping the future kills the child's process group.
     ///
-    /// A child that was killed (SIGKILL) is repeated once: the kernel may have killed it because other processes used the
-    /// memory of the container.
+    /// The first child of a file that is killed (SIGKILL) is repeated: the kernel may have killed it because other
+    /// processes used the memory of the container. The second one ends the file with [`ChildError::Killed`].
     pub(crate) async fn run(
         &self,
         task: &Task,
@@ -82,16 +89,16 @@ impl ChildProcesses {
         timeout: Duration,
         max_output: u64,
     ) -> Result<Vec<u8>, ChildError> {
-        let mut attempt = 1;
-        loop {
+        while self.kills.load(Ordering::Relaxed) < KILLS_MAX {
             match self.run_once(task, files, timeout, max_output).await {
-                Err(error @ ChildError::Signal(SIGKILL)) if attempt < ATTEMPTS => {
-                    tracing::warn!(%error, "a child process was killed; repeating its task");
-                    attempt += 1;
+                Err(error @ ChildError::Signal(SIGKILL)) => {
+                    let kills = self.kills.fetch_add(1, Ordering::Relaxed) + 1;
+                    tracing::warn!(%error, kills, "a child process was killed");
                 }
                 result => return result,
             }
         }
+        Err(ChildError::Killed)
     }
 
     async fn run_once(

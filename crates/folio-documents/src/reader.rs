@@ -210,7 +210,7 @@ impl FileReader<'_> {
             match ocr.pdf_page(self.file, self.folder, number).await {
                 Ok(text) if is_blank(&text) => {}
                 Ok(text) => *page = Some(text),
-                Err(error @ ChildError::Start(_)) => return Err(error.into()),
+                Err(error @ (ChildError::Start(_) | ChildError::Killed)) => return Err(error.into()),
                 Err(error) => {
                     tracing::info!(%error, page = number, "OCR of a page failed");
                     *page = None;
@@ -249,7 +249,7 @@ impl FileReader<'_> {
     async fn tiff_page(&self, ocr: &Ocr<'_>, page: u32) -> Result<Option<String>, ReadError> {
         match ocr.image(self.file, Some(page)).await {
             Ok(text) => Ok(Some(text)),
-            Err(error @ ChildError::Start(_)) => Err(error.into()),
+            Err(error @ (ChildError::Start(_) | ChildError::Killed)) => Err(error.into()),
             Err(_) => Ok(None),
         }
     }

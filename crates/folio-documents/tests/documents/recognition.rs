@@ -223,6 +223,26 @@ async fn a_killed_child_costs_its_file_only_after_two_attempts() {
 }
 
 #[tokio::test]
+async fn a_file_of_many_pages_fails_after_two_killed_attempts() {
+    let blank = |_| (8, 8, vec![255; 64]);
+    for (name, content) in [("scan.pdf", scanned(4)), ("fax.tif", tiff(&[0; 4].map(blank)))] {
+        let folder = tempfile::tempdir().unwrap();
+        let (worker, started) = (folder.path().join("worker"), folder.path().join("started"));
+        // The confined program cannot write, so that a wrapper of the child process records the tasks.
+        let child = env!("CARGO_BIN_EXE_folio-read-file");
+        script(&worker, &format!(r#"echo "$2" >>{}; exec {child} "$@""#, started.display()));
+        // The program lists its languages and is killed at each page.
+        let killed = fake_tesseract(folder.path(), r#"case "$1" in --list-langs) ;; *) kill -9 $$ ;; esac"#);
+        let reading = read_with(Options { worker: Some(worker), ..killed }, name, &content).await;
+        let TextState::Failed(reason) = &reading.state else { panic!("{name}: {reading:?}") };
+        assert!(reason.contains("killed 2 times") && reason.contains("memory"), "{name}: {reason}");
+        let started = std::fs::read_to_string(started).unwrap();
+        let attempts = started.lines().filter(|task| task.contains("stdout")).count();
+        assert_eq!(attempts, 2, "{name}: {started}");
+    }
+}
+
+#[tokio::test]
 async fn endless_output_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let options = fake_tesseract(folder.path(), "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done");
