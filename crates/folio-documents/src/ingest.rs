@@ -36,6 +36,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// Time without renewal after which another node takes a job.
 const ABANDONED_AFTER: Duration = Duration::from_secs(45);
+/// Timeout of returning the active documents to the queue at shutdown.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of documents that a scan of the store returns, in addition to the active ones.
 const SCAN_LIMIT: usize = 256;
 
@@ -115,17 +117,20 @@ async fn push(
 #[derive(Debug)]
 pub struct Ingestor {
     stop: CancellationToken,
+    /// Cancels the active documents.
+    cancel: CancellationToken,
     task: AbortOnDropHandle<()>,
 }
 
 impl Ingestor {
     /// Starts to read the documents in the queue and the pending documents of the store.
     pub fn start(stores: Stores, queue: IngestHandle, environment: Arc<dyn Environment>, reader: TextReader) -> Self {
-        let stop = CancellationToken::new();
+        let (stop, cancel) = (CancellationToken::new(), CancellationToken::new());
         let actor = Actor {
             worker: Incarnation::generate(environment.as_ref()),
             work: Arc::new(Ingestion { stores, environment, reader }),
             stop: stop.clone(),
+            cancel: cancel.clone(),
             queue,
             running: JoinSet::new(),
             active: HashMap::new(),
@@ -133,15 +138,20 @@ impl Ingestor {
             installed: Installed::default(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(actor.run()));
-        Self { stop, task }
+        Self { stop, cancel, task }
     }
 
-    /// Stops taking jobs, waits at most `limit` for the active ones, and cancels the rest. Another node or the next
-    /// start reads the cancelled documents.
-    pub async fn drain(self, limit: Duration) {
+    /// Stops taking jobs, waits at most `limit` for the active ones, and returns the rest to the queue within
+    /// `RELEASE_TIMEOUT`. Another node or the next start reads the cancelled documents; their attempts do not count.
+    pub async fn drain(mut self, limit: Duration) {
         self.stop.cancel();
-        if tokio::time::timeout(limit, self.task).await.is_err() {
-            tracing::warn!("active documents are cancelled; another node or the next start reads them");
+        if tokio::time::timeout(limit, &mut self.task).await.is_ok() {
+            return;
+        }
+        tracing::warn!("active documents are cancelled; another node or the next start reads them");
+        self.cancel.cancel();
+        if tokio::time::timeout(RELEASE_TIMEOUT, self.task).await.is_err() {
+            tracing::warn!("the cancelled documents could not be returned to the queue; their attempts count");
         }
     }
 }
@@ -149,6 +159,7 @@ impl Ingestor {
 struct Actor {
     work: Arc<Ingestion>,
     stop: CancellationToken,
+    cancel: CancellationToken,
     queue: IngestHandle,
     /// Identity of this process in the queue.
     worker: Incarnation,
@@ -163,6 +174,8 @@ struct Actor {
 struct ActiveRead {
     key: Key,
     job: ClaimedJob,
+    /// Number of attempts before this one.
+    attempts: u32,
     since: Instant,
 }
 
@@ -202,8 +215,25 @@ impl Actor {
         }
         while !self.running.is_empty() {
             tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return self.release().await,
                 Some(ended) = self.running.join_next_with_id() => self.on_task_end(ended).await,
                 _ = heartbeats.tick() => self.renew().await,
+            }
+        }
+    }
+
+    /// Cancels the active documents and returns them to the queue.
+    async fn release(&mut self) {
+        self.running.shutdown().await;
+        for ActiveRead { key, job, attempts, .. } in std::mem::take(&mut self.active).into_values() {
+            if let Err(error) = self.work.cancel(&key).await {
+                tracing::warn!(%error, document = %key.1, "cannot return a document to the queue; its attempt counts");
+                continue;
+            }
+            self.remove_job(&job).await;
+            if let Err(error) = push(self.queue.jobs.as_ref(), &key.0, &key.1, attempts, None).await {
+                tracing::debug!(%error, "cannot queue a cancelled document; a scan of the store will find it");
             }
         }
     }
@@ -308,7 +338,7 @@ impl Actor {
             upload.link_from(&span);
         }
         let task = self.running.spawn(async move { work.run(&document_key, attempts).await }.instrument(span));
-        self.active.insert(task.id(), ActiveRead { key, job, since: Instant::now() });
+        self.active.insert(task.id(), ActiveRead { key, job, attempts, since: Instant::now() });
     }
 
     /// Returns the number of documents that may start. Up to `slow_concurrency` slow documents do not count.

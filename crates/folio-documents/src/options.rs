@@ -54,8 +54,9 @@ folio_types::settings! {
         /// Seconds between two scans of the store for pending documents, and between two checks of the installed
         /// programs. Documents that lacked a program are read after its installation.
         pub rescan_seconds: u64 = 60,
-        /// Number of attempts that crashed the process after which a document fails.
-        pub attempts: u32 = 5,
+        /// Number of attempts that ended with the death of the process after which a document fails. An attempt that
+        /// a shutdown cancels does not count.
+        pub attempts: u32 = 2,
         /// Memory of all child processes together in bytes. 0: half of the memory limit of the container, or of the
         /// machine.
         pub memory_bytes: u64 = 0,

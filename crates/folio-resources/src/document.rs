@@ -81,7 +81,7 @@ pub struct TextRecord {
 }
 
 /// Returns the record that replaces `before` when ingestion reports a state. [`TextState::Processing`] counts as an
-/// attempt; a settled state resets the count.
+/// attempt, [`TextState::Uploaded`] after it cancels that attempt, and a settled state resets the count.
 pub fn text_record_of(
     before: Option<&TextRecord>,
     state: TextState,
@@ -89,9 +89,13 @@ pub fn text_record_of(
     lacks_program: bool,
     at: Timestamp,
 ) -> TextRecord {
-    let started = u32::from(state == TextState::Processing);
     let counted = before.filter(|before| !before.text.is_settled()).map_or(0, |before| before.attempts);
-    let attempts = if state.is_settled() { 0 } else { counted.saturating_add(started) };
+    let attempts = match (&state, before.map(|before| &before.text)) {
+        (TextState::Processing, _) => counted.saturating_add(1),
+        (TextState::Uploaded, Some(TextState::Processing)) => counted.saturating_sub(1),
+        (TextState::Uploaded, _) => counted,
+        (TextState::Ready | TextState::NoText(_) | TextState::Failed(_), _) => 0,
+    };
     let unknown = before.map(|before| before.unknown.clone()).unwrap_or_default();
     TextRecord { text: state, pages, generation: None, attempts, lacks_program, at, unknown }
 }
@@ -270,6 +274,8 @@ mod tests {
         for (state, is_settled, attempts) in [
             (TextState::Uploaded, false, 0),
             (TextState::Processing, false, 1),
+            (TextState::Processing, false, 2),
+            (TextState::Uploaded, false, 1),
             (TextState::Uploaded, false, 1),
             (TextState::Processing, false, 2),
             (TextState::Ready, true, 0),

@@ -79,6 +79,16 @@ impl Ingestion {
         }
     }
 
+    /// Records that the attempt in progress was cancelled, so that it does not count.
+    pub(super) async fn cancel(&self, (org, id): &Key) -> Result<()> {
+        match self.stores.of::<Document>().get(org, id).await? {
+            Some(document) if document.state == TextState::Processing => {
+                self.store(&document, Reading::without_text(TextState::Uploaded)).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes one attempt. The store counts it only if `first` is true.
     async fn attempt(&self, org: &OrgId, id: &DocumentId, attempts: u32, first: bool) -> Result<()> {
         let Some(document) = self.stores.of::<Document>().get(org, id).await? else { return Ok(()) };

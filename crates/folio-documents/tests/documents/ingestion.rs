@@ -104,9 +104,9 @@ async fn draining_cancels_slow_documents_and_a_restart_reads_them() {
     })
     .await;
     tokio::time::timeout(Duration::from_secs(10), ingestor.drain(Duration::from_millis(50))).await.unwrap();
-    assert_eq!(fixture.document(&uploaded).await.state, TextState::Processing);
+    assert_eq!(fixture.document(&uploaded).await.state, TextState::Uploaded);
     let pending = fixture.stores().texts.waiting_texts(TextWait::Worker, 10).await.unwrap();
-    assert_eq!((pending.len(), pending[0].attempts), (1, 1));
+    assert_eq!((pending.len(), pending[0].attempts), (1, 0), "a cancelled attempt does not count");
     let (_ingestor, _handle) = fixture.ingestor(Options {
         tesseract: "no-such-tesseract".into(),
         scratch: Some(scratch.clone()),
