@@ -1,21 +1,21 @@
 //! Background ingestion: reads the text of uploaded documents.
 //!
 //! Uploaders add a job to a queue that all nodes share ([`JobStore`]; in memory for a single process), and any node
-//! takes it. If a node dies, another node takes its jobs. The queue is only a hint that starts ingestion immediately
+//! takes it. Organizations take turns. If a node dies, another node takes its jobs. The queue is only a hint that starts ingestion immediately
 //! and usually once. The document store is authoritative ([`folio_storage::TextStore::waiting_texts`]) and is scanned at
 //! the start and periodically, so neither a crash nor a lost queue loses a document. The store counts started attempts;
 //! a document whose attempts crashed the process too often fails.
 
 mod attempts;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use folio_storage::{ClaimedJob, Job, JobStore, Stores, TextWait};
+use folio_storage::{ClaimedJob, Job, JobStore, PendingText, Stores, TextWait};
 use folio_trace::TraceContext;
-use folio_types::{DocumentId, Environment, Incarnation, OrgId, Result};
+use folio_types::{DocumentId, Environment, Incarnation, OrgId, Reason, Result};
 use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -38,8 +38,10 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 const ABANDONED_AFTER: Duration = Duration::from_secs(45);
 /// Timeout of returning the active documents to the queue at shutdown.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of documents that a scan of the store returns, in addition to the active ones.
+/// Maximum number of documents that one query of the store returns.
 const SCAN_LIMIT: usize = 256;
+/// Maximum number of queries of one scan. The next scan continues after the last document.
+const SCAN_QUERIES: usize = 4;
 
 type Key = (OrgId, DocumentId);
 
@@ -110,7 +112,8 @@ async fn push(
     upload: Option<TraceContext>,
 ) -> Result<bool> {
     let upload = upload.map(|trace| format!(" {}", trace.traceparent())).unwrap_or_default();
-    jobs.push(QUEUE, &Job { key: format!("{org} {document}"), payload: format!("{attempts}{upload}") }).await
+    let job = Job { key: format!("{org} {document}"), group: org.to_string(), payload: format!("{attempts}{upload}") };
+    jobs.push(QUEUE, &job).await
 }
 
 /// Owns the task that reads documents. Dropping the ingestor cancels active documents and kills their child processes.
@@ -135,6 +138,7 @@ impl Ingestor {
             running: JoinSet::new(),
             active: HashMap::new(),
             next_poll: Instant::now(),
+            scanned: None,
             installed: Installed::default(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(actor.run()));
@@ -167,6 +171,8 @@ struct Actor {
     active: HashMap<Id, ActiveRead>,
     /// Time of the next poll of the queue.
     next_poll: Instant,
+    /// The last document of the previous scan. None: the scan reached the end.
+    scanned: Option<PendingText>,
     /// Installed programs at the last check. None at the start.
     installed: Installed,
 }
@@ -261,42 +267,64 @@ impl Actor {
         }
     }
 
-    /// Adds pending documents of the store to the queue. Returns true if it added any.
+    /// Adds pending documents of the store to the queue, from the position of the previous scan on. Returns true if it
+    /// added any.
     async fn scan(&mut self) -> bool {
         self.queue.signals.has_unqueued.store(false, Ordering::Release);
-        let limit = SCAN_LIMIT + self.running.len();
-        let pending = match self.work.stores.texts.waiting_texts(TextWait::Worker, limit).await {
-            Ok(pending) => pending,
-            Err(error) => {
-                tracing::warn!(%error, "cannot list documents with pending text");
-                return false;
-            }
-        };
+        // Organizations whose documents the queue refuses.
+        let mut refused = HashSet::new();
         let mut added = false;
-        for found in &pending {
-            // The row is of a kind that has no text to ingest.
-            let Ok(document) = found.id.parse() else { continue };
-            let key = (found.org.clone(), document);
-            if self.active.values().any(|running| running.key == key) {
-                continue;
-            }
-            match push(self.queue.jobs.as_ref(), &key.0, &key.1, found.attempts, None).await {
-                Ok(new) => added |= new,
+        for _ in 0..SCAN_QUERIES {
+            let after = self.scanned.take();
+            let pending = match self.work.stores.texts.waiting_texts(TextWait::Worker, after.as_ref(), SCAN_LIMIT).await
+            {
+                Ok(pending) => pending,
                 Err(error) => {
-                    tracing::debug!(%error, "the ingestion queue is full or unavailable");
+                    tracing::warn!(%error, "cannot list documents with pending text");
+                    break;
+                }
+            };
+            match self.queue_documents(&pending, &mut refused).await {
+                Ok(any) => added |= any,
+                Err(error) => {
+                    tracing::debug!(%error, "the ingestion queue is unavailable");
                     self.queue.signals.has_unqueued.store(true, Ordering::Release);
                     break;
                 }
             }
+            self.scanned = pending.into_iter().nth(SCAN_LIMIT - 1);
+            if self.scanned.is_none() {
+                break;
+            }
         }
-        // If the queue already contained all documents, the next tick scans again.
-        if added && pending.len() == limit {
+        if self.scanned.is_some() || !refused.is_empty() {
             self.queue.signals.has_unqueued.store(true, Ordering::Release);
         }
         if added {
             self.next_poll = Instant::now();
         }
         added
+    }
+
+    /// Adds documents to the queue. Returns true if it added any.
+    async fn queue_documents(&self, pending: &[PendingText], refused: &mut HashSet<OrgId>) -> Result<bool> {
+        let mut added = false;
+        for found in pending {
+            // The row is of a kind that has no text to ingest.
+            let Ok(document) = found.id.parse() else { continue };
+            let key = (found.org.clone(), document);
+            if refused.contains(&key.0) || self.active.values().any(|running| running.key == key) {
+                continue;
+            }
+            match push(self.queue.jobs.as_ref(), &key.0, &key.1, found.attempts, None).await {
+                Ok(new) => added |= new,
+                Err(error) if error.reason == Reason::Overloaded => {
+                    refused.insert(key.0);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(added)
     }
 
     /// If a program was installed since the last check, marks the documents that lacked a program as pending.

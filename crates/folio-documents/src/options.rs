@@ -49,7 +49,8 @@ folio_types::settings! {
         pub slow_after_seconds: u64 = 10,
         /// Maximum number of slow documents that do not count against `concurrency`.
         pub slow_concurrency: usize = 2,
-        /// Maximum number of documents in an in-memory queue. Further documents wait in the store.
+        /// Maximum number of documents in an in-memory queue, half of it for one organization. Further documents wait in
+        /// the store.
         pub queue: usize = 1_024,
         /// Seconds between two scans of the store for pending documents, and between two checks of the installed
         /// programs. Documents that lacked a program are read after its installation.

@@ -138,7 +138,7 @@ layers! {
     TextLayer of TextStore {
         ingest(org: &OrgId, id: &str, update: IngestUpdate) -> ();
         text(org: &OrgId, id: &str, from: u32, count: u32) -> Vec<NewPage>;
-        waiting_texts(waits_for: TextWait, limit: usize) -> Vec<PendingText>;
+        waiting_texts(waits_for: TextWait, after: Option<&PendingText>, limit: usize) -> Vec<PendingText>;
     }
     ThreadLayer of ThreadStore {
         create(thread: NewThread) -> ThreadHeader;

@@ -6,7 +6,7 @@ use folio_types::DocumentId;
 
 use super::content_sizes::check_sizes;
 use super::context::Context;
-use super::{Failure, Outcome, same};
+use super::{Failure, Outcome, check, same};
 
 /// More rows than a system index has in any test.
 const ALL: usize = 100_000;
@@ -14,6 +14,7 @@ const ALL: usize = 100_000;
 pub(crate) async fn suite(context: &Context) -> Outcome {
     pages(context).await?;
     programs(context).await?;
+    positions(context).await?;
     deleted(context).await?;
     check_sizes(context).await
 }
@@ -35,7 +36,7 @@ async fn lacks_program(context: &Context, id: &DocumentId) -> Outcome {
 
 /// Returns the attempts on a document in an index. None: the index does not contain the document.
 async fn waiting(context: &Context, waits_for: TextWait, id: &DocumentId) -> Result<Option<u32>, Failure> {
-    let rows = context.stores.texts.waiting_texts(waits_for, ALL).await?;
+    let rows = context.stores.texts.waiting_texts(waits_for, None, ALL).await?;
     let row = rows.into_iter().find(|row| row.org == context.org && row.id == id.as_str());
     Ok(row.map(|row| row.attempts))
 }
@@ -84,6 +85,23 @@ async fn programs(context: &Context) -> Outcome {
         ingest(context, &id, again, &[]).await?;
         same!(waiting(context, TextWait::Program, &id).await?, None, "a document that is read again");
         same!(waiting(context, TextWait::Worker, &id).await?, attempts, "attempts on a document that is read again");
+    }
+    Ok(())
+}
+
+/// Checks that pages of an index continue after a position, also if the document at the position does not wait anymore.
+async fn positions(context: &Context) -> Outcome {
+    let ids = [context.document("first.pdf").await?, context.document("second.pdf").await?];
+    let mut rows = context.stores.texts.waiting_texts(TextWait::Worker, None, ALL).await?;
+    rows.retain(|row| row.org == context.org && ids.iter().any(|id| row.id == id.as_str()));
+    let Ok([before, last]) = <[_; 2]>::try_from(rows) else {
+        return Err(Failure("expected two waiting documents".to_owned()));
+    };
+    for _ in 0..2 {
+        let after = context.stores.texts.waiting_texts(TextWait::Worker, Some(&before), ALL).await?;
+        check!(!after.contains(&before), "a row up to the position is returned");
+        check!(after.contains(&last), "a row after the position is missing");
+        ingest(context, &before.id.parse()?, TextState::Ready, &[page(1)]).await?;
     }
     Ok(())
 }

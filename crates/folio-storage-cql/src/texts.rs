@@ -41,8 +41,13 @@ fn text_of(header: &Header) -> Result<Option<TextRecord>> {
     header.text_state.as_deref().map(decode).transpose()
 }
 
-async fn waiting(keyspace: &Keyspace, waits_for: TextWait, limit: usize) -> Result<Vec<PendingText>> {
-    let (mut found, mut after) = (Vec::new(), None);
+async fn waiting(
+    keyspace: &Keyspace,
+    waits_for: TextWait,
+    after: Option<&PendingText>,
+    limit: usize,
+) -> Result<Vec<PendingText>> {
+    let (mut found, mut after) = (Vec::new(), after.map(|PendingText { org, id, .. }| (0, key(org, id))));
     while found.len() < limit {
         let rows = keyspace.tables.system_rows.after(waits_for.index_name(), after.take(), limit - found.len()).await?;
         let Some(last) = rows.last() else { break };
@@ -203,7 +208,12 @@ impl TextStore for Texts {
         pages(&self.0, org, id, from, count).await
     }
 
-    async fn waiting_texts(&self, waits_for: TextWait, limit: usize) -> Result<Vec<PendingText>> {
-        waiting(&self.0, waits_for, limit).await
+    async fn waiting_texts(
+        &self,
+        waits_for: TextWait,
+        after: Option<&PendingText>,
+        limit: usize,
+    ) -> Result<Vec<PendingText>> {
+        waiting(&self.0, waits_for, after, limit).await
     }
 }

@@ -52,11 +52,19 @@ impl TextStore for Texts {
         Ok(pages.unwrap_or_default())
     }
 
-    async fn waiting_texts(&self, waits_for: TextWait, limit: usize) -> Result<Vec<PendingText>> {
+    async fn waiting_texts(
+        &self,
+        waits_for: TextWait,
+        after: Option<&PendingText>,
+        limit: usize,
+    ) -> Result<Vec<PendingText>> {
+        let mut range = Range::prefix(Space::System, keys::pending_texts(waits_for));
+        if let Some(PendingText { org, id, .. }) = after {
+            range = range.from(keys::after(&keys::pending_text(waits_for, org, id)));
+        }
         self.0
             .scan(move |view| {
-                let index_rows: Vec<PendingTextRow> =
-                    view.values(Range::prefix(Space::System, keys::pending_texts(waits_for)), limit)?;
+                let index_rows: Vec<PendingTextRow> = view.values(range, limit)?;
                 let pending = |PendingTextRow { org, id, attempts }| PendingText { org, id, attempts };
                 Ok(index_rows.into_iter().map(pending).collect())
             })

@@ -18,11 +18,16 @@ pub(super) struct MemoryJobs {
 #[derive(Default)]
 struct Queue {
     next: u64,
+    /// The highest position of a claimed job.
+    position: u64,
     jobs: BTreeMap<u64, Queued>,
 }
 
 struct Queued {
     job: Job,
+    /// The order of the jobs: one after the previous job of the group, and after the jobs that were claimed before. So
+    /// each group has one job per position.
+    position: u64,
     attempt: u64,
     /// The worker, and the time of the worker's last heartbeat for the job.
     taken: Option<(Incarnation, Timestamp)>,
@@ -51,12 +56,16 @@ impl JobStore for MemoryJobs {
         if jobs.jobs.values().any(|queued| queued.job.key == job.key) {
             return Ok(false);
         }
-        if jobs.jobs.len() >= self.context.options.jobs_max {
+        let max = self.context.options.jobs_max;
+        let of_group = || jobs.jobs.values().filter(|queued| queued.job.group == job.group);
+        if jobs.jobs.len() >= max || of_group().count() >= max.div_ceil(2) {
             return Err(queue_full(queue));
         }
+        let newest = of_group().map(|queued| queued.position).max().unwrap_or_default();
+        let position = newest.max(jobs.position) + 1;
         jobs.next += 1;
         let id = jobs.next;
-        jobs.jobs.insert(id, Queued { job: job.clone(), attempt: 0, taken: None });
+        jobs.jobs.insert(id, Queued { job: job.clone(), position, attempt: 0, taken: None });
         Ok(true)
     }
 
@@ -70,16 +79,17 @@ impl JobStore for MemoryJobs {
         let now = self.context.now();
         let mut queues = locked(&self.queues);
         let Some(jobs) = queues.get_mut(queue) else { return Ok(Vec::new()) };
-        let mut free: Vec<(bool, u64)> = jobs
+        let mut free: Vec<(bool, u64, u64)> = jobs
             .jobs
             .iter()
             .filter(|(_, queued)| queued.taken.as_ref().is_none_or(|(_, at)| since(*at, now) >= abandoned_after))
-            .map(|(id, queued)| (queued.taken.is_none(), *id))
+            .map(|(id, queued)| (queued.taken.is_none(), queued.position, *id))
             .collect();
         free.sort_unstable();
         let mut taken = Vec::new();
-        for (_, id) in free.into_iter().take(limit) {
+        for (_, position, id) in free.into_iter().take(limit) {
             if let Some(queued) = jobs.jobs.get_mut(&id) {
+                jobs.position = jobs.position.max(position);
                 queued.attempt += 1;
                 queued.taken = Some((worker.clone(), now));
                 let (job, id, attempt) = (queued.job.clone(), id.to_string(), queued.attempt);

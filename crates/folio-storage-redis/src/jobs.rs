@@ -35,18 +35,20 @@ impl RedisJobs {
         }
     }
 
-    fn keys(&self, queue: &str) -> [String; 2] {
+    fn keys(&self, queue: &str) -> [String; 4] {
         let tag = format!("queue:{queue}");
-        ["jobs", "keys"].map(|name| self.connection.key(&tag, name))
+        ["jobs", "keys", "order", "groups"].map(|name| self.connection.key(&tag, name))
     }
 }
 
 #[async_trait]
 impl JobStore for RedisJobs {
     async fn push(&self, queue: &str, job: &Job) -> Result<bool> {
-        let [jobs, keys] = self.keys(queue);
+        let [jobs, keys, order, groups] = self.keys(queue);
+        let max = self.connection.shared().jobs_max;
         let mut call = self.push.key(jobs);
-        call.key(keys).arg(&job.key).arg(&job.payload).arg(self.connection.shared().jobs_max).arg(TTL_MS);
+        call.key(keys).key(order).key(groups).arg(&job.key).arg(&job.payload).arg(max).arg(TTL_MS);
+        call.arg(&job.group).arg(max.div_ceil(2));
         match self.connection.run::<i64>(&call).await? {
             1 => Ok(true),
             0 => Ok(false),
@@ -64,12 +66,13 @@ impl JobStore for RedisJobs {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let [jobs, keys] = self.keys(queue);
+        let [jobs, keys, order, groups] = self.keys(queue);
         let mut call = self.claim.key(jobs);
-        call.key(keys).arg(worker.as_str()).arg(limit).arg(milliseconds(abandoned_after)).arg(TTL_MS);
-        let taken: Vec<(String, String, String, u64)> = self.connection.run(&call).await?;
-        let jobs = taken.into_iter().map(|(id, key, payload, attempt)| ClaimedJob {
-            job: Job { key, payload },
+        call.key(keys).key(order).key(groups);
+        call.arg(worker.as_str()).arg(limit).arg(milliseconds(abandoned_after)).arg(TTL_MS);
+        let taken: Vec<(String, String, String, String, u64)> = self.connection.run(&call).await?;
+        let jobs = taken.into_iter().map(|(id, key, group, payload, attempt)| ClaimedJob {
+            job: Job { key, group, payload },
             id,
             worker: worker.clone(),
             attempt,
@@ -78,21 +81,22 @@ impl JobStore for RedisJobs {
     }
 
     async fn extend(&self, queue: &str, claimed: &ClaimedJob) -> Result<bool> {
-        let [jobs, _] = self.keys(queue);
+        let [jobs, ..] = self.keys(queue);
         let mut call = self.extend.key(jobs);
         call.arg(&claimed.id).arg(claimed.worker.as_str()).arg(claimed.attempt);
         self.connection.run(&call).await
     }
 
     async fn complete(&self, queue: &str, claimed: &ClaimedJob) -> Result<bool> {
-        let [jobs, keys] = self.keys(queue);
+        let [jobs, keys, _, groups] = self.keys(queue);
         let mut call = self.complete.key(jobs);
-        call.key(keys).arg(&claimed.id).arg(claimed.worker.as_str()).arg(claimed.attempt).arg(&claimed.job.key);
+        call.key(keys).key(groups).arg(&claimed.id).arg(claimed.worker.as_str()).arg(claimed.attempt);
+        call.arg(&claimed.job.key).arg(&claimed.job.group);
         self.connection.run(&call).await
     }
 
     async fn waiting(&self, queue: &str) -> Result<u64> {
-        let [jobs, _] = self.keys(queue);
-        self.connection.run(&self.waiting.key(jobs)).await
+        let [_, _, order, _] = self.keys(queue);
+        self.connection.run(&self.waiting.key(order)).await
     }
 }

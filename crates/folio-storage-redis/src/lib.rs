@@ -9,7 +9,7 @@
 //! | `{ORG}:turn:TURN` | hash: the state of a turn with its (epoch, version) | until its expiry plus 10 min |
 //! | `{ORG}:waiting`, `{ORG}:waiting:USER` | sorted set: waiting turns by start of the pause | as its longest state |
 //! | `{ORG TURN}:events`, `{ORG TURN}:events:meta` | list and hash: newest events | 10 min after the last event |
-//! | `{queue:NAME}:jobs`, `{queue:NAME}:keys` | stream with a group, hash: jobs | a week after the last job |
+//! | `{queue:NAME}:jobs`, `:keys`, `:order`, `:groups` | stream with a group, hash, sorted set, hash: jobs | a week after the last job |
 //! | `{ORG}:rate:NAME` | hash: a bucket | until it is full |
 //! | `{ORG}:slots:KIND` | sorted set: taken slots by the end of their lease | until the last lease ends |
 //!

@@ -46,7 +46,7 @@ impl Ingestion {
         let texts = &self.stores.texts;
         let mut before = Vec::new();
         loop {
-            let lacking = texts.waiting_texts(TextWait::Program, SCAN_LIMIT).await?;
+            let lacking = texts.waiting_texts(TextWait::Program, None, SCAN_LIMIT).await?;
             // Without progress, the remaining rows have no document.
             if lacking.is_empty() || lacking == before {
                 return Ok(());

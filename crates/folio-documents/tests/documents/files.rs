@@ -97,11 +97,18 @@ impl Fixture {
         Uploader::new(self.stores(), self.environment.clone(), ingest, options)
     }
 
-    pub(crate) fn ingestor(&self, options: Options) -> (Ingestor, IngestHandle) {
+    pub(crate) fn queue(&self, options: &Options) -> IngestHandle {
         let shared = SharedOptions { jobs_max: options.queue, ..SharedOptions::default() };
-        let queue = IngestHandle::new(folio_storage_memory::shared_stores(self.environment.clone(), shared).jobs);
-        let reader = TextReader::new(options);
-        (Ingestor::start(self.stores(), queue.clone(), self.environment.clone(), reader), queue)
+        IngestHandle::new(folio_storage_memory::shared_stores(self.environment.clone(), shared).jobs)
+    }
+
+    pub(crate) fn start(&self, queue: IngestHandle, options: Options) -> Ingestor {
+        Ingestor::start(self.stores(), queue, self.environment.clone(), TextReader::new(options))
+    }
+
+    pub(crate) fn ingestor(&self, options: Options) -> (Ingestor, IngestHandle) {
+        let queue = self.queue(&options);
+        (self.start(queue.clone(), options), queue)
     }
 
     /// Uploads a file in chunks of 1,000 bytes.

@@ -2,6 +2,7 @@
 
 use folio_documents::IngestLoad;
 use folio_storage::TextWait;
+use folio_types::Principal;
 
 use super::malformed::self_drawing;
 use super::*;
@@ -28,7 +29,7 @@ async fn uploaded_documents_become_ready_and_a_malicious_one_affects_no_other() 
             }
         }
     }
-    assert!(fixture.stores().texts.waiting_texts(TextWait::Worker, 10).await.unwrap().is_empty());
+    assert!(fixture.stores().texts.waiting_texts(TextWait::Worker, None, 10).await.unwrap().is_empty());
     ingestor.drain(Duration::from_secs(5)).await;
 }
 
@@ -105,7 +106,7 @@ async fn draining_cancels_slow_documents_and_a_restart_reads_them() {
     .await;
     tokio::time::timeout(Duration::from_secs(10), ingestor.drain(Duration::from_millis(50))).await.unwrap();
     assert_eq!(fixture.document(&uploaded).await.state, TextState::Uploaded);
-    let pending = fixture.stores().texts.waiting_texts(TextWait::Worker, 10).await.unwrap();
+    let pending = fixture.stores().texts.waiting_texts(TextWait::Worker, None, 10).await.unwrap();
     assert_eq!((pending.len(), pending[0].attempts), (1, 0), "a cancelled attempt does not count");
     let (_ingestor, _handle) = fixture.ingestor(Options {
         tesseract: "no-such-tesseract".into(),
@@ -146,7 +147,7 @@ async fn an_image_that_lacked_tesseract_is_read_after_its_installation() {
     wait_for("the image is read", SOON, read).await;
     let text = fixture.stores().texts.text(&fixture.principal.org, image.as_str(), 1, 5).await.unwrap();
     assert!(text[0].text.contains("recognized text"), "{text:?}");
-    assert!(fixture.stores().texts.waiting_texts(TextWait::Program, 10).await.unwrap().is_empty());
+    assert!(fixture.stores().texts.waiting_texts(TextWait::Program, None, 10).await.unwrap().is_empty());
     assert_eq!(fixture.settled(&still).await.state, TextState::Ready);
     drop(other);
 }
@@ -202,4 +203,27 @@ async fn slow_documents_do_not_block_others() {
     }
     let counted = || async { (handle.load() == IngestLoad { reading: 3, waiting: 1 }).then_some(()) };
     wait_for("the load is as expected", SOON, counted).await;
+}
+
+#[tokio::test]
+async fn organizations_take_turns() {
+    let mut fixture = Fixture::new();
+    let (worker, order) = (fixture.folder.path().join("worker"), fixture.folder.path().join("order"));
+    // Records the first line of each file in the order of their reading.
+    let child = env!("CARGO_BIN_EXE_folio-read-file");
+    script(&worker, &format!(r#"read -r line; echo "$line" >>{}; exec {child} "$@""#, order.display()));
+    let options = Options { worker: Some(worker), concurrency: 1, ..options() };
+    let queue = fixture.queue(&options);
+    let uploader = fixture.uploader(Some(queue.clone()));
+    for at in 0..50 {
+        fixture.upload(&uploader, &format!("r{at}"), "a.txt", b"busy\nsome text").await.unwrap();
+    }
+    let org = OrgId::generate(&*fixture.environment);
+    fixture.principal = Principal { org, ..fixture.principal };
+    let id = fixture.upload(&uploader, "r", "a.txt", b"quiet\nsome text").await.unwrap().document.id;
+    let _ingestor = fixture.start(queue, options);
+    assert_eq!(fixture.settled(&id).await.state, TextState::Ready);
+    let order = std::fs::read_to_string(order).unwrap();
+    let position = order.lines().position(|line| line == "quiet").unwrap();
+    assert!(position <= 2, "{order}");
 }

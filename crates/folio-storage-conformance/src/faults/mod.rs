@@ -103,6 +103,8 @@ faults! {
     ReferenceIgnored = "reference-ignored", resources, resources, ["resources/prompt", "resources/document"];
     /// The start of an attempt to read a document is not stored.
     AttemptNotCounted = "attempt-not-counted", texts, resources, ["texts"];
+    /// A page of waiting documents begins with the first one.
+    PositionIgnored = "position-ignored", texts, resources, ["texts"];
     /// An op is answered as closed, and is not closed.
     ClosingSkipped = "closing-skipped", ops, records, ["ops"];
     /// A request that repeats an id is answered with its own record.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use folio_resources::{Record, ResourceWrite, StoredState, TextState, WriteDecision, decide};
-use folio_storage::{IngestUpdate, ResourceExecutor, TextStore};
+use folio_storage::{IngestUpdate, PendingText, ResourceExecutor, TextStore, TextWait};
 use folio_types::op::{Expected, OpKey, WriteOutcome};
 use folio_types::{Environment as _, Error, OrgId, Reason, Result, System, UserId};
 
@@ -142,5 +142,21 @@ impl TextLayer for AttemptNotCounted {
             TextState::Processing => Ok(()),
             _ => below.ingest(org, id, update).await,
         }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct PositionIgnored;
+
+#[async_trait]
+impl TextLayer for PositionIgnored {
+    async fn waiting_texts(
+        &self,
+        below: &dyn TextStore,
+        waits_for: TextWait,
+        _after: Option<&PendingText>,
+        limit: usize,
+    ) -> Result<Vec<PendingText>> {
+        below.waiting_texts(waits_for, None, limit).await
     }
 }

@@ -52,6 +52,8 @@ faults! {
     JobClaimedTwice, jobs, "jobs";
     /// A job with the key of a waiting one is added.
     JobAddedTwice, jobs, "jobs";
+    /// All jobs belong to one group.
+    JobGroupsIgnored, jobs, "jobs";
     /// The heartbeat of a dead node is accepted.
     DeadNodeReturns, nodes, "nodes";
     /// A silent node counts as live.
@@ -141,6 +143,16 @@ impl JobLayer for JobAddedTwice {
             return Ok(true);
         }
         below.push(queue, &Job { key: format!("{} again", job.key), ..job.clone() }).await
+    }
+}
+
+#[derive(Default)]
+struct JobGroupsIgnored;
+
+#[async_trait]
+impl JobLayer for JobGroupsIgnored {
+    async fn push(&self, below: &dyn JobStore, queue: &str, job: &Job) -> Result<bool> {
+        below.push(queue, &Job { group: String::new(), ..job.clone() }).await
     }
 }
 

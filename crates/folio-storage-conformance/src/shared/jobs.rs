@@ -12,7 +12,11 @@ const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(200);
 
 fn job(key: &str) -> Job {
-    Job { key: key.to_owned(), payload: format!("do {key}") }
+    job_of("one", key)
+}
+
+fn job_of(group: &str, key: &str) -> Job {
+    Job { key: key.to_owned(), group: group.to_owned(), payload: format!("do {key}") }
 }
 
 pub(super) async fn suite(stores: &SharedStores, queue: &str) -> Outcome {
@@ -60,11 +64,40 @@ pub(super) async fn suite(stores: &SharedStores, queue: &str) -> Outcome {
     check!(store.extend(queue, &again).await?, "the new worker cannot extend its job");
     check!(store.complete(queue, &again).await?, "a job cannot be ended by its new worker");
     check!(store.complete(queue, &a).await?, "an extended job cannot be ended");
-    for key in ["d", "e", "f", "g"] {
+    for key in ["d", "e"] {
         check!(store.push(queue, &job(key)).await?, "a job is not added");
     }
-    refused!(store.push(queue, &job("one too many")).await, Overloaded, "invariant 10: a full queue");
+    refused!(store.push(queue, &job("one too many")).await, Overloaded, "a group that fills half of a queue");
+    for key in ["f", "g"] {
+        check!(store.push(queue, &job_of("two", key)).await?, "a job is not added");
+    }
+    refused!(store.push(queue, &job_of("two", "h")).await, Overloaded, "invariant 10: a full queue");
     let other = format!("{queue} other");
     check!(store.push(&other, &job("a")).await?, "a job of one queue blocks a job of another queue");
+    groups_take_turns(stores, &format!("{queue} groups")).await
+}
+
+async fn groups_take_turns(stores: &SharedStores, queue: &str) -> Outcome {
+    let (store, worker) = (&stores.jobs, Incarnation::derive(&["one"]));
+    let claim = async |limit| {
+        let claimed = store.claim(queue, &worker, limit, LONG).await?;
+        Ok::<_, Failure>((claimed.iter().map(|claimed| claimed.job.key.clone()).collect::<Vec<_>>(), claimed))
+    };
+    for key in ["1", "2", "3"] {
+        check!(store.push(queue, &job_of("busy", key)).await?, "a job is not added");
+    }
+    let (keys, first) = claim(1).await?;
+    same!(keys, ["1"], "the oldest job");
+    for key in ["x", "y"] {
+        check!(store.push(queue, &job_of("quiet", key)).await?, "a job is not added");
+    }
+    let (keys, second) = claim(3).await?;
+    same!(keys, ["2", "x", "3"], "the jobs of groups that take turns");
+    for claimed in first.iter().chain(&second) {
+        check!(store.complete(queue, claimed).await?, "a job cannot be ended by its worker");
+    }
+    // A group that had no jobs does not overtake the group that waits.
+    check!(store.push(queue, &job_of("busy", "4")).await?, "a job is not added");
+    same!(claim(5).await?.0, ["y", "4"], "the job that waited longer, then that of a group that returned");
     Ok(())
 }

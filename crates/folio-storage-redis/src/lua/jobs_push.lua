@@ -1,19 +1,33 @@
 -- Adds a job unless one with its key exists.
 --
--- KEYS[1]  PREFIX:{queue:NAME}:jobs  stream with the consumer group `workers`, whose consumers are incarnations; an entry
---                                    has the fields key and payload
--- KEYS[2]  PREFIX:{queue:NAME}:keys  hash: id of the entry by the key of its job
--- Both expire ttl after the last push or claim.
--- ARGV: key, payload, jobs_max, ttl (ms). Returns 1: added, 0: the job exists, -1: the queue is full.
+-- KEYS[1]  PREFIX:{queue:NAME}:jobs    stream with the consumer group `workers`, whose consumers are incarnations; an
+--                                      entry has the fields key, group and payload
+-- KEYS[2]  PREFIX:{queue:NAME}:keys    hash: id of the entry by the key of its job
+-- KEYS[3]  PREFIX:{queue:NAME}:order   sorted set: ids of the jobs without a worker by position
+-- KEYS[4]  PREFIX:{queue:NAME}:groups  hash: `position`, the highest position of a claimed job; for each group with jobs,
+--                                      `position GROUP`, that of its newest job, and `jobs GROUP`, their number
+-- All expire ttl after the last push or claim. The position of a job is one after the newest job of its group and after
+-- the claimed jobs, so that groups take turns.
+-- ARGV: key, payload, jobs_max, ttl (ms), group, jobs_max of a group.
+-- Returns 1: added, 0: the job exists, -1: the queue is full, or full of jobs of the group.
 -- Applied late, it may repeat a job that has ended.
+local groups, group = KEYS[4], ARGV[5]
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then
   return 0
 end
-if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[3]) then
+local function number(field)
+  return tonumber(redis.call('HGET', groups, field) or 0)
+end
+if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[3]) or number('jobs ' .. group) >= tonumber(ARGV[6]) then
   return -1
 end
-local id = redis.call('XADD', KEYS[1], '*', 'key', ARGV[1], 'payload', ARGV[2])
+local id = redis.call('XADD', KEYS[1], '*', 'key', ARGV[1], 'group', group, 'payload', ARGV[2])
+local position = math.max(number('position'), number('position ' .. group)) + 1
 redis.call('HSET', KEYS[2], ARGV[1], id)
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-redis.call('PEXPIRE', KEYS[2], ARGV[4])
+redis.call('ZADD', KEYS[3], position, id)
+redis.call('HSET', groups, 'position ' .. group, position)
+redis.call('HINCRBY', groups, 'jobs ' .. group, 1)
+for _, key in ipairs(KEYS) do
+  redis.call('PEXPIRE', key, ARGV[4])
+end
 return 1

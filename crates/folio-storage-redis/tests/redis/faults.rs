@@ -127,7 +127,8 @@ async fn answers(stores: &SharedStores) {
 async fn calls_fail_in_time_while_redis_is_down_and_succeed_after_its_restart(mut redis: Deployment) {
     let stores = opened(&redis.url(), "f");
     assert_eq!(append(&stores, 1..=3).await.unwrap(), EventsAppended::Done);
-    stores.jobs.push("q", &Job { key: "k".to_owned(), payload: String::new() }).await.unwrap();
+    let job = Job { key: "k".to_owned(), group: String::new(), payload: String::new() };
+    stores.jobs.push("q", &job).await.unwrap();
     redis.kill();
     for call in 0..8 {
         let begun = Instant::now();

@@ -35,7 +35,7 @@ fn number_after(text: &str, name: &str) -> Option<u64> {
 }
 
 async fn push(stores: &SharedStores, key: &str) -> folio_types::Result<bool> {
-    stores.jobs.push(key, &Job { key: key.to_owned(), payload: String::new() }).await
+    stores.jobs.push(key, &Job { key: key.to_owned(), group: String::new(), payload: String::new() }).await
 }
 
 async fn works_again(stores: &SharedStores) {

@@ -69,9 +69,15 @@ pub trait TextStore: Send + Sync {
     /// Returns the pages from number `from` on (1: the first page) of a live resource, in order, at most `count`.
     async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>>;
 
-    /// Returns at most `limit` live resources, of all organizations, whose text waits for `waits_for`. Each condition has
-    /// an index, which no client request reads. A resource is in at most one of these indexes.
-    async fn waiting_texts(&self, waits_for: TextWait, limit: usize) -> Result<Vec<PendingText>>;
+    /// Returns at most `limit` live resources, of all organizations, whose text waits for `waits_for`, in a fixed order:
+    /// those after the position of `after`, which may not wait anymore. None: from the first one. Each condition has an
+    /// index, which no client request reads. A resource is in at most one of these indexes.
+    async fn waiting_texts(
+        &self,
+        waits_for: TextWait,
+        after: Option<&PendingText>,
+        limit: usize,
+    ) -> Result<Vec<PendingText>>;
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Job queues with at-least-once delivery, each job to one node at a time. The effect of a job must be idempotent. Jobs
+//! Job queues with at-least-once delivery, each job to one node at a time, in turn for each group. The effect of a job must be idempotent. Jobs
 //! that are lost with the store are derived again from durable state.
 
 use std::time::Duration;
@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Job {
     /// The deduplication key: a queued or running job with the same key is the same job.
     pub key: String,
+    /// The organization, or another group. Groups take turns, and a group may fill half of a queue.
+    pub group: String,
     pub payload: String,
 }
 
@@ -31,11 +33,12 @@ pub fn queue_full(queue: &str) -> Error {
 
 #[async_trait]
 pub trait JobStore: Send + Sync {
-    /// Adds a job unless one with its key exists; returns whether it was added. `OVERLOADED` if the queue is full.
+    /// Adds a job unless one with its key exists; returns whether it was added. `OVERLOADED` if the queue is full, or if
+    /// the group fills half of it.
     async fn push(&self, queue: &str, job: &Job) -> Result<bool>;
 
-    /// Takes at most `limit` jobs: first those whose worker sent no heartbeat for `abandoned_after`, then new ones.
-    /// Does not wait for jobs.
+    /// Takes at most `limit` jobs: first those whose worker sent no heartbeat for `abandoned_after`, then new ones:
+    /// one job of each group in a round, the oldest first. Does not wait for jobs.
     async fn claim(
         &self,
         queue: &str,
