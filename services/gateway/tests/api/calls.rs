@@ -10,7 +10,9 @@ use folio_types::Error;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::uri::PathAndQuery;
 use prost::Message as _;
-use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, MethodDescriptor, SerializeOptions};
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor, SerializeOptions,
+};
 use serde_json::Value;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Request, Status};
@@ -27,11 +29,39 @@ fn method(operation: &Declaration) -> MethodDescriptor {
     service.methods().find(|method| method.name() == operation.name).unwrap()
 }
 
-/// Returns the fields of a request that contain ids of resources.
+/// Returns the paths of the fields of a request that contain ids of resources, such as `decisions.call_id`. Output-only
+/// fields are excluded, except the identity that the comment of the field with the resource names.
 pub(crate) fn id_fields(operation: &Declaration) -> Vec<String> {
+    let mut found = Vec::new();
+    add_id_fields(&method(operation).input(), "", "", &mut found);
+    found
+}
+
+/// `comment` is the comment of the field that contains the message.
+fn add_id_fields(message: &MessageDescriptor, prefix: &str, comment: &str, found: &mut Vec<String>) {
     let is_id = |name: &str| name != "request_id" && ["_id", "_ids", "_revid"].iter().any(|end| name.ends_with(end));
-    let fields = method(operation).input().fields().map(|field| field.name().to_owned()).collect::<Vec<_>>();
-    fields.into_iter().filter(|name| is_id(name)).collect()
+    for field in message.fields() {
+        let (path, name, own_comment) = (format!("{prefix}{}", field.name()), field.name(), comment_of(&field));
+        match field.kind() {
+            Kind::Message(inner) if inner.package_name() == "folio.v1" => {
+                add_id_fields(&inner, &format!("{path}."), &own_comment, found);
+            }
+            _ if !is_id(name) || own_comment.contains("Output only") && !comment.contains(&format!("`{name}`")) => {}
+            _ => found.push(path),
+        }
+    }
+}
+
+fn comment_of(field: &FieldDescriptor) -> String {
+    let file = field.parent_file();
+    let info = file.file_descriptor_proto().source_code_info.as_ref().expect("the descriptors contain the comments");
+    let location = info.location.iter().find(|location| location.path == field.path());
+    location.map(|location| location.leading_comments().to_owned()).unwrap_or_default()
+}
+
+/// Returns true if the request of an operation has a field `filter`.
+pub(crate) fn has_filter(operation: &Declaration) -> bool {
+    method(operation).input().get_field_by_name("filter").is_some()
 }
 
 /// Calls an operation. The request of a client stream is an array of messages. Returns the first response of a server

@@ -58,6 +58,8 @@ pub(crate) enum Answer {
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Answer>>,
     calls: Mutex<usize>,
+    /// The system message of the last call.
+    system: Mutex<String>,
     set: OnceLock<Providers>,
 }
 
@@ -74,9 +76,14 @@ impl Scripted {
         *self.calls.lock().unwrap()
     }
 
+    pub(crate) fn last_system_message(&self) -> String {
+        self.system.lock().unwrap().clone()
+    }
+
     fn reply(&self, request: ModelRequest) -> Result<Option<ModelReply>, ModelError> {
         request.progress.set_sent(true);
         *self.calls.lock().unwrap() += 1;
+        self.system.lock().unwrap().clone_from(&request.system);
         let answer = self.answers.lock().unwrap().pop_front();
         let (text, calls) = match answer.ok_or_else(|| ModelError::Failed("no answer is scripted".into()))? {
             Answer::Hang => return Ok(None),

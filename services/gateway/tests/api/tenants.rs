@@ -3,10 +3,10 @@
 use folio_gateway::Options;
 use folio_operations::{Declaration, Effect, operations};
 use folio_proto::v1::*;
-use folio_types::{Code, Error, OrgId, Role, System};
+use folio_types::{Code, Error, OrgId, Reason, Role, System};
 use serde_json::Value;
 
-use crate::calls::{call, id_fields, operation};
+use crate::calls::{call, has_filter, id_fields, operation};
 use crate::harness::{Answer, Client, Server};
 use crate::samples::{Ids, creations, missing, samples};
 
@@ -60,22 +60,123 @@ async fn invariant_6_every_operation_on_cql_answers_a_foreign_resource_like_a_mi
     check_tenants(Server::on(options, |stores| cql.stores(stores.blobs)).await).await;
 }
 
+/// Id fields of requests that no sample needs to name a foreign resource in: the operation, the beginning of the path,
+/// and the reason.
+const WITHOUT_SAMPLE: &[(&str, &str, &str)] = &[
+    ("CreateOrganization", "organization.organization_id", "ignored"),
+    ("UpdateOrganization", "organization.organization_id", "ignored: the caller's organization is updated"),
+    ("AddMember", "member.user_id", "any user may become a member; the user's other organizations are not affected"),
+    ("Chat", "history.", "texts for the model, which name no stored resource"),
+    ("Chat", "mentions.", "a missing resource is reported to the model: see `check_mentions`"),
+];
+
+/// Returns the values at a path of a request, with those of each element of an array.
+fn values<'a>(request: &'a Value, path: &[&str]) -> Vec<&'a Value> {
+    match (request, path) {
+        (Value::Array(elements), _) => elements.iter().flat_map(|element| values(element, path)).collect(),
+        (Value::Object(fields), [name, rest @ ..]) => {
+            fields.get(*name).map_or_else(Vec::new, |value| values(value, rest))
+        }
+        (_, []) => vec![request],
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the valid samples of an operation twice: with the resources of two organizations.
+fn sample_pairs(operation: &Declaration) -> Vec<(Value, Value)> {
+    let named = |word: &str| missing().into_keys().map(|kind| (kind, format!("{word}-{kind}"))).collect::<Ids>();
+    let (one, other) = (named("one"), named("other"));
+    let of_other = samples(operation.name, &one, &other).valid;
+    samples(operation.name, &one, &one).valid.into_iter().zip(of_other).collect()
+}
+
 /// Every field of a request that names a resource must contain a foreign one in at least one sample.
 #[test]
 fn the_samples_name_a_foreign_resource_in_every_id_field() {
-    let named = |word: &str| missing().into_keys().map(|kind| (kind, format!("{word}-{kind}"))).collect::<Ids>();
+    let mut checked = Vec::new();
     for operation in operations() {
-        let (one, other) = (named("one"), named("other"));
-        let pairs: Vec<_> = samples(operation.name, &one, &one)
-            .valid
-            .into_iter()
-            .zip(samples(operation.name, &one, &other).valid)
-            .collect();
+        let pairs = sample_pairs(operation);
         for field in id_fields(operation) {
-            let is_named = pairs.iter().any(|(one, other)| one.get(&field) != other.get(&field));
+            let is_excluded =
+                |(name, prefix, _): &&(&str, &str, &str)| *name == operation.name && field.starts_with(prefix);
+            if WITHOUT_SAMPLE.iter().any(|excluded| is_excluded(&excluded)) {
+                continue;
+            }
+            let path: Vec<&str> = field.split('.').collect();
+            let is_named = pairs.iter().any(|(one, other)| values(one, &path) != values(other, &path));
             assert!(is_named, "add a sample of {} in which {field} names a foreign resource", operation.name);
+            checked.push(format!("{} {field}", operation.name));
         }
     }
+    for nested in ["UpdateTag tag.tag_id", "UpdatePrompt prompt.tag_ids", "Approve decisions.call_id"] {
+        assert!(checked.iter().any(|field| field == nested), "{nested} is not among {checked:?}");
+    }
+}
+
+/// Every condition of a filter on an id must name a foreign resource in at least one sample. The answers of the server
+/// state the fields of each filter, and which of them require an id.
+#[tokio::test]
+async fn the_samples_name_a_foreign_resource_in_every_id_filter() {
+    let server = Server::start().await;
+    let client = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let own = create_resources(&server, &client, "ours").await;
+    let mut checked = Vec::new();
+    for operation in operations().filter(|operation| has_filter(operation) && !operation.platform) {
+        let valid = samples(operation.name, &own, &own).valid;
+        let refusal = async |filter: &str| {
+            let mut request = valid.first().unwrap().clone();
+            request["filter"] = filter.into();
+            call(&client, operation, &request).await.err()
+        };
+        let unknown = refusal("no_such_field:x").await.unwrap();
+        assert_eq!(unknown.violations[0].field, "filter", "{}: {unknown:?}", operation.name);
+        let Some((_, known)) = unknown.message.split_once("expected ") else { continue };
+        for field in known.split([' ', ',']).filter(|word| !word.is_empty()) {
+            let is_id = |error: Error| error.reason == Reason::InvalidId;
+            if !refusal(&format!("{field}:x")).await.is_some_and(is_id) {
+                continue;
+            }
+            let has_condition = |request: &Value| {
+                let filter = request["filter"].as_str().unwrap_or_default();
+                filter
+                    .split(' ')
+                    .any(|condition| condition.strip_prefix(field).is_some_and(|rest| rest.starts_with([':', '='])))
+            };
+            let is_named = sample_pairs(operation).iter().any(|(one, other)| has_condition(one) && one != other);
+            assert!(is_named, "add a sample of {} whose filter names a foreign {field}", operation.name);
+            checked.push(format!("{} {field}", operation.name));
+        }
+    }
+    for known in ["ListDocuments tag", "ListPrompts any_tag", "ListAuditEntries user", "ListThreads document"] {
+        assert!(checked.iter().any(|field| field == known), "{known} is not among {checked:?}");
+    }
+    server.stop().await;
+}
+
+/// Checks that the model receives the same text about mentions of foreign and of missing resources.
+async fn check_mentions(server: &Server, client: &Client, own: &Ids, foreign: &Ids) {
+    let missing = missing();
+    let mut received = Vec::new();
+    for ids in [foreign, &missing] {
+        server.model.answer("These resources do not exist.");
+        let targets = [
+            mention::Target::SchemaRevid(format!("{}.1", ids["schema"])),
+            mention::Target::PromptRevid(format!("{}.1", ids["prompt"])),
+            mention::Target::TagId(ids["tag"].clone()),
+        ];
+        let chat = ChatRequest {
+            text: "what are these?".into(),
+            document_ids: vec![own["document"].clone()],
+            mentions: targets.map(|target| Mention { target: Some(target) }).into(),
+            ..Default::default()
+        };
+        let mut events = client.conversations().chat(chat).await.unwrap().into_inner();
+        while events.message().await.unwrap().is_some() {}
+        let system = server.model.last_system_message();
+        assert!(ids.iter().any(|(kind, id)| *kind == "tag" && system.contains(id)), "{system}");
+        received.push(hide(ids, &system));
+    }
+    assert_eq!(received[0], received[1]);
 }
 
 async fn check_tenants(server: Server) {
@@ -84,6 +185,7 @@ async fn check_tenants(server: Server) {
     let (us, them) = (server.user(&us, Role::Admin).await, server.user(&them, Role::Admin).await);
     let foreign = create_resources(&server, &them, "theirs").await;
     let own = create_resources(&server, &us, "ours").await;
+    check_mentions(&server, &us, &own, &foreign).await;
     let missing = missing();
     let before = resources(&them, &foreign).await;
     let model_calls = server.model.calls();
