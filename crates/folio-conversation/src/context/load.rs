@@ -186,3 +186,51 @@ impl ContextLoader {
         if ids.is_empty() { Ok(Vec::new()) } else { self.stores.of::<R>().revisions(&self.org, &ids).await }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
+    use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
+    use folio_storage_embedded::{EmbeddedStore, Options};
+
+    use super::*;
+
+    /// A document whose pages are blank. Counts the reads.
+    #[derive(Default)]
+    struct BlankPages(AtomicU32);
+
+    #[async_trait]
+    impl TextStore for BlankPages {
+        async fn ingest(&self, _: &OrgId, _: &str, _: IngestUpdate) -> Result<()> {
+            Ok(())
+        }
+
+        async fn text(&self, _: &OrgId, _: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok((from..from + count).map(|number| NewPage { number, text: String::new() }).collect())
+        }
+
+        async fn waiting_texts(&self, _: TextWait, _: Option<&PendingText>, _: usize) -> Result<Vec<PendingText>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[tokio::test]
+    async fn the_excerpt_of_a_scan_with_blank_pages_takes_few_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        let texts = Arc::new(BlankPages::default());
+        let stores = Stores { texts: texts.clone(), ..store.stores() };
+        let org = OrgId::derive(&["org"]);
+        let loader = ContextLoader::new(stores, Excerpts::default(), org, Vec::new(), Vec::new());
+        let pages = loader.first_pages(&DocumentId::derive(&["scan"]), 2_000, limits::EXCERPT_CHARS).await.unwrap();
+        // The marks of about 740 pages fill the excerpt.
+        let marks: usize = pages.iter().map(|(number, _)| page_mark(*number, 2_000).len()).sum();
+        assert!((limits::EXCERPT_CHARS..limits::EXCERPT_CHARS + 1_000).contains(&marks), "{marks}");
+        let reads = texts.0.load(Ordering::Relaxed);
+        assert!(reads <= 16, "{} pages with {reads} reads", pages.len());
+        store.close().await;
+    }
+}
