@@ -35,6 +35,11 @@ async fn prepare(cql: &Arc<Cql>) -> Result<(Migrated, Tables)> {
     Ok((migrated, Box::pin(Tables::prepare(cql)).await?))
 }
 
+/// Returns true for a variant of Paxos version 1. None: the servers have no setting for it.
+fn is_paxos_v1(variant: Option<&str>) -> bool {
+    variant.is_some_and(|variant| variant == "v1" || variant.starts_with("v1_"))
+}
+
 impl Keyspace {
     /// Connects, migrates the keyspace and prepares every statement.
     pub(crate) async fn open(options: Options) -> Result<Self> {
@@ -50,7 +55,7 @@ impl Keyspace {
         };
         // None: ScyllaDB, or a version of Cassandra without this table.
         let paxos = cql.first_text("SELECT value FROM system_views.settings WHERE name = 'paxos_variant'").await;
-        if matches!(paxos, Ok(Some(variant)) if variant.starts_with("v1")) {
+        if paxos.is_ok_and(|variant| is_paxos_v1(variant.as_deref())) {
             tracing::warn!(
                 "the CQL servers use Paxos v1, whose conditional writes take twice as many round trips: set paxos_variant: v2"
             );
@@ -81,5 +86,23 @@ impl Keyspace {
 
     pub(crate) fn random(&self) -> u128 {
         self.cql.options().environment.random()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variant_of_paxos_1_is_reported_and_no_other() {
+        for variant in ["v1", "v1_without_linearizable_reads_or_rejected_writes"] {
+            assert!(is_paxos_v1(Some(variant)), "{variant}");
+        }
+        for variant in
+            ["v2", "v2_without_linearizable_reads", "v2_without_linearizable_reads_or_rejected_writes", "v10"]
+        {
+            assert!(!is_paxos_v1(Some(variant)), "{variant}");
+        }
+        assert!(!is_paxos_v1(None));
     }
 }
