@@ -58,6 +58,11 @@ pub(crate) struct Attempts {
     wait_max: Duration,
 }
 
+/// Creates a memory of valid credentials that forgets them this time after their last use.
+fn valid_credentials(memory: Duration) -> Cache<Digest, Owner> {
+    Cache::builder().max_capacity(VALID_MAX).time_to_idle(memory).build()
+}
+
 impl Attempts {
     /// Creates an empty memory. `refused_time` (at most 2 s) is the time for which a refused credential is remembered.
     pub(crate) fn new(failures_max: u32, refused_time: Duration) -> Self {
@@ -65,7 +70,7 @@ impl Attempts {
         Self {
             failures_max,
             failed: Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(WINDOW).build(),
-            valid: Cache::builder().max_capacity(VALID_MAX).time_to_idle(MEMORY).build(),
+            valid: valid_credentials(MEMORY),
             refused: Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(time).build(),
             verifications: Permits::new(VERIFICATIONS),
             wait_max: WAIT_MAX,
@@ -162,6 +167,23 @@ mod tests {
         attempts.record_failed(None, Some(digest("token"))).await.unwrap();
         assert_eq!(attempts.owner(&digest("token")).await, None);
         assert!(attempts.is_refused(&digest("token")));
+    }
+
+    #[tokio::test]
+    async fn each_use_extends_the_time_of_a_valid_credential() {
+        let memory = Duration::from_secs(2);
+        let attempts = Attempts { valid: valid_credentials(memory), ..attempts(3) };
+        let owner = Owner { org: OrgId::derive(&["a"]), user: UserId::derive(&["b"]) };
+        for credential in ["used", "unused"] {
+            attempts.record_valid(digest(credential), owner.clone()).await;
+        }
+        let start = Instant::now();
+        while start.elapsed() < memory * 3 / 2 {
+            assert_eq!(attempts.owner(&digest("used")).await.as_ref(), Some(&owner), "{:?}", start.elapsed());
+            // Real time must pass: the memory uses the clock of the machine.
+            tokio::time::sleep(memory / 20).await;
+        }
+        assert_eq!(attempts.owner(&digest("unused")).await, None);
     }
 
     #[tokio::test]
