@@ -167,24 +167,52 @@ async fn invariant_10_health_checks_are_answered_during_a_flood_of_streams() {
     server.stop().await;
 }
 
+/// Starts a reflection stream whose request does not end. Returns the error that ends the stream.
+async fn reflection(channel: Channel) -> Error {
+    let mut grpc = tonic::client::Grpc::new(channel);
+    grpc.ready().await.unwrap();
+    let path = http::uri::PathAndQuery::from_static("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo");
+    let silent = tonic::Request::new(futures::stream::pending::<Vec<u8>>());
+    status::to_error(&match grpc.streaming(silent, path, Encoded).await {
+        Ok(responses) => responses.into_inner().message().await.expect_err("the stream ends with a status"),
+        Err(status) => status,
+    })
+}
+
+#[tokio::test]
+async fn invariant_10_reflection_streams_displace_each_other_and_nothing_else() {
+    let server = Server::with(Options { public_calls: 4, public_calls_per_address: 4, ..Options::default() }).await;
+    let client = server.member().await;
+    let mut flood: Vec<_> = (0..64).map(|_| tokio::spawn(reflection(server.channel.clone()))).collect();
+    wait_for("newer streams end older ones", LIMIT, || async {
+        (flood.iter().filter(|stream| stream.is_finished()).count() == 60).then_some(())
+    })
+    .await;
+    for name in ["first", "second"] {
+        client.tag(name).await;
+        client.on(server.connect().await).tag(&format!("{name} on a new connection")).await;
+        for channel in [server.channel.clone(), server.connect().await] {
+            let check = HealthClient::new(channel).check(HealthCheckRequest::default()).await;
+            assert_eq!(check.unwrap().into_inner().status(), ServingStatus::Serving);
+        }
+        flood.push(tokio::spawn(reflection(server.channel.clone())));
+    }
+    let (ended, active): (Vec<_>, Vec<_>) = flood.into_iter().partition(JoinHandle::is_finished);
+    for stream in ended {
+        assert_eq!(stream.await.unwrap().reason, Reason::Overloaded);
+    }
+    active.iter().for_each(JoinHandle::abort);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_stream_without_a_token_has_a_lifetime() {
     let server = Server::with(Options { public_lifetime: Duration::from_millis(100), ..Options::default() }).await;
     let mut watch = watch(server.channel.clone()).await;
     let ended = refused(tokio::time::timeout(LIMIT, watch.message()).await.expect("the stream ends"), "health");
     assert_eq!(ended.code, Code::DeadlineExceeded);
-    let reflection = async {
-        let mut grpc = tonic::client::Grpc::new(server.channel.clone());
-        grpc.ready().await.unwrap();
-        let path = http::uri::PathAndQuery::from_static("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo");
-        let silent = tonic::Request::new(futures::stream::pending::<Vec<u8>>());
-        match grpc.streaming(silent, path, Encoded).await {
-            Ok(responses) => responses.into_inner().message().await.expect_err("the stream ends with a status"),
-            Err(status) => status,
-        }
-    };
-    let ended = tokio::time::timeout(LIMIT, reflection).await.expect("the stream ends");
-    assert_eq!(status::to_error(&ended).code, Code::DeadlineExceeded);
+    let ended = tokio::time::timeout(LIMIT, reflection(server.channel.clone())).await.expect("the stream ends");
+    assert_eq!(ended.code, Code::DeadlineExceeded);
     server.stop().await;
 }
 
