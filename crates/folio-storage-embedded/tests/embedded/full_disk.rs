@@ -1,5 +1,10 @@
 //! Writes on a disk with less free space than the reserve.
 
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
 use bytes::Bytes;
 use folio_credit::LedgerRow;
 use folio_history::journal::{Accepted, End, Ended, Entry};
@@ -7,6 +12,7 @@ use folio_history::thread::{Append, Appended, Fence, NewThread};
 use folio_resources::{Document, DocumentChange, NewDocument, TextState};
 use folio_storage::{IngestUpdate, NewPage, Stores};
 use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_testkit::wait_for;
 use folio_types::message::FinishReason;
 use folio_types::op::{Expected, OpState, Write, WriteOutcome};
 use folio_types::{
@@ -120,5 +126,72 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     stores.blobs.delete(&blob_key("old")).await.unwrap();
     stores.threads.delete(&org(), &thread("old").id, None).await.unwrap();
     stores.health.check().await.unwrap();
+    store.close().await;
+}
+
+/// Names the small disk to the child process that has mounted it.
+const DISK: &str = "FOLIO_TEST_SMALL_DISK";
+const DISK_BYTES: u64 = 128 * 1024 * 1024;
+const RESERVE: u64 = 16 * 1024 * 1024;
+const CHUNK: usize = 1024 * 1024;
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Mounts a small file system, without privileges in namespaces of its own, and runs the rest of the test there.
+#[tokio::test]
+async fn documents_on_a_full_disk_are_deleted_until_content_fits_again() {
+    if let Some(disk) = std::env::var_os(DISK) {
+        return fill_and_delete(Path::new(&disk)).await;
+    }
+    let disk = tempfile::tempdir().unwrap();
+    let in_namespace = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+        let mount = format!("mount -t tmpfs -o size={DISK_BYTES} tmpfs {} && {script}", disk.path().display());
+        command.arg(mount).env(DISK, disk.path());
+        command
+    };
+    if !in_namespace("true").status().is_ok_and(|status| status.success()) {
+        // The output macros would be captured.
+        writeln!(std::io::stderr(), "not tested: this machine permits no mount in a user namespace").unwrap();
+        return;
+    }
+    let name = "full_disk::documents_on_a_full_disk_are_deleted_until_content_fits_again";
+    let mut test = in_namespace(r#"exec "$0" --exact --nocapture "$1""#);
+    let output = test.arg(std::env::current_exe().unwrap()).arg(name).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn free_bytes(folder: &Path) -> u64 {
+    let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().last().unwrap().trim().parse().unwrap()
+}
+
+async fn fill_and_delete(disk: &Path) {
+    let store = EmbeddedStore::open(Options { reserve_bytes: RESERVE, ..Options::at(disk.join("data")) }).unwrap();
+    let stores = store.stores();
+    let names: Vec<String> = (0..16).map(|at| format!("document-{at}")).collect();
+    for name in &names {
+        let mut blob = stores.blobs.create(&blob_key(name)).await.unwrap();
+        blob.write(Bytes::from(vec![7; CHUNK])).await.unwrap();
+        blob.finish().await.unwrap();
+        create_document(&stores, name).await.unwrap();
+    }
+    // Another program fills the disk into the reserve.
+    let mut other = std::fs::File::create(disk.join("other")).unwrap();
+    while free_bytes(disk) > RESERVE / 2 {
+        other.write_all(&vec![7; CHUNK]).unwrap();
+    }
+    let refused = || async { create_document(&stores, "refused").await.err() };
+    assert_refused::<()>(Err(wait_for("content is refused", LIMIT, refused).await), "a document");
+    for name in &names {
+        let deleted = decide(&stores, name, Expected::Version(1), DocumentChange::Delete).await.unwrap();
+        assert!(matches!(deleted, WriteOutcome::Row(row) if matches!(row.state, OpState::Done(_))), "{name}");
+        stores.blobs.delete(&blob_key(name)).await.unwrap();
+    }
+    assert!(free_bytes(disk) > RESERVE, "the deletions freed the disk");
+    let stored = || async { store_blob(&stores, "new").await.ok() };
+    wait_for("content is accepted", LIMIT, stored).await;
+    create_document(&stores, "new").await.unwrap();
     store.close().await;
 }
