@@ -133,6 +133,7 @@ fn check_refusals(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
         ("cluster.tls.nodeSecret=only-one", "cluster.tls"),
         ("gateway.proxyProtocol=true", "gateway.trustedProxies"),
         ("gateway.trustedProxies={proxy.example}", "trustedProxies"),
+        ("settings=[limits]", "[limits]"),
         ("purchases.port=8082", "purchases.existingSecret"),
         ("purchases.port=8081", "purchases"),
     ] {

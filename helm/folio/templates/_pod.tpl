@@ -9,6 +9,9 @@
 {{- if and $values.gateway.proxyProtocol (empty $values.gateway.trustedProxies) -}}
 {{- fail "gateway.proxyProtocol requires gateway.trustedProxies" -}}
 {{- end -}}
+{{- if contains "[limits]" $values.settings -}}
+{{- fail "settings must not contain [limits]: set limits" -}}
+{{- end -}}
 {{- $purchases := ternary $values.purchases.port 0 (eq .component "gateway") -}}
 {{- $publicTls := ternary $values.gateway.tlsSecret "" (eq .component "gateway") -}}
 serviceAccountName: {{ include "folio.serviceAccountName" $root }}
@@ -50,6 +53,16 @@ containers:
             fieldPath: metadata.namespace
       - name: FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS
         value: {{ $values.drainTimeoutSeconds | toString | quote }}
+      - name: FOLIO_LIMITS__REQUESTS_PER_SECOND
+        value: {{ $values.limits.requestsPerSecond | int64 | toString | quote }}
+      - name: FOLIO_LIMITS__CONCURRENT_TURNS
+        value: {{ $values.limits.concurrentTurns | int64 | toString | quote }}
+      - name: FOLIO_LIMITS__CONCURRENT_MODEL_CALLS
+        value: {{ $values.limits.concurrentModelCalls | int64 | toString | quote }}
+      - name: FOLIO_LIMITS__DOCUMENTS
+        value: {{ $values.limits.documents | int64 | toString | quote }}
+      - name: FOLIO_LIMITS__STORAGE_BYTES
+        value: {{ $values.limits.storageBytes | int64 | toString | quote }}
       {{- if eq .component "gateway" }}
       {{- with $values.gateway.trustedProxies }}
       - name: FOLIO_GATEWAY__TRUSTED_PROXIES
