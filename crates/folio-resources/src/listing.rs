@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
+use folio_types::limits;
 use serde::{Deserialize, Serialize};
 
 use crate::Kind;
@@ -27,7 +28,7 @@ pub struct ListRow {
     /// Exact search terms, built by [`term`].
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub terms: BTreeSet<String>,
-    /// Searched by substrings of the values.
+    /// Searched by substrings of the searchable values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// Id of the parent. A resource with a parent is only listed under this parent.
@@ -48,6 +49,45 @@ impl ListRow {
     pub fn matches(&self, conditions: &[Condition]) -> bool {
         conditions.iter().all(|condition| condition.matches(self))
     }
+
+    /// Returns the folded values of the metadata as far as searches find them: of values with more than
+    /// [`limits::METADATA_SEARCHABLE_CHARS`] characters together, the first characters of each long value, of each the
+    /// same number.
+    pub fn searchable_metadata(&self) -> impl Iterator<Item = (&str, String)> {
+        let share = searchable_share(&self.metadata);
+        self.metadata.iter().map(move |(key, value)| (key.as_str(), folded(value).chars().take(share).collect()))
+    }
+
+    /// Returns the searchable value of a key of the metadata.
+    fn searchable_value(&self, key: &str) -> Option<String> {
+        let value = folded(self.metadata.get(key)?);
+        // Folding a text never results in more characters than the text has bytes.
+        match self.metadata.values().map(String::len).sum::<usize>() <= limits::METADATA_SEARCHABLE_CHARS {
+            true => Some(value),
+            false => Some(value.chars().take(searchable_share(&self.metadata)).collect()),
+        }
+    }
+}
+
+/// Returns the keys of the metadata whose values are searchable in part only.
+pub fn partly_searchable_keys(metadata: &BTreeMap<String, String>) -> Vec<String> {
+    let share = searchable_share(metadata);
+    let is_longer = |value: &String| folded(value).chars().count() > share;
+    metadata.iter().filter(|(_, value)| is_longer(value)).map(|(key, _)| key.clone()).collect()
+}
+
+/// Returns the maximum number of searchable characters of each value.
+fn searchable_share(metadata: &BTreeMap<String, String>) -> usize {
+    let mut lengths: Vec<usize> = metadata.values().map(|value| folded(value).chars().count()).collect();
+    lengths.sort_unstable();
+    let mut left = limits::METADATA_SEARCHABLE_CHARS;
+    for (length, values) in lengths.iter().zip((1..=lengths.len()).rev()) {
+        if length * values > left {
+            return left / values;
+        }
+        left -= length;
+    }
+    usize::MAX
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +99,7 @@ pub enum Condition {
     SharedTerm { with: String, field: &'static str },
     /// The folded name contains this folded text.
     NameContains(String),
-    /// The folded value of a metadata key contains the folded text. Empty text: the key exists.
+    /// The searchable value of a metadata key contains the folded text. Empty text: the key exists.
     MetadataContains { key: String, substring: String },
 }
 
@@ -81,7 +121,7 @@ impl Condition {
             Self::SharedTerm { .. } => false,
             Self::NameContains(substring) => folded(&row.name).contains(substring),
             Self::MetadataContains { key, substring } => {
-                row.metadata.get(key).is_some_and(|value| folded(value).contains(substring))
+                row.searchable_value(key).is_some_and(|value| value.contains(substring))
             }
         }
     }
@@ -140,6 +180,23 @@ mod tests {
     fn a_shared_term_means_the_terms_of_its_field() {
         assert_eq!(Condition::shared("tag", &row().terms), Condition::AnyTerm(vec!["tag/a".into()]));
         assert_eq!(Condition::name_search(Some(&String::new())), None);
+    }
+
+    #[test]
+    fn long_values_share_the_searchable_characters_that_short_ones_leave() {
+        let metadata: BTreeMap<String, String> = [("a", 10), ("b", 900), ("c", 900), ("d", 200)]
+            .map(|(key, length)| (key.to_owned(), format!("{}Ü", "x".repeat(length - 1))))
+            .into();
+        assert_eq!(partly_searchable_keys(&metadata), ["b", "c"]);
+        let row = ListRow { metadata, ..row() };
+        let lengths: Vec<_> = row.searchable_metadata().map(|(_, value)| value.chars().count()).collect();
+        assert_eq!(lengths, [10, 395, 395, 200]);
+        let ends_with = |key: &str| {
+            row.matches(&[Condition::MetadataContains { key: key.to_owned(), substring: "xü".to_owned() }])
+        };
+        assert_eq!(["a", "b", "c", "d"].map(ends_with), [true, false, false, true]);
+        let short = [("a".to_owned(), "x".repeat(limits::METADATA_SEARCHABLE_CHARS))].into();
+        assert_eq!(partly_searchable_keys(&short), Vec::<String>::new());
     }
 
     #[test]

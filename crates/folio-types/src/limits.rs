@@ -126,6 +126,9 @@ pub const METADATA_MAX: usize = 50;
 /// Maximum size of a metadata value, in bytes.
 // proto: *.metadata "at most {} KiB"
 pub const METADATA_VALUE_BYTES: usize = 1_024;
+/// Maximum number of searchable characters in the values of a document's metadata.
+// proto: Document.partly_searchable_keys "more than {} characters"
+pub const METADATA_SEARCHABLE_CHARS: usize = 1_000;
 /// Maximum size of an extraction, in bytes. It must fit into a journal entry together with a message.
 // proto: *.data_json "at most {} KiB"
 // proto: UpdateExtractionFieldRequest.value_json "at most {} KiB"

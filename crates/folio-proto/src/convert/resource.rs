@@ -1,6 +1,8 @@
 //! Conversions of stored resources.
 
-use folio_resources::{Document, Extraction, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState};
+use folio_resources::{
+    Document, Extraction, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState, partly_searchable_keys,
+};
 use folio_types::Etag;
 
 use super::time;
@@ -29,6 +31,7 @@ impl From<&Document> for v1::Document {
             create_time: Some(time::to_proto(document.created_at)),
             update_time: Some(time::to_proto(document.updated_at)),
             etag: Etag::new(document.version).to_string(),
+            partly_searchable_keys: partly_searchable_keys(&document.metadata),
         }
     }
 }
