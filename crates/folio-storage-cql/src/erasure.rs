@@ -1,6 +1,10 @@
 //! Erasure of organizations. The schema determines the tables that belong to organizations; reading the keys of all
 //! partitions, page by page, determines their partitions. Each partition of an erased organization is deleted as a
 //! whole.
+//!
+//! A server that missed the deletion of a row brings it back if the table has no grace period for deleted rows
+//! (`gc_grace_seconds = 0`). Such tables are read and deleted on all replicas: while one does not answer, the erasure fails,
+//! and the next sweep repeats it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +16,7 @@ use scylla::response::PagingState;
 use scylla::value::{CqlValue, Row};
 
 use super::keyspace::Keyspace;
-use super::session::{Cql, Read, Select, StatementKind};
+use super::session::{Cql, Read, Select, StatementKind, on_all_replicas};
 use super::values::{Values, values};
 use folio_storage::{ErasureStore, is_owned_by};
 
@@ -27,11 +31,13 @@ pub(crate) struct Erasures(pub(crate) Arc<Keyspace>);
 impl ErasureStore for Erasures {
     async fn erase(&self, orgs: &BTreeSet<OrgId>) -> Result<()> {
         let cql = &self.0.cql;
+        let without_grace = without_grace(cql).await?;
         for (table, key) in tables(cql).await? {
             if key.iter().any(|column| column == ORG) {
-                let columns = key.join(", ");
+                let statement = format!("SELECT DISTINCT {} FROM {table}", key.join(", "));
                 let owned = |row: &Row| names_one_of(orgs, &key, row);
-                delete_where(cql, &format!("SELECT DISTINCT {columns} FROM {table}"), (&table, &key), owned).await?;
+                let on_all = without_grace.contains(&table);
+                delete_where(cql, &statement, (&table, &key), on_all, owned).await?;
             }
         }
         let key = ["name", "bucket", "at", "key"].map(str::to_owned);
@@ -39,7 +45,7 @@ impl ErasureStore for Erasures {
             [.., Some(CqlValue::Text(key))] => is_owned_by(orgs, key),
             _ => false,
         };
-        delete_where(cql, "SELECT name, bucket, at, key FROM system_rows", ("system_rows", &key), listed).await
+        delete_where(cql, "SELECT name, bucket, at, key FROM system_rows", ("system_rows", &key), false, listed).await
     }
 }
 
@@ -57,6 +63,14 @@ async fn tables(cql: &Cql) -> Result<BTreeMap<String, Vec<String>>> {
     Ok(keys.into_iter().map(|(table, columns)| (table, columns.into_values().collect())).collect())
 }
 
+/// Returns the tables of the keyspace without a grace period for deleted rows.
+async fn without_grace(cql: &Cql) -> Result<BTreeSet<String>> {
+    let select = "SELECT table_name, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = ?";
+    let keyspace = values![&cql.options().keyspace];
+    let rows: Vec<(String, i32)> = cql.rows(&cql.select(select).await?, Read::Quorum, keyspace).await?;
+    Ok(rows.into_iter().filter(|(_, seconds)| *seconds == 0).map(|(table, _)| table).collect())
+}
+
 fn names_one_of(orgs: &BTreeSet<OrgId>, key: &[String], row: &Row) -> bool {
     let at = key.iter().position(|column| column == ORG);
     match at.and_then(|at| row.columns.get(at)) {
@@ -65,17 +79,22 @@ fn names_one_of(orgs: &BTreeSet<OrgId>, key: &[String], row: &Row) -> bool {
     }
 }
 
-/// Deletes the partitions whose rows are `wanted`. The first columns of a row are the partition key.
+/// Deletes the partitions whose rows are `wanted`. The first columns of a row are the partition key. `on_all`: every
+/// replica must answer.
 async fn delete_where(
     cql: &Cql,
     select: &str,
     (table, key): (&str, &[String]),
+    on_all: bool,
     wanted: impl Fn(&Row) -> bool,
 ) -> Result<()> {
-    let select: Select = cql.select(select).await?;
+    let mut select: Select = cql.select(select).await?;
     let conditions: Vec<_> = key.iter().map(|column| format!("{column} = ?")).collect();
-    let delete =
-        cql.prepare(&format!("DELETE FROM {table} WHERE {}", conditions.join(" AND ")), StatementKind::Write).await?;
+    let delete = format!("DELETE FROM {table} WHERE {}", conditions.join(" AND "));
+    let mut delete = cql.prepare(&delete, StatementKind::Write).await?;
+    if on_all {
+        (select, delete) = (select.on_all_replicas(), on_all_replicas(delete));
+    }
     let mut next = Some(PagingState::start());
     while let Some(from) = next {
         let (rows, behind) = cql.page::<Row>(&select, Read::Quorum, &Vec::new(), from).await?;

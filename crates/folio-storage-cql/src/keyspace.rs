@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use folio_types::{Code, Result, Timestamp};
 
-use super::catalogue::Counts;
+use super::catalogue::{Buckets, Counts};
 use super::headers::HeaderCache;
 use super::migrate::{self, Migrated};
 use super::options::Options;
@@ -19,6 +19,7 @@ use super::values::micros;
 pub(crate) struct Keyspace {
     pub(crate) cql: Arc<Cql>,
     pub(crate) tables: Arc<Tables>,
+    pub(crate) buckets: Arc<Buckets>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) headers: Arc<HeaderCache>,
     pub(crate) references: Arc<ReferenceQueues>,
@@ -61,8 +62,8 @@ impl Keyspace {
             );
         }
         let tables = Arc::new(tables);
-        let (counts, headers, references) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { cql, tables, counts, headers, references, migrated })
+        let (buckets, counts, headers) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { cql, tables, buckets, counts, headers, references: Arc::default(), migrated })
     }
 
     /// Executes a conditional batch, whose statements must access one partition.

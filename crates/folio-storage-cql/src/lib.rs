@@ -21,8 +21,11 @@
 //!   tombstone.
 //! - `text_pages` (organization, resource, generation): the pages of one text. Plain; `aggregates` has the valid
 //!   generation.
-//! - `catalogue` (organization, list, term, shard): the rows that lists and searches read. Plain, with the version as
-//!   timestamp.
+//! - `list_rows` (organization, list, term, bucket of a week), `list_buckets` (organization, list, term): the items of a
+//!   term in the order of creation, and the buckets with items. `list_names` (organization, list, shard): the items by
+//!   name. `list_groups` (organization, list, group of characters, shard): the items whose name or metadata contains the
+//!   group. Plain, with the version as timestamp: a row is a hint. Only `list_buckets` has a grace period for deleted rows.
+//! - `content_sizes` (organization, shard): the bytes of each text and journal. Plain, with the version as timestamp.
 //! - `system_rows` (index, one of 16 buckets): open turns (with a time to live), texts to extract, deletions,
 //!   expiring threads, requests. Plain: a row is a hint.
 //! - `org_rows` (organization, group): encoded rows such as members and the last uses of tokens. A group is either
@@ -39,8 +42,10 @@
 //!   one row for each model call. Conditional.
 //! - `migrations` (name): the version of the keyspace, and the lock of a migration. Conditional.
 //!
-//! Partitions are bounded: a thread by its limits, a text by the limits of a document, a shard of the catalogue by an
-//! eighth of an organization's rows of one term, a tag or schema by the references to it (about 150 bytes each).
+//! Partitions are bounded: a thread by its limits, a text by the limits of a document, a bucket of a list by the items that
+//! an organization creates in a week (about 300 bytes each), a tag or schema by the references to it (about 150 bytes
+//! each). A shard of the names has an eighth of an organization's items (about 100 bytes each, so 100 MB for 8 million
+//! items), a shard of a group at most as many (about 60 bytes each).
 //!
 //! # Conditional writes
 //!
@@ -56,9 +61,9 @@
 //!
 //! # Lists
 //!
-//! `catalogue/mod.rs` describes the rows and `catalogue/query.rs` the cost of a page. A document whose name and
-//! metadata values have *n* characters together has about *n* + 3 rows of about 250 bytes; so does a thread with a
-//! title of *n* characters.
+//! `catalogue/mod.rs` describes the rows and `catalogue/query.rs` the cost of a page. A document whose name and searchable
+//! metadata values have *n* characters together has at most 2 *n* rows of about 60 bytes and a few larger ones; so does a
+//! thread with a title of *n* characters.
 
 mod append;
 mod audit;

@@ -13,7 +13,7 @@ use folio_types::page::{Page, PageRequest};
 use folio_types::{OrgId, Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
-use super::catalogue::{self, CatalogueRow, ListEntry, Query};
+use super::catalogue::{self, CatalogueRow, Query};
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::session::Read;
@@ -136,15 +136,15 @@ impl ResourceExecutor for Resources {
     }
 }
 
-/// Returns the resource of a list row if the row still describes the resource; otherwise repairs the row.
+/// Returns the resource of a list row if the row still describes the resource; otherwise removes the row.
 async fn item(
     keyspace: &Keyspace,
     org: &OrgId,
     query: &Query<'_>,
-    CatalogueRow { position, row }: CatalogueRow,
+    found: CatalogueRow,
 ) -> Result<Option<(StoredResource, usize)>> {
-    let loaded = load(keyspace, org, &position.id, Read::Quorum).await?;
-    if loaded.header.created_at == position.at
+    let loaded = load(keyspace, org, &found.position.id, Read::Quorum).await?;
+    if loaded.header.created_at == found.position.at
         && let Some(Record::Live(fields)) = &loaded.record
         && fields.row.matches(query.conditions)
     {
@@ -153,7 +153,7 @@ async fn item(
             (stored, bytes)
         }));
     }
-    catalogue::repair_row(keyspace, org, &ListEntry { row, at: position.at, version: 0 }).await?;
+    catalogue::repair_found(keyspace, org, &found).await?;
     Ok(None)
 }
 

@@ -6,6 +6,7 @@
 //! | read of the result of a condition | SERIAL | the same (`serial_read_retry.rs`) |
 //! | write without a condition | QUORUM, idempotent | the same |
 //! | conditional write | SERIAL, then QUORUM | never |
+//! | erasure of rows that a server could bring back | ALL | by the next sweep |
 //!
 //! The consistencies are the local ones (LOCAL_QUORUM, LOCAL_SERIAL) if the keyspace has replicas in one data center. If it
 //! has replicas in several, local conditions of two data centers would not see each other (`datacenters.rs`).
@@ -36,6 +37,7 @@ use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy, RetryP
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
+use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::value::CqlTimestamp;
@@ -56,11 +58,24 @@ pub(crate) enum StatementKind {
     Conditional,
 }
 
+/// Returns the statement with the consistency ALL: it fails unless every replica answers.
+pub(crate) fn on_all_replicas(mut statement: PreparedStatement) -> PreparedStatement {
+    statement.set_consistency(Consistency::All);
+    statement
+}
+
 /// A read that is prepared for both consistencies.
 #[derive(Debug, Clone)]
 pub(crate) struct Select {
     quorum: PreparedStatement,
     serial: PreparedStatement,
+}
+
+impl Select {
+    /// Returns the read with the consistency ALL in place of QUORUM.
+    pub(crate) fn on_all_replicas(self) -> Self {
+        Self { quorum: on_all_replicas(self.quorum), ..self }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -186,7 +186,7 @@ impl ThreadStore for Threads {
 
 const ENTRIES_PER_READ: usize = 64;
 
-/// Returns the thread of a list row if the row still describes the thread; otherwise repairs the row.
+/// Returns the thread of a list row if the row still describes the thread; otherwise removes the row.
 async fn item(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -200,17 +200,18 @@ async fn item(
         Some(ThreadRecord::Tombstone { version, .. }) => version.saturating_add(2),
         None => 0,
     };
-    if let Some(ThreadRecord::Live(header)) = record {
-        if micros(header.created_at) == found.position.at && header.list_row().matches(conditions) {
-            let bytes = header.size_bytes();
-            return Ok(Some((*header, bytes)));
+    let listed = match record {
+        Some(ThreadRecord::Live(header)) if micros(header.created_at) == found.position.at => {
+            if header.list_row().matches(conditions) {
+                let bytes = header.size_bytes();
+                return Ok(Some((*header, bytes)));
+            }
+            listed(&header)
         }
-        let seen = ListEntry { row: found.row, at: found.position.at, version };
-        catalogue::remove_old_rows(keyspace, org, Target::THREAD, &seen, listed(&header).as_ref(), version).await?;
-        return Ok(None);
-    }
-    let seen = ListEntry { row: found.row, at: found.position.at, version };
-    catalogue::remove_old_rows(keyspace, org, Target::THREAD, &seen, None, version).await?;
+        _ => None,
+    };
+    let (item, now) = ((found.position.at, id.as_str()), listed.as_ref().map(|listed| &listed.row));
+    catalogue::repair_keys(keyspace, (org, Target::THREAD), item, found.keys()?, (now, version)).await?;
     Ok(None)
 }
 

@@ -2,43 +2,52 @@
 //!
 //! # Rows
 //!
-//! An item has a row under each of its terms. Each row contains all data that filters need. If that data exceeds
-//! [`VALUE_BYTES`], only the row under `all` contains it, and the other rows are empty:
+//! An item has these rows:
 //!
-//! | term | sort key | one row for |
-//! |---|---|---|
-//! | `all` | | each item |
-//! | `name` | the name, folded | each item that has a name |
-//! | `tag/TAG`, `user/USER`, `profile/PROFILE`, `of/DOCUMENT`, `of/DOCUMENT/PROMPT` | | each of its terms |
-//! | `metadata/KEY` | | each key of its metadata |
-//! | `text/name/CHAR`, `text/metadata/KEY/CHAR` | the following 32 characters | each character of the name or value |
+//! | table | key | one row for | ordered by |
+//! |---|---|---|---|
+//! | `list_rows` | `all`, with the item's [`ListRow`] | each item | creation |
+//! | `list_rows` | `tag/TAG`, `user/USER`, `profile/PROFILE`, `of/DOCUMENT`, `of/DOCUMENT/PROMPT` | each of its terms | creation |
+//! | `list_rows` | `metadata/KEY` | each key of its metadata | creation |
+//! | `list_names` | the name, folded | each item | name |
+//! | `list_groups` | `name/GROUP`, `metadata/KEY/GROUP` | each distinct group of three characters and of two | creation |
 //!
-//! A substring of a name is therefore a range of sort keys in the partitions of its first character. The hash of an
-//! item's id selects one of the [`SHARDS`](super::table) shards of a term, so that a partition has about an eighth of
-//! the term's rows.
+//! A substring of a text has groups of characters that the text has, too. A search therefore reads the items of its
+//! rarest groups and compares the substring with their list rows. Only the searchable characters of an item have groups
+//! ([`ListRow::searchable_metadata`]).
+//!
+//! The rows of a term are in buckets of a week; `list_buckets` contains the buckets of each term. For names and groups the
+//! hash of the item's id selects one of the [`SHARDS`](super::table) shards.
 //!
 //! # Order of writes
 //!
 //! Rows are written unconditionally with the item's version as their timestamp. The result therefore does not depend on
 //! repeated writes, on the order of writes, or on clocks. New rows are written before the deciding write and old rows
-//! are removed after it, so that lists never miss a live item. A reader also reads the item, skips a dangling row and
-//! removes the row with [`repair_row`]. [`rebuild`] rewrites all rows of a kind.
+//! are removed after it. Between the two, the row under `all` contains the current and the next list row, so that lists
+//! never miss a live item, not even after a crash between the two. A reader also reads the item, skips a dangling row and
+//! removes it ([`repair_keys`]). [`rebuild`] rewrites all rows of a kind.
+//!
+//! The tables have no grace period for deleted rows, so a server that missed a deletion can bring a row back, and a late
+//! write can restore one. Both are dangling rows.
 
 mod query;
 mod rows;
+mod scan;
 
 use std::collections::BTreeSet;
 
 use folio_resources::{Kind, ListRow};
 use folio_types::{OrgId, Result};
+use moka::sync::Cache;
+
 pub(crate) use query::{CatalogueRow, Counts, Query, page};
-pub(crate) use rows::ALL;
-use rows::{Key, NAME, keys};
+use rows::keys;
+use scan::Scan;
 
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::session::Read;
-use super::table::{Position, SHARDS};
+use super::table::{ALL, Key, RowChange, Source, StoredValue, bucket};
 use super::values::micros;
 use folio_storage::value::{decode, encode};
 
@@ -69,40 +78,45 @@ fn stamp(version: u64, stage: Stage) -> i64 {
     version.cast_signed().saturating_mul(4).saturating_add(stage as i64)
 }
 
-/// Size of a value, in bytes, above which only the row under `all` contains it.
-const VALUE_BYTES: usize = 2_048;
+/// Maximum number of cached buckets, about 150 bytes each.
+const BUCKETS_CACHED: u64 = 20_000;
+
+/// The buckets of terms whose rows in `list_buckets` this process wrote.
+pub(crate) struct Buckets(Cache<String, ()>);
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self(Cache::new(BUCKETS_CACHED))
+    }
+}
 
 async fn write_rows(
     keyspace: &Keyspace,
     (org, kind): (&OrgId, &str),
-    listed: &ListEntry,
-    keys: impl IntoIterator<Item = Key>,
-    value: Option<Vec<u8>>,
+    (at, id): (i64, &str),
+    change: RowChange,
     stamp: i64,
 ) -> Result<()> {
-    let rows = keys.into_iter().map(|Key { term, sort_key }| {
-        let value = value.as_ref().map(|value| match value.len() <= VALUE_BYTES || term == ALL {
-            true => value.clone(),
-            false => Vec::new(),
-        });
-        (term, Position { sort_key, at: listed.at, id: listed.row.id.clone() }, value)
+    let cached = |term: &str| format!("{org}/{kind}/{term}/{}", bucket(at));
+    let terms = change.put.iter().filter_map(|key| match key {
+        Key::Term(term) => Some(term.clone()),
+        Key::Name(_) | Key::Group(_) => None,
     });
-    keyspace.tables.catalogue.change((org, kind), rows, stamp).await
+    let new: Vec<String> = terms.filter(|term| !keyspace.buckets.0.contains_key(&cached(term))).collect();
+    keyspace.tables.catalogue.change((org, kind), (at, id), change, &new, stamp).await?;
+    for term in &new {
+        keyspace.buckets.0.insert(cached(term), ());
+    }
+    Ok(())
 }
 
-/// Returns None for a dangling row.
-async fn value_of(
-    keyspace: &Keyspace,
-    (org, kind): (&OrgId, &str),
-    position: &Position,
-    value: &[u8],
-) -> Result<Option<ListRow>> {
-    if !value.is_empty() {
-        return decode(value).map(Some);
+/// Returns the value of the row under `all`. None: the kind has no such row.
+fn value_of(row: &ListRow, next: Option<&ListRow>) -> Result<Option<StoredValue>> {
+    if row.parent.is_some() {
+        return Ok(None);
     }
-    let all = Position { sort_key: String::new(), ..position.clone() };
-    let found = keyspace.tables.catalogue.value((org, kind, ALL), &all).await?;
-    found.filter(|value| !value.is_empty()).map(|value| decode(&value)).transpose()
+    let next = next.map(encode).transpose()?.unwrap_or_default();
+    Ok(Some(StoredValue { current: encode(row)?, next }))
 }
 
 /// Writes the new rows of an item, before its deciding write.
@@ -113,13 +127,18 @@ pub(crate) async fn insert_new_rows(
     before: Option<&ListEntry>,
     after: &ListEntry,
 ) -> Result<()> {
+    let value = match before {
+        Some(before) if before.row == after.row => return Ok(()),
+        Some(before) => value_of(&before.row, Some(&after.row))?,
+        None => value_of(&after.row, None)?,
+    };
     let had = before.map(|before| keys(&before.row)).unwrap_or_default();
-    let new: BTreeSet<Key> = keys(&after.row).difference(&had).cloned().collect();
-    let value = encode(&after.row)?;
-    write_rows(keyspace, (org, kind), after, new, Some(value), stamp(after.version, Stage::BeforeCommit)).await
+    let put = keys(&after.row).difference(&had).cloned().collect();
+    let (change, stamp) = (RowChange { value, put, remove: Vec::new() }, stamp(after.version, Stage::BeforeCommit));
+    write_rows(keyspace, (org, kind), (after.at, &after.row.id), change, stamp).await
 }
 
-/// Removes the rows of an item's previous terms and updates the rows whose value changed, after its deciding write.
+/// Removes the rows of an item's previous keys and updates its value, after its deciding write.
 pub(crate) async fn remove_old_rows(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -128,14 +147,15 @@ pub(crate) async fn remove_old_rows(
     after: Option<&ListEntry>,
     version: u64,
 ) -> Result<()> {
-    let stamp = stamp(version, Stage::AfterCommit);
-    let kept = after.map(|after| keys(&after.row)).unwrap_or_default();
-    if let Some(after) = after.filter(|after| after.row != before.row) {
-        let value = encode(&after.row)?;
-        write_rows(keyspace, (org, kind), after, kept.clone(), Some(value), stamp).await?;
+    let after = after.map(|after| &after.row);
+    if after == Some(&before.row) {
+        return Ok(());
     }
-    let old: BTreeSet<Key> = keys(&before.row).difference(&kept).cloned().collect();
-    write_rows(keyspace, (org, kind), before, old, None, stamp).await
+    let kept = after.map(keys).unwrap_or_default();
+    let value = after.map(|row| value_of(row, None)).transpose()?.flatten();
+    let remove = keys(&before.row).difference(&kept).cloned().collect();
+    let change = RowChange { value, put: Vec::new(), remove };
+    write_rows(keyspace, (org, kind), (before.at, &before.row.id), change, stamp(version, Stage::AfterCommit)).await
 }
 
 /// Removes the rows of an item that do not describe its stored state. `seen.version`: 0, or the version of a write that
@@ -144,88 +164,82 @@ pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntr
     let kind = Kind::of_id(&seen.row.id)?.name;
     let loaded = load(keyspace, org, &seen.row.id, Read::Serial).await?;
     let version = loaded.header.version.unwrap_or(0);
-    let at = loaded.header.created_at;
-    let now = loaded.live().map(|fields| keys(&fields.row)).unwrap_or_default();
-    let wrong: BTreeSet<Key> = if at == seen.at || version == 0 {
-        keys(&seen.row).difference(&now).cloned().collect()
-    } else {
-        keys(&seen.row)
-    };
-    write_rows(keyspace, (org, kind), seen, wrong, None, stamp(version.max(seen.version), Stage::Repair)).await
+    let is_at = loaded.header.created_at == seen.at || version == 0;
+    let now = loaded.live().filter(|_| is_at).map(|fields| fields.row);
+    let item = (seen.at, seen.row.id.as_str());
+    repair_keys(keyspace, (org, kind), item, keys(&seen.row), (now.as_ref(), version.max(seen.version))).await
 }
 
-/// Visits the `all` row of every item of a kind.
+/// Removes the rows of an item that its list row does not have. None: the item is not listed. `version` is that of the
+/// item.
+pub(crate) async fn repair_keys(
+    keyspace: &Keyspace,
+    (org, kind): (&OrgId, &str),
+    item: (i64, &str),
+    seen: BTreeSet<Key>,
+    (now, version): (Option<&ListRow>, u64),
+) -> Result<()> {
+    let kept = now.map(keys).unwrap_or_default();
+    let remove = seen.difference(&kept).cloned().collect();
+    let change = RowChange { remove, ..RowChange::default() };
+    write_rows(keyspace, (org, kind), item, change, stamp(version, Stage::Repair)).await
+}
+
+/// Removes dangling rows that a reader found, all of one item.
+pub(crate) async fn repair_found(keyspace: &Keyspace, org: &OrgId, found: &CatalogueRow) -> Result<()> {
+    let id = &found.position.id;
+    let (kind, loaded) = (Kind::of_id(id)?.name, load(keyspace, org, id, Read::Serial).await?);
+    let version = loaded.header.version.unwrap_or(0);
+    let is_at = loaded.header.created_at == found.position.at;
+    let now = loaded.live().filter(|_| is_at).map(|fields| fields.row);
+    let item = (found.position.at, id.as_str());
+    repair_keys(keyspace, (org, kind), item, found.keys()?, (now.as_ref(), version)).await
+}
+
+/// Visits the list row of every item of a kind.
 pub(crate) async fn for_each_row(
     keyspace: &Keyspace,
     org: &OrgId,
     kind: &str,
     mut visit: impl FnMut(ListRow) + Send,
 ) -> Result<()> {
-    let mut cursor = Some((0, FIRST));
-    while let Some(from) = cursor {
-        let (rows, next) = read_rows(keyspace, (org, kind, ALL), from).await?;
-        for (_, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
-            visit(decode(value)?);
+    let mut scan = Scan::open(keyspace, (org, kind), Source::Term(ALL.to_owned()), false, ROWS_PER_READ, None).await?;
+    while let Some((_, value)) = scan.next().await? {
+        if !value.current.is_empty() {
+            visit(decode(&value.current)?);
         }
-        cursor = next;
     }
     Ok(())
 }
 
-/// A shard of a term, and a position in it.
-type Cursor = (i32, Position);
-
-/// Reads rows of a term after the cursor, shard by shard. Returns the next cursor; None after the last shard.
-async fn read_rows(
-    keyspace: &Keyspace,
-    list: (&OrgId, &str, &str),
-    (shard, from): Cursor,
-) -> Result<(Vec<(Position, Vec<u8>)>, Option<Cursor>)> {
-    let catalogue = &keyspace.tables.catalogue;
-    let rows = catalogue.range(list, shard, (&from, &last()), (false, ROWS_PER_READ)).await?;
-    let next = match rows.last() {
-        Some((end, _)) if rows.len() == ROWS_PER_READ => Some((shard, end.clone())),
-        _ => (shard + 1 < SHARDS).then_some((shard + 1, FIRST)),
-    };
-    Ok((rows, next))
-}
-
 const ROWS_PER_READ: usize = 500;
-/// A position before every row of a shard.
-const FIRST: Position = Position { sort_key: String::new(), at: i64::MIN, id: String::new() };
-
-fn last() -> Position {
-    Position { sort_key: char::MAX.to_string(), at: i64::MAX, id: String::new() }
-}
 
 /// Rewrites all rows of all items of a kind from the items, and removes dangling rows; returns the number of items.
 /// Reads all items of the organization: for operators, not for requests. Does nothing for a kind with parents, because
-/// such a kind has no term of its own.
+/// such a kind has no list of its own.
 pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Result<u64> {
     let mut items = 0;
-    let terms: &[&str] = if kind.has_parent { &[] } else { &[ALL, NAME] };
-    for term in terms.iter().copied() {
-        let mut cursor = Some((0, FIRST));
-        while let Some(from) = cursor {
-            let (rows, next) = read_rows(keyspace, (org, kind.name, term), from).await?;
-            for (position, value) in rows {
-                let row = value_of(keyspace, (org, kind.name), &position, &value).await?.unwrap_or_else(|| ListRow {
-                    id: position.id.clone(),
-                    name: position.sort_key.clone(),
-                    ..ListRow::default()
-                });
-                repair_row(keyspace, org, &ListEntry { row, at: position.at, version: 0 }).await?;
-                let loaded = load(keyspace, org, &position.id, Read::Serial).await?;
-                let at = loaded.header.created_at;
-                if let Some(fields) = loaded.live() {
-                    let listed = ListEntry { row: fields.row, at, version: fields.version };
-                    let (stamp, value) = (stamp(listed.version, Stage::AfterCommit), encode(&listed.row)?);
-                    let keys = keys(&listed.row);
-                    write_rows(keyspace, (org, kind.name), &listed, keys, Some(value), stamp).await?;
-                    items += u64::from(term == ALL);
-                }
+    if kind.has_parent {
+        return Ok(items);
+    }
+    for source in [Source::Term(ALL.to_owned()), Source::Names] {
+        let counts = source != Source::Names;
+        let mut scan = Scan::open(keyspace, (org, kind.name), source, false, ROWS_PER_READ, None).await?;
+        while let Some((position, value)) = scan.next().await? {
+            let row = match value.current.is_empty() {
+                true => ListRow { id: position.id.clone(), name: position.sort_key.clone(), ..ListRow::default() },
+                false => decode(&value.current)?,
+            };
+            repair_row(keyspace, org, &ListEntry { row, at: position.at, version: 0 }).await?;
+            let loaded = load(keyspace, org, &position.id, Read::Serial).await?;
+            let at = loaded.header.created_at;
+            if let Some(fields) = loaded.live() {
+                let put = keys(&fields.row).into_iter().collect();
+                let change = RowChange { value: value_of(&fields.row, None)?, put, remove: Vec::new() };
+                let stamp = stamp(fields.version, Stage::AfterCommit);
+                write_rows(keyspace, (org, kind.name), (at, &fields.row.id), change, stamp).await?;
+                items += u64::from(counts);
             }
-            cursor = next;
         }
     }
     Ok(items)

@@ -1,57 +1,67 @@
 //! Pages of lists.
 //!
-//! Cost of a page: rows are read in the order of creation, or under the term `name` in the order of names, a few from
-//! each shard at a time.
+//! Cost of a page: the buckets of a term are read from the newest or the oldest on, several at a time if they have few
+//! rows; names and groups of characters are read a few from each shard at a time.
 //!
 //! - No filter, or one filter that is a term (a tag, a user): the rows of the page, the skipped rows, and one read for
-//!   each item. The server counts the total; a count over [`CACHED_COUNT_MIN`] rows is cached for [`COUNT_SECONDS`].
-//! - Any other filter: at most twice [`COUNTED_ITEMS_MAX`] rows of each term are read. If a term has no more rows, they
-//!   are filtered, ordered and counted in memory, and the total is exact. If every term has more rows, matches are
-//!   frequent: the list is scanned in its order and filtered. After [`SCANNED_MAX`] rows the page ends early, and its
-//!   token continues at that position. The total of such a list is exact only if one page scans all of it; otherwise
-//!   the total is [`COUNTED_ITEMS_MAX`] + 1, which stands for many.
+//!   each item. The servers count the total, with one read for each bucket; a count over [`CACHED_COUNT_MIN`] rows is cached
+//!   for [`COUNT_SECONDS`].
+//! - Any other filter: of at most [`SAMPLED_GROUPS_MAX`] groups of characters a shard is read, and the
+//!   [`READ_GROUPS_MAX`] rarest are used. Of each of these and of each term at most [`PROBED_ROWS_MAX`] rows are read. If
+//!   one has no more rows, the items that all such have in common are filtered by their list rows, ordered and counted in
+//!   memory, and the total is exact. Otherwise the rarest is scanned in the order of the list, and its items are
+//!   filtered. After [`SCANNED_MAX`] rows the page ends early, and its token continues at that position. The total of
+//!   such a list is exact only if one page scans all of it; otherwise the total is [`COUNTED_ITEMS_MAX`] + 1, which stands
+//!   for many.
+//! - Of the dangling rows that a page finds, it removes at most [`REPAIRS_MAX`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use folio_resources::{Condition, ListRow, folded, term};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{Error, OrgId, Result};
+use folio_types::{OrgId, Result};
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
-use super::rows::{ALL, NAME, all, lookups};
-use super::{FIRST, last, value_of};
+use super::rows::{Filter, keys};
+use super::scan::{FIRST, Scan, last};
 use crate::keyspace::Keyspace;
-use crate::table::{Position, SHARDS};
+use crate::table::{ALL, Key, Position, SHARDS, Source, StoredValue, by_bucket};
+use folio_storage::value::decode;
 use folio_storage::{PAGE_BYTES, page_token};
 
 /// Maximum number of items of a filtered list that is counted exactly.
 const COUNTED_ITEMS_MAX: usize = 1_024;
+/// Maximum number of rows of a term or group that are filtered in memory. A group may have more items than match.
+const PROBED_ROWS_MAX: usize = 2 * COUNTED_ITEMS_MAX;
 /// Maximum number of rows that a page of a filtered list reads.
 const SCANNED_MAX: usize = 4_096;
+/// Maximum number of groups whose first rows of a shard are compared.
+const SAMPLED_GROUPS_MAX: usize = 64;
+/// Maximum number of groups whose items are read.
+const READ_GROUPS_MAX: usize = 2;
+/// Maximum number of dangling rows that a page removes.
+const REPAIRS_MAX: usize = 16;
+/// Maximum number of rows without a match that a page compares with the keys of their item.
+const CHECKS_MAX: usize = 256;
+/// Maximum number of rows that are filtered together in a scan.
+const FILTERED_TOGETHER: usize = 256;
 /// Larger counts are cached.
 const CACHED_COUNT_MIN: u64 = 5_000;
 const COUNT_SECONDS: u64 = 10;
 const CACHED_COUNTS_MAX: usize = 1_024;
-/// Maximum number of items that are read concurrently.
-const LOAD_CONCURRENCY: usize = 16;
-
-/// The rows of a term whose sort keys begin with a prefix.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lookup {
-    pub(crate) term: String,
-    pub(crate) prefix: String,
-}
+/// Maximum number of concurrent reads for one page.
+const READ_CONCURRENCY: usize = 16;
 
 pub(crate) struct Query<'a> {
     /// The name of a kind: [`folio_resources::Kind::name`].
     pub(crate) kind: &'a str,
-    /// The lookup of all rows without a filter. None: all items of the kind.
-    pub(crate) base: Option<Lookup>,
-    /// An item must match at least one lookup of each filter.
-    pub(crate) filters: Vec<Vec<Lookup>>,
+    /// The term of all rows without a filter. None: all items of the kind.
+    pub(crate) base: Option<String>,
+    /// An item must match each filter.
+    pub(crate) filters: Vec<Filter>,
     /// Identifies the filter in page tokens.
     pub(crate) filter_key: String,
     /// All conditions, which each item must fulfil.
@@ -62,33 +72,58 @@ impl<'a> Query<'a> {
     /// Returns the query for a kind, or for the children of a parent. If children are listed under conditions, the
     /// first condition must be a term under the parent.
     pub(crate) fn new(kind: &'a str, parent: Option<&str>, conditions: &'a [Condition], filter_key: String) -> Self {
-        let mut filters: Vec<Vec<Lookup>> = conditions.iter().map(lookups).collect();
-        let base = parent.map(|parent| match filters.first().map(Vec::as_slice) {
-            Some([only]) => only.clone(),
-            _ => all(&term("of", parent)),
+        let mut filters: Vec<Filter> = conditions.iter().map(Filter::of).collect();
+        let base = parent.map(|parent| match filters.first() {
+            Some(Filter::Terms(terms)) if terms.len() == 1 => terms.concat(),
+            _ => term("of", parent),
         });
         if base.is_some() && !filters.is_empty() {
             filters.remove(0);
         }
         Self { kind, base, filters, filter_key, conditions }
     }
+
+    fn base_term(&self) -> String {
+        self.base.clone().unwrap_or_else(|| ALL.to_owned())
+    }
 }
 
+/// An item of a list.
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogueRow {
     pub(crate) position: Position,
-    pub(crate) row: ListRow,
+    /// The row that was read.
+    key: Key,
+    /// Empty: the value was not read.
+    value: StoredValue,
+}
+
+impl CatalogueRow {
+    /// Returns the keys of the rows that the item has if its list row is current, and the key that was read.
+    pub(crate) fn keys(&self) -> Result<BTreeSet<Key>> {
+        let mut all = BTreeSet::from([self.key.clone()]);
+        for row in self.list_rows()? {
+            all.extend(keys(&row));
+        }
+        Ok(all)
+    }
+
+    /// Returns the current list row and the row of a write that may be committed, as far as they are stored.
+    fn list_rows(&self) -> Result<Vec<ListRow>> {
+        let stored = [&self.value.current, &self.value.next].into_iter().filter(|bytes| !bytes.is_empty());
+        stored.map(|bytes| decode(bytes)).collect()
+    }
 }
 
 /// The rows of a page, before their items are read.
-struct PageRows {
+struct Selected {
     found: Vec<CatalogueRow>,
     /// The last position that was read, and the number of items still to be skipped. None: the page did not end early.
     next_position: Option<(Position, u32)>,
     total: u64,
 }
 
-/// `load` reads an item and returns the item with its size in bytes, or None for a dangling row.
+/// `load` reads an item and returns the item with its size in bytes. It removes a dangling row and returns None.
 pub(crate) async fn page<'a, T: Send>(
     keyspace: &'a Keyspace,
     org: &'a OrgId,
@@ -96,10 +131,10 @@ pub(crate) async fn page<'a, T: Send>(
     request: &PageRequest,
     load: impl Fn(CatalogueRow) -> BoxFuture<'a, Result<Option<(T, usize)>>> + Send + Sync,
 ) -> Result<Page<T>> {
-    let selected = select(keyspace, org, query, request).await?;
+    let (selected, dangling) = select(keyspace, org, query, request).await?;
     let mut page = Page { items: Vec::new(), next: None, total: selected.total };
     let positions: Vec<Position> = selected.found.iter().map(|found| found.position.clone()).collect();
-    let mut loads = futures::stream::iter(selected.found).map(load).buffered(LOAD_CONCURRENCY);
+    let mut loads = futures::stream::iter(selected.found).map(&load).buffered(READ_CONCURRENCY);
     let (mut bytes, mut next_position) = (0_usize, selected.next_position);
     for position in &positions {
         let Some(item) = loads.next().await else { break };
@@ -112,11 +147,23 @@ pub(crate) async fn page<'a, T: Send>(
             break;
         }
     }
+    for found in dangling {
+        let id = found.position.id.clone();
+        if let Err(error) = load(found).await {
+            tracing::warn!(%error, id, "a dangling list row stays until its next reader");
+        }
+    }
     page.next = next_position.map(|(position, skip)| token(org, query, request.order, &position, skip));
     Ok(page)
 }
 
-async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &PageRequest) -> Result<PageRows> {
+/// Returns the rows of a page, and dangling rows.
+async fn select(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    query: &Query<'_>,
+    request: &PageRequest,
+) -> Result<(Selected, Vec<CatalogueRow>)> {
     let (after, remaining_skip) = match &request.token {
         Some(token) => {
             let (position, skip) = position(org, query, request.order, token)?;
@@ -129,64 +176,29 @@ async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &P
     let by_name = matches!(request.order, Order::Name | Order::NameDescending) && query.base.is_none();
     let backward = matches!(request.order, Order::Newest | Order::NameDescending);
     let single = match query.filters.as_slice() {
-        [] => Some(query.base.clone().unwrap_or_else(|| all(ALL))),
-        [only] => match only.as_slice() {
-            [lookup] if lookup.prefix.is_empty() => Some(lookup.clone()),
-            _ => None,
-        },
+        [] => Some(query.base_term()),
+        [Filter::Terms(terms)] if terms.len() == 1 => Some(terms.concat()),
         _ => None,
     };
-    let selector = PageSelector { keyspace, org, query, backward, after, skip, size };
-    if !query.filters.is_empty() && (single.is_none() || by_name) {
-        let probes = query.filters.iter().map(|lookups| read_if_small(keyspace, org, query, lookups));
-        let probes = futures::future::try_join_all(probes).await?;
-        if let Some(rows) = probes.into_iter().flatten().min_by_key(Vec::len) {
-            return Ok(selector.select_in_memory(rows, by_name));
+    let (dangling, checks_left) = (Vec::new(), CHECKS_MAX);
+    let mut selector = PageSelector { keyspace, org, query, backward, after, skip, size, dangling, checks_left };
+    let selected = match single {
+        Some(term) if query.filters.is_empty() || !by_name => {
+            let total = count(keyspace, org, query.kind, &term).await?;
+            let source = if by_name { Source::Names } else { Source::Term(term) };
+            selector.select_by_scan(source, false, total).await
         }
-    }
-    let total = match &single {
-        Some(lookup) => count(keyspace, org, query.kind, lookup).await?,
-        None => COUNTED_ITEMS_MAX as u64 + 1,
+        _ => selector.select_filtered(by_name).await,
     };
-    let lookup = match single {
-        _ if by_name => all(NAME),
-        Some(lookup) => lookup,
-        None => query.base.clone().unwrap_or_else(|| all(ALL)),
-    };
-    selector.select_by_scan(&lookup.term, total).await
+    Ok((selected?, selector.dangling))
 }
 
-/// Returns all rows of the lookups. None: the lookups have too many rows.
-async fn read_if_small(
-    keyspace: &Keyspace,
-    org: &OrgId,
-    query: &Query<'_>,
-    lookups: &[Lookup],
-) -> Result<Option<Vec<CatalogueRow>>> {
-    // Ids are hashed to shards, so no shard of a list that is counted exactly has twice the mean number of rows.
-    let per_shard = 2 * COUNTED_ITEMS_MAX / SHARDS.unsigned_abs() as usize;
-    let mut stored = Vec::new();
-    for lookup in lookups {
-        let from = Position { sort_key: lookup.prefix.clone(), at: i64::MIN, id: String::new() };
-        let to = Position { sort_key: format!("{}{}", lookup.prefix, char::MAX), at: i64::MAX, id: String::new() };
-        let list = (org, query.kind, lookup.term.as_str());
-        let ranges = (0..SHARDS).map(|shard| {
-            let catalogue = &keyspace.tables.catalogue;
-            catalogue.range(list, shard, (&from, &to), (false, per_shard + 1))
-        });
-        for rows in futures::future::try_join_all(ranges).await? {
-            if rows.len() > per_shard {
-                return Ok(None);
-            }
-            stored.extend(rows);
-        }
-    }
-    let read = |(position, value): (Position, Vec<u8>)| async move {
-        let row = value_of(keyspace, (org, query.kind), &position, &value).await?;
-        Ok::<_, Error>(row.map(|row| CatalogueRow { position, row }))
-    };
-    let found: Vec<_> = futures::stream::iter(stored).map(read).buffered(LOAD_CONCURRENCY).try_collect().await?;
-    Ok(Some(found.into_iter().flatten().collect()))
+/// The first rows of a list whose items together contain all matches.
+struct Probe {
+    /// The source, if it is one.
+    source: Option<Source>,
+    rows: Vec<CatalogueRow>,
+    is_complete: bool,
 }
 
 struct PageSelector<'a, 'q> {
@@ -197,27 +209,137 @@ struct PageSelector<'a, 'q> {
     after: Option<Position>,
     skip: u32,
     size: usize,
+    /// Rows that describe no item.
+    dangling: Vec<CatalogueRow>,
+    /// Number of rows that are still compared with the keys of their item.
+    checks_left: usize,
 }
 
-impl PageSelector<'_, '_> {
+impl<'a> PageSelector<'a, '_> {
     fn is_after_token(&self, position: &Position) -> bool {
         self.after.as_ref().is_none_or(|after| if self.backward { position < after } else { position > after })
     }
 
+    async fn scan(&self, source: Source, rows: usize, after: Option<Position>) -> Result<Scan<'a>> {
+        Scan::open(self.keyspace, (self.org, self.query.kind), source, self.backward, rows, after).await
+    }
+
+    /// Selects the page of a list whose rows must be filtered.
+    async fn select_filtered(&mut self, by_name: bool) -> Result<Selected> {
+        let mut sources: Vec<Vec<Source>> = Vec::new();
+        let mut groups = Vec::new();
+        for filter in &self.query.filters {
+            match filter {
+                Filter::Terms(terms) => sources.push(terms.iter().cloned().map(Source::Term).collect()),
+                Filter::Text { term, groups } if groups.is_empty() => sources.push(vec![Source::Term(term.clone())]),
+                Filter::Text { groups: of_text, .. } => groups.push(of_text.as_slice()),
+            }
+        }
+        let groups = self.rarest(spread(&groups, SAMPLED_GROUPS_MAX)).await?;
+        sources.extend(groups.into_iter().map(|group| vec![group]));
+        let probes = futures::future::try_join_all(sources.into_iter().map(|sources| self.probe(sources))).await?;
+        if probes.iter().any(|probe| probe.is_complete) {
+            let rows = self.filter(in_common(probes)).await?;
+            return Ok(self.select_in_memory(rows, by_name));
+        }
+        let reach = |probe: &Probe| probe.rows.last().map(|row| row.position.clone());
+        let candidates = probes.into_iter().filter(|probe| probe.source.is_some());
+        let rarest = match self.backward {
+            true => candidates.min_by_key(reach),
+            false => candidates.max_by_key(reach),
+        };
+        let source = match rarest.and_then(|probe| probe.source) {
+            _ if by_name => Source::Names,
+            Some(source) => source,
+            None => Source::Term(self.query.base_term()),
+        };
+        self.select_by_scan(source, true, COUNTED_ITEMS_MAX as u64 + 1).await
+    }
+
+    /// Returns the groups with the fewest rows in the first shard. Of groups with many rows, those whose rows extend over
+    /// the longest time.
+    async fn rarest(&self, groups: Vec<String>) -> Result<Vec<Source>> {
+        let per_shard = PROBED_ROWS_MAX / SHARDS.unsigned_abs() as usize;
+        let (list, first, end) = ((self.org, self.query.kind), &FIRST, &last());
+        let sample = |chars: String| async move {
+            let source = Source::Group(chars);
+            let catalogue = &self.keyspace.tables.catalogue;
+            let rows = catalogue.range(list, (&source, 0), (first, end), (self.backward, per_shard)).await?;
+            let reach = rows.last().map_or(0, |(position, _)| position.at);
+            let density = match rows.len() < per_shard {
+                true => (0, i64::try_from(rows.len()).unwrap_or(i64::MAX)),
+                false => (1, if self.backward { reach } else { reach.saturating_neg() }),
+            };
+            Ok::<_, folio_types::Error>((density, source))
+        };
+        let samples = futures::stream::iter(groups).map(sample).buffered(READ_CONCURRENCY);
+        let mut samples: Vec<_> = samples.try_collect().await?;
+        samples.sort_by_key(|(density, _)| *density);
+        Ok(samples.into_iter().take(READ_GROUPS_MAX).map(|(_, source)| source).collect())
+    }
+
+    /// Reads at most [`PROBED_ROWS_MAX`] rows of the sources together.
+    async fn probe(&self, sources: Vec<Source>) -> Result<Probe> {
+        let (mut rows, per_shard) = (Vec::new(), PROBED_ROWS_MAX / SHARDS.unsigned_abs() as usize + 1);
+        let mut is_complete = true;
+        for source in &sources {
+            let mut scan = self.scan(source.clone(), per_shard, None).await?;
+            while is_complete && let Some((position, value)) = scan.next().await? {
+                is_complete = rows.len() < PROBED_ROWS_MAX;
+                rows.push(CatalogueRow { key: source.key(&position), position, value });
+            }
+        }
+        let source = if let [only] = sources.as_slice() { Some(only.clone()) } else { None };
+        Ok(Probe { source, rows, is_complete })
+    }
+
+    /// Returns each row with the list row that fulfils the conditions. None: the row does not match.
+    async fn filter(&mut self, mut rows: Vec<CatalogueRow>) -> Result<Vec<(CatalogueRow, Option<ListRow>)>> {
+        // The rows of children have no values: their reader reads the item.
+        if self.query.base.is_some() {
+            return Ok(rows.into_iter().map(|row| (row, Some(ListRow::default()))).collect());
+        }
+        let (list, catalogue) = ((self.org, self.query.kind), &self.keyspace.tables.catalogue);
+        let without = rows.iter().filter(|row| row.value.current.is_empty()).map(|row| &row.position);
+        let reads = by_bucket(without).into_iter().map(|(bucket, items)| catalogue.values(list, bucket, items));
+        let values = futures::stream::iter(reads.collect::<Vec<_>>()).buffered(READ_CONCURRENCY);
+        let values: Vec<Vec<(Position, StoredValue)>> = values.try_collect().await?;
+        let values: BTreeMap<(i64, String), StoredValue> =
+            values.into_iter().flatten().map(|(position, value)| ((position.at, position.id), value)).collect();
+        for row in rows.iter_mut().filter(|row| row.value.current.is_empty()) {
+            row.value = values.get(&(row.position.at, row.position.id.clone())).cloned().unwrap_or_default();
+        }
+        let mut filtered = Vec::with_capacity(rows.len());
+        for row in rows {
+            let listed = row.list_rows()?;
+            let has_key = |listed: &ListRow| row.key == Key::Term(ALL.to_owned()) || keys(listed).contains(&row.key);
+            let is_match = |listed: &&ListRow| listed.matches(self.query.conditions);
+            let matched = listed.iter().find(is_match).cloned();
+            if matched.is_none() && self.dangling.len() < REPAIRS_MAX && self.checks_left > 0 {
+                self.checks_left -= 1;
+                if !listed.iter().any(has_key) {
+                    self.dangling.push(row.clone());
+                }
+            }
+            filtered.push((row, matched));
+        }
+        Ok(filtered)
+    }
+
     /// Selects the page from all rows of a filter, in memory.
-    fn select_in_memory(&self, rows: Vec<CatalogueRow>, by_name: bool) -> PageRows {
+    fn select_in_memory(&self, rows: Vec<(CatalogueRow, Option<ListRow>)>, by_name: bool) -> Selected {
         let mut items = BTreeMap::new();
-        for CatalogueRow { position, row } in rows {
-            if row.matches(self.query.conditions) {
-                let sort_key = if by_name { folded(&row.name) } else { String::new() };
-                items.insert(Position { sort_key, ..position }, row);
+        for (row, matched) in rows {
+            if let Some(matched) = matched {
+                let sort_key = if by_name { folded(&matched.name) } else { String::new() };
+                items.insert(Position { sort_key, ..row.position.clone() }, row);
             }
         }
         let total = items.len() as u64;
         let mut found: Vec<_> = items
             .into_iter()
             .filter(|(position, _)| self.is_after_token(position))
-            .map(|(position, row)| CatalogueRow { position, row })
+            .map(|(position, row)| CatalogueRow { position, ..row })
             .collect();
         if self.backward {
             found.reverse();
@@ -226,73 +348,72 @@ impl PageSelector<'_, '_> {
         let has_more = found.len() > self.size;
         found.truncate(self.size);
         let next_position = found.last().filter(|_| has_more).map(|last| (last.position.clone(), 0));
-        PageRows { found, next_position, total }
+        Selected { found, next_position, total }
     }
 
-    /// Selects the page by scanning the rows of a term.
-    async fn select_by_scan(&self, term: &str, total: u64) -> Result<PageRows> {
-        let filtered = !self.query.filters.is_empty();
-        let chunk = (self.size + self.skip as usize).div_ceil(SHARDS.unsigned_abs() as usize).saturating_mul(2);
-        let chunk = chunk.clamp(8, 512);
-        let shards = (0..SHARDS).map(|shard| self.shard(term, shard, chunk, self.after.clone()));
-        let mut shards = futures::future::try_join_all(shards).await?;
+    /// Selects the page by scanning the rows of a source.
+    async fn select_by_scan(&mut self, source: Source, is_filtered: bool, total: u64) -> Result<Selected> {
+        let wanted = self.size.saturating_add(self.skip as usize).saturating_add(1);
+        let per_read = match &source {
+            Source::Term(_) => wanted,
+            Source::Names | Source::Group(_) => wanted.div_ceil(SHARDS.unsigned_abs() as usize).saturating_mul(2),
+        };
+        let mut scan = self.scan(source.clone(), per_read, self.after.clone()).await?;
         let (mut skip, mut scanned, mut matched, mut found) = (self.skip, 0_usize, 0_u64, Vec::new());
         let mut last = None;
         loop {
-            let heads = shards.iter().enumerate().filter_map(|(at, shard)| Some((shard.head()?, at)));
-            let best = if self.backward { heads.max() } else { heads.min() };
-            let Some(at) = best.map(|(_, at)| at) else {
-                let total = if filtered && self.after.is_none() { matched } else { total };
-                return Ok(PageRows { found, next_position: None, total });
+            let mut rows = Vec::new();
+            while rows.len() < FILTERED_TOGETHER
+                && let Some((position, value)) = scan.next().await?
+            {
+                rows.push(CatalogueRow { key: source.key(&position), position, value });
+            }
+            if rows.is_empty() {
+                let total = if is_filtered && self.after.is_none() { matched } else { total };
+                return Ok(Selected { found, next_position: None, total });
+            }
+            let rows = match is_filtered {
+                true => self.filter(rows).await?,
+                false => rows.into_iter().map(|row| (row, Some(ListRow::default()))).collect(),
             };
-            if found.len() == self.size || (filtered && scanned >= SCANNED_MAX) {
-                let next_position = last.map(|last: Position| (last, skip));
-                return Ok(PageRows { found, next_position, total });
-            }
-            let Some(shard) = shards.get_mut(at) else { return Ok(PageRows { found, next_position: None, total }) };
-            if let Some((position, value)) = shard.rows.pop_front() {
-                scanned += 1;
-                last = Some(position.clone());
-                let row = value_of(self.keyspace, (self.org, self.query.kind), &position, &value).await?;
-                if let Some(row) = row.filter(|row| row.matches(self.query.conditions)) {
-                    matched += 1;
-                    match skip.checked_sub(1) {
-                        Some(left) => skip = left,
-                        None => found.push(CatalogueRow { position, row }),
-                    }
+            for (row, is_match) in rows.into_iter().map(|(row, matched)| (row, matched.is_some())) {
+                if found.len() == self.size || (is_filtered && scanned >= SCANNED_MAX) {
+                    return Ok(Selected { found, next_position: last.map(|last| (last, skip)), total });
                 }
-            }
-            if shard.rows.is_empty() && !shard.is_exhausted {
-                let number = i32::try_from(at).unwrap_or(0);
-                *shard = self.shard(term, number, chunk, last.clone()).await?;
+                scanned += 1;
+                last = Some(row.position.clone());
+                matched += u64::from(is_match);
+                match (is_match, skip.checked_sub(1)) {
+                    (true, Some(left)) => skip = left,
+                    (true, None) => found.push(row),
+                    (false, _) => {}
+                }
             }
         }
     }
-
-    async fn shard(&self, term: &str, shard: i32, rows: usize, after: Option<Position>) -> Result<Shard> {
-        let (first, end) = (FIRST, last());
-        let (from, to) = match (after, self.backward) {
-            (Some(after), true) => (first, after),
-            (Some(after), false) => (after, end),
-            (None, _) => (first, end),
-        };
-        let list = (self.org, self.query.kind, term);
-        let catalogue = &self.keyspace.tables.catalogue;
-        let found = catalogue.range(list, shard, (&from, &to), (self.backward, rows)).await?;
-        Ok(Shard { is_exhausted: found.len() < rows, rows: found.into() })
-    }
 }
 
-/// Rows of a shard that were read. `is_exhausted`: the shard has no further rows.
-struct Shard {
-    rows: VecDeque<(Position, Vec<u8>)>,
-    is_exhausted: bool,
+/// Returns the rows whose items all complete probes have.
+fn in_common(probes: Vec<Probe>) -> Vec<CatalogueRow> {
+    let mut complete: Vec<_> = probes.into_iter().filter(|probe| probe.is_complete).map(|probe| probe.rows).collect();
+    complete.sort_by_key(Vec::len);
+    let mut complete = complete.into_iter();
+    let mut rows = complete.next().unwrap_or_default();
+    for other in complete {
+        let items: BTreeSet<_> = other.iter().map(|row| (row.position.at, &row.position.id)).collect();
+        rows.retain(|row| items.contains(&(row.position.at, &row.position.id)));
+    }
+    rows
 }
 
-impl Shard {
-    fn head(&self) -> Option<&Position> {
-        self.rows.front().map(|(position, _)| position)
-    }
+/// Returns at most `max` groups, of each text about as many.
+fn spread(texts: &[&[String]], max: usize) -> Vec<String> {
+    let share = (max / texts.len().max(1)).max(1);
+    let of_text = |groups: &&[String]| {
+        let step = groups.len().div_ceil(share).max(1);
+        groups.iter().step_by(step).cloned().collect::<Vec<_>>()
+    };
+    texts.iter().flat_map(of_text).take(max).collect()
 }
 
 #[derive(Debug, Default)]
@@ -314,15 +435,16 @@ impl Counts {
     }
 }
 
-async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, lookup: &Lookup) -> Result<u64> {
-    let key = format!("{org}/{}/{}", kind, lookup.term);
+async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, term: &str) -> Result<u64> {
+    let key = format!("{org}/{kind}/{term}");
     if let Some(count) = keyspace.counts.get(&key) {
         return Ok(count);
     }
-    let list = (org, kind, lookup.term.as_str());
-    let counts = futures::stream::iter(0..SHARDS)
-        .map(|shard| keyspace.tables.catalogue.count(list, shard))
-        .buffer_unordered(SHARDS.unsigned_abs() as usize);
+    let (list, catalogue) = ((org, kind), &keyspace.tables.catalogue);
+    let buckets = catalogue.buckets(list, term).await?;
+    let counts = futures::stream::iter(buckets)
+        .map(|bucket| catalogue.count(list, term, bucket))
+        .buffer_unordered(READ_CONCURRENCY);
     let count: u64 = counts.try_fold(0, async |sum, count| Ok(sum + count)).await?;
     if count > CACHED_COUNT_MIN {
         keyspace.counts.put(key, count);

@@ -1,94 +1,90 @@
-//! The terms and sort keys of an item's rows in the catalogue.
+//! The keys of an item's rows in the catalogue, and the sources that a filter reads.
 
 use std::collections::BTreeSet;
 
 use folio_resources::{Condition, ListRow, folded};
 
-use super::query::Lookup;
+use crate::table::{ALL, Key};
 
-/// The term of every item.
-pub(crate) const ALL: &str = "all";
-/// The term of every item with a name. The sort key is the folded name.
-pub(crate) const NAME: &str = "name";
-
-/// Maximum number of characters of a text in a sort key.
-const SUBSTRING_CHARS: usize = 32;
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub(crate) term: String,
-    pub(crate) sort_key: String,
-}
-
-impl Key {
-    fn of<T: Into<String>>(term: T) -> Self {
-        Self { term: term.into(), sort_key: String::new() }
-    }
-}
+/// Number of characters of a group. A shorter text is found by a group of [`SHORT_GROUP_CHARS`], and one character by
+/// a scan.
+const GROUP_CHARS: usize = 3;
+const SHORT_GROUP_CHARS: usize = 2;
 
 /// Returns the keys of an item's rows. An item with a parent has no rows other than those of its terms.
 pub(crate) fn keys(row: &ListRow) -> BTreeSet<Key> {
-    let mut keys: BTreeSet<Key> = row.terms.iter().map(Key::of::<&String>).collect();
+    let mut keys: BTreeSet<Key> = row.terms.iter().cloned().map(Key::Term).collect();
     if row.parent.is_some() {
         return keys;
     }
-    keys.insert(Key::of(ALL));
+    keys.insert(Key::Term(ALL.to_owned()));
     let name = folded(&row.name);
-    keys.insert(Key { term: NAME.to_owned(), sort_key: name.clone() });
-    keys.extend(suffixes(NAME_FIELD, &name));
-    for (key, value) in &row.metadata {
-        keys.insert(Key::of(metadata_term(key)));
-        keys.extend(suffixes(&metadata_field(key), &folded(value)));
+    keys.extend(groups_of_text(NAME_FIELD, &name));
+    keys.insert(Key::Name(name));
+    for (key, value) in row.searchable_metadata() {
+        keys.insert(Key::Term(metadata_term(key)));
+        keys.extend(groups_of_text(&metadata_term(key), &value));
     }
     keys
 }
 
-/// Returns the lookups that together find all items that fulfil a condition. None fulfils an unresolved `SharedTerm`.
-pub(crate) fn lookups(condition: &Condition) -> Vec<Lookup> {
-    match condition {
-        Condition::AnyTerm(terms) => terms.iter().map(|term| all(term)).collect(),
-        Condition::SharedTerm { .. } => Vec::new(),
-        Condition::NameContains(substring) => vec![name_lookup(substring)],
-        Condition::MetadataContains { key, substring } => vec![value_lookup(key, substring)],
+/// A condition as the rows that contain all of its items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Filter {
+    /// The items with at least one of the terms.
+    Terms(Vec<String>),
+    /// Items whose text contains each group of characters, and perhaps the whole substring. Without a group, the text is
+    /// too short, and `term` is the list of all items that can match.
+    Text { term: String, groups: Vec<String> },
+}
+
+impl Filter {
+    /// Returns the rows of a condition. An unresolved `SharedTerm` has none.
+    pub(crate) fn of(condition: &Condition) -> Self {
+        match condition {
+            Condition::AnyTerm(terms) => Self::Terms(terms.clone()),
+            Condition::SharedTerm { .. } => Self::Terms(Vec::new()),
+            Condition::NameContains(substring) => {
+                Self::Text { term: ALL.to_owned(), groups: groups_of_substring(NAME_FIELD, substring) }
+            }
+            Condition::MetadataContains { key, substring } if substring.is_empty() => {
+                Self::Terms(vec![metadata_term(key)])
+            }
+            Condition::MetadataContains { key, substring } => {
+                let term = metadata_term(key);
+                Self::Text { groups: groups_of_substring(&term, substring), term }
+            }
+        }
     }
 }
 
-const NAME_FIELD: &str = "text/name";
-
-fn metadata_field(key: &str) -> String {
-    format!("text/metadata/{key}")
-}
+const NAME_FIELD: &str = "name";
 
 fn metadata_term(key: &str) -> String {
     format!("metadata/{key}")
 }
 
-pub(crate) fn all(term: &str) -> Lookup {
-    Lookup { term: term.to_owned(), prefix: String::new() }
-}
-
-/// `substring` is folded and not empty.
-fn name_lookup(substring: &str) -> Lookup {
-    substring_lookup(NAME_FIELD, substring)
-}
-
-/// `substring` is folded. An empty substring finds every item with the key.
-fn value_lookup(key: &str, substring: &str) -> Lookup {
-    if substring.is_empty() { all(&metadata_term(key)) } else { substring_lookup(&metadata_field(key), substring) }
-}
-
-fn substring_lookup(field: &str, substring: &str) -> Lookup {
-    let first: String = substring.chars().take(1).collect();
-    Lookup { term: format!("{field}/{first}"), prefix: substring.chars().take(SUBSTRING_CHARS).collect() }
-}
-
-/// Returns one key for each character of a text. The sort key starts with that character.
-fn suffixes(field: &str, text: &str) -> BTreeSet<Key> {
-    let substring = |(at, first): (usize, char)| {
-        let sort_key = text.get(at..).unwrap_or_default().chars().take(SUBSTRING_CHARS).collect();
-        Key { term: format!("{field}/{first}"), sort_key }
+/// Returns the distinct groups of `length` characters of a text.
+fn groups(field: &str, text: &str, length: usize) -> BTreeSet<String> {
+    let starts = text.char_indices().map(|(at, _)| text.get(at..).unwrap_or_default());
+    let group = |rest: &str| {
+        let group: String = rest.chars().take(length).collect();
+        (group.chars().count() == length).then(|| format!("{field}/{group}"))
     };
-    text.char_indices().map(substring).collect()
+    starts.filter_map(group).collect()
+}
+
+fn groups_of_text(field: &str, text: &str) -> impl Iterator<Item = Key> {
+    [GROUP_CHARS, SHORT_GROUP_CHARS].into_iter().flat_map(|length| groups(field, text, length)).map(Key::Group)
+}
+
+/// Returns the groups that a text with the folded substring has. Empty for a single character.
+fn groups_of_substring(field: &str, substring: &str) -> Vec<String> {
+    let length = substring.chars().take(GROUP_CHARS).count();
+    match length < SHORT_GROUP_CHARS {
+        true => Vec::new(),
+        false => groups(field, substring, length).into_iter().collect(),
+    }
 }
 
 #[cfg(test)]
@@ -96,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_substring_of_a_name_is_a_prefix_of_a_sort_key() {
+    fn every_substring_of_a_name_is_found_by_each_of_its_groups() {
         let name = "Überweisung 00012 an die Äcme GmbH & Co. KG, Köln";
         let row = ListRow { id: "x".into(), name: name.into(), ..ListRow::default() };
         let keys = keys(&row);
@@ -104,9 +100,23 @@ mod tests {
         for from in 0..text.len() {
             for to in from + 1..=text.len() {
                 let substring: String = text[from..to].iter().collect();
-                let Lookup { term, prefix } = name_lookup(&substring);
-                assert!(keys.iter().any(|key| key.term == term && key.sort_key.starts_with(&prefix)), "{substring}");
+                let Filter::Text { term, groups } = Filter::of(&Condition::NameContains(substring.clone())) else {
+                    panic!("no text")
+                };
+                assert_eq!(groups.is_empty(), to == from + 1, "{substring}");
+                let missing = groups.iter().find(|group| !keys.contains(&Key::Group((*group).clone())));
+                assert_eq!((missing, keys.contains(&Key::Term(term))), (None, true), "{substring}");
             }
         }
+    }
+
+    #[test]
+    fn an_item_has_at_most_two_rows_for_each_searchable_character() {
+        let value = |at: u32| (0..1_024).map(|n| char::from_u32(0x4e00 + at * 1_024 + n).unwrap()).take(341).collect();
+        let metadata = (0..50).map(|at| (format!("key-{at}"), value(at))).collect();
+        let row = ListRow { id: "x".into(), name: "n".repeat(200), metadata, ..ListRow::default() };
+        let rows = keys(&row).len();
+        assert!(rows <= 2 * (200 + folio_types::limits::METADATA_SEARCHABLE_CHARS) + 52, "{rows}");
+        assert!(rows > 1_000, "{rows}");
     }
 }

@@ -27,6 +27,7 @@ macro_rules! table {
 mod aggregates;
 mod audit;
 mod catalogue;
+mod content_sizes;
 mod credit;
 mod idempotency;
 mod names;
@@ -41,7 +42,7 @@ use std::sync::Arc;
 use folio_types::Result;
 
 pub(crate) use aggregates::{Header, Part};
-pub(crate) use catalogue::{Position, SHARDS};
+pub(crate) use catalogue::{ALL, Key, Position, RowChange, SHARDS, Source, StoredValue, bucket, by_bucket, shard};
 pub(crate) use credit::ENDED;
 pub(crate) use names::NameRow;
 pub(crate) use system_rows::SystemRow;
@@ -71,6 +72,7 @@ tables! {
     idempotency: idempotency::Idempotency,
     audit: audit::Audit,
     catalogue: catalogue::Catalogue,
+    content_sizes: content_sizes::ContentSizes,
     credit: credit::Credit,
     names: names::Names,
     rows: rows::Rows,

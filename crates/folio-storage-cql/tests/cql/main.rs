@@ -18,6 +18,7 @@ mod migrations;
 mod protocol;
 mod references;
 mod suites;
+mod tombstones;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -71,6 +71,39 @@ impl TestStores {
         self.stores.ops.close(&self.org, &target, closed).await.unwrap();
     }
 
+    /// Returns bucket, time and id of the rows of all tags.
+    async fn list_rows(&self) -> Vec<(i64, i64, String)> {
+        let buckets = "SELECT bucket FROM list_buckets WHERE org = ? AND list = 'tag' AND term = 'all'";
+        let select = "SELECT bucket, at, id FROM list_rows \
+                      WHERE org = ? AND list = 'tag' AND term = 'all' AND bucket = ?";
+        let buckets = self.session.query_unpaged(buckets, (self.org.as_str(),)).await.unwrap();
+        let buckets = buckets.into_rows_result().unwrap();
+        let mut found = Vec::new();
+        for (bucket,) in buckets.rows::<(i64,)>().unwrap().map(Result::unwrap) {
+            let rows = self.session.query_unpaged(select, (self.org.as_str(), bucket)).await.unwrap();
+            let rows = rows.into_rows_result().unwrap();
+            found.extend(rows.rows::<(i64, i64, String)>().unwrap().map(Result::unwrap));
+        }
+        found
+    }
+
+    /// Writes the list row of a tag with its current and its next name.
+    async fn put_list_row(&self, (bucket, at, id): (i64, i64, &str), current: &str, next: &str) {
+        let insert = "INSERT INTO list_rows (org, list, term, bucket, at, id, value, next) \
+                      VALUES (?, 'tag', 'all', ?, ?, ?, textAsBlob(?), textAsBlob(?)) USING TIMESTAMP 5";
+        // The first byte is the version of the format.
+        let value = |name: &str| format!("\u{1}{{\"id\":\"{id}\",\"name\":\"{name}\"}}");
+        let values = (self.org.as_str(), bucket, at, id, value(current), value(next));
+        self.session.query_unpaged(insert, values).await.unwrap();
+    }
+
+    /// Returns the total of a search for a part of a name, and the number of items on its page.
+    async fn found(&self, part: &str) -> (u64, usize) {
+        let search = TagFilter { name_search: Some(part.to_owned()) };
+        let page = self.stores.of::<Tag>().list(&self.org, &search, &PageRequest::default()).await.unwrap();
+        (page.total, page.items.len())
+    }
+
     async fn names(&self) -> Vec<String> {
         let request = PageRequest { size: 1000, ..PageRequest::default() };
         let page = self.stores.of::<Tag>().list(&self.org, &TagFilter::default(), &request).await.unwrap();
@@ -136,34 +169,54 @@ async fn list_rows_are_repaired_by_readers_and_rebuilt_from_the_resources() {
     for name in ["one", "two", "three"] {
         fixture.create(name, name).await.unwrap();
     }
-    let select = "SELECT shard, at FROM catalogue WHERE org = ? AND list = 'tag' AND term = 'all' AND shard = ?";
-    let mut shards = Vec::new();
-    for shard in 0..8 {
-        let rows = fixture.session.query_unpaged(select, (fixture.org.as_str(), shard)).await.unwrap();
-        let rows = rows.into_rows_result().unwrap();
-        shards.extend(rows.rows::<(i32, i64)>().unwrap().map(Result::unwrap));
-    }
-    assert_eq!(shards.len(), 3);
-    // Inserts a row of a resource that never existed, and deletes the rows of the names.
-    let insert = "INSERT INTO catalogue (org, list, term, shard, sort_key, at, id, value) \
-                  VALUES (?, 'tag', 'all', 0, '', ?, ?, textAsBlob(?)) USING TIMESTAMP 4";
+    let rows = fixture.list_rows().await;
+    assert_eq!(rows.len(), 3);
+    // Inserts a row of a resource that never existed, and deletes the rows of a group.
     let stray = fixture.id("stray").to_string();
-    let value = format!("\u{1}{{\"id\":\"{stray}\",\"name\":\"stray\"}}");
-    fixture.session.query_unpaged(insert, (fixture.org.as_str(), shards[0].1, &stray, value)).await.unwrap();
+    fixture.put_list_row((rows[0].0, rows[0].1, &stray), "stray", "stray").await;
     for shard in 0..8 {
-        let delete = "DELETE FROM catalogue USING TIMESTAMP 4 \
-                      WHERE org = ? AND list = 'tag' AND term = 'text/name/t' AND shard = ?";
+        let delete = "DELETE FROM list_groups USING TIMESTAMP 4 \
+                      WHERE org = ? AND list = 'tag' AND chars = 'name/hre' AND shard = ?";
         fixture.session.query_unpaged(delete, (fixture.org.as_str(), shard)).await.unwrap();
     }
     let mut names = fixture.names().await;
     names.sort();
     assert_eq!(names, ["one", "three", "two"]);
-    let search = TagFilter { name_search: Some("t".into()) };
-    let found = fixture.stores.of::<Tag>().list(&fixture.org, &search, &PageRequest::default()).await.unwrap();
-    assert_eq!(found.total, 0, "the rows exist");
+    assert_eq!(fixture.found("hre").await, (0, 0), "the rows exist");
     assert_eq!(fixture.cql.repair_lists(&fixture.org).await.unwrap(), 3);
-    let found = fixture.stores.of::<Tag>().list(&fixture.org, &search, &PageRequest::default()).await.unwrap();
-    assert_eq!((found.total, found.items.len()), (2, 2));
+    assert_eq!(fixture.found("hre").await, (1, 1));
+    assert_eq!(fixture.found("T").await, (2, 2));
+}
+
+/// Between its deciding write and its last step, the list row of a renamed resource contains both names.
+#[tokio::test]
+async fn a_resource_whose_rename_was_interrupted_is_found_by_its_name() {
+    let fixture = fixture().await;
+    fixture.create("renamed", "current").await.unwrap();
+    let [(bucket, at, id)] = fixture.list_rows().await.try_into().unwrap();
+    fixture.put_list_row((bucket, at, &id), "previous", "current").await;
+    assert_eq!(fixture.found("curr").await, (1, 1));
+    assert_eq!(fixture.found("prev").await, (0, 0));
+}
+
+#[tokio::test]
+async fn a_search_removes_the_rows_of_a_previous_name() {
+    let fixture = fixture().await;
+    fixture.create("renamed", "current").await.unwrap();
+    let [(_, at, id)] = fixture.list_rows().await.try_into().unwrap();
+    let select = "SELECT shard FROM list_groups WHERE org = ? AND list = 'tag' AND chars = 'name/old' AND shard IN \
+                  (0, 1, 2, 3, 4, 5, 6, 7)";
+    let insert = "INSERT INTO list_groups (org, list, chars, shard, at, id) VALUES (?, 'tag', 'name/old', ?, ?, ?) \
+                  USING TIMESTAMP 4";
+    let shard = i32::from(folio_storage::page_token::digest(&[id.as_bytes()])[0]) % 8;
+    fixture.session.query_unpaged(insert, (fixture.org.as_str(), shard, at, &id)).await.unwrap();
+    let rows = async || {
+        let rows = fixture.session.query_unpaged(select, (fixture.org.as_str(),)).await.unwrap();
+        rows.into_rows_result().unwrap().rows_num()
+    };
+    assert_eq!(rows().await, 1);
+    assert_eq!(fixture.found("old").await, (0, 0));
+    assert_eq!(rows().await, 0);
 }
 
 /// The time limits are far below the latency of the server, so that nearly every outcome is unknown to the caller.
