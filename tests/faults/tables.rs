@@ -117,14 +117,16 @@ impl Tables {
         Ok(found)
     }
 
-    /// Returns the index of open turns: thread, turn and epoch.
+    /// Returns the index of open turns: thread, turn and epoch. No sweep reads a row that arrived below the floor.
     pub async fn open_turns(&self) -> Result<Vec<(String, u32, u64)>> {
-        let text = "SELECT name, key FROM system_rows";
-        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(String, String)>()?;
+        let text = "SELECT bucket FROM open_turn_floor";
+        let floor = self.session.query_iter(text, ()).await?.rows_stream::<(i64,)>()?.try_next().await?;
+        let text = "SELECT bucket, key FROM open_turns";
+        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(i64, String)>()?;
         let mut found = Vec::new();
-        while let Some((name, key)) = rows.try_next().await? {
-            if let ("open_turn", [_, thread, turn, epoch]) =
-                (name.as_str(), key.split('/').collect::<Vec<_>>().as_slice())
+        while let Some((bucket, key)) = rows.try_next().await? {
+            if floor.is_none_or(|(floor,)| bucket >= floor)
+                && let [_, thread, turn, epoch] = key.split('/').collect::<Vec<_>>().as_slice()
             {
                 found.push(((*thread).to_owned(), turn.parse()?, epoch.parse()?));
             }

@@ -439,6 +439,8 @@ pub struct OpenTurnRow {
     pub org: OrgId,
     pub turn: TurnId,
     pub epoch: u64,
+    /// Time of the append that the row precedes. A store that orders the index by time may replace it by a later time.
+    pub at: Timestamp,
     /// Time at which the row expires, which is later than the end of the longest approval.
     pub until: Timestamp,
 }

@@ -158,7 +158,7 @@ async fn filled_thread(context: &Context, name: &str) -> Outcome {
     append.request = Some(request(context, 1)?);
     let turn = TurnId::new(header.id.clone(), 1);
     let until = Timestamp::from_second(2_000_000_000).unwrap_or(Timestamp::MAX);
-    append.opens = Some(OpenTurnRow { org: context.org.clone(), turn, epoch: 1, until });
+    append.opens = Some(OpenTurnRow { org: context.org.clone(), turn, epoch: 1, at: context.now(), until });
     appended(threads.append(&context.org, &header.id, append).await?).map(|_| ())
 }
 

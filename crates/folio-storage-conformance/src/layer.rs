@@ -108,6 +108,7 @@ layers! {
     OpenTurnLayer of OpenTurnStore {
         remove(rows: &[OpenTurnRow]) -> ();
         scan(after: Option<&OpenTurnRow>, limit: usize) -> Vec<OpenTurnRow>;
+        compact() -> ();
     }
     OpLayer of OpStore {
         row(org: &OrgId, target: &Target, op: &OpKey) -> Option<OpRow>;

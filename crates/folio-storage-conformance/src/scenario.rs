@@ -114,7 +114,7 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Outcome {
             let mut append = append(&context, step, 0, 0)?;
             append.new_owner = Some((1, Incarnation::derive(&["scenario"])));
             let (turn, until) = (TurnId::new(thread(), 1), Timestamp::constant(1_800_000_000, 0));
-            append.opens = Some(OpenTurnRow { org: org.clone(), turn, epoch: 1, until });
+            append.opens = Some(OpenTurnRow { org: org.clone(), turn, epoch: 1, at: context.now(), until });
             stores.threads.append(org, &thread(), append).await?;
         }
         4 => drop(stores.threads.append(org, &thread(), append(&context, step, 1, 1)?).await?),

@@ -40,12 +40,14 @@ impl ErasureStore for Erasures {
                 delete_where(cql, &statement, (&table, &key), on_all, owned).await?;
             }
         }
-        let key = ["name", "bucket", "at", "key"].map(str::to_owned);
         let listed = |row: &Row| match row.columns.as_slice() {
             [.., Some(CqlValue::Text(key))] => is_owned_by(orgs, key),
             _ => false,
         };
-        delete_where(cql, "SELECT name, bucket, at, key FROM system_rows", ("system_rows", &key), false, listed).await
+        let key = ["bucket", "shard", "key"].map(str::to_owned);
+        delete_where(cql, "SELECT bucket, shard, key FROM open_turns", ("open_turns", &key), listed).await?;
+        let key = ["name", "bucket", "at", "key"].map(str::to_owned);
+        delete_where(cql, "SELECT name, bucket, at, key FROM system_rows", ("system_rows", &key), listed).await
     }
 }
 

@@ -21,7 +21,7 @@ impl StoreHealth for Health {
         self.0.cql.options().environment.check_clock()?;
         let until = self.0.now() + PROBE_TTL;
         let row = SystemRow { at: 0, key: "probe".to_owned(), value: encode(&Empty)? };
-        self.0.tables.system_rows.replace("probe", (row, until), std::iter::empty()).await
+        self.0.tables.system_rows.put_until("probe", row, until).await
     }
 
     async fn clock_offsets(&self, environment: &dyn Environment) -> Vec<i64> {

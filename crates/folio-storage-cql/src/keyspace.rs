@@ -1,6 +1,7 @@
 //! An open keyspace: the session and the statements of every table.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::{Duration, Instant};
 
 use folio_types::{Code, Result, Timestamp};
@@ -23,6 +24,8 @@ pub(crate) struct Keyspace {
     pub(crate) counts: Arc<Counts>,
     pub(crate) headers: Arc<HeaderCache>,
     pub(crate) references: Arc<ReferenceQueues>,
+    /// The newest bucket of open turns that this process entered in the directory.
+    pub(crate) open_turn_bucket: Arc<AtomicI64>,
     pub(crate) migrated: Migrated,
 }
 
@@ -62,8 +65,8 @@ impl Keyspace {
             );
         }
         let tables = Arc::new(tables);
-        let (buckets, counts, headers) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { cql, tables, buckets, counts, headers, references: Arc::default(), migrated })
+        let (counts, headers, references) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { cql, tables, counts, headers, references, open_turn_bucket: Arc::default(), migrated })
     }
 
     /// Executes a conditional batch, whose statements must access one partition.

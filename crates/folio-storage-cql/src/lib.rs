@@ -21,13 +21,12 @@
 //!   tombstone.
 //! - `text_pages` (organization, resource, generation): the pages of one text. Plain; `aggregates` has the valid
 //!   generation.
-//! - `list_rows` (organization, list, term, bucket of a week), `list_buckets` (organization, list, term): the items of a
-//!   term in the order of creation, and the buckets with items. `list_names` (organization, list, shard): the items by
-//!   name. `list_groups` (organization, list, group of characters, shard): the items whose name or metadata contains the
-//!   group. Plain, with the version as timestamp: a row is a hint. Only `list_buckets` has a grace period for deleted rows.
-//! - `content_sizes` (organization, shard): the bytes of each text and journal. Plain, with the version as timestamp.
-//! - `system_rows` (index, one of 16 buckets): open turns (with a time to live), texts to extract, deletions,
-//!   expiring threads, requests. Plain: a row is a hint.
+//! - `catalogue` (organization, list, term, shard): the rows that lists and searches read. Plain, with the version as
+//!   timestamp.
+//! - `system_rows` (index, one of 16 buckets): texts to extract, deletions, expiring threads, requests. Plain: a row is a
+//!   hint.
+//! - `open_turns` (bucket of ten seconds, shard): open turns, with a time to live. Plain: a row is a hint.
+//!   `open_turn_buckets` (day), `open_turn_floor` (name): the buckets with rows, and the first one that scans read. Plain.
 //! - `org_rows` (organization, group): encoded rows such as members and the last uses of tokens. A group is either
 //!   conditional or plain.
 //! - `usage_days` (organization), `usage_buckets` (organization, day), `usage_records` (organization, bucket): the days
@@ -57,7 +56,8 @@
 //! # Erasure
 //!
 //! A table whose partition key has the column `org` belongs to organizations. `erasure.rs` finds these tables in the
-//! schema, so later tables are erased without a change there. Rows of `system_rows` are erased by their keys.
+//! schema, so later tables are erased without a change there. Rows of `system_rows` and
+//! `open_turns` are erased by their keys.
 //!
 //! # Lists
 //!
@@ -192,6 +192,13 @@ impl CqlStore {
     #[cfg(feature = "dump")]
     pub async fn everything(&self) -> Result<Vec<String>> {
         erasure::everything(&self.keyspace.cql).await
+    }
+
+    /// Returns the number of tombstones that each read of a call to the stores reads, for tests on Cassandra. None: the
+    /// server lost a trace.
+    #[cfg(feature = "dump")]
+    pub async fn tombstones<T>(&self, call: impl Future<Output = Result<T>>) -> Result<Option<Vec<u64>>> {
+        self.keyspace.cql.tombstones(call).await
     }
 
     /// Rewrites the list rows of an organization from its resources, and removes rows without a resource; returns the

@@ -126,6 +126,9 @@ pub(crate) struct Cql {
     no_retry: Arc<dyn RetryPolicy>,
     serial_read_retry: Arc<dyn RetryPolicy>,
     guard: Guard,
+    /// Trace ids of the reads. None: reads are not traced.
+    #[cfg(feature = "dump")]
+    traces: std::sync::Mutex<Option<Vec<scylla::value::CqlTimeuuid>>>,
 }
 
 impl Cql {
@@ -164,7 +167,16 @@ impl Cql {
         let session = builder.build().await.map_err(|error| unavailable("connect", &error))?;
         let guard = Guard::new("cql", KINDS, NO_BREAKER);
         let (no_retry, serial_read_retry) = (Arc::new(FallthroughRetryPolicy::new()), Arc::new(SerialReadRetryPolicy));
-        Ok(Self { session, consistency: OnceLock::new(), options, no_retry, serial_read_retry, guard })
+        Ok(Self {
+            session,
+            consistency: OnceLock::new(),
+            options,
+            no_retry,
+            serial_read_retry,
+            guard,
+            #[cfg(feature = "dump")]
+            traces: std::sync::Mutex::default(),
+        })
     }
 
     pub(crate) fn call_counters(&self) -> CallCounters {
@@ -302,9 +314,15 @@ impl Cql {
             Read::Quorum => (&select.quorum, READ),
             Read::Serial => (&select.serial, SERIAL_READ),
         };
+        #[cfg(feature = "dump")]
+        let statement = &self.traced(statement);
         let page = self.session.execute_single_page(statement, values, from);
         let page = self.guard.call(kind, statement.get_table_name(), self.options.read_timeout, page, health).await?;
         let (answer, next) = page.map_err(|error| failed(&error))?;
+        #[cfg(feature = "dump")]
+        self.lock_traces()
+            .iter_mut()
+            .for_each(|traces| traces.extend(answer.tracing_id().map(scylla::value::CqlTimeuuid::from)));
         let next = match next.into_paging_control_flow() {
             ControlFlow::Continue(next) => Some(next),
             ControlFlow::Break(()) => None,
@@ -356,6 +374,41 @@ impl Cql {
         batch.set_request_timeout(Some(limit));
         let done = self.session.batch(&batch, values);
         conditional_result(self.guard.call(CONDITIONAL_WRITE, table, limit, done, health).await?)
+    }
+
+    #[cfg(feature = "dump")]
+    fn lock_traces(&self) -> std::sync::MutexGuard<'_, Option<Vec<scylla::value::CqlTimeuuid>>> {
+        self.traces.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    #[cfg(feature = "dump")]
+    fn traced(&self, statement: &PreparedStatement) -> PreparedStatement {
+        let mut statement = statement.clone();
+        statement.set_tracing(self.lock_traces().is_some());
+        statement
+    }
+
+    /// Returns the number of tombstones that each read of a call reads. None: the server lost a trace.
+    #[cfg(feature = "dump")]
+    pub(crate) async fn tombstones<T>(&self, call: impl Future<Output = Result<T>>) -> Result<Option<Vec<u64>>> {
+        *self.lock_traces() = Some(Vec::new());
+        let done = call.await;
+        let traces = self.lock_traces().take().unwrap_or_default();
+        done?;
+        let mut counts = Vec::new();
+        for trace in traces {
+            let Ok(trace) = self.session.get_tracing_info(trace.as_ref()).await else { return Ok(None) };
+            // The activity is "Read 1 live rows and 2 tombstone cells".
+            let count = trace.events.iter().filter_map(|event| {
+                let (_, rest) = event.activity.as_deref()?.split_once(" live rows and ")?;
+                rest.split(' ').next()?.parse().ok()
+            });
+            match count.reduce(u64::saturating_add) {
+                Some(count) => counts.push(count),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(counts))
     }
 
     fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {

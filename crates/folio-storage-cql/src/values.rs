@@ -54,3 +54,12 @@ pub(crate) fn limit(rows: usize) -> i32 {
 pub(crate) fn micros(at: Timestamp) -> i64 {
     at.as_microsecond()
 }
+
+/// The longest time to live that the servers accept: 20 years.
+const TTL_SECONDS: i64 = 630_720_000;
+
+/// Returns the seconds until a row expires: at least one, because 0 means a row that does not expire.
+pub(crate) fn time_to_live(now: Timestamp, until: Timestamp) -> i32 {
+    let left = until.duration_since(now).as_secs().clamp(1, TTL_SECONDS);
+    i32::try_from(left).unwrap_or(i32::MAX)
+}

@@ -219,7 +219,7 @@ fn threads() -> Vec<Sample> {
     };
     let request = RequestRow { request: "client-7".parse().unwrap(), turn: 5, digest: Digest::of(b"golden") };
     let removed_by = OpKey::Request { user: user(), request: "client-8".parse().unwrap() };
-    let open = OpenTurnRow { org: org(), turn: TurnId::new(thread_id(), 5), epoch: 3, until: at() };
+    let open = OpenTurnRow { org: org(), turn: TurnId::new(thread_id(), 5), epoch: 3, at: at(), until: at() };
     vec![
         sample("live", ThreadRecord::Live(Box::new(header))),
         sample("tombstone", ThreadRecord::Tombstone { epoch: 3, version: 18, by: None }),

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use folio_history::thread::{OpenTurnRow, Phase, ThreadHeader};
 use folio_storage::REPUBLISH_INTERVAL;
-use folio_types::{Reason, Result, Timestamp};
+use folio_types::{OrgId, Reason, Result, Timestamp, TurnId};
 use jiff::SignedDuration;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
@@ -24,11 +24,14 @@ const FIRST_APPEND_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of threads that one sweep deletes.
 const DELETIONS_MAX: usize = 64;
 
+/// Identifies a row, whose time a store may change.
+type RowKey = (OrgId, TurnId, u64);
+
 pub(super) struct Sweeper {
     shared: Arc<Shared>,
     supervisor: ActorRef<SupervisorMsg>,
-    /// Rows of turns that wait for decisions, with the time of the next check. Most rows are of this kind.
-    waiting: HashMap<OpenTurnRow, Timestamp>,
+    /// Turns that wait for decisions, with the time of the next check. Most rows are of this kind.
+    waiting: HashMap<RowKey, Timestamp>,
 }
 
 impl Sweeper {
@@ -60,7 +63,7 @@ impl Sweeper {
             let has_more = rows.len() == ROWS_PER_READ;
             for row in rows {
                 match self.check_row(&row).await {
-                    Ok(until) => waiting.extend(until.map(|until| (row.clone(), until))),
+                    Ok(until) => waiting.extend(until.map(|until| (row_key(&row), until))),
                     Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
                     // An unreadable thread does not stop the sweep of the others.
                     Err(error) => {
@@ -71,7 +74,7 @@ impl Sweeper {
             }
             if !has_more {
                 self.waiting = waiting;
-                return Ok(());
+                return self.shared.dependencies.stores.open_turns.compact().await;
             }
         }
     }
@@ -80,7 +83,7 @@ impl Sweeper {
     async fn check_row(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
         let now = self.shared.dependencies.environment.now();
         let key: Key = (row.org.clone(), row.turn.thread.clone());
-        let recorded = self.waiting.get(row).copied().filter(|until| now < *until);
+        let recorded = self.waiting.get(&row_key(row)).copied().filter(|until| now < *until);
         if let Some(actor) = self.shared.table.find(&key) {
             let _ = actor.send_message(Msg::Sweep);
         } else if recorded.is_some() {
@@ -150,7 +153,7 @@ impl Sweeper {
         let threads = &self.shared.dependencies.stores.threads;
         let expired: HashSet<Key> = threads.expired(now, DELETIONS_MAX).await?.into_iter().collect();
         // The recorded pauses of expired threads are invalid.
-        self.waiting.retain(|row, _| !expired.contains(&(row.org.clone(), row.turn.thread.clone())));
+        self.waiting.retain(|(org, turn, _), _| !expired.contains(&(org.clone(), turn.thread.clone())));
         for key in expired {
             let actor = match self.shared.table.find(&key) {
                 None => {
@@ -173,6 +176,10 @@ impl Sweeper {
         }
         Ok(())
     }
+}
+
+fn row_key(row: &OpenTurnRow) -> RowKey {
+    (row.org.clone(), row.turn.clone(), row.epoch)
 }
 
 /// Action that a row requires.
@@ -215,7 +222,7 @@ fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) ->
 #[cfg(test)]
 mod tests {
     use folio_history::thread::{NewThread, OpenTurn};
-    use folio_types::{OrgId, Principal, Role, ThreadId, TurnId, UserId};
+    use folio_types::{Principal, Role, ThreadId, UserId};
 
     use super::*;
 
@@ -229,8 +236,13 @@ mod tests {
     fn a_row_is_removed_only_if_its_turn_ended_at_its_epoch_or_later() {
         let thread = ThreadId::derive(&["t"]);
         let second = |n| Timestamp::from_second(n).unwrap();
-        let row =
-            OpenTurnRow { org: OrgId::derive(&["o"]), turn: TurnId::new(thread, 1), epoch: 2, until: second(1_000) };
+        let row = OpenTurnRow {
+            org: OrgId::derive(&["o"]),
+            turn: TurnId::new(thread, 1),
+            epoch: 2,
+            at: second(0),
+            until: second(1_000),
+        };
         let open = |phase, expires_at| Some(OpenTurn { number: 1, phase, expires_at });
         let classified = |header: ThreadHeader| classify(&row, Some(&header), second(100));
         assert_eq!(classify(&row, None, second(100)), SweepAction::Remove);

@@ -162,7 +162,7 @@ impl Machine {
     fn open_row(&self, now: Timestamp, turn: u32, epoch: u64) -> OpenTurnRow {
         let lifetime = jiff::SignedDuration::from_hours(OPEN_TURN_ROW_HOURS);
         let until = now.checked_add(lifetime).unwrap_or(Timestamp::MAX);
-        OpenTurnRow { org: self.header.org.clone(), turn: self.turn_id(turn), epoch, until }
+        OpenTurnRow { org: self.header.org.clone(), turn: self.turn_id(turn), epoch, at: now, until }
     }
 
     /// Takes the buffered entries: decisions, results of appended rounds, and rounds that are not appended.

@@ -88,6 +88,7 @@ impl Machine {
             org: self.header.org.clone(),
             turn: self.turn_id(turn),
             epoch: self.header.epoch,
+            at: self.history.last().map_or(Timestamp::MIN, TurnRecord::taken_at),
             until: Timestamp::MAX,
         };
         self.effects.push(Effect::RemoveOpenTurn(row));

@@ -5,7 +5,7 @@ use crate::journal::{
     Round, WorkingState,
 };
 use folio_types::message::{ThinkingBlock, Usage};
-use folio_types::{CallId, Digest, Role, TurnId, UserId};
+use folio_types::{CallId, Digest, Role, Timestamp, TurnId, UserId};
 
 /// One turn with its rounds, pauses, decisions and end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,6 +188,11 @@ impl TurnRecord {
 
     pub fn number(&self) -> u32 {
         self.accepted.turn
+    }
+
+    /// Returns the time of the acceptance, or of the newest takeover or retry.
+    pub fn taken_at(&self) -> Timestamp {
+        self.resumed.as_ref().map_or(self.accepted.at, |resumed| resumed.at)
     }
 
     pub fn round(&self, round: u32) -> Option<&RoundRecord> {

@@ -31,6 +31,7 @@ mod content_sizes;
 mod credit;
 mod idempotency;
 mod names;
+mod open_turns;
 mod rows;
 mod system_rows;
 mod text_pages;
@@ -45,6 +46,7 @@ pub(crate) use aggregates::{Header, Part};
 pub(crate) use catalogue::{ALL, Key, Position, RowChange, SHARDS, Source, StoredValue, bucket, by_bucket, shard};
 pub(crate) use credit::ENDED;
 pub(crate) use names::NameRow;
+pub(crate) use open_turns::{SHARDS as OPEN_TURN_SHARDS, shard as open_turn_shard};
 pub(crate) use system_rows::SystemRow;
 pub(crate) use threads::{ThreadPart, ThreadRow};
 pub(crate) use usage::HourRow;
@@ -75,6 +77,7 @@ tables! {
     content_sizes: content_sizes::ContentSizes,
     credit: credit::Credit,
     names: names::Names,
+    open_turns: open_turns::OpenTurnRows,
     rows: rows::Rows,
     system_rows: system_rows::SystemRows,
     text_pages: text_pages::TextPages,

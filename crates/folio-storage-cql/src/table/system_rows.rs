@@ -3,13 +3,11 @@
 //!
 //! Writes are unconditional: a row is a hint, and its reader first reads the resource itself.
 
-use std::collections::BTreeMap;
-
 use folio_types::{Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
-use crate::session::{Read, Statements};
-use crate::values::{limit, micros, values};
+use crate::session::Read;
+use crate::values::{limit, micros, time_to_live, values};
 use folio_storage::page_token;
 
 const BUCKETS: i32 = 16;
@@ -36,38 +34,14 @@ impl SystemRows {
         self.cql.write(&self.put, values![index, bucket(&row.key), row.at, row.key, row.value, 0]).await
     }
 
-    /// Stores a row that expires at a time, after at least one second, and removes a few others in the same batch.
-    pub(crate) async fn replace(
-        &self,
-        index: &str,
-        (row, until): (SystemRow, Timestamp),
-        removes: impl Iterator<Item = (i64, String)>,
-    ) -> Result<()> {
-        let left = until.duration_since(self.cql.options().environment.now()).as_secs().clamp(1, TTL_SECONDS);
-        let left = i32::try_from(left).unwrap_or(i32::MAX);
-        let put = (&self.put, values![index, bucket(&row.key), row.at, row.key, row.value, left]);
-        let removes = removes.map(|(at, key)| (&self.remove, values![index, bucket(&key), at, key]));
-        self.cql.write_all(std::iter::once(put).chain(removes).collect()).await
+    /// Stores a row that expires at a time.
+    pub(crate) async fn put_until(&self, index: &str, row: SystemRow, until: Timestamp) -> Result<()> {
+        let ttl = time_to_live(self.cql.options().environment.now(), until);
+        self.cql.write(&self.put, values![index, bucket(&row.key), row.at, row.key, row.value, ttl]).await
     }
 
     pub(crate) async fn remove(&self, index: &str, at: i64, key: &str) -> Result<()> {
         self.cql.write(&self.remove, values![index, bucket(key), at, key]).await
-    }
-
-    /// Sends one batch for each bucket.
-    pub(crate) async fn remove_all(&self, index: &str, rows: impl Iterator<Item = (i64, String)>) -> Result<()> {
-        let mut buckets = BTreeMap::<i32, Statements<'_>>::new();
-        for (at, key) in rows {
-            let statements = buckets.entry(bucket(&key)).or_default();
-            statements.push((&self.remove, values![index, bucket(&key), at, key]));
-        }
-        for mut statements in buckets.into_values() {
-            while !statements.is_empty() {
-                let rest = statements.split_off(statements.len().min(BATCH_ROWS));
-                self.cql.write_all(std::mem::replace(&mut statements, rest)).await?;
-            }
-        }
-        Ok(())
     }
 
     /// Returns the first `rows` rows of all buckets up to a time, ordered by time and key.
@@ -112,11 +86,6 @@ impl SystemRows {
         Ok(rows.into_iter().map(|(at, key, value)| SystemRow { at, key, value }).collect())
     }
 }
-
-const BATCH_ROWS: usize = 100;
-
-/// The longest time to live that the servers accept: 20 years.
-const TTL_SECONDS: i64 = 630_720_000;
 
 fn bucket(key: &str) -> i32 {
     let [first, ..] = page_token::digest(&[key.as_bytes()]);

@@ -15,6 +15,7 @@ mod identity;
 mod late_batch;
 mod lists;
 mod migrations;
+mod open_turns;
 mod protocol;
 mod references;
 mod suites;

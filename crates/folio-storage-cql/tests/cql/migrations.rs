@@ -6,7 +6,7 @@ use scylla::client::session_builder::SessionBuilder;
 
 use crate::options;
 
-async fn drop_keyspace(keyspace: &str) -> scylla::client::session::Session {
+pub(crate) async fn drop_keyspace(keyspace: &str) -> scylla::client::session::Session {
     let session = SessionBuilder::new().known_nodes(options(keyspace).await.contact_points).build().await.unwrap();
     session.query_unpaged(format!("DROP KEYSPACE IF EXISTS {keyspace}"), ()).await.unwrap();
     session

@@ -45,7 +45,7 @@ async fn removing_an_open_turn_costs_no_fsync_and_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let turn = TurnId::new(thread(1).id, 1);
-    let row = OpenTurnRow { org: thread(1).org, turn, epoch: 1, until: thread(1).at };
+    let row = OpenTurnRow { org: thread(1).org, turn, epoch: 1, at: thread(1).at, until: thread(1).at };
     store.stores().threads.create(thread(1)).await.unwrap();
     let opening = Append { opens: Some(row.clone()), ..append(0) };
     store.stores().threads.append(&row.org, &thread(1).id, opening).await.unwrap();

@@ -7,10 +7,14 @@ use folio_types::Result;
 /// Open turns of all organizations. [`crate::ThreadStore::append`] inserts the rows.
 #[async_trait]
 pub trait OpenTurnStore: Send + Sync {
-    /// Removes rows. The caller has verified in each thread that the turn ended and that the header's epoch is not
+    /// Removes rows. A row that the store moved to another time may stay; the next scan returns it. The caller has verified in each thread that the turn ended and that the header's epoch is not
     /// below the row's.
     async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()>;
 
     /// Returns at most `limit` rows after `after` (None: from the start) in a fixed order.
     async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>>;
+
+    /// Rewrites old rows such that scans read few traces of removed rows. The sweep calls it after each scan of the whole
+    /// index; concurrent calls do no harm.
+    async fn compact(&self) -> Result<()>;
 }

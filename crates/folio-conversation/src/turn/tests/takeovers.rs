@@ -200,6 +200,7 @@ fn an_open_row_may_be_removed_after_the_end_of_its_turn_or_of_a_later_owner() {
         org: header.org.clone(),
         turn: TurnId::new(header.id.clone(), number),
         epoch,
+        at: Timestamp::MIN,
         until: Timestamp::MAX,
     };
     let rows = [(1, 2), (2, 1), (2, 2), (2, 3), (3, 2)].map(|(number, epoch)| row(number, epoch));

@@ -175,6 +175,7 @@ impl World {
             org: self.thread.row.header.org.clone(),
             turn: folio_types::TurnId::new(self.thread.row.header.id.clone(), row.0),
             epoch: row.1,
+            at: Timestamp::MIN,
             until: Timestamp::MAX,
         }
     }

@@ -1,0 +1,74 @@
+//! `open_turns`: rows of open turns by bucket of time and shard; the hash of a row's key selects its shard.
+//! `open_turn_buckets`: the buckets with rows of a day. `open_turn_floor`: the first bucket that may contain rows.
+//!
+//! Writes are unconditional: a row is a hint, and its reader first reads the thread.
+
+use folio_types::Result;
+
+use crate::session::{Read, Statement};
+use crate::values::{limit, values};
+use folio_storage::page_token;
+
+/// Number of partitions of a bucket.
+pub(crate) const SHARDS: i32 = 4;
+
+table! { OpenTurnRows:
+    put: write "INSERT INTO open_turns (bucket, shard, key, value) VALUES (?, ?, ?, ?) USING TTL ?",
+    remove: write "DELETE FROM open_turns WHERE bucket = ? AND shard = ? AND key = ?",
+    clear: write "DELETE FROM open_turns WHERE bucket = ? AND shard = ?",
+    list: read "SELECT key, value FROM open_turns WHERE bucket = ? AND shard = ? AND key > ? LIMIT ?",
+    put_bucket: write "INSERT INTO open_turn_buckets (day, bucket) VALUES (?, ?) USING TTL ?",
+    buckets: read "SELECT bucket FROM open_turn_buckets WHERE day = ? AND bucket >= ? AND bucket < ?",
+    raise_floor: write "INSERT INTO open_turn_floor (name, bucket) VALUES ('floor', ?) USING TIMESTAMP ?",
+    floor: read "SELECT bucket FROM open_turn_floor WHERE name = 'floor'",
+}
+
+impl OpenTurnRows {
+    pub(crate) fn put(&self, bucket: i64, key: &str, value: Vec<u8>, ttl: i32) -> Statement<'_> {
+        (&self.put, values![bucket, shard(key), key, value, ttl])
+    }
+
+    pub(crate) fn remove(&self, bucket: i64, key: &str) -> Statement<'_> {
+        (&self.remove, values![bucket, shard(key), key])
+    }
+
+    /// Deletes all rows of a shard.
+    pub(crate) async fn clear(&self, bucket: i64, shard: i32) -> Result<()> {
+        self.cql.write(&self.clear, values![bucket, shard]).await
+    }
+
+    /// Returns at most `rows` rows of a shard after a key, in the order of their keys.
+    pub(crate) async fn list(
+        &self,
+        (bucket, shard): (i64, i32),
+        after: &str,
+        rows: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>> {
+        self.cql.rows(&self.list, Read::Quorum, values![bucket, shard, after, limit(rows)]).await
+    }
+
+    pub(crate) fn put_bucket(&self, day: i64, bucket: i64, ttl: i32) -> Statement<'_> {
+        (&self.put_bucket, values![day, bucket, ttl])
+    }
+
+    /// Returns the buckets of a day with rows, from bucket `from` to below `end`.
+    pub(crate) async fn buckets(&self, day: i64, from: i64, end: i64) -> Result<Vec<i64>> {
+        let rows: Vec<(i64,)> = self.cql.rows(&self.buckets, Read::Quorum, values![day, from, end]).await?;
+        Ok(rows.into_iter().map(|(bucket,)| bucket).collect())
+    }
+
+    /// Stores a floor unless a higher one is stored.
+    pub(crate) async fn raise_floor(&self, bucket: i64) -> Result<()> {
+        self.cql.write(&self.raise_floor, values![bucket, bucket]).await
+    }
+
+    pub(crate) async fn floor(&self) -> Result<Option<i64>> {
+        let row: Option<(i64,)> = self.cql.row(&self.floor, Read::Quorum, values![]).await?;
+        Ok(row.map(|(bucket,)| bucket))
+    }
+}
+
+pub(crate) fn shard(key: &str) -> i32 {
+    let [first, ..] = page_token::digest(&[key.as_bytes()]);
+    i32::from(first) % SHARDS
+}
