@@ -27,13 +27,8 @@ use crate::declaration::Declaration;
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, ScanRead, SortKeys};
 use crate::operation::Operation;
+use crate::pending_pollers::{READ_ENTRIES, Window};
 
-/// Number of index entries of one read.
-const READ_ENTRIES: usize = 128;
-/// Maximum number of index reads of one poll, because an organization may have many entries for other users. The next
-/// poll continues at the last position.
-// proto: none "bounds the work of a poll"
-const READS_MAX: usize = 32;
 const THREADS_AT_ONCE: usize = 16;
 /// Number of journal entries of the first read of a turn, which is doubled for each further read.
 const TURN_ENTRIES_MIN: u64 = 8;
@@ -46,10 +41,8 @@ const REPUBLISHED_AFTER: Duration = Duration::from_secs(REPUBLISH_INTERVAL.as_se
 /// Maximum number of turns that a stream follows.
 // proto: WatchPendingApprovalsResponse "at most {} turns"
 const FOLLOWED_MAX: usize = 1_000;
-/// Interval at which a stream reads the index.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of polls after which a stream also re-reads the threads of unchanged entries.
-const POLLS_PER_FULL_CHECK: u32 = 30;
+/// Number of passes through the index after which a stream also re-reads the threads of unchanged entries.
+const PASSES_PER_FULL_CHECK: u32 = 30;
 /// Time without a change after which a stream sends a keep-alive.
 // proto: WatchPendingApprovalsResponse.caught_up "after {} s"
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -111,7 +104,9 @@ impl Operation for ListPendingApprovals {
                 let after = scan.after.map(|position| position.0);
                 // The entries behind a complete page are only counted.
                 let known = |entry: &SharedTurn| scan.is_page_complete.then(|| entry.clone().into());
-                let read = read_index(context, requester.as_ref(), after.as_ref(), scan.limit, known).await?;
+                let index = context.open_turns();
+                let read = index.waiting(&principal.org, requester.as_ref(), after.as_ref(), scan.limit).await?;
+                let read = check(context, requester.as_ref(), read, known).await?;
                 let (mut entries, mut last) = (Vec::new(), after);
                 for (entry, approval) in read {
                     // The pause of an entry may have ended since it was indexed.
@@ -179,42 +174,39 @@ impl Operation for WatchPendingApprovals {
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
         let requester = requester(&self.filter)?;
-        let mut watch =
-            PendingStream { context: context.clone(), requester, reported: BTreeMap::new(), from: None, passes: 0 };
+        let mut windows = context.pending_windows();
+        let mut watch = PendingStream::new(context.clone(), requester);
         let changes = async_stream::try_stream! {
             let mut caught_up_at: Option<Instant> = None;
             loop {
-                for change in watch.poll().await? {
+                let window = windows.next().await?;
+                for change in watch.apply(&window).await? {
                     caught_up_at = caught_up_at.map(|_| Instant::now());
                     yield change;
                 }
-                if watch.passes > 0 && caught_up_at.is_none_or(|at| at.elapsed() >= KEEP_ALIVE) {
+                if watch.is_complete && caught_up_at.is_none_or(|at| at.elapsed() >= KEEP_ALIVE) {
                     caught_up_at = Some(Instant::now());
                     yield PendingChange::CaughtUp;
                 }
-                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
         Ok(changes.boxed())
     }
 }
 
-/// Reads index entries after a position, each with the approval that waits for the caller. None: it does not wait for the
-/// caller. The thread of an entry is not read if `known` returns the approval of the entry.
-async fn read_index(
+/// Returns index entries, each with the approval that waits for the caller. None: it does not wait for the caller. The
+/// thread of an entry is not read if `known` returns the approval of the entry.
+async fn check(
     context: &Context,
     requester: Option<&UserId>,
-    after: Option<&TurnCursor>,
-    limit: usize,
+    entries: Vec<SharedTurn>,
     known: impl Fn(&SharedTurn) -> Option<PendingApproval>,
 ) -> Result<Vec<(SharedTurn, Option<PendingApproval>)>> {
-    let principal = context.principal();
-    let read = context.open_turns().waiting(&principal.org, requester, after, limit).await?;
-    let checks = read.into_iter().map(|entry| {
+    let checks = entries.into_iter().map(|entry| {
         let known = known(&entry);
         async move {
             let approval = match known {
-                _ if !entry.is_waiting_for(principal) => None,
+                _ if !entry.is_waiting_for(context.principal()) => None,
                 Some(known) => Some(known),
                 None => read_approval(context, &entry.turn).await?,
             };
@@ -273,25 +265,35 @@ struct Reported {
     approval: PendingApproval,
 }
 
-/// The state of one stream of changes. If an organization has more entries than one poll reads, the next poll continues
-/// there; the other reported turns stay unchanged.
+/// The state of one stream of changes. A window of the index changes only the reported turns between its positions.
 struct PendingStream {
     context: Context,
     requester: Option<UserId>,
     reported: BTreeMap<TurnId, Reported>,
-    /// Position at which the next poll starts. None: the beginning.
-    from: Option<TurnCursor>,
-    /// Number of complete passes through the index.
-    passes: u32,
+    /// Last position of the newest window.
+    position: Option<TurnCursor>,
+    /// True if the stream received each window since the beginning of the index.
+    is_contiguous: bool,
+    /// True if the stream reported the whole index once, or the maximum number of turns.
+    is_complete: bool,
+    /// Determines the passes with a full check, so that the streams do not check at once.
+    offset: u32,
 }
 
 impl PendingStream {
-    async fn poll(&mut self) -> Result<Vec<PendingChange>> {
-        let (mut found, next) = self.read().await?;
+    fn new(context: Context, requester: Option<UserId>) -> Self {
+        let random = context.environment().random() % u128::from(PASSES_PER_FULL_CHECK);
+        let offset = u32::try_from(random).unwrap_or_default();
+        let reported = BTreeMap::new();
+        Self { context, requester, reported, position: None, is_contiguous: false, is_complete: false, offset }
+    }
+
+    async fn apply(&mut self, window: &Window) -> Result<Vec<PendingChange>> {
+        let mut found = self.read(window).await?;
         let ids: BTreeSet<TurnId> = found.iter().map(|found| found.entry.turn.clone()).collect();
         let (mut reported, mut changes) = (BTreeMap::new(), Vec::new());
         for (id, turn) in self.reported.iter().filter(|(id, _)| !ids.contains(*id)) {
-            if !is_between(&turn.entry, self.from.as_ref(), next.as_ref()) {
+            if !is_between(&turn.entry, window.from.as_ref(), window.until.as_ref()) {
                 reported.insert(id.clone(), turn.clone());
                 continue;
             }
@@ -311,39 +313,34 @@ impl PendingStream {
             }
             reported.insert(id, turn);
         }
-        if next.is_none() || reported.len() >= FOLLOWED_MAX {
-            self.passes = self.passes.saturating_add(1);
-        }
-        (self.reported, self.from) = (reported, next);
+        self.is_contiguous = window.from.is_none() || (self.is_contiguous && window.from == self.position);
+        self.is_complete |= (self.is_contiguous && window.until.is_none()) || reported.len() >= FOLLOWED_MAX;
+        (self.reported, self.position) = (reported, window.until.clone());
         Ok(changes)
     }
 
-    /// Reads the turns that wait for the caller, starting after [`PendingStream::from`]. Also returns the position at
-    /// which the next poll continues. None: the end of the index was reached.
-    async fn read(&self) -> Result<(Vec<Reported>, Option<TurnCursor>)> {
-        let is_full_check = self.passes.is_multiple_of(POLLS_PER_FULL_CHECK);
+    /// Returns the turns of a window that wait for the caller. The threads of as many new turns are read as the stream may
+    /// still report.
+    async fn read(&self, window: &Window) -> Result<Vec<Reported>> {
+        let is_full_check = window.pass.wrapping_add(self.offset).is_multiple_of(PASSES_PER_FULL_CHECK);
         let now = self.context.environment().now();
         let known = |entry: &SharedTurn| {
             let reported = self.reported.get(&entry.turn).filter(|reported| reported.entry == *entry)?;
             let is_valid = !is_full_check && reported.approval.expires_at.is_some_and(|end| now < end);
             is_valid.then(|| reported.approval.clone())
         };
-        let (mut turns, mut after) = (Vec::new(), self.from.clone());
-        for _ in 0..READS_MAX {
-            let read = read_index(&self.context, self.requester.as_ref(), after.as_ref(), READ_ENTRIES, known).await?;
-            let is_last = read.len() < READ_ENTRIES;
-            for (entry, approval) in read {
-                if approval.is_some() && turns.len() == FOLLOWED_MAX {
-                    return Ok((turns, after));
-                }
-                after = entry.cursor().or(after);
-                turns.extend(approval.map(|approval| Reported { entry, approval }));
-            }
-            if is_last {
-                return Ok((turns, None));
-            }
-        }
-        Ok((turns, after))
+        let (principal, requester) = (self.context.principal(), self.requester.as_ref());
+        let mut new_max = FOLLOWED_MAX.saturating_sub(self.reported.len());
+        let entries = window.entries.iter().filter(|entry: &&SharedTurn| {
+            let is_wanted = requester.is_none_or(|user| entry.requester == *user) && entry.is_waiting_for(principal);
+            let is_new = is_wanted && !self.reported.contains_key(&entry.turn);
+            let is_read = is_wanted && (!is_new || new_max > 0);
+            new_max -= usize::from(is_new && is_read);
+            is_read
+        });
+        let entries: Vec<SharedTurn> = entries.cloned().collect();
+        let read = check(&self.context, requester, entries, known).await?;
+        Ok(read.into_iter().filter_map(|(entry, approval)| Some(Reported { entry, approval: approval? })).collect())
     }
 
     /// Returns the current state of a reported turn that is missing in the index, if the turn still waits: the index

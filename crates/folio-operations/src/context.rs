@@ -25,6 +25,7 @@ use crate::caller::Caller;
 use crate::declaration::{Audit, Idempotency, Quota};
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Call, Operation};
+use crate::pending_pollers::{PendingPollers, Windows};
 use crate::reference::RevisionRef;
 use crate::request::ChangeRequest;
 use crate::schemas::UpdateResult;
@@ -86,6 +87,7 @@ struct Inner {
     extractions: SingleFlight<ExtractionId>,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
+    pending_pollers: PendingPollers,
 }
 
 impl std::fmt::Debug for Operations {
@@ -100,7 +102,17 @@ impl Operations {
         let (changes, model_endpoint_changes) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
         let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
         let (journals, usages) = (Permits::new(JOURNALS), Permits::new(USAGES));
-        let inner = Inner { components, changes, model_endpoint_changes, journals, usages, extractions, requests };
+        let pending_pollers = PendingPollers::default();
+        let inner = Inner {
+            components,
+            changes,
+            model_endpoint_changes,
+            journals,
+            usages,
+            extractions,
+            requests,
+            pending_pollers,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -229,6 +241,12 @@ impl Context {
 
     pub fn open_turns(&self) -> &dyn SharedTurnStore {
         self.components().open_turns.as_ref()
+    }
+
+    /// Subscribes to the index of the organization's pending turns.
+    pub(crate) fn pending_windows(&self) -> Windows {
+        let (components, random) = (self.components(), self.environment().random());
+        self.operations.inner.pending_pollers.subscribe(&self.principal().org, &components.open_turns, random)
     }
 
     pub fn nodes(&self) -> Option<&dyn NodeStore> {

@@ -29,6 +29,7 @@ pub mod members;
 pub mod models;
 mod operation;
 pub mod organizations;
+mod pending_pollers;
 pub mod policies;
 pub mod prompts;
 pub mod providers;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -20,8 +21,10 @@ use folio_quotas::{QuotaCache, Slots};
 use folio_resources::quota::Quotas;
 use folio_resources::{NewToken, Organization, OrganizationChange, TokenChange, TokenRecord};
 use folio_storage::{
-    HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore, SharedOptions, SharedTurnStore, Stores,
+    HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore, SharedOptions, SharedTurn, SharedTurnStore, Stores,
+    TurnCursor,
 };
+use folio_storage_conformance::layer::{Layered, SharedTurnLayer};
 use folio_storage_embedded::EmbeddedStore;
 use folio_types::access::Scope;
 use folio_types::message::{FinishReason, Usage};
@@ -185,9 +188,35 @@ impl NodeStore for DataAge {
     }
 }
 
+/// Counts the reads of the index of pending turns by the gateway.
+#[derive(Default)]
+pub(crate) struct IndexReads(AtomicU64);
+
+impl IndexReads {
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl SharedTurnLayer for IndexReads {
+    async fn waiting(
+        &self,
+        below: &dyn SharedTurnStore,
+        org: &OrgId,
+        requester: Option<&UserId>,
+        after: Option<&TurnCursor>,
+        limit: usize,
+    ) -> folio_types::Result<Vec<SharedTurn>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        below.waiting(org, requester, after, limit).await
+    }
+}
+
 pub(crate) struct Server {
     pub(crate) stores: Stores,
     pub(crate) turns: Arc<dyn SharedTurnStore>,
+    pub(crate) index_reads: Arc<IndexReads>,
     pub(crate) data_age: Arc<DataAge>,
     pub(crate) model: Arc<Scripted>,
     pub(crate) channel: Channel,
@@ -264,11 +293,12 @@ impl Server {
             cluster: None,
         };
         let node = Node::start(folio_node::Options::default(), parts).await.unwrap();
+        let index_reads = Arc::new(IndexReads::default());
         let data_age = Arc::new(DataAge(Mutex::new(Duration::from_secs(3_600))));
         let components = Components {
             quotas,
             stores: stores.clone(),
-            open_turns: shared.turns.clone(),
+            open_turns: Layered::over(Arc::clone(&index_reads), &shared.turns),
             nodes: Some(Arc::clone(&data_age) as Arc<dyn NodeStore>),
             conversations: Arc::new(node),
             models: Arc::clone(&model) as Arc<dyn Models>,
@@ -289,6 +319,7 @@ impl Server {
         Self {
             stores,
             turns: shared.turns,
+            index_reads,
             data_age,
             model,
             channel,

@@ -1,6 +1,6 @@
 //! Pending approvals across threads.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use folio_history::thread::Phase;
 use folio_proto::v1::*;
@@ -73,6 +73,46 @@ async fn a_stream_reports_pending_turns_and_their_end() {
     server.stop().await;
     let error = refused(other_stream.message().await, "a stream of a gateway that drains");
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Draining));
+}
+
+#[tokio::test]
+async fn all_watchers_of_an_organization_share_one_query_per_second() {
+    const WATCHERS: usize = 50;
+    let server = Server::start().await;
+    let member = server.member().await;
+    let colleague = server.user(&member.org, Role::Member).await;
+    let mut watchers = Vec::new();
+    for _ in 0..WATCHERS {
+        watchers.push(watch(&member).await);
+    }
+    let mut other = watch(&colleague).await;
+    for watcher in watchers.iter_mut().chain([&mut other]) {
+        assert_eq!(next(watcher).await, Change::CaughtUp(CaughtUp {}));
+    }
+    let (before, since) = (server.index_reads.count(), Instant::now());
+    let turn = pause(&server, &member, "shared").await;
+    for watcher in &mut watchers {
+        assert_eq!(waiting(watcher).await, turn);
+    }
+    decide(&server, &member, &turn).await;
+    for watcher in &mut watchers {
+        assert_eq!(next(watcher).await, Change::RemovedTurnId(turn.clone()));
+    }
+    let polled = async || (server.index_reads.count() >= before + 3).then_some(());
+    wait_for("three queries", SOON, polled).await;
+    let (queries, seconds) = (server.index_reads.count() - before, since.elapsed().as_secs());
+    assert!(queries <= seconds + 2, "{queries} queries in {seconds} s for {WATCHERS} watchers");
+    let silence = tokio::time::timeout(Duration::from_millis(50), other.message()).await;
+    assert!(silence.is_err(), "invariant 6: {silence:?}");
+    drop((watchers, other));
+    wait_for("the end of the poller", SOON, || async {
+        let before = server.index_reads.count();
+        // No event reports that the poller ended: only the time of two polls can show it.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        (server.index_reads.count() == before).then_some(())
+    })
+    .await;
+    server.stop().await;
 }
 
 #[tokio::test]
