@@ -1,12 +1,18 @@
 //! CQL servers that stop for a while during approvals: every approved write is made once. While one of three servers is
 //! stopped, no turn fails. Callers read continuously meanwhile, and the memory of gateways and nodes stays bounded.
+//!
+//! The latencies are those of approvals that overlap a stop; the approvals before and after it would hide the slow ones.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use folio_proto::v1;
+use folio_types::CallId;
+use folio_types::op::{OpKey, OpState};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::sync::watch;
@@ -53,7 +59,7 @@ pub struct Plan {
     /// Number of CQL servers: 1 or 3.
     pub cql_nodes: usize,
     pub stops: Vec<Stop>,
-    /// Minimum number of approvals during each stop.
+    /// Minimum number of approvals before, during and after each stop together.
     pub approvals: usize,
 }
 
@@ -64,45 +70,86 @@ struct Progress {
     in_flight: AtomicUsize,
 }
 
+/// A stop with the writes that were approved before, during and after it.
+#[derive(Debug)]
+pub struct StopResult {
+    pub stop: Stop,
+    /// Begin and end of the stop.
+    pub time: Range<Instant>,
+    pub writes: Vec<ApprovedWrite>,
+    /// Memory of the gateways and nodes during the stop.
+    pub memory: Vec<MemoryUse>,
+}
+
+impl StopResult {
+    /// Returns the latencies of the approvals that were in flight during the stop, in ascending order.
+    fn latencies(&self) -> Vec<Duration> {
+        let approvals = self.writes.iter().filter_map(|write| write.approval.as_ref());
+        let overlapping = approvals.filter(|approval| approval.start < self.time.end && self.time.start < approval.end);
+        let mut latencies: Vec<_> = overlapping.map(|approval| approval.end - approval.start).collect();
+        latencies.sort_unstable();
+        latencies
+    }
+
+    fn percentile(&self, part: f64) -> Duration {
+        let latencies = self.latencies();
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "an index"
+        )]
+        let index = ((latencies.len() as f64 * part).ceil() as usize).saturating_sub(1);
+        latencies.get(index).copied().unwrap_or_default()
+    }
+}
+
 #[derive(Debug)]
 pub struct Report {
-    /// Each stop with the writes that were approved around it.
-    pub stops: Vec<(Stop, Vec<ApprovedWrite>)>,
-    /// Memory of the gateways and nodes during each stop.
-    pub memory: Vec<(Stop, Vec<MemoryUse>)>,
-    /// Approved writes without exactly one effect.
+    pub stops: Vec<StopResult>,
+    /// Turns that did not complete, and approved writes without exactly one effect.
     pub lost: Vec<String>,
     pub violations: Vec<Violation>,
 }
 
 impl Report {
+    /// Returns the number of turns that failed, also if they completed after a resumption, or ended in another way.
     pub fn failed_turns(&self) -> usize {
-        self.writes().filter(|write| write.failures > 0).count()
+        let is_failed = |write: &&ApprovedWrite| write.failures > 0 || write.end != v1::TurnStatus::Completed;
+        self.writes().filter(is_failed).count()
     }
 
     fn writes(&self) -> impl Iterator<Item = &ApprovedWrite> {
-        self.stops.iter().flat_map(|(_, writes)| writes)
+        self.stops.iter().flat_map(|stop| &stop.writes)
+    }
+
+    /// Returns the number of approvals that overlapped the stop with the fewest of them.
+    pub fn overlapping(&self) -> usize {
+        self.stops.iter().map(|stop| stop.latencies().len()).min().unwrap_or_default()
     }
 
     /// Returns the largest growth of a gateway or node during a stop, in bytes.
     pub fn memory_growth(&self) -> u64 {
-        self.memory.iter().flat_map(|(_, uses)| uses).map(MemoryUse::growth).max().unwrap_or_default()
+        self.stops.iter().flat_map(|stop| &stop.memory).map(MemoryUse::growth).max().unwrap_or_default()
     }
 
-    /// Returns the longest 99th percentile of the approvals of a stop.
+    /// Returns the longest 99th percentile of the approvals that overlapped a stop.
     pub fn p99(&self) -> Duration {
-        self.stops.iter().map(|(_, writes)| percentile(writes, 0.99)).max().unwrap_or_default()
+        self.stops.iter().map(|stop| stop.percentile(0.99)).max().unwrap_or_default()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (stop, writes) in &self.stops {
-            let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| percentile(writes, part));
-            writeln!(f, "{stop:?}: {} approvals, p50 {p50:.2?}, p99 {p99:.2?}, longest {max:.2?}", writes.len())?;
-        }
-        for (stop, uses) in &self.memory {
-            for used in uses {
+        for result in &self.stops {
+            let (stop, approvals, overlapping) = (result.stop, result.writes.len(), result.latencies().len());
+            let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| result.percentile(part));
+            writeln!(
+                f,
+                "{stop:?}: {approvals} approvals, {overlapping} of them during the stop: p50 {p50:.2?}, p99 {p99:.2?}, \
+                 longest {max:.2?}"
+            )?;
+            for used in &result.memory {
                 writeln!(f, "{stop:?}: memory of {used}")?;
             }
         }
@@ -117,14 +164,6 @@ impl fmt::Display for Report {
     }
 }
 
-fn percentile(writes: &[ApprovedWrite], part: f64) -> Duration {
-    let mut times: Vec<_> = writes.iter().map(|write| write.approval).collect();
-    times.sort_unstable();
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "an index")]
-    let index = ((times.len() as f64 * part).ceil() as usize).saturating_sub(1);
-    times.get(index).copied().unwrap_or_default()
-}
-
 /// Runs the stops one after another, and checks the result.
 pub async fn run(plan: Plan) -> Result<Report> {
     println!("FOLIO_SEED={}", plan.seed);
@@ -136,7 +175,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let cluster = Setup { replication_factor, is_long_run: true, ..setup }.start().await;
     let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
     let document = cluster.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
-    let (log, refusals, mut stops, mut memory) = (Log::default(), Refusals::default(), Vec::new(), Vec::new());
+    let (log, refusals, mut stops) = (Log::default(), Refusals::default(), Vec::new());
     for (phase, stop) in plan.stops.iter().enumerate() {
         let (is_over, over) = watch::channel(false);
         let progress = Arc::new(Progress::default());
@@ -157,20 +196,21 @@ pub async fn run(plan: Plan) -> Result<Report> {
         let mut readers = read_continuously(&cluster, &over).await;
         let sampling = tokio::spawn(sample(measure(&cluster)?, over.clone()));
         let (stop, target) = (*stop, random.random_range(0..nodes));
-        servers = tokio::task::spawn_blocking(move || stop_server(servers, target, stop)).await??;
+        let time;
+        (servers, time) = tokio::task::spawn_blocking(move || stop_server(servers, target, stop)).await??;
         // The approvals continue during the sleep.
         tokio::time::sleep(AFTER_STOP).await;
         is_over.send_replace(true);
-        stops.push((stop, users.join_all().await.concat()));
+        let writes = users.join_all().await.concat();
         while readers.join_next().await.transpose()?.is_some() {}
-        memory.push((stop, sampling.await??));
+        stops.push(StopResult { stop, time, writes, memory: sampling.await?? });
     }
     let limits = TimeLimits { stuck: Duration::from_secs(15), total: Duration::from_secs(60) };
     let evidence = gather(&cluster, &tables, &log, limits).await?;
     println!("errors: {:?}", refusals.all());
-    let writes = stops.iter().flat_map(|(_, writes)| writes);
+    let writes = stops.iter().flat_map(|stop| &stop.writes);
     let lost = writes.filter_map(|write| lost(write, &evidence)).collect();
-    Ok(Report { stops, memory, lost, violations: check(&evidence) })
+    Ok(Report { stops, lost, violations: check(&evidence) })
 }
 
 fn create_user(
@@ -200,7 +240,8 @@ async fn approve_until(
     writes
 }
 
-fn stop_server(mut servers: Servers, target: usize, stop: Stop) -> Result<Servers> {
+/// Stops a server and starts it again. Returns the time of the stop.
+fn stop_server(mut servers: Servers, target: usize, stop: Stop) -> Result<(Servers, Range<Instant>)> {
     let since = Instant::now();
     match stop {
         Stop::Killed => servers.restart_cql(target, Duration::from_secs(2))?,
@@ -213,13 +254,111 @@ fn stop_server(mut servers: Servers, target: usize, stop: Stop) -> Result<Server
         }
     }
     println!("over after {:.1?}", since.elapsed());
-    Ok(servers)
+    Ok((servers, since..Instant::now()))
 }
 
-/// Returns a text if the write does not have exactly one effect.
+/// Returns a text if the turn of the write did not complete or the write does not have exactly one effect, one op row and
+/// one audit entry.
 fn lost(write: &ApprovedWrite, evidence: &Evidence) -> Option<String> {
-    let is_effect = |name: &Option<String>| name.as_deref() == Some(write.name.as_str());
-    let effects =
-        evidence.aggregates.iter().filter(|aggregate| aggregate.is_live && is_effect(&aggregate.name)).count();
-    (effects != 1).then(|| format!("the approved write {:?} of {} has {effects} effects", write.name, write.turn))
+    let is_of_turn = |call: &CallId| call.turn == write.turn;
+    let tags = evidence
+        .aggregates
+        .iter()
+        .filter(|one| one.is_live && one.name.as_deref().is_some_and(|name| is_named(name, write)));
+    let rows = evidence.aggregates.iter().flat_map(|aggregate| &aggregate.ops).filter(|row| {
+        matches!(&row.op, OpKey::Call(call) if is_of_turn(call)) && matches!(row.state, OpState::Done(_))
+    });
+    let effects = evidence
+        .audit
+        .iter()
+        .flatten()
+        .filter(|entry| entry.kind == "call_effect" && entry.ok && entry.call.as_ref().is_some_and(is_of_turn));
+    let found = (tags.count(), rows.count(), effects.count());
+    let (name, turn, end) = (&write.name, &write.turn, write.end);
+    (found != (1, 1, 1) || end != v1::TurnStatus::Completed).then(|| {
+        let (tags, rows, effects) = found;
+        format!(
+            "the approved write {name:?} of {turn} ({end:?}) has {tags} tags, {rows} op rows, {effects} audit entries"
+        )
+    })
+}
+
+/// Returns true for the name of the write and for a variant of it, such as the name with a suffix.
+fn is_named(name: &str, write: &ApprovedWrite) -> bool {
+    name.strip_prefix(&write.name).is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::op::{OpResult, OpRow};
+    use folio_types::{Digest, ThreadId, Timestamp, TurnId};
+
+    use super::super::checker::{ObservedAggregate, ObservedAuditEntry};
+    use super::*;
+
+    fn write(number: usize, approval: Option<Range<Instant>>) -> ApprovedWrite {
+        ApprovedWrite {
+            turn: TurnId::new(ThreadId::derive(&["thread", &number.to_string()]), 1),
+            name: format!("alpha work p-{number}"),
+            approval,
+            failures: 0,
+            end: v1::TurnStatus::Completed,
+        }
+    }
+
+    /// Adds a tag, an op row and an audit entry of a write.
+    fn add_effect(evidence: &mut Evidence, write: &ApprovedWrite, name: &str) {
+        let call = CallId::new(write.turn.clone(), 1, 1);
+        let state = OpState::Done(OpResult::Resource { id: String::new(), name: name.to_owned() });
+        let digest = Digest::of(name.as_bytes());
+        let row = OpRow { op: OpKey::Call(call.clone()), digest, state, at: Timestamp::UNIX_EPOCH };
+        evidence.aggregates.push(ObservedAggregate {
+            is_live: true,
+            name: Some(name.to_owned()),
+            ops: vec![row],
+            ..ObservedAggregate::default()
+        });
+        let entry = ObservedAuditEntry { call: Some(call), kind: "call_effect".to_owned(), user: None, ok: true };
+        evidence.audit.get_or_insert_default().push(entry);
+    }
+
+    #[test]
+    fn a_missing_effect_a_second_effect_and_a_turn_that_did_not_complete_are_found() {
+        let (first, tenth) = (write(1, None), write(10, None));
+        let mut evidence = Evidence::default();
+        assert!(lost(&first, &evidence).unwrap().contains("0 tags, 0 op rows, 0 audit entries"));
+        add_effect(&mut evidence, &first, &first.name);
+        add_effect(&mut evidence, &tenth, &tenth.name);
+        assert_eq!((lost(&first, &evidence), lost(&tenth, &evidence)), (None, None));
+        let failed = ApprovedWrite { end: v1::TurnStatus::Failed, ..first.clone() };
+        assert!(lost(&failed, &evidence).unwrap().contains("(Failed)"));
+        add_effect(&mut evidence, &first, &format!("{} (2)", first.name));
+        assert!(lost(&first, &evidence).unwrap().contains("2 tags, 2 op rows, 2 audit entries"));
+        assert_eq!(lost(&tenth, &evidence), None);
+    }
+
+    #[test]
+    fn approvals_before_and_after_a_stop_do_not_count() {
+        let begun = Instant::now();
+        let at = |second| begun + Duration::from_secs(second);
+        let approvals = [(0, 1), (1, 12), (11, 14), (12, 40), (19, 22), (20, 90)];
+        let writes = approvals.iter().map(|(from, to)| write(0, Some(at(*from)..at(*to)))).collect();
+        let result = StopResult { stop: Stop::Killed, time: at(10)..at(20), writes, memory: Vec::new() };
+        let seconds: Vec<_> = result.latencies().iter().map(Duration::as_secs).collect();
+        assert_eq!(seconds, [3, 3, 11, 28]);
+        let report = |mut result: StopResult, change: fn(&mut ApprovedWrite)| {
+            change(&mut result.writes[0]);
+            Report { stops: vec![result], lost: Vec::new(), violations: Vec::new() }
+        };
+        let failed = |change: fn(&mut ApprovedWrite)| {
+            let writes = vec![write(0, None)];
+            report(StopResult { stop: Stop::Killed, time: at(10)..at(20), writes, memory: Vec::new() }, change)
+                .failed_turns()
+        };
+        assert_eq!(failed(|_| {}), 0);
+        assert_eq!(failed(|write| write.failures = 1), 1);
+        assert_eq!(failed(|write| write.end = v1::TurnStatus::Cancelled), 1);
+        let report = report(result, |_| {});
+        assert_eq!((report.overlapping(), report.p99().as_secs()), (4, 28));
+    }
 }

@@ -1,6 +1,7 @@
 //! A client that chats and approves continuously. It repeats every request that was not answered, at any gateway.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -50,16 +51,18 @@ pub struct SimulatedUser {
     at: usize,
 }
 
-/// A write that was approved and answered.
+/// A turn with a write that was approved.
 #[derive(Debug, Clone)]
 pub struct ApprovedWrite {
     pub turn: TurnId,
     /// Name of the tag that the write creates.
     pub name: String,
-    /// Time from the first request of the approval to its answer.
-    pub approval: Duration,
+    /// Time from the first request of the approval to its last answer. None: the turn never waited for it.
+    pub approval: Option<Range<Instant>>,
     /// Number of times that the turn failed and was resumed.
     pub failures: usize,
+    /// Status at the end of the turn.
+    pub end: v1::TurnStatus,
 }
 
 impl SimulatedUser {
@@ -135,7 +138,7 @@ impl SimulatedUser {
         let name = format!("{} work {}-{number}", self.tenant.marker, self.name);
         let request: RequestId = format!("{}-{number}", self.name).parse().expect("a request id");
         let turn = self.begin(&ask(&self.document, &name), &request).await;
-        let (mut since, mut approval, mut failures) = (None, Duration::ZERO, 0);
+        let (mut approval, mut failures) = (None::<Range<Instant>>, 0);
         loop {
             let found = self.wait_for_turn(&turn).await;
             match found.status() {
@@ -145,17 +148,17 @@ impl SimulatedUser {
                     let round = found.rounds.last().map_or(0, |round| round.round);
                     let request =
                         v1::ApproveRequest { turn_id: turn.to_string(), round, decisions, ..Default::default() };
-                    let since = *since.get_or_insert_with(Instant::now);
+                    let since = approval.map_or_else(Instant::now, |approval| approval.start);
                     in_flight.fetch_add(1, Ordering::Relaxed);
                     self.approve(request).await;
                     in_flight.fetch_sub(1, Ordering::Relaxed);
-                    approval = since.elapsed();
+                    approval = Some(since..Instant::now());
                 }
                 v1::TurnStatus::Failed if found.retriable => {
                     failures += 1;
                     self.resume(&turn).await;
                 }
-                _ => return ApprovedWrite { turn, name, approval, failures },
+                end => return ApprovedWrite { turn, name, approval, failures, end },
             }
         }
     }
