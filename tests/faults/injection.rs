@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use folio_testkit::proxy::Mode;
 use tokio::time::Instant;
 
+use super::refusals::Refusals;
 use super::schedule::{Fault, Incident, Kind};
 use super::servers::Servers;
 use crate::harness::cluster::{Cluster, Member};
@@ -29,8 +30,15 @@ enum Step {
     End,
 }
 
-/// Injects the faults of an incident and repairs their damage. Returns their number.
-pub(super) async fn inject(cluster: &mut Cluster, servers: &mut Servers, incident: &Incident) -> Result<usize> {
+/// Injects the faults of an incident and repairs their damage. Records the gateways whose connections they end. Returns
+/// the number of faults.
+pub(super) async fn inject(
+    cluster: &mut Cluster,
+    servers: &mut Servers,
+    incident: &Incident,
+    refusals: &Refusals,
+) -> Result<usize> {
+    let numbers = (cluster.nodes.len(), cluster.gateways.len());
     let steps =
         |(start, fault): &(Duration, Fault)| [(*start, Step::Begin, *fault), (*start + fault.lasts, Step::End, *fault)];
     let mut steps: Vec<_> = incident.faults.iter().flat_map(steps).collect();
@@ -40,17 +48,33 @@ pub(super) async fn inject(cluster: &mut Cluster, servers: &mut Servers, inciden
     for (at, step, fault) in steps {
         // The sleep is the time until a fault starts or ends.
         tokio::time::sleep_until(begun + at).await;
+        let disturbed = disturbed_gateway(fault, numbers);
         match step {
-            Step::Begin => begin(cluster, servers, fault).await?,
-            Step::End if end(cluster, servers, fault).await? => {}
+            Step::Begin => {
+                disturbed.into_iter().for_each(|gateway| refusals.begin_disturbance(gateway));
+                begin(cluster, servers, fault).await?;
+            }
+            Step::End if end(cluster, servers, fault).await? => {
+                disturbed.into_iter().for_each(|gateway| refusals.end_disturbance(gateway));
+            }
             Step::End => down.push(fault),
         }
     }
     // A process exits if its store does not answer during the start.
     for fault in down {
         restart(process(cluster, fault)).await?;
+        disturbed_gateway(fault, numbers).into_iter().for_each(|gateway| refusals.end_disturbance(gateway));
     }
     Ok(incident.faults.len())
+}
+
+/// Returns the number of the gateway whose connections the fault ends. No other fault may break a client's connection.
+fn disturbed_gateway(fault: Fault, (nodes, gateways): (usize, usize)) -> Option<usize> {
+    match fault.kind {
+        Kind::GatewayKilled => Some(fault.target % gateways),
+        Kind::ListenerCut => (fault.target % (nodes + gateways)).checked_sub(nodes),
+        _ => None,
+    }
 }
 
 async fn restart(member: &mut Member) -> Result<()> {
@@ -185,4 +209,18 @@ pub(super) async fn restart_dead(cluster: &mut Cluster) -> usize {
         }
     }
     dead
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_faults_that_end_the_connections_of_a_gateway_disturb_it() {
+        let disturbed = |kind, target| disturbed_gateway(Fault { kind, target, lasts: Duration::ZERO }, (3, 2));
+        assert_eq!([disturbed(Kind::GatewayKilled, 2), disturbed(Kind::GatewayKilled, 3)], [Some(0), Some(1)]);
+        let cut = [2, 3, 4, 5].map(|target| disturbed(Kind::ListenerCut, target));
+        assert_eq!(cut, [None, Some(0), Some(1), None], "the nodes are counted first");
+        assert_eq!([disturbed(Kind::CqlStalled, 3), disturbed(Kind::NodeKilled, 0)], [None, None]);
+    }
 }

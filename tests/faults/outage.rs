@@ -107,7 +107,7 @@ impl StopResult {
 #[derive(Debug)]
 pub struct Report {
     pub stops: Vec<StopResult>,
-    /// Turns that did not complete, and approved writes without exactly one effect.
+    /// Turns that did not complete, approved writes without exactly one effect, and errors that only a defect explains.
     pub lost: Vec<String>,
     pub violations: Vec<Violation>,
 }
@@ -209,7 +209,8 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let evidence = gather(&cluster, &tables, &log, limits).await?;
     println!("errors: {:?}", refusals.all());
     let writes = stops.iter().flat_map(|stop| &stop.writes);
-    let lost = writes.filter_map(|write| lost(write, &evidence)).collect();
+    let mut lost: Vec<_> = writes.filter_map(|write| lost(write, &evidence)).collect();
+    lost.extend(refusals.faults());
     Ok(Report { stops, lost, violations: check(&evidence) })
 }
 

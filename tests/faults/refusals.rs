@@ -1,22 +1,28 @@
-//! Errors that clients receive. Killed processes and cut connections cause errors of the transport; an error that Folio
-//! answers must state what a client can do.
+//! Errors that clients receive. Killed gateways and cut connections cause errors of the transport at that time; any other
+//! error must be an answer of Folio that states what a client can do.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use folio_types::{Code, Error, Reason};
 use tonic::Status;
+
+/// Time after the restart of a gateway or of its connections in which a client may notice that its old connection broke.
+const NOTICED_WITHIN: Duration = Duration::from_secs(2);
 
 /// An error of one request.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) error: Error,
+    /// Number of the gateway that received the request.
+    gateway: usize,
     /// True if the connection failed, so that the server answered nothing.
     is_of_transport: bool,
 }
 
-/// Numbers of errors of all clients. Cheap to clone.
+/// Numbers of errors of all clients, and the gateways that a fault disturbs. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Refusals(Arc<Mutex<Counts>>);
 
@@ -24,17 +30,19 @@ pub struct Refusals(Arc<Mutex<Counts>>);
 struct Counts {
     by_reason: BTreeMap<String, usize>,
     faults: BTreeMap<String, usize>,
+    /// Gateways that were killed or cut off, with the end of the last such fault. None: the fault continues.
+    disturbed: BTreeMap<usize, Option<Instant>>,
 }
 
 impl Refusal {
-    pub(super) fn new(status: &Status) -> Self {
+    pub(super) fn new(status: &Status, gateway: usize) -> Self {
         // Only a status of the client library has a source.
-        Self { error: folio_proto::status::to_error(status), is_of_transport: status.source().is_some() }
+        Self { error: folio_proto::status::to_error(status), gateway, is_of_transport: status.source().is_some() }
     }
 
     /// The error of a request that was not answered in time.
-    pub(super) fn unanswered() -> Self {
-        Self { error: Error::unavailable(Reason::NodeLost, "no answer"), is_of_transport: true }
+    pub(super) fn unanswered(gateway: usize) -> Self {
+        Self { error: Error::unavailable(Reason::NodeLost, "no answer"), gateway, is_of_transport: true }
     }
 
     /// Returns true if a retry may succeed.
@@ -46,31 +54,60 @@ impl Refusal {
         is_retriable || self.is_of_transport || self.error.reason == Reason::TurnBusy
     }
 
-    /// Returns true if Folio answered with an error that only a defect explains.
-    fn is_fault(&self) -> bool {
-        !self.is_of_transport && matches!(self.error.code, Code::Internal | Code::Cancelled | Code::DataLoss)
+    /// Returns true if only a defect explains the error. A gRPC status UNKNOWN has the code `INTERNAL` here.
+    fn is_fault(&self, is_disturbed: bool) -> bool {
+        let is_excused = self.is_of_transport && is_disturbed;
+        !is_excused && matches!(self.error.code, Code::Internal | Code::Cancelled | Code::DataLoss)
+    }
+}
+
+impl Counts {
+    fn is_disturbed(&self, gateway: usize, now: Instant) -> bool {
+        match self.disturbed.get(&gateway) {
+            None => false,
+            Some(None) => true,
+            Some(Some(end)) => now.duration_since(*end) <= NOTICED_WITHIN,
+        }
+    }
+
+    fn count(&mut self, refusal: &Refusal, now: Instant) {
+        let Refusal { error, gateway, is_of_transport } = refusal;
+        let origin = if *is_of_transport { "transport" } else { error.reason.as_str() };
+        *self.by_reason.entry(format!("{:?} {origin}", error.code)).or_default() += 1;
+        if refusal.is_fault(self.is_disturbed(*gateway, now)) {
+            let text = format!("a client of gateway {gateway} received {:?} {origin}: {}", error.code, error.message);
+            *self.faults.entry(text).or_default() += 1;
+        }
     }
 }
 
 impl Refusals {
     pub(super) fn count(&self, refusal: &Refusal) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Refusal { error, is_of_transport } = refusal;
-        let origin = if *is_of_transport { "transport" } else { error.reason.as_str() };
-        *counts.by_reason.entry(format!("{:?} {origin}", error.code)).or_default() += 1;
-        if refusal.is_fault() {
-            *counts.faults.entry(format!("a client received {:?}: {}", error.code, error.message)).or_default() += 1;
-        }
+        self.counts().count(refusal, Instant::now());
+    }
+
+    /// Records that a fault begins that ends the connections of a gateway.
+    pub(super) fn begin_disturbance(&self, gateway: usize) {
+        self.counts().disturbed.insert(gateway, None);
+    }
+
+    /// Records that the gateway is reachable again.
+    pub(super) fn end_disturbance(&self, gateway: usize) {
+        self.counts().disturbed.insert(gateway, Some(Instant::now()));
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the numbers of errors by code and reason.
     pub fn all(&self) -> BTreeMap<String, usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).by_reason.clone()
+        self.counts().by_reason.clone()
     }
 
-    /// Returns the answers of Folio that only a defect explains.
+    /// Returns the errors that only a defect explains.
     pub fn faults(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).faults.keys().cloned().collect()
+        self.counts().faults.keys().cloned().collect()
     }
 }
 
@@ -80,18 +117,38 @@ mod tests {
 
     use super::*;
 
+    fn broken_connection(gateway: usize) -> Refusal {
+        Refusal::new(&Status::from_error(Box::new(std::io::Error::other("the connection broke"))), gateway)
+    }
+
     #[test]
-    fn an_internal_error_of_folio_is_a_fault_and_one_of_the_transport_is_not() {
+    fn an_internal_error_of_folio_is_a_fault() {
         let refusals = Refusals::default();
-        let broken = std::io::Error::other("the connection broke");
-        refusals.count(&Refusal::new(&Status::from_error(Box::new(broken))));
-        refusals.count(&Refusal::unanswered());
-        refusals.count(&Refusal::new(&from_error(Error::unavailable(Reason::Draining, "later"))));
+        refusals.begin_disturbance(0);
+        refusals.count(&Refusal::unanswered(0));
+        refusals.count(&Refusal::new(&from_error(Error::unavailable(Reason::Draining, "later")), 0));
         assert_eq!(refusals.faults(), [""; 0]);
-        let internal = Refusal::new(&from_error(Error::internal("a defect")));
+        let internal = Refusal::new(&from_error(Error::internal("a defect")), 0);
         refusals.count(&internal);
-        refusals.count(&Refusal::new(&Status::cancelled("without details")));
+        refusals.count(&Refusal::new(&Status::cancelled("without details"), 0));
         assert!(!internal.is_retriable());
+        assert_eq!(refusals.faults().len(), 2, "{:?}", refusals.faults());
+    }
+
+    #[test]
+    fn an_error_of_the_transport_is_a_fault_unless_its_gateway_was_disturbed_just_before() {
+        let broken = broken_connection(1);
+        assert!(broken.is_of_transport && broken.is_retriable(), "{broken:?}");
+        let refusals = Refusals::default();
+        refusals.begin_disturbance(1);
+        refusals.count(&broken);
+        refusals.end_disturbance(1);
+        refusals.count(&broken);
+        assert_eq!(refusals.faults(), [""; 0]);
+        refusals.count(&broken_connection(0));
+        assert_eq!(refusals.faults().len(), 1, "the other gateway was not disturbed");
+        let later = Instant::now() + NOTICED_WITHIN + Duration::from_millis(1);
+        refusals.counts().count(&broken, later);
         assert_eq!(refusals.faults().len(), 2, "{:?}", refusals.faults());
     }
 }

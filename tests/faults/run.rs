@@ -113,7 +113,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
         // The seed determines the time of the incident.
         tokio::time::sleep(incident.after).await;
         println!("{:6.1} s  fault {}: {incident}", begun.elapsed().as_secs_f64(), faults + 1);
-        faults += inject(&mut cluster, &mut servers, &incident).await.context("cannot repair a fault")?;
+        faults += inject(&mut cluster, &mut servers, &incident, &refusals).await.context("cannot repair a fault")?;
         died += restart_dead(&mut cluster).await;
     }
     while approvals(&log) < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {

@@ -190,8 +190,8 @@ impl SimulatedUser {
             let client = self.client().await;
             let refusal = match tokio::time::timeout(REQUEST_TIMEOUT, call(client)).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(status)) => Refusal::new(&status),
-                Err(_) => Refusal::unanswered(),
+                Ok(Err(status)) => Refusal::new(&status, self.at),
+                Err(_) => Refusal::unanswered(self.at),
             };
             self.refusals.count(&refusal);
             if !refusal.is_retriable() {
@@ -245,7 +245,7 @@ impl SimulatedUser {
                     events.push((event.number, event_name(&event)));
                 }
                 Ok(Some(Err(status))) => {
-                    self.refusals.count(&Refusal::new(&status));
+                    self.refusals.count(&Refusal::new(&status, self.at));
                     break false;
                 }
                 Ok(None) => break true,
@@ -323,21 +323,28 @@ impl SimulatedUser {
 
     /// Sends the same decisions to two gateways at once, and logs both responses.
     async fn approve_twice(&mut self, request: &v1::ApproveRequest) {
-        let (one, two) = (self.client().await, self.client().await);
+        let mut clients = Vec::new();
+        for _ in 0..2 {
+            let client = self.client().await;
+            clients.push((self.at, client));
+        }
         let decisions = Decisions::of(request);
         self.log.add(&self.tenant.org, ClientEvent::Deciding(decisions.clone()));
-        let send = |client: Client| {
+        let send = |(gateway, client): (usize, Client)| {
             let request = request.clone();
-            async move { tokio::time::timeout(REQUEST_TIMEOUT, client.conversations.clone().approve(request)).await }
+            async move {
+                let mut conversations = client.conversations.clone();
+                (gateway, tokio::time::timeout(REQUEST_TIMEOUT, conversations.approve(request)).await)
+            }
         };
-        let (first, second) = tokio::join!(send(one), send(two));
-        for answer in [first, second].into_iter().flatten() {
+        for (gateway, answer) in futures::future::join_all(clients.into_iter().map(send)).await {
             match answer {
-                Ok(answer) => {
+                Ok(Ok(answer)) => {
                     let answer = Box::new(answer.into_inner());
                     self.log.add(&self.tenant.org, ClientEvent::Answered(decisions.clone(), answer));
                 }
-                Err(status) => self.refusals.count(&Refusal::new(&status)),
+                Ok(Err(status)) => self.refusals.count(&Refusal::new(&status, gateway)),
+                Err(_) => {}
             }
         }
     }
