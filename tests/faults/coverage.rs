@@ -1,9 +1,10 @@
 //! Summary of the turns of a run: calls of tools that succeeded, ends of turns, and the delay of expired ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use folio_history::journal::{Access, CallResult, CallStatus, End, Entry};
+use folio_tools::Registry;
 use folio_types::{Timestamp, TurnId};
 use jiff::SignedDuration;
 
@@ -12,7 +13,7 @@ use super::checker::ObservedThread;
 /// Contents of the journals of a run.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
-    /// Successful calls of each requested tool that writes.
+    /// Successful calls of each tool that writes.
     writes: BTreeMap<String, usize>,
     ends: BTreeMap<&'static str, usize>,
     /// The longest time from the expiry of a pause to the end of its turn, with the turn and the time of the end.
@@ -21,7 +22,8 @@ pub(super) struct Coverage {
 
 impl Coverage {
     pub(super) fn of(threads: &[ObservedThread]) -> Self {
-        let mut coverage = Self::default();
+        let writes = tools_that_write().into_iter().map(|name| (name, 0)).collect();
+        let mut coverage = Self { writes, ..Self::default() };
         threads.iter().for_each(|thread| coverage.add(thread));
         coverage
     }
@@ -60,7 +62,7 @@ impl Coverage {
         }
     }
 
-    /// Returns the requested tools of which no call succeeded.
+    /// Returns the tools that write of which no call succeeded.
     pub(super) fn unused(&self) -> Vec<String> {
         let unused = self.writes.iter().filter(|(_, calls)| **calls == 0);
         unused.map(|(name, _)| format!("no call of {name} succeeded")).collect()
@@ -76,6 +78,13 @@ impl fmt::Display for Coverage {
     }
 }
 
+/// Returns the names of all tools that write.
+fn tools_that_write() -> BTreeSet<String> {
+    let registry = Registry::standard().expect("the registry is valid");
+    let specs = registry.profiles().flat_map(|profile| profile.specs());
+    specs.filter(|spec| spec.access == Access::ReadWrite).map(|spec| spec.name.to_owned()).collect()
+}
+
 fn name(end: &End) -> &'static str {
     match end {
         End::Completed { .. } => "completed",
@@ -84,5 +93,26 @@ fn name(end: &End) -> &'static str {
         End::Cancelled => "cancelled",
         End::Expired => "expired",
         End::Superseded => "superseded",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::run::SCRIPT;
+    use super::*;
+
+    #[test]
+    fn the_script_of_the_model_calls_every_tool_that_writes() {
+        let tools = tools_that_write();
+        assert!(tools.contains("create_tag") && !tools.contains("list_tags"), "{tools:?}");
+        // The name of a tool is followed by its arguments, in the same line or in the next one.
+        let words: BTreeSet<&str> = SCRIPT.split([' ', ',', '{', '}', '[', ']', '\n']).collect();
+        let missing: Vec<_> = tools.iter().filter(|tool| !words.contains(tool.as_str())).collect();
+        assert!(missing.is_empty(), "work.yaml calls no {missing:?}");
+    }
+
+    #[test]
+    fn a_tool_that_no_turn_requested_is_unused() {
+        assert_eq!(Coverage::of(&[]).unused().len(), tools_that_write().len());
     }
 }

@@ -25,7 +25,7 @@ use crate::harness::settings::INVOICE;
 use crate::harness::tenant::Tenant;
 
 /// Script of the model.
-const SCRIPT: &str = include_str!("work.yaml");
+pub(super) const SCRIPT: &str = include_str!("work.yaml");
 
 /// Time for which a pause waits, in seconds. Short, so that pauses of disconnected clients expire during the faults.
 const APPROVAL_TTL_SECONDS: u64 = 45;
