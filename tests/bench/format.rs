@@ -6,6 +6,32 @@ pub(crate) fn row(what: &str, bare: &str, folio: &str) {
     eprintln!("{what:<60}{bare:>14}{folio:>14}");
 }
 
+/// The aims that measurements missed.
+#[derive(Debug, Default)]
+pub(crate) struct Aims(Vec<String>);
+
+impl Aims {
+    /// Records whether a measurement meets its aim. Returns the end of its row in a table.
+    pub(crate) fn check(&mut self, what: &str, is_met: bool) -> &'static str {
+        if is_met {
+            return "";
+        }
+        self.0.push(what.trim().to_owned());
+        "  missed"
+    }
+
+    /// Prints the row of a measurement that has an aim.
+    pub(crate) fn row(&mut self, what: &str, bare: &str, folio: &str, is_met: bool) {
+        let missed = self.check(what, is_met);
+        eprintln!("{what:<60}{bare:>14}{folio:>14}{missed}");
+    }
+
+    /// Returns the names of the missed aims, for the field `missed` of the JSON.
+    pub(crate) fn missed(&self) -> &[String] {
+        &self.0
+    }
+}
+
 pub(crate) fn micros(duration: Duration) -> String {
     format!("{} µs", duration.as_micros())
 }
@@ -27,5 +53,18 @@ impl Percentiles {
             times.get(at).copied().unwrap_or_default()
         };
         Self { p50: percentile(0.50), p99: percentile(0.99) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_aim_is_in_the_table_and_in_the_json() {
+        let mut aims = Aims::default();
+        assert_eq!(aims.check("met", true), "");
+        assert_eq!(aims.check("  too slow", false), "  missed");
+        assert_eq!(serde_json::json!({ "missed": aims.missed() }).to_string(), r#"{"missed":["too slow"]}"#);
     }
 }

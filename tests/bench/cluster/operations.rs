@@ -20,6 +20,8 @@ pub(crate) struct Measurements {
     pub(crate) aims: Option<(u32, u32)>,
     /// Operations of a turn by the labels of their metric.
     pub(crate) operations: BTreeMap<String, f64>,
+    /// Maximum number of operations of CQL and of Redis.
+    pub(crate) aims: [Option<f64>; 2],
 }
 
 impl Measurements {
@@ -59,11 +61,11 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
 
     let mut measurements = Vec::new();
     for (kind, prompt, aims) in [
-        ("answer", QUESTION, Some((8, 4))),
-        ("one round of a read-only tool, answer", "read", None),
-        ("one write tool, approved", "write", Some((20, 8))),
-        ("one write tool, approved, in a new thread", "new", None),
-        ("one write tool, cancelled", "cancel", None),
+        ("answer", QUESTION, [Some(8.0), Some(4.0)]),
+        ("one round of a read-only tool, answer", "read", [None; 2]),
+        ("one write tool, approved", "write", [Some(20.0), Some(8.0)]),
+        ("one write tool, approved, in a new thread", "new", [None; 2]),
+        ("one write tool, cancelled", "cancel", [None; 2]),
     ] {
         let (before, began) = (count(cluster).await?, std::time::Instant::now());
         for number in 0..turns {
@@ -76,7 +78,7 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
             *count = (*count - quiet.get(labels).unwrap_or(&0.0) * share) / turns as f64;
         }
         operations.retain(|_, count| count.abs() >= 0.05);
-        measurements.push(Measurements { kind, aims, operations });
+        measurements.push(Measurements { kind, operations, aims });
     }
     Ok(measurements)
 }
