@@ -1,6 +1,6 @@
 //! Effect of a flooding tenant on a quiet one: latency of the quiet tenant's model calls through the real client, alone
 //! and concurrently with a tenant that always requests more permits than there are, at equal weights. [`watchers`]
-//! measures calls that need no model.
+//! measures calls that need no model, and [`cluster::fairness`] measures turns in a cluster.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::client::together;
+use crate::cluster;
 use crate::format::{Aims, Percentiles};
 use crate::watchers;
 
@@ -26,8 +27,10 @@ const FLOOD: usize = 4;
 /// Median latency of the model. The 99th percentile is 3.2 times as long.
 const MEDIAN_MS: f64 = 200.0;
 const SIGMA: f64 = 0.5;
+/// One turn is measured in a cluster for this number of calls.
+const CLUSTER_SHARE: usize = 4;
 /// Maximum increase of the 99th percentile, in percent.
-const AIM: f64 = 10.0;
+pub(crate) const AIM: f64 = 10.0;
 
 /// Measures this number of calls of the quiet tenant alone, during the flood, and as part of it.
 pub(crate) async fn measure(calls: usize) -> Result<()> {
@@ -60,8 +63,7 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
     let within = times(&models, &loud, calls.min(100)).await?;
     flood.shutdown().await;
 
-    let millis = |duration: Duration| duration.as_secs_f64() * 1_000.0;
-    let added = (millis(flooded.p99) / millis(alone.p99) - 1.0) * 100.0;
+    let added = added_percent(&alone, &flooded);
     eprintln!("{permits} permits, {} calls of the flood at once, answers of {MEDIAN_MS} ms (median)", FLOOD * permits);
     eprintln!("{:<44}{:>10}{:>10}", "quiet tenant", "p50", "p99");
     for (what, times) in [("alone", &alone), ("during the flood", &flooded), ("in the flood's own queue", &within)] {
@@ -69,6 +71,7 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
     }
     let missed = aims.check("added to the 99th percentile of model calls", added < AIM);
     eprintln!("added to the 99th percentile: {added:.1} % (aim: under {AIM} %){missed}");
+    let in_cluster = cluster::fairness::measure(calls / CLUSTER_SHARE, &sim, &mut aims).await?;
     println!(
         "{}",
         json!({
@@ -80,10 +83,20 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
             "added_percent": added,
             "aim_percent": AIM,
             "watchers": watchers,
+            "cluster": in_cluster,
             "missed": aims.missed(),
         })
     );
     Ok(())
+}
+
+pub(crate) fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1_000.0
+}
+
+/// Returns the increase of the 99th percentile in percent.
+pub(crate) fn added_percent(alone: &Percentiles, flooded: &Percentiles) -> f64 {
+    (millis(flooded.p99) / millis(alone.p99) - 1.0) * 100.0
 }
 
 /// Returns the latencies of this number of calls.

@@ -1,7 +1,7 @@
 //! Effect of a tenant with many streams on a quiet one: latency of the quiet tenant's calls alone, and while another
 //! tenant follows its pending approvals with as many streams as an organization may have.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use folio_proto::v1;
@@ -10,6 +10,7 @@ use folio_tests::harness::client::Client;
 use serde_json::{Value, json};
 
 use crate::client::{request, together, upload};
+use crate::fairness::millis;
 use crate::format::{Aims, Percentiles};
 use crate::process::{Folio, start_model};
 
@@ -74,7 +75,6 @@ pub(crate) async fn measure(calls: usize, aims: &mut Aims) -> Result<Value> {
     for (what, times) in [("alone", &alone), ("while another tenant has 2,000 streams", &watched)] {
         eprintln!("{what:<60}{:>7.1} ms{:>7.1} ms", millis(times.p50), millis(times.p99));
     }
-    let millis = |duration: Duration| duration.as_secs_f64() * 1_000.0;
     let ratio = millis(watched.p99) / millis(alone.p99);
     let missed = aims.check("99th percentile while another tenant has 2,000 streams", ratio <= AIM);
     eprintln!("99th percentile: {ratio:.2} times the one alone (aim: at most {AIM}){missed}");

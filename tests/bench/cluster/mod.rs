@@ -2,6 +2,7 @@
 //! turns per second, the latency that a turn adds to its model call, the time from the kill of a node to an approval and
 //! to the next chat on another one, memory and relocation of idle conversations, and store operations per turn.
 
+pub(crate) mod fairness;
 mod idle;
 mod operations;
 mod processes;

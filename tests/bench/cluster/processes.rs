@@ -27,24 +27,40 @@ impl Stores {
 pub(crate) struct Cluster {
     pub(crate) gateways: Vec<Process>,
     pub(crate) nodes: Vec<Process>,
-    tenant: Tenant,
+    tenants: Vec<Tenant>,
     launcher: Launcher,
 }
 
 impl Cluster {
-    /// Starts a cluster in a new keyspace.
+    /// Starts a cluster in a new keyspace, with one tenant.
     pub(crate) async fn start(stores: &Stores, name: &str, model_endpoint: &str, nodes: usize) -> Result<Self> {
+        let base_url = format!("{model_endpoint}/v1");
+        let variables = [("OPENAI_API_KEY", "sim"), ("OPENAI_BASE_URL", &base_url)];
+        Self::start_with(stores, name, nodes, &variables, 1).await
+    }
+
+    /// Starts a cluster in a new keyspace, with these environment variables and this number of tenants.
+    pub(crate) async fn start_with(
+        stores: &Stores,
+        name: &str,
+        nodes: usize,
+        variables: &[(&str, &str)],
+        tenants: usize,
+    ) -> Result<Self> {
         let (keyspace, folder, cql) =
             (format!("bench_{name}"), stores.folder.path().join(name), stores.cql.addresses());
         let launcher = Launcher::new(&folder, &stores.redis.url(), &cql, &keyspace, 1)
-            .with("OPENAI_API_KEY", "sim")
-            .with("OPENAI_BASE_URL", format!("{model_endpoint}/v1"))
             .with("FOLIO_LOG__FILTER", "error")
             .with("FOLIO_CONVERSATION__IDLE_TIMEOUT_SECONDS", 86_400);
-        let tenant = Tenant::create(&tenant::open_stores(&cql, &keyspace, 1, &folder).await, "bench").await;
+        let launcher = variables.iter().fold(launcher, |launcher, (name, value)| launcher.with(name, value));
+        let opened = tenant::open_stores(&cql, &keyspace, 1, &folder).await;
+        let mut created = Vec::new();
+        for number in 0..tenants {
+            created.push(Tenant::create(&opened, &format!("bench {number}")).await);
+        }
         let nodes = (0..nodes).map(|_| launcher.node()).collect();
         let gateways = (0..GATEWAYS).map(|_| launcher.gateway()).collect();
-        Ok(Self { gateways, nodes, tenant, launcher })
+        Ok(Self { gateways, nodes, tenants: created, launcher })
     }
 
     /// Starts a further node.
@@ -52,9 +68,14 @@ impl Cluster {
         self.nodes.push(self.launcher.node());
     }
 
-    /// Returns a client with its own connection to a gateway, round-robin.
+    /// Returns a client of the first tenant with its own connection to a gateway, round-robin.
     pub(crate) async fn client(&self, number: usize) -> Client {
-        Client::connect(&self.gateways[number % GATEWAYS].url(), Some(&self.tenant.token)).await
+        self.client_of(number, 0).await
+    }
+
+    /// Returns a client of a tenant with its own connection to a gateway, round-robin.
+    pub(crate) async fn client_of(&self, number: usize, tenant: usize) -> Client {
+        Client::connect(&self.gateways[number % GATEWAYS].url(), Some(&self.tenants[tenant].token)).await
     }
 
     /// Returns the metrics of all processes, summed by name.
