@@ -34,3 +34,45 @@ pub(crate) async fn watch(clock: Arc<ProcessClock>, stores: StoreClocks) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use folio_types::{Environment, Result};
+
+    use super::*;
+
+    /// Servers of a store whose clocks differ by these seconds.
+    struct Servers(Vec<i64>);
+
+    #[async_trait]
+    impl StoreHealth for Servers {
+        async fn check(&self) -> Result<()> {
+            Ok(())
+        }
+
+        async fn clock_offsets(&self, _environment: &dyn Environment) -> Vec<i64> {
+            self.0.iter().map(|seconds| seconds * 1_000_000_000).collect()
+        }
+    }
+
+    #[tokio::test]
+    async fn one_store_server_with_a_wrong_clock_stops_no_process() {
+        const DAY: i64 = 86_400;
+        for (durable, shared, is_right) in [
+            (vec![0, 0, DAY], vec![0], true),
+            (vec![0, 0, 0], vec![-DAY], true),
+            (vec![DAY], vec![0], true),
+            (vec![0], vec![DAY], true),
+            // The majority is right, so the clock of the process is wrong.
+            (vec![DAY, DAY, DAY], vec![0], false),
+            (vec![DAY], vec![DAY], false),
+        ] {
+            let clock = ProcessClock::default();
+            let offsets = format!("{durable:?} {shared:?}");
+            let stores: StoreClocks = [Arc::new(Servers(durable)), Arc::new(Servers(shared))];
+            compare(&clock, &stores).await;
+            assert_eq!(clock.check_clock().is_ok(), is_right, "{offsets}");
+        }
+    }
+}
