@@ -15,6 +15,7 @@ mod erasure;
 mod faults;
 mod isolation;
 mod malformed;
+mod migrate;
 mod operate;
 mod program;
 mod purchases;
