@@ -17,8 +17,8 @@ use crate::harness::process::resident_bytes;
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Interval at which reads start at each gateway.
 const READ_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum number of reads in flight at each gateway.
-const READS_MAX: usize = 256;
+/// Maximum number of reads at each gateway during a fault. Reads that fail at once would otherwise use the CPU.
+const READS_MAX: usize = 10_000;
 const MEBIBYTE: u64 = 1024 * 1024;
 
 /// The resident memory of a process during a fault, in bytes.
@@ -68,27 +68,50 @@ pub async fn sample(mut uses: Vec<MemoryUse>, mut over: watch::Receiver<bool>) -
     Ok(uses)
 }
 
-/// Reads from gateways and nodes until the fault is over. Reads start at a constant rate, so that they accumulate while
-/// the stores do not answer.
-pub async fn read_continuously(cluster: &Cluster, over: &watch::Receiver<bool>) -> JoinSet<()> {
+/// Load of reads on each gateway.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadLoad {
+    connections: usize,
+    in_flight_max: usize,
+    /// Number of reads that start at each interval.
+    per_interval: usize,
+}
+
+impl ReadLoad {
+    /// Few reads, which do not delay the approvals whose latency is measured.
+    pub const LOW: Self = Self { connections: 1, in_flight_max: 256, per_interval: 1 };
+    /// Reads that exceed every bound on requests in progress while no server answers.
+    pub const HIGH: Self = Self { connections: 25, in_flight_max: 1_000, per_interval: 40 };
+}
+
+/// Reads from gateways and nodes until the fault is over, as the tenant with this number. Reads start at a constant rate,
+/// so that they accumulate while the stores do not answer. Each task returns the largest number of reads in flight at its
+/// gateway.
+pub async fn read_continuously(
+    cluster: &Cluster,
+    tenant: usize,
+    load: ReadLoad,
+    over: &watch::Receiver<bool>,
+) -> JoinSet<usize> {
     let mut readers = JoinSet::new();
     for gateway in 0..cluster.gateways.len() {
-        let (client, mut over) = (Arc::new(cluster.client(gateway).await), over.clone());
+        let mut clients = Vec::new();
+        for _ in 0..load.connections {
+            clients.push(Arc::new(cluster.client_of(gateway, tenant).await));
+        }
+        let mut over = over.clone();
         readers.spawn(async move {
-            let (mut in_flight, mut ticks) = (JoinSet::new(), tokio::time::interval(READ_INTERVAL));
-            let reads = async {
-                loop {
-                    ticks.tick().await;
-                    while in_flight.try_join_next().is_some() {}
-                    if in_flight.len() < READS_MAX {
-                        in_flight.spawn(read(Arc::clone(&client)));
-                    }
+            let (mut in_flight, mut most, mut ticks) = (JoinSet::new(), 0, tokio::time::interval(READ_INTERVAL));
+            let mut next = clients.iter().cycle().take(READS_MAX);
+            while tokio::select! { _ = ticks.tick() => true, _ = over.wait_for(|over| *over) => false } {
+                while in_flight.try_join_next().is_some() {}
+                let free = load.in_flight_max - in_flight.len();
+                for client in next.by_ref().take(load.per_interval.min(free)) {
+                    in_flight.spawn(read(Arc::clone(client)));
                 }
-            };
-            tokio::select! {
-                () = reads => {}
-                _ = over.wait_for(|over| *over) => {}
+                most = most.max(in_flight.len());
             }
+            most
         });
     }
     readers

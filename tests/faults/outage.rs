@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use super::checker::{Evidence, Violation, check};
 use super::log::Log;
-use super::memory::{MemoryUse, measure, read_continuously, sample};
+use super::memory::{MemoryUse, ReadLoad, measure, read_continuously, sample};
 use super::refusals::Refusals;
 use super::servers::Servers;
 use super::settle::{TimeLimits, gather};
@@ -39,6 +39,8 @@ rules:
 ";
 
 const USERS: usize = 8;
+/// Number of the tenant that reads. Its reads do not use the shares of the tenant that approves.
+const READER: usize = 1;
 /// Number of approvals in flight when a server stops.
 const IN_FLIGHT_MIN: usize = 3;
 /// Time for which the approvals continue after the stop.
@@ -172,7 +174,8 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let mut servers = tokio::task::spawn_blocking(move || Servers::start(nodes)).await??;
     let replication_factor = if nodes >= 3 { 3 } else { 1 };
     let setup = Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses());
-    let cluster = Setup { replication_factor, is_long_run: true, ..setup }.start().await;
+    let setup = Setup { replication_factor, is_long_run: true, markers: vec!["alpha", "reader"], ..setup };
+    let cluster = setup.start().await;
     let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
     let document = cluster.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
     let (log, refusals, mut stops) = (Log::default(), Refusals::default(), Vec::new());
@@ -193,8 +196,10 @@ pub async fn run(plan: Plan) -> Result<Report> {
         })
         .await;
         println!("{stop:?}");
-        let mut readers = read_continuously(&cluster, &over).await;
+        // If all servers stop, the reads accumulate; else they must not delay the approvals.
+        let load = if nodes == 1 { ReadLoad::HIGH } else { ReadLoad::LOW };
         let sampling = tokio::spawn(sample(measure(&cluster)?, over.clone()));
+        let mut readers = read_continuously(&cluster, READER, load, &over).await;
         let (stop, target) = (*stop, random.random_range(0..nodes));
         let time;
         (servers, time) = tokio::task::spawn_blocking(move || stop_server(servers, target, stop)).await??;
@@ -202,7 +207,9 @@ pub async fn run(plan: Plan) -> Result<Report> {
         tokio::time::sleep(AFTER_STOP).await;
         is_over.send_replace(true);
         let writes = users.join_all().await.concat();
-        while readers.join_next().await.transpose()?.is_some() {}
+        while let Some(in_flight) = readers.join_next().await.transpose()? {
+            println!("at most {in_flight} reads in flight at a gateway");
+        }
         stops.push(StopResult { stop, time, writes, memory: sampling.await?? });
     }
     let limits = TimeLimits { stuck: Duration::from_secs(15), total: Duration::from_secs(60) };
