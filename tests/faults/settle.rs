@@ -25,7 +25,8 @@ pub struct TimeLimits {
 }
 
 /// Waits until every turn ended or waits for approval and the index of open turns is consistent. Returns the stored
-/// state with the clients' log and the model endpoint's record.
+/// state with the clients' log and the model endpoint's record. The time of the evidence is that of the last check of the
+/// pauses, so a pause that expires while the stores are read is not overdue.
 pub async fn gather(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeLimits) -> Result<Evidence> {
     let (busy, taken_at) = settle(tables, limits).await?;
     let markers = cluster.tenants.iter().map(|tenant| (tenant.org.clone(), tenant.marker.clone())).collect();
@@ -53,8 +54,10 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>
         let threads = tables.threads().await?;
         let rows = tables.open_turns().await?;
         let (now, checked_at) = (Instant::now(), Timestamp::now());
-        let is_busy =
-            |thread: &&ObservedThread| is_busy(thread, checked_at) || rows.iter().any(|row| is_stale(row, thread));
+        let is_busy = |thread: &&ObservedThread| {
+            let open = thread.header.open_turn.as_ref();
+            open.is_some_and(|open| is_busy(open, checked_at)) || rows.iter().any(|row| is_stale(row, thread))
+        };
         let busy: Vec<&ObservedThread> = threads.iter().filter(is_busy).collect();
         seen.retain(|thread, _| busy.iter().any(|busy| busy.id == *thread));
         for thread in &busy {
@@ -81,8 +84,21 @@ fn is_stale((id, turn, epoch): &(String, u32, u64), thread: &ObservedThread) -> 
     *id == thread.id.as_str() && !open && thread.header.turns >= *turn && thread.header.epoch >= *epoch
 }
 
-/// Returns true if the turn of the thread runs, or waits although its pause had expired at `now`.
-fn is_busy(thread: &ObservedThread, now: Timestamp) -> bool {
-    let is_due = |open: &OpenTurn| open.expires_at.is_some_and(|end| end <= now);
-    thread.header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused || is_due(open))
+/// Returns true if the turn runs, or waits although its pause had expired at `now`.
+fn is_busy(open: &OpenTurn, now: Timestamp) -> bool {
+    open.phase != Phase::Paused || open.expires_at.is_some_and(|end| end <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_that_expires_after_the_check_is_not_overdue() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let open = |phase, expires_at| OpenTurn { number: 1, phase, expires_at };
+        assert!(!is_busy(&open(Phase::Paused, Some(at(300))), at(299)));
+        assert!(is_busy(&open(Phase::Paused, Some(at(300))), at(300)));
+        assert!(is_busy(&open(Phase::Running, None), at(299)));
+    }
 }

@@ -473,6 +473,8 @@ fn invariant_8_a_turn_without_its_end_is_found() {
     finds(&open(Phase::Running, 2), v, "neither ended nor waits");
     finds(&open(Phase::Executing, 4), v, "although its pause has expired");
     let mut over = open(Phase::Paused, 3);
+    over.taken_at = at(299);
+    assert!(!check(&over).iter().any(|found| found.invariant == v), "the pause expires after the evidence");
     over.taken_at = at(301);
     finds(&over, v, "pause has expired");
     let mut both = good();
