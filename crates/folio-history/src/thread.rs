@@ -123,6 +123,15 @@ impl ThreadHeader {
         self.documents.iter().map(DocumentId::as_str)
     }
 
+    /// Returns true if the working state names a revision of the resource `id`, or if a call of an open turn may name it.
+    pub fn may_name_revision(&self, id: &str, number: u32) -> bool {
+        let WorkingState { schema_revid, prompt_revid, extraction } = &self.working;
+        let prompts = prompt_revid.iter().chain(extraction.iter().map(|extraction| &extraction.prompt));
+        self.open_turn.is_some()
+            || schema_revid.iter().any(|schema| schema.version == number && schema.of.as_str() == id)
+            || prompts.into_iter().any(|prompt| prompt.version == number && prompt.of.as_str() == id)
+    }
+
     /// Returns the approximate bytes of the stored header.
     pub fn size_bytes(&self) -> usize {
         let extraction = self.working.extraction.as_ref();

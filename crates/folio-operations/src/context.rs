@@ -15,7 +15,7 @@ use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::ToolResources;
 use folio_types::op::OpKey;
 use folio_types::page::Order;
-use folio_types::{Environment, Error, Etag, ExtractionId, OrgId, Principal, Reason, Result};
+use folio_types::{Environment, Error, Etag, ExtractionId, OrgId, Principal, Reason, Result, limits};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
@@ -362,7 +362,17 @@ impl Context {
             RevisionRef::Newest(id) => Ok(self.find::<A>(id).await?.newest().1.clone()),
             RevisionRef::Revision(revid) => {
                 let found = self.stores().of::<A>().revision(&self.principal().org, revid).await?;
-                found.ok_or_else(|| Error::not_found(&format!("{} revision", A::KIND), revid))
+                if let Some(found) = found {
+                    return Ok(found);
+                }
+                let (id, number) = A::parts(revid);
+                let mut error = Error::not_found(&format!("{} revision", A::KIND), revid);
+                let resource = self.stores().of::<A>().get(&self.principal().org, id).await?;
+                if resource.is_some_and(|resource| (1..resource.newest().0).contains(&number)) {
+                    let max = limits::REVISIONS_MAX;
+                    error.message = format!("the {} revision {revid} was removed: at most {max} are kept", A::KIND);
+                }
+                Err(error)
             }
         }
     }

@@ -114,7 +114,11 @@ macro_rules! delete_operation {
             type Output = ();
 
             async fn run(self, context: &crate::Context) -> folio_types::Result<()> {
-                context.request.delete::<$Resource>(context.stores(), &self.$id, self.etag).await
+                context.request.delete::<$Resource>(context.stores(), &self.$id, self.etag).await?;
+                if <$Resource as folio_resources::Resource>::CLEANUP != folio_resources::Cleanup::Nothing {
+                    context.clean_up().sweep_soon();
+                }
+                Ok(())
             }
         }
     };

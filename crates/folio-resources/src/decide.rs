@@ -19,11 +19,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write};
-use folio_types::{Digest, Error, OrgId, Result, Timestamp, UnknownFields};
+use folio_types::{Digest, Error, OrgId, Result, Timestamp, UnknownFields, limits};
+use serde_json::Value;
 
 use crate::kind::{IndexedFields, Kind, read};
+use crate::revisions::removed_by_new;
 use crate::stored::{Record, encode_value};
-use crate::{ListRow, Resource, folded};
+use crate::{ListRow, NewName, Resource, RevisionName, RevisionNames, StoredRevision, folded};
 
 /// JSON pointer to the newest revision in the record of a resource that keeps revisions.
 const NEWEST_REVISION: &str = "/live/latest";
@@ -128,6 +130,13 @@ impl ResourceWrite {
     pub fn target(&self) -> Target {
         Target::new(self.kind.name, &self.id)
     }
+
+    /// Returns true if the write may remove a revision of the resource with these fields, so that the store must read
+    /// [`StoredState::revisions`].
+    pub fn reads_revisions(&self, stored: Option<&Record<IndexedFields>>) -> bool {
+        let Some(Record::Live(fields)) = stored else { return false };
+        !self.deletes && fields.revision.is_some_and(|newest| newest as usize >= limits::REVISIONS_MAX)
+    }
 }
 
 /// The rows that a store read to evaluate a write.
@@ -139,8 +148,8 @@ pub struct StoredState {
     pub op_row: Option<OpRow>,
     /// True if the request id was used for another target or other content. Ignored if there is an op row.
     pub is_request_id_used: bool,
-    /// Stored revisions. Read only if the write deletes a resource of a kind that keeps revisions.
-    pub revisions: Vec<Vec<u8>>,
+    /// Stored revisions, oldest first. Read only if [`ResourceWrite::reads_revisions`].
+    pub revisions: Vec<StoredRevision>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -182,7 +191,12 @@ pub enum DecidingWrite {
 pub enum RowWrite {
     /// Inserted unless an op row with its key exists.
     InsertOp(OpRow),
-    PutRevision(u32, Vec<u8>),
+    /// The data of the op row, which is part of the version. Removed a day after the turn, or the request, ended.
+    PutData { version: u64, op: OpKey, data: Value },
+    /// Stored with the row of its names.
+    PutRevision { number: u32, stored: Vec<u8>, names: RevisionNames },
+    /// Removed with the row of its names, on condition that the row is unchanged since [`StoredState`] was read.
+    RemoveRevision(u32),
 }
 
 /// Writes that execute one change, grouped by their order relative to the deciding write.
@@ -200,18 +214,16 @@ pub struct WritePlan {
     pub reserve_name: Option<String>,
     /// Before: ids that get a reference entry. Each must be live.
     pub add_references: BTreeSet<String>,
-    /// Before: revision that must exist.
-    pub require_revision: Option<(String, u32)>,
+    /// Before: names that are entered. Each revision must exist.
+    pub name_revisions: Vec<NewName>,
     /// Before: parent that gets a dependent entry. The parent must be live.
     pub add_to_parent: Option<String>,
     /// Before: list row to insert. After: list row that replaces `list_before`.
     pub list_after: Option<ListEntry>,
 
     pub deciding_write: DecidingWrite,
-    /// With the deciding write: the op row and a new revision.
+    /// With the deciding write: the op row, a new revision and the removal of an old one.
     pub rows: Vec<RowWrite>,
-    /// With the deciding write: if true, all revisions are removed.
-    pub remove_revisions: bool,
     /// Op row that answers the write once the deciding write is applied.
     pub answer: OpRow,
 
@@ -263,7 +275,7 @@ pub fn decide(write: &ResourceWrite, read: &StoredState) -> Result<WriteDecision
     plan(write, &read.revisions, applied).map(|plan| WriteDecision::Write(Box::new(plan)))
 }
 
-fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Result<WritePlan> {
+fn plan(write: &ResourceWrite, revisions: &[StoredRevision], applied: Applied) -> Result<WritePlan> {
     let Applied { before, after, result } = applied;
     let fields_after = after.as_ref().map(|after| &after.fields);
     let name = |fields: Option<&IndexedFields>| fields.and_then(|fields| fields.unique_name.clone());
@@ -274,16 +286,9 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
     let (old, new) = (references(before.as_ref()), references(fields_after));
     let mut dropped: BTreeSet<String> = old.difference(&new).cloned().collect();
     if write.kind.keeps_revisions {
-        // Retained revisions keep their references.
-        dropped.clear();
-        if after.is_none() {
-            dropped.extend(old.iter().cloned());
-            for stored in revisions {
-                dropped.append(&mut write.kind.revision_references(stored)?);
-            }
-        }
+        // The references of older revisions remain: the clean-up removes them after the deletion.
+        dropped = if after.is_none() { old.clone() } else { BTreeSet::new() };
     }
-    let required = |fields: Option<&IndexedFields>| fields.and_then(|fields| fields.required_revision.clone());
     let answer =
         OpRow { op: write.op.clone(), digest: write.digest.clone(), state: OpState::Done(result), at: write.at };
     let request = || IdempotencyRecord { target: write.target(), digest: write.digest.clone(), at: write.at };
@@ -296,12 +301,11 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
         request: matches!(write.op, OpKey::Request { .. }).then(request),
         reserve_name: new_name.filter(|_| renamed),
         add_references: new.difference(&old).cloned().collect(),
-        require_revision: required(fields_after).filter(|new| required(before.as_ref()).as_ref() != Some(new)),
+        name_revisions: new_names(write, before.as_ref(), fields_after),
         add_to_parent: fields_after.filter(|_| before.is_none()).and_then(|fields| fields.parent.clone()),
         list_after: fields_after.map(ListEntry::from),
         deciding_write: DecidingWrite::Create { record: Vec::new() },
-        rows: vec![RowWrite::InsertOp(answer.clone())],
-        remove_revisions: false,
+        rows: op_rows(answer.clone()),
         answer,
         list_before: before.as_ref().map(ListEntry::from),
         free_name: old_name.filter(|_| renamed),
@@ -310,15 +314,18 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
     plan.deciding_write = match (&before, after) {
         (before, Some(NewState { fields, record, revision })) => {
             let newest = before.as_ref().and_then(|before| before.revision);
-            let added = revision.filter(|(number, _)| newest.is_none_or(|newest| newest < *number));
-            plan.rows.extend(added.map(|(number, revision)| RowWrite::PutRevision(number, revision)));
+            if let Some((number, stored)) = revision.filter(|(number, _)| newest < Some(*number)) {
+                let removed = removed_by_new(write.kind.name, revisions)?;
+                plan.rows.extend(removed.map(RowWrite::RemoveRevision));
+                let names = RevisionNames::of(name_of_thread(write));
+                plan.rows.push(RowWrite::PutRevision { number, stored, names });
+            }
             match before {
                 Some(before) => DecidingWrite::Update { from: before.version, to: fields.version, record },
                 None => DecidingWrite::Create { record },
             }
         }
         (Some(before), None) => {
-            plan.remove_revisions = write.kind.keeps_revisions;
             let to = before.version + 1;
             let record = write.kind.tombstone(to, write.at)?;
             DecidingWrite::Delete { from: before.version, to, record, if_unreferenced: write.kind.is_referenced }
@@ -326,6 +333,41 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
         (None, None) => return Err(write.kind.not_found(&write.id)),
     };
     Ok(plan)
+}
+
+/// Returns the rows that record an op: the op row, and the row with its data.
+fn op_rows(mut row: OpRow) -> Vec<RowWrite> {
+    let op = row.op.clone();
+    let data = row.data_version().zip(row.replace_data(Value::Null));
+    let data = data.map(|(version, data)| RowWrite::PutData { version, op, data });
+    std::iter::once(RowWrite::InsertOp(row)).chain(data).collect()
+}
+
+/// Returns the entry of the thread whose call is executed. Its working state names the newest revision afterwards.
+fn name_of_thread(write: &ResourceWrite) -> Option<RevisionName> {
+    match &write.op {
+        OpKey::Call(call) => Some(RevisionName::Thread(call.turn.clone())),
+        OpKey::Request { .. } => None,
+    }
+}
+
+/// Returns the names that a write adds: those of the resource, or of its new revision, and that of the thread if the
+/// newest revision remains the same.
+fn new_names(write: &ResourceWrite, before: Option<&IndexedFields>, after: Option<&IndexedFields>) -> Vec<NewName> {
+    let Some(after) = after else { return Vec::new() };
+    let newest = before.and_then(|before| before.revision);
+    let is_named_before = |named: &(String, u32)| before.is_some_and(|before| before.named_revisions.contains(named));
+    let is_added = |named: &&(String, u32)| match after.revision {
+        Some(revision) => newest < Some(revision),
+        None => !is_named_before(named),
+    };
+    let by_resource =
+        || RevisionName::Resource { id: write.id.clone(), revision: after.revision, op: write.op.clone() };
+    let added = after.named_revisions.iter().filter(is_added);
+    let added = added.map(|(of, number)| NewName { of: of.clone(), number: *number, name: by_resource() });
+    let kept = after.revision.filter(|revision| newest == Some(*revision)).zip(name_of_thread(write));
+    let of_thread = kept.map(|(number, name)| NewName { of: write.id.clone(), number, name });
+    added.chain(of_thread).collect()
 }
 
 #[cfg(test)]

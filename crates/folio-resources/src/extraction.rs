@@ -1,5 +1,7 @@
 //! Extractions: data that a prompt extracted from a document, and later edits of the data.
 
+use std::collections::BTreeSet;
+
 use folio_types::op::{OpResult, Write};
 use folio_types::{DocumentId, ExtractionId, OrgId, PromptRevId, Result, SchemaRevId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,7 @@ use serde_json::Value;
 
 use crate::prompt::revision_term;
 use crate::resource::common_functions;
-use crate::{Cleanup, Condition, ListRow, Plan, Resource, term};
+use crate::{Condition, ListRow, Plan, Resource, term};
 
 /// Contains both the extracted data and its newest edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +83,6 @@ impl Resource for Extraction {
     const KIND: &'static str = "extraction";
     const DELETE: ExtractionChange = ExtractionChange::Delete;
     const HAS_PARENT: bool = true;
-    const CLEANUP: Cleanup = Cleanup::OpRows;
 
     common_functions!(ExtractionId);
 
@@ -91,6 +92,11 @@ impl Resource for Extraction {
 
     fn parent(&self) -> Option<String> {
         Some(self.document.to_string())
+    }
+
+    fn named_revisions(&self) -> BTreeSet<(String, u32)> {
+        let schema = self.schema.iter().map(|schema| (schema.of.to_string(), schema.version));
+        schema.chain([(self.prompt.of.to_string(), self.prompt.version)]).collect()
     }
 
     fn list_row(&self) -> ListRow {
@@ -120,6 +126,7 @@ impl Resource for Extraction {
                 id: extraction.id.clone(),
                 document: extraction.document.clone(),
                 prompt: extraction.prompt.clone(),
+                version: extraction.version,
                 data: extraction.current().clone(),
             };
             Ok(Plan { after: Some(extraction), result })
@@ -182,7 +189,7 @@ mod tests {
             let write = Write::by_platform(before.org.clone(), key, later, Expected::Version(3), change);
             let plan = Extraction::apply(&before.id, &write, Some(before.clone())).unwrap();
             let (id, document, prompt) = (before.id.clone(), before.document.clone(), before.prompt.clone());
-            assert_eq!(plan.result, OpResult::Extraction { id, document, prompt, data });
+            assert_eq!(plan.result, OpResult::Extraction { id, document, prompt, version: 4, data });
             assert_eq!(plan.after, Some(expected));
         }
     }

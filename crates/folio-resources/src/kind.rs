@@ -19,8 +19,8 @@ pub struct IndexedFields {
     pub unique_name: Option<String>,
     /// Ids that the newest revision references.
     pub references: BTreeSet<String>,
-    /// Id and revision number of another resource that this resource requires.
-    pub required_revision: Option<(String, u32)>,
+    /// Ids and numbers of the revisions that the newest revision names.
+    pub named_revisions: BTreeSet<(String, u32)>,
     pub parent: Option<String>,
     /// Number of the newest revision. None: the kind keeps no revisions.
     pub revision: Option<u32>,
@@ -35,7 +35,7 @@ impl IndexedFields {
             label: resource.label().to_owned(),
             unique_name: resource.unique_name().map(str::to_owned),
             references: resource.references(),
-            required_revision: resource.required_revision(),
+            named_revisions: resource.named_revisions(),
             parent: resource.parent(),
             revision: resource.newest_revision()?.map(|(number, _)| number),
             row: resource.list_row(),
@@ -132,13 +132,12 @@ impl Kind {
         Error::not_found(self.name, id)
     }
 
-    /// Returns an error unless the resource `of` with the newest revision `newest` has revision `number`. `newest` is
-    /// None if the resource is not live.
-    pub fn check_revision(of: &str, number: u32, newest: Option<u32>) -> Result<()> {
-        if newest.is_some_and(|newest| (1..=newest).contains(&number)) {
-            return Ok(());
+    /// Returns the error for a revision that does not exist or was removed.
+    pub fn revision_not_found(of: &str, number: u32) -> Error {
+        match Self::of_id(of) {
+            Ok(kind) => Error::not_found(&format!("{} revision", kind.name), format!("{of}.{number}")),
+            Err(error) => error,
         }
-        Err(Error::not_found(&format!("{} revision", Self::of_id(of)?.name), format!("{of}.{number}")))
     }
 
     /// Returns the error for a name that another resource of the kind, `id`, has.

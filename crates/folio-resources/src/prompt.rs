@@ -129,8 +129,8 @@ impl Resource for Prompt {
         self.latest.references()
     }
 
-    fn required_revision(&self) -> Option<(String, u32)> {
-        self.latest.schema.as_ref().map(|schema| (schema.of.to_string(), schema.version))
+    fn named_revisions(&self) -> BTreeSet<(String, u32)> {
+        self.latest.schema.iter().map(|schema| (schema.of.to_string(), schema.version)).collect()
     }
 
     fn revision_references(stored: &[u8]) -> Result<BTreeSet<String>> {

@@ -19,15 +19,15 @@ pub struct Plan<R> {
     pub result: OpResult,
 }
 
-/// Work that remains after a deletion.
+/// Rows that remain after a deletion. The clean-up removes them in pages; an index keeps the deletion until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleanup {
     /// Only the tombstone remains.
     Nothing,
-    /// The op rows contain content. An index keeps the deletion until the op rows are reduced to ids and times.
-    OpRows,
-    /// The resource has dependents, text or bytes. An index keeps the deletion until all of them are deleted and the op
-    /// rows of the resource and its dependents are reduced to ids and times.
+    /// Revisions remain, and the references of older ones.
+    Revisions,
+    /// Dependents, text or bytes remain. The clean-up also reduces the op rows of the resource and its dependents to ids
+    /// and times, a day after the deletion.
     Dependents,
 }
 
@@ -50,7 +50,8 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     const DELETE: Self::Change;
     /// If true, other resources may reference this kind. A deletion is refused with `IN_USE` while a reference exists.
     const IS_REFERENCED: bool = false;
-    /// If true, every revision is kept together with its references.
+    /// If true, up to [`folio_types::limits::REVISIONS_MAX`] revisions are kept. The references of all revisions count
+    /// until the deletion of the resource.
     const KEEPS_REVISIONS: bool = false;
     /// If true, each resource has a parent and is deleted together with it.
     const HAS_PARENT: bool = false;
@@ -98,10 +99,10 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
         BTreeSet::new()
     }
 
-    /// Returns the id and revision number of another resource that this resource requires. The revision must exist when
-    /// the requirement is added.
-    fn required_revision(&self) -> Option<(String, u32)> {
-        None
+    /// Returns the ids and numbers of the revisions that this resource, or its newest revision, names. A named revision
+    /// must exist when the name is added, and is not removed while the name exists.
+    fn named_revisions(&self) -> BTreeSet<(String, u32)> {
+        BTreeSet::new()
     }
 
     /// Returns the id of the parent, which must be live when the resource is created.
@@ -148,7 +149,7 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     }
 }
 
-/// A resource that keeps all its revisions, numbered from 1 without gaps.
+/// A resource that keeps its revisions, numbered from 1. A revision beyond the maximum removes an older one.
 pub trait Revisioned: Resource {
     type Revision: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static;
     type RevId: Clone + Display + Send + Sync + 'static;
@@ -204,6 +205,7 @@ pub(crate) use id_functions;
 macro_rules! revision_functions {
     ($kind:expr) => {
         const KEEPS_REVISIONS: bool = true;
+        const CLEANUP: crate::Cleanup = crate::Cleanup::Revisions;
 
         fn newest_revision(&self) -> folio_types::Result<Option<(u32, Vec<u8>)>> {
             Ok(Some((self.latest.revid.version, crate::encode_value($kind, 1, &self.latest)?)))

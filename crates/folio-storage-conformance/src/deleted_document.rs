@@ -88,7 +88,7 @@ impl FilledDocument {
     /// Deletes the document, and executes the clean-up and the sweep of threads of the following day.
     pub async fn delete(&self) -> Outcome {
         let (Stores { blobs, threads, .. }, org) = (&self.context.stores, self.org());
-        let (documents, extractions) = (self.context.stores.of::<Document>(), self.context.stores.of::<Extraction>());
+        let documents = self.context.stores.of::<Document>();
         self.context.delete_document(&self.document).await?;
         let deleted = documents.deleted(ROWS).await?;
         let found = deleted.iter().find(|(_, id, _)| *id == self.document);
@@ -96,8 +96,7 @@ impl FilledDocument {
         let later = at.checked_add(limits::DAY).unwrap_or(*at);
         blobs.delete_document(org, &self.document).await?;
         threads.expire_referrers(org, self.document.as_str(), later).await?;
-        documents.forget_deleted(org, &self.document).await?;
-        while extractions.scrub_deleted(later, ROWS).await? == ROWS {}
+        documents.clean_deleted(org, &self.document, true).await?;
         let expired = threads.expired(later, ROWS).await?;
         let expired_threads: Vec<_> = expired.iter().filter(|(of, _)| of == org).collect();
         check!(expired_threads.len() == 1, "the thread of a deleted document expires with it: {expired_threads:?}");

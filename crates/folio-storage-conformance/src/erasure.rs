@@ -48,7 +48,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         Ok::<_, Failure>(deleted.contains(&(OrgId::platform(), erased.clone(), at)))
     };
     check!(is_listed().await?, "the deletion of an erased organization is in no index");
-    organizations.forget_deleted(&OrgId::platform(), &erased).await?;
+    organizations.clean_deleted(&OrgId::platform(), &erased, true).await?;
     check!(!is_listed().await?, "the deletion of a forgotten organization is in the index");
     Ok(())
 }

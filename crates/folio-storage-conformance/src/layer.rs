@@ -10,7 +10,8 @@ use folio_history::event::Event;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::audit::{AuditEntry, AuditPosition};
-use folio_resources::{Kind, ListQuery, ResourceWrite};
+use folio_resources::{Kind, ListQuery, NewName, ResourceWrite};
+use folio_storage::value::OpDataIndexRow;
 use folio_storage::*;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
@@ -116,18 +117,22 @@ layers! {
         request(org: &OrgId, op: &OpKey) -> Option<IdempotencyRecord>;
         record_request(org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> IdempotencyRecord;
         forget_requests(before: Timestamp, limit: usize) -> usize;
+        indexed_data(before: Timestamp, limit: usize) -> Vec<OpDataIndexRow>;
+        remove_data(rows: Vec<OpDataIndexRow>) -> ();
+        defer_data(before: OpDataIndexRow, after: OpDataIndexRow) -> ();
     }
     ResourceLayer of ResourceExecutor {
         decide(write: ResourceWrite) -> WriteOutcome;
         get(org: &OrgId, kind: &'static Kind, ids: &[String]) -> Vec<Option<StoredResource>>;
         id_by_name(org: &OrgId, kind: &'static Kind, name: &str) -> Option<String>;
         list(org: &OrgId, query: ListQuery, page: &PageRequest) -> Page<StoredResource>;
+        revision_numbers(org: &OrgId, id: &str) -> Vec<u32>;
+        name_revision(org: &OrgId, name: NewName) -> ();
         revisions(org: &OrgId, id: &str, numbers: &[u32]) -> Vec<Option<Vec<u8>>>;
         resource_usage(org: &OrgId, kind: &'static Kind) -> ResourceUsage;
         content_bytes(org: &OrgId) -> u64;
         deleted(kind: &'static Kind, limit: usize) -> Vec<(OrgId, String, Timestamp)>;
-        forget_deleted(org: &OrgId, kind: &'static Kind, id: &str) -> ();
-        scrub_deleted(kind: &'static Kind, before: Timestamp, limit: usize) -> usize;
+        clean_deleted(org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> ();
     }
     RowLayer of RowStore {
         get(org: &OrgId, group: &str, keys: &[String]) -> Vec<Option<Vec<u8>>>;

@@ -39,6 +39,7 @@ pub use crash::{crash_points_passed, with_crash_points};
 pub use deleted_document::{FilledDocument, fill_document};
 pub use erasure::fill;
 pub use random::random_operations;
+pub use revisions::bounded_revisions;
 pub use scenario::{STEPS, step};
 
 use self::context::Context;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use folio_resources::{
-    Cleanup, Condition, DecidingWrite, IndexedFields, Kind, Record, Resource, ResourceWrite, RowWrite, StoredState,
-    WriteDecision, WritePlan, decide, decode_value, folded,
+    Cleanup, Condition, DecidingWrite, IndexedFields, Kind, NewName, Record, Resource, ResourceWrite, RevisionNames,
+    RowWrite, StoredRevision, StoredState, WriteDecision, WritePlan, decide, decode_value, folded,
 };
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::Order;
@@ -15,6 +15,8 @@ use folio_types::{Error, Reason, Result, Timestamp};
 pub(crate) struct Memory {
     pub(crate) records: BTreeMap<String, Vec<u8>>,
     pub(crate) revisions: BTreeMap<(String, u32), Vec<u8>>,
+    /// Names by the revision. In memory, a name counts as long as the revision.
+    names: BTreeMap<(String, u32), RevisionNames>,
     pub(crate) ops: BTreeMap<(Target, OpKey), OpRow>,
     pub(crate) requests: BTreeMap<OpKey, IdempotencyRecord>,
 }
@@ -28,7 +30,10 @@ impl Memory {
             record: self.records.get(&write.id).cloned(),
             is_request_id_used: self.requests.get(&write.op).is_some_and(is_taken),
             op_row: self.ops.get(&(target, write.op.clone())).cloned(),
-            revisions: self.revisions_of(&write.id).cloned().collect(),
+            revisions: match write.reads_revisions(self.record(&write.id)?.as_ref()) {
+                true => self.stored_revisions(&write.id),
+                false => Vec::new(),
+            },
         };
         match decide(write, &state)? {
             WriteDecision::Recorded(row) => Ok(WriteOutcome::Row(row)),
@@ -126,6 +131,15 @@ impl Memory {
         self.records.get(id).map(|bytes| kind.read(bytes)).transpose()
     }
 
+    fn stored_revisions(&self, id: &str) -> Vec<StoredRevision> {
+        let rows = self.names.iter().filter(|((of, _), _)| of == id);
+        let stored = rows.map(|((_, number), names)| StoredRevision {
+            number: *number,
+            is_named: *names != RevisionNames::default(),
+        });
+        stored.collect()
+    }
+
     fn revisions_of(&self, id: &str) -> impl Iterator<Item = &Vec<u8>> {
         self.revisions.iter().filter(move |((of, _), _)| of == id).map(|(_, stored)| stored)
     }
@@ -142,9 +156,10 @@ impl Memory {
         if plan.add_references.iter().chain(&plan.add_to_parent).any(|id| !live.contains_key(id.as_str())) {
             return refused(Reason::NotFound);
         }
-        if let Some((of, number)) = &plan.require_revision
-            && (live.get(of.as_str()).is_none_or(|fields| fields.revision < Some(*number)) || *number == 0)
-        {
+        let is_stored = |name: &NewName| {
+            live.contains_key(name.of.as_str()) && self.revisions.contains_key(&(name.of.clone(), name.number))
+        };
+        if !plan.name_revisions.iter().all(is_stored) {
             return refused(Reason::NotFound);
         }
         if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.deciding_write {
@@ -168,19 +183,28 @@ impl Memory {
                 if plan.kind.cleanup == Cleanup::Dependents {
                     self.delete_children(&plan.id, plan.at)?;
                 }
+                self.revisions.retain(|(of, _), _| *of != plan.id);
+                self.names.retain(|(of, _), _| *of != plan.id);
                 record
             }
         };
-        if plan.remove_revisions {
-            self.revisions.retain(|(of, _), _| *of != plan.id);
+        for NewName { of, number, name } in plan.name_revisions {
+            self.names.entry((of, number)).or_default().add(name);
         }
         for row in plan.rows {
             match row {
+                // The op row with its data.
                 RowWrite::InsertOp(row) => {
-                    self.ops.insert((Target::new(plan.kind.name, &plan.id), row.op.clone()), row);
+                    self.ops.insert((Target::new(plan.kind.name, &plan.id), row.op), plan.answer.clone());
                 }
-                RowWrite::PutRevision(number, stored) => {
+                RowWrite::PutData { .. } => {}
+                RowWrite::PutRevision { number, stored, names } => {
                     self.revisions.insert((plan.id.clone(), number), stored);
+                    self.names.insert((plan.id.clone(), number), names);
+                }
+                RowWrite::RemoveRevision(number) => {
+                    self.revisions.remove(&(plan.id.clone(), number));
+                    self.names.remove(&(plan.id.clone(), number));
                 }
             }
         }

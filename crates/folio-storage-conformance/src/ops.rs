@@ -1,19 +1,27 @@
 //! Conformance suite of [`folio_storage::OpStore`] with tags. [`super::resources`] repeats each write of each kind.
 
-use folio_resources::{Resource as _, Tag, TagChange};
-use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpRow, OpState, Target, WriteOutcome};
-use folio_types::{Digest, TagId};
+use folio_resources::{Extraction, ExtractionChange, Resource as _, Tag, TagChange};
+use folio_storage::value::OpDataIndexRow;
+use folio_types::op::{
+    ClosedAs, Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write, WriteOutcome,
+};
+use folio_types::{CallId, Digest, TagId, TurnId};
+use serde_json::{Value, json};
 
-use super::context::{Context, done, row};
+use super::context::{Context, create_extraction, done, row};
 use super::sample::{Sample as _, Seed};
 use super::{Outcome, check, refused, same};
+
+/// More rows than a system index has in any test.
+const ALL: usize = 100_000;
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     closed_first(context).await?;
     closed_late(context).await?;
     one_target(context).await?;
     recorded_first(context).await?;
-    forgotten(context).await
+    forgotten(context).await?;
+    data(context).await
 }
 
 fn describe(text: &str) -> TagChange {
@@ -139,5 +147,60 @@ async fn forgotten(context: &Context) -> Outcome {
     same!(ops.request(&context.org, &early.op).await?, None, "the row of a removed request");
     check!(ops.request(&context.org, &late.op).await?.is_some(), "the row of a later request was removed");
     same!(tags.decide(&id, early).await?, WriteOutcome::Row(first), "a removed request repeated on its target");
+    Ok(())
+}
+
+/// The data of a result is recorded as it was, whatever changes later, until it is removed.
+async fn data(context: &Context) -> Outcome {
+    let (extractions, ops, org) = (context.stores.of::<Extraction>(), &context.stores.ops, &context.org);
+    let (document, prompt) = (context.document("recorded").await?, context.prompt("recorded", None, &[]).await?);
+    let (id, thread) = (context.extraction_id(), context.thread_id());
+    let target = Extraction::target(&id);
+    let changes = [
+        create_extraction(&document, &prompt, json!({"zeta": 1, "alpha": 2})),
+        ExtractionChange::Edit { data: json!([3]) },
+        ExtractionChange::Verify { verified: true },
+        ExtractionChange::Delete,
+    ];
+    let (mut expected, mut written) = (Expected::Absent, Vec::new());
+    for (round, change) in (1..).zip(changes) {
+        let op = OpKey::Call(CallId::new(TurnId::new(thread.clone(), 1), round, 1));
+        let write = Write { op, ..context.write(expected, change)? };
+        let stored = row(extractions.decide(&id, write.clone()).await?)?;
+        expected = Expected::Version(u64::from(round));
+        written.push((write, stored));
+    }
+    for (write, stored) in &written {
+        // As text, which shows the order of members.
+        let found = ops.row(org, &target, &write.op).await?;
+        same!(format!("{found:?}"), format!("{:?}", Some(stored)), "a recorded op");
+        let closed = OpRow::closed(write.op.clone(), write.digest.clone(), ClosedAs::Aborted, context.now());
+        same!(ops.close(org, &target, closed).await?, *stored, "an op closed after its write");
+        same!(row(extractions.decide(&id, write.clone()).await?)?, *stored, "a repeated call");
+    }
+    let [(first, _), (edit, edited), (verify, _), _] = written.as_slice() else { return Ok(()) };
+    let indexed = async |until: &Write<ExtractionChange>| {
+        let rows = ops.indexed_data(until.at, ALL).await?;
+        Ok::<_, super::Failure>(
+            rows.into_iter().filter(|row| row.org == *org && row.id == id.as_str()).collect::<Vec<_>>(),
+        )
+    };
+    let rows = indexed(verify).await?;
+    let versions: Vec<_> = rows.iter().map(|row| (row.version, row.op.clone(), row.has_ended)).collect();
+    let ops_of = [(1, first.op.clone(), false), (2, edit.op.clone(), false), (3, verify.op.clone(), false)];
+    same!(versions, ops_of, "the index of the data");
+    let [one, two, _] = rows.as_slice() else { return Ok(()) };
+    let deferred = OpDataIndexRow { at: verify.at, has_ended: true, ..two.clone() };
+    ops.defer_data(two.clone(), deferred.clone()).await?;
+    same!(indexed(edit).await?, [one.clone()], "the index after data was deferred");
+    check!(indexed(verify).await?.contains(&deferred), "deferred data is in the index at its time");
+    for _ in 0..2 {
+        ops.remove_data(vec![one.clone()]).await?;
+    }
+    check!(indexed(edit).await?.is_empty(), "the index contains data that was removed");
+    same!(ops.row(org, &target, &edit.op).await?, Some(edited.clone()), "a recorded op whose data is kept");
+    let removed = ops.row(org, &target, &first.op).await?.map(|row| row.state);
+    let without = OpResult::Extraction { id, document, prompt, version: 1, data: Value::Null };
+    same!(removed, Some(OpState::Done(without)), "a recorded op whose data was removed");
     Ok(())
 }

@@ -37,7 +37,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         let outcome = run.kind(sampled).await;
         outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.name)))?;
     }
-    revisions::by_page(context).await
+    revisions::by_page(context).await?;
+    revisions::references(context).await
 }
 
 /// Compares one resource, as it is read.
@@ -117,12 +118,14 @@ impl Run {
         for id in self.memory.records.keys() {
             let sampled = of_id(id)?;
             (sampled.read)(self, id).await?;
-            if sampled.kind.keeps_revisions {
-                let newest = self.memory.fields(id)?.and_then(|fields| fields.revision).unwrap_or(0);
+            // The revisions of a deleted resource are stored until its clean-up.
+            if let Some(newest) = self.memory.fields(id)?.and_then(|fields| fields.revision) {
                 let numbers: Vec<u32> = (0..=newest + 1).collect();
                 let found = self.context.stores.resources.revisions(&self.context.org, id, &numbers).await?;
                 let stored = |number: &u32| self.memory.revisions.get(&(id.clone(), *number)).cloned();
                 same!(found, numbers.iter().map(stored).collect::<Vec<_>>(), "the revisions of {id}");
+                let listed = self.context.stores.resources.revision_numbers(&self.context.org, id).await?;
+                same!(listed, (1..=newest).collect::<Vec<_>>(), "the numbers of the revisions of {id}");
                 let gap = numbers.iter().zip(&found).find(|(n, found)| found.is_some() != (1..=newest).contains(*n));
                 check!(gap.is_none(), "the revisions of {id} have a gap: {gap:?}");
             }
@@ -267,7 +270,7 @@ impl Run {
                 }
             }
         }
-        if fields.required_revision.is_some() {
+        if !fields.named_revisions.is_empty() {
             let new = Seed { name: "new".to_owned(), revision: 7, ..seed(&links) };
             refused!(self.create(&self.id(sampled), new).await?, NotFound, "a creation that needs a missing revision");
         }
@@ -398,35 +401,33 @@ impl Run {
         Ok(happened)
     }
 
-    /// The index of deletions, and the content of op rows.
+    /// The index of deletions, and the rows that a deletion leaves.
     async fn cleanup(&mut self, sampled: &Sampled) -> Outcome {
         let (kind, resources) = (sampled.kind, self.context.stores.resources.clone());
         if kind.cleanup == Cleanup::Nothing {
             return Ok(());
         }
+        let org = self.context.org.clone();
         let kept = self.target(sampled).await?;
         let id = self.target(sampled).await?;
-        let before = self.context.now();
         let at = row(self.delete(&id).await??)?.at;
-        let mark = (self.context.org.clone(), id.clone(), at);
+        let mark = (org.clone(), id.clone(), at);
         check!(resources.deleted(kind, ALL).await?.contains(&mark), "a deletion is in no index");
-        if kind.cleanup == Cleanup::OpRows {
-            same!(resources.scrub_deleted(kind, at, 0).await?, 0, "the number of scrubbed deletions with limit 0");
-            for until in [before, at] {
-                while resources.scrub_deleted(kind, until, 2).await? == 2 {}
-                let scrubbed = self.done.iter().filter(|(write, row)| write.deletes && row.at <= until);
-                for (write, _) in scrubbed.filter(|(write, _)| write.kind == kind) {
-                    self.memory.remove_content(&write.target());
-                }
-                self.compare_ops().await?;
-            }
-        } else {
-            for id in [&kept, &id, &id] {
-                resources.forget_deleted(&self.context.org, kind, id).await?;
-            }
+        resources.clean_deleted(&org, kind, &id, false).await?;
+        self.compare_ops().await?;
+        check!(
+            resources.deleted(kind, ALL).await?.contains(&mark),
+            "a deletion is in no index before its clean-up ends"
+        );
+        for id in [&kept, &id, &id] {
+            resources.clean_deleted(&org, kind, id, true).await?;
+        }
+        if kind.cleanup == Cleanup::Dependents {
             self.memory.remove_content(&Target::new(kind.name, &id));
         }
         check!(!resources.deleted(kind, ALL).await?.contains(&mark), "a deletion is in the index after its clean-up");
+        same!(resources.revisions(&org, &id, &[1]).await?, vec![None], "the revisions of a deleted resource");
+        same!(resources.revision_numbers(&org, &id).await?, Vec::<u32>::new(), "the numbers of removed revisions");
         Ok(())
     }
 

@@ -1,10 +1,12 @@
-//! The clean-up of a deleted resource, whose partition lists its dependents.
+//! The clean-up of a deleted resource, whose partition lists its dependents and has its revisions.
 //!
-//! Every step is idempotent. The process that deletes a resource runs the steps immediately. The clean-up job repeats
-//! them until it removes the deletion from the index.
+//! Every step is idempotent, and reads and removes a bounded number of rows at once. The clean-up job repeats the steps
+//! until it removes the deletion from the index; after an interruption it continues with the first remaining row.
 
-use folio_resources::{DependentDeletion, Kind, ListRow, Record};
-use folio_types::op::{OpRow, Target};
+use std::collections::BTreeSet;
+
+use folio_resources::{Cleanup, DependentDeletion, Kind, ListRow, Record};
+use folio_types::op::OpRow;
 use folio_types::{OrgId, Result, Timestamp};
 
 use super::catalogue::{self, ListEntry};
@@ -14,23 +16,135 @@ use super::resources::{deleted_index, key};
 use super::session::{ConditionalResult, Read};
 use super::table::Part;
 use super::values::micros;
-use super::{dependents, retry, texts};
+use super::{dependents, references, retry, texts};
 use folio_storage::TextWait;
 use folio_storage::value::{decode, encode};
 
-/// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to the
-/// dependents are refused, and removes the texts of the resource.
-pub(crate) async fn delete_dependents(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
-    for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
-        delete_dependent(keyspace, org, &dependent, at).await?;
+/// Maximum rows that are read at once, and that one batch removes.
+// proto: none "bounds a batch"
+const PAGE_ROWS_MAX: usize = 100;
+/// Maximum revisions that are read at once. With their content they have up to a few megabytes.
+// proto: none "bounds a read"
+const REVISIONS_AT_ONCE_MAX: usize = 16;
+
+/// Removes the rows that a deletion left, page by page. `is_final`: also removes the content of op rows, and the deletion
+/// from the index.
+pub(crate) async fn clean(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    kind: &'static Kind,
+    id: &str,
+    is_final: bool,
+) -> Result<()> {
+    let loaded = load(keyspace, org, id, Read::Serial).await?;
+    let Some(Record::Tombstone { at, .. }) = loaded.record else { return Ok(()) };
+    if kind.keeps_revisions {
+        remove_revisions(keyspace, org, kind, id).await?;
     }
-    if Kind::of_id(id)?.has_text {
-        texts::remove_all(keyspace, org, id).await?;
-        for waits_for in [TextWait::Worker, TextWait::Program] {
-            texts::remove_wait(keyspace, waits_for, org, id).await?;
+    if kind.has_text {
+        remove_texts(keyspace, org, id).await?;
+    }
+    delete_dependents(keyspace, org, id, at).await?;
+    if !is_final {
+        return Ok(());
+    }
+    // The deletion may have stopped before it removed the list row.
+    let row = ListRow { id: id.to_owned(), ..ListRow::default() };
+    catalogue::repair_row(keyspace, org, &ListEntry { row, at: loaded.header.created_at, version: 0 }).await?;
+    loop {
+        let dependents = keyspace.tables.aggregates.keys(org, id, (Part::Dependent, ""), PAGE_ROWS_MAX).await?;
+        for dependent in &dependents {
+            remove_rows(keyspace, org, dependent, &[Part::Data]).await?;
+            remove_content(keyspace, org, dependent).await?;
+            dependents::remove(keyspace, org, id, (Part::Dependent, dependent)).await?;
+        }
+        if dependents.len() < PAGE_ROWS_MAX {
+            break;
+        }
+    }
+    remove_rows(keyspace, org, id, &[Part::Text]).await?;
+    if kind.cleanup == Cleanup::Dependents {
+        remove_content(keyspace, org, id).await?;
+    }
+    keyspace.tables.system_rows.remove(&deleted_index(kind), micros(at), &key(org, id)).await
+}
+
+/// Removes the texts of a deleted resource, which are few partitions.
+pub(crate) async fn remove_texts(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
+    texts::remove_all(keyspace, org, id).await?;
+    for waits_for in [TextWait::Worker, TextWait::Program] {
+        texts::remove_wait(keyspace, waits_for, org, id).await?;
+    }
+    Ok(())
+}
+
+/// Removes the revisions of a deleted resource with their names and references.
+async fn remove_revisions(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
+    let aggregates = &keyspace.tables.aggregates;
+    loop {
+        let page = aggregates.rows(org, id, (Part::Revision, ""), REVISIONS_AT_ONCE_MAX).await?;
+        let mut referenced = BTreeSet::new();
+        for (_, stored) in &page {
+            referenced.append(&mut kind.revision_references(stored)?);
+        }
+        for referenced in referenced {
+            references::remove_dead(keyspace, org, &referenced, id).await?;
+        }
+        let keys: Vec<String> = page.into_iter().map(|(key, _)| key).collect();
+        remove_page(keyspace, org, id, &[Part::Names, Part::Revision], &keys).await?;
+        if keys.len() < REVISIONS_AT_ONCE_MAX {
+            return Ok(());
+        }
+    }
+}
+
+/// Removes all rows of parts, whose rows have equal keys.
+async fn remove_rows(keyspace: &Keyspace, org: &OrgId, id: &str, parts: &[Part]) -> Result<()> {
+    let Some(first) = parts.first() else { return Ok(()) };
+    loop {
+        let keys = keyspace.tables.aggregates.keys(org, id, (*first, ""), PAGE_ROWS_MAX).await?;
+        remove_page(keyspace, org, id, parts, &keys).await?;
+        if keys.len() < PAGE_ROWS_MAX {
+            return Ok(());
+        }
+    }
+}
+
+/// Removes rows with these keys in one batch. Another process that removed them concurrently has the same effect.
+async fn remove_page(keyspace: &Keyspace, org: &OrgId, id: &str, parts: &[Part], keys: &[String]) -> Result<()> {
+    let rows = keys.iter().flat_map(|key| parts.iter().map(move |part| (*part, key.as_str())));
+    let statements: Vec<_> = rows.map(|row| keyspace.tables.aggregates.remove_existing(org, id, row)).collect();
+    if statements.is_empty() {
+        return Ok(());
+    }
+    match keyspace.commit(statements).await? {
+        ConditionalResult::Applied => return Ok(()),
+        ConditionalResult::Unknown(error) => return Err(error),
+        ConditionalResult::Refused => {}
+    }
+    // Some rows were removed before.
+    for key in keys {
+        for part in parts {
+            dependents::remove(keyspace, org, id, (*part, key)).await?;
         }
     }
     Ok(())
+}
+
+/// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to the dependents
+/// are refused.
+async fn delete_dependents(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+    let mut after = String::new();
+    loop {
+        let page = keyspace.tables.aggregates.keys(org, id, (Part::Dependent, &after), PAGE_ROWS_MAX).await?;
+        for dependent in &page {
+            delete_dependent(keyspace, org, dependent, at).await?;
+        }
+        match page.into_iter().nth(PAGE_ROWS_MAX - 1) {
+            Some(last) => after = last,
+            None => return Ok(()),
+        }
+    }
 }
 
 /// Deletes a resource if its parent was deleted and the clean-up has not deleted the resource yet.
@@ -43,38 +157,27 @@ pub(crate) async fn delete_if_parent_deleted(keyspace: &Keyspace, org: &OrgId, i
     }
 }
 
-/// Ends the clean-up of a deleted resource: removes the content from its op rows and the deletion from the index.
-pub(crate) async fn finish(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
-    let loaded = load(keyspace, org, id, Read::Serial).await?;
-    let Some(Record::Tombstone { at, .. }) = loaded.record else { return Ok(()) };
-    delete_dependents(keyspace, org, id, at).await?;
-    // The deletion may have stopped before it removed the list row.
-    let row = ListRow { id: id.to_owned(), ..ListRow::default() };
-    catalogue::repair_row(keyspace, org, &ListEntry { row, at: loaded.header.created_at, version: 0 }).await?;
-    for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
-        remove_content(keyspace, org, &Target::new(Kind::of_id(&dependent)?.name, &dependent)).await?;
-        dependents::remove(keyspace, org, id, (Part::Dependent, &dependent)).await?;
-    }
-    for generation in dependents::entries(keyspace, org, id, Part::Text).await? {
-        dependents::remove(keyspace, org, id, (Part::Text, &generation)).await?;
-    }
-    remove_content(keyspace, org, &Target::new(kind.name, id)).await?;
-    keyspace.tables.system_rows.remove(&deleted_index(kind), micros(at), &key(org, id)).await
-}
-
-/// Reduces the op rows of a target to ids and times.
-pub(crate) async fn remove_content(keyspace: &Keyspace, org: &OrgId, target: &Target) -> Result<()> {
-    let id = target.id();
-    for (key, stored) in keyspace.tables.aggregates.rows(org, id, (Part::Op, ""), usize::MAX).await? {
-        let mut row: OpRow = decode(&stored)?;
-        if row.remove_content() {
-            let replaced = keyspace.tables.aggregates.replace(org, id, (Part::Op, &key), encode(&row)?);
-            if let ConditionalResult::Unknown(error) = keyspace.commit(vec![replaced]).await? {
-                return Err(error);
+/// Reduces the op rows of a resource to ids and times.
+async fn remove_content(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
+    let aggregates = &keyspace.tables.aggregates;
+    let mut after = String::new();
+    loop {
+        let page = aggregates.keys(org, id, (Part::Op, &after), PAGE_ROWS_MAX).await?;
+        for key in &page {
+            let stored = aggregates.row(org, id, (Part::Op, key), Read::Quorum).await?;
+            let Some(mut row) = stored.map(|stored| decode::<OpRow>(&stored)).transpose()? else { continue };
+            if row.remove_content() {
+                let replaced = aggregates.replace(org, id, (Part::Op, key), encode(&row)?);
+                if let ConditionalResult::Unknown(error) = keyspace.commit(vec![replaced]).await? {
+                    return Err(error);
+                }
             }
         }
+        match page.into_iter().nth(PAGE_ROWS_MAX - 1) {
+            Some(last) => after = last,
+            None => return Ok(()),
+        }
     }
-    Ok(())
 }
 
 /// Writes the tombstone of a dependent, without an op row, and removes its list rows.

@@ -6,6 +6,7 @@
 //! | idempotency record of the request | its own, `IF NOT EXISTS` | the same record again changes nothing |
 //! | name | its own, `IF NOT EXISTS` or `IF` equal to the dead row that was read | an equal row changes nothing |
 //! | references | the referenced resource's, with its count | the same entry again changes nothing |
+//! | names of revisions | the named revision's, `IF` its row of names is the one that was read | the same name again changes nothing |
 //! | entry of a dependent | the parent's, `IF` it is live | the same row again changes nothing |
 //! | new rows of the catalogue | their own, unconditional | equal rows change nothing |
 //! | **deciding write: change with op row** | the target's, `IF version`, op row `IF NOT EXISTS` | the op row |
@@ -16,7 +17,7 @@
 //! until its op is closed: see [`super::names`], [`super::references`] and [`super::idempotency`].
 
 use folio_resources::{
-    DecidingWrite, Kind, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide as evaluate,
+    DecidingWrite, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide as evaluate,
 };
 use folio_types::op::{Expected, OpKey, OpRow, OpState, WriteOutcome};
 use folio_types::{Error, Reason, Result};
@@ -24,20 +25,18 @@ use folio_types::{Error, Reason, Result};
 use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
 use super::record::{LoadedResource, load};
+use super::revisions::StoredNames;
 use super::session::{ConditionalResult, Read, Statements};
 use super::table::Part;
 use super::values::micros;
-use super::{crash_points, dependents, idempotency, names, ops, references, retry};
-use folio_storage::value::encode;
+use super::{crash_points, dependents, idempotency, names, ops, references, retry, revisions};
+use folio_storage::value::{OpData, OpDataIndexRow, encode};
 
 enum Step {
     Done(OpRow),
     VersionMismatch,
     Retry(Option<Error>),
 }
-
-/// Key and value of a revision's row.
-type Revision = (String, Vec<u8>);
 
 pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<WriteOutcome> {
     let mut attempt = Attempt { keyspace, write, entered: None, is_in_flight: false };
@@ -133,16 +132,15 @@ impl Attempt<'_> {
         // the row on condition that it is missing, and every other decision is confirmed by SERIAL reads.
         let op_row = match (consistency, &write.op) {
             (Read::Quorum, OpKey::Call(_)) => None,
-            _ => ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), consistency).await?,
+            _ => ops::row_with_data(keyspace, &write.org, &write.id, &write.op.to_string(), consistency).await?,
         };
         let is_request_id_used = op_row.is_none() && idempotency::is_taken(keyspace, write).await?;
-        let revisions = match write.deletes && write.kind.keeps_revisions {
-            true => self.revisions().await?,
-            false => Vec::new(),
+        let (revisions, names) = match write.reads_revisions(loaded.record.as_ref()) {
+            true => revisions::stored(keyspace, &write.org, &write.id).await?,
+            false => Default::default(),
         };
         let (uses, record) = (loaded.header.uses, loaded.header.record.filter(|_| loaded.header.version.is_some()));
-        let stored = revisions.iter().map(|(_, stored)| stored.clone()).collect();
-        let state = StoredState { record, op_row, is_request_id_used, revisions: stored };
+        let state = StoredState { record, op_row, is_request_id_used, revisions };
         let plan = match evaluate(write, &state)? {
             WriteDecision::Recorded(row) => return Ok(Step::Done(row)),
             WriteDecision::VersionMismatch => return Ok(Step::VersionMismatch),
@@ -150,7 +148,7 @@ impl Attempt<'_> {
         };
         self.check(&plan, uses).await?;
         self.reserve(&plan).await?;
-        let statements = statements(keyspace, &plan, &revisions)?;
+        let statements = statements(keyspace, &plan, &names)?;
         crash_points::stop_at("decision");
         match keyspace.commit(statements).await? {
             ConditionalResult::Applied => {
@@ -168,11 +166,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// Reads the stored revisions, which the write deletes with the resource.
-    async fn revisions(&self) -> Result<Vec<Revision>> {
-        self.keyspace.tables.aggregates.rows(&self.write.org, &self.write.id, (Part::Revision, ""), usize::MAX).await
-    }
-
     /// Refuses a plan that current rows contradict, before any row is reserved.
     async fn check(&self, plan: &WritePlan, uses: u64) -> Result<()> {
         let (keyspace, org) = (self.keyspace, &plan.org);
@@ -185,9 +178,8 @@ impl Attempt<'_> {
         for referenced in &plan.add_references {
             references::check(keyspace, org, referenced).await?;
         }
-        if let Some((of, number)) = &plan.require_revision {
-            let newest = load(keyspace, org, of, Read::Quorum).await?.live().and_then(|fields| fields.revision);
-            Kind::check_revision(of, *number, newest)?;
+        for name in &plan.name_revisions {
+            revisions::check(keyspace, org, name).await?;
         }
         if let Some(parent) = &plan.add_to_parent {
             references::check(keyspace, org, parent).await?;
@@ -211,6 +203,16 @@ impl Attempt<'_> {
         }
         for referenced in &plan.add_references {
             references::add(keyspace, org, referenced, &plan.id, &plan.op.to_string()).await?;
+        }
+        for name in &plan.name_revisions {
+            revisions::add_name(keyspace, org, name).await?;
+        }
+        for row in &plan.rows {
+            if let RowWrite::PutData { version, op, .. } = row {
+                let (org, id, version, op) = (org.clone(), plan.id.clone(), *version, op.clone());
+                let index_row = OpDataIndexRow { org, id, version, op, at: plan.at, has_ended: false };
+                ops::put_data_index(keyspace, &index_row).await?;
+            }
         }
         if let Some(parent) = &plan.add_to_parent {
             dependents::enter(keyspace, org, parent, (Part::Dependent, &plan.id)).await?;
@@ -241,7 +243,7 @@ impl Attempt<'_> {
 }
 
 /// Returns the statements of the deciding write: one batch in one partition.
-fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revision]) -> Result<Statements<'a>> {
+fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, names: &StoredNames) -> Result<Statements<'a>> {
     let (aggregates, org, id) = (&keyspace.tables.aggregates, &plan.org, plan.id.as_str());
     let mut statements = vec![match &plan.deciding_write {
         DecidingWrite::Create { record } => aggregates.create(org, id, record.clone(), micros(plan.at)),
@@ -253,24 +255,26 @@ fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revisio
         }
     }];
     for row in &plan.rows {
-        statements.push(match row {
+        match row {
             RowWrite::InsertOp(row) => {
-                aggregates.insert_if_absent(org, id, (Part::Op, &row.op.to_string()), encode(row)?)
+                statements.push(aggregates.insert_if_absent(org, id, (Part::Op, &row.op.to_string()), encode(row)?));
             }
-            RowWrite::PutRevision(number, stored) => {
-                aggregates.insert(org, id, (Part::Revision, &revision_key(*number)), stored.clone())
+            RowWrite::PutData { version, data, .. } => {
+                let row = (Part::Data, &*ops::data_key(*version));
+                statements.push(aggregates.insert(org, id, row, encode(&OpData(data.clone()))?));
             }
-        });
-    }
-    if plan.remove_revisions {
-        for (key, _) in revisions {
-            statements.push(aggregates.remove(org, id, (Part::Revision, key)));
+            RowWrite::PutRevision { number, stored, names } => {
+                let key = revisions::key(*number);
+                statements.push(aggregates.insert(org, id, (Part::Revision, &key), stored.clone()));
+                statements.push(aggregates.insert(org, id, (Part::Names, &key), encode(names)?));
+            }
+            RowWrite::RemoveRevision(number) => {
+                let key = revisions::key(*number);
+                let read = names.get(number).cloned().unwrap_or_default();
+                statements.push(aggregates.remove_equal(org, id, (Part::Names, &key), read));
+                statements.push(aggregates.remove(org, id, (Part::Revision, &key)));
+            }
         }
     }
     Ok(statements)
-}
-
-/// Returns the key of a revision's row. The keys are ordered like the numbers.
-pub(crate) fn revision_key(number: u32) -> String {
-    format!("{number:010}")
 }

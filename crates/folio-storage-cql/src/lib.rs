@@ -91,6 +91,7 @@ mod reference_queue;
 mod references;
 mod resources;
 mod retry;
+mod revisions;
 mod rows;
 mod serial_read_retry;
 mod session;

@@ -8,10 +8,14 @@ use folio_types::{OrgId, Result, Timestamp};
 
 use super::keyspace::Keyspace;
 use super::session::{ConditionalResult, Read};
-use super::table::Part;
+use super::table::{Part, SystemRow};
+use super::values::micros;
 use super::{idempotency, retry};
 use folio_storage::OpStore;
-use folio_storage::value::{decode, encode};
+use folio_storage::value::{OpData, OpDataIndexRow, decode, encode};
+
+/// The system index of the data of op rows.
+const DATA: &str = "op_data";
 
 pub(crate) async fn row(
     keyspace: &Keyspace,
@@ -24,6 +28,49 @@ pub(crate) async fn row(
     found.map(|bytes| decode(&bytes)).transpose()
 }
 
+/// Returns an op row with its data.
+pub(crate) async fn row_with_data(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    target: &str,
+    op: &str,
+    consistency: Read,
+) -> Result<Option<OpRow>> {
+    let Some(mut row) = self::row(keyspace, org, target, op, consistency).await? else { return Ok(None) };
+    if let Some(version) = row.data_version() {
+        let (aggregates, key) = (&keyspace.tables.aggregates, data_key(version));
+        let mut stored = aggregates.row(org, target, (Part::Data, &key), consistency).await?;
+        if stored.is_none() && matches!(consistency, Read::Quorum) {
+            // The batch with the op row may still be on its way to the servers that answered.
+            stored = aggregates.row(org, target, (Part::Data, &key), Read::Serial).await?;
+        }
+        if let Some(stored) = stored {
+            let OpData(data) = decode(&stored)?;
+            row.replace_data(data);
+        }
+    }
+    Ok(Some(row))
+}
+
+/// Returns the key of the data of an op row.
+pub(crate) fn data_key(version: u64) -> String {
+    format!("{version:020}")
+}
+
+/// Enters data in the index of the clean-up, before the data is written.
+pub(crate) async fn put_data_index(keyspace: &Keyspace, row: &OpDataIndexRow) -> Result<()> {
+    let row = SystemRow { at: micros(row.at), key: data_index_key(row), value: encode(row)? };
+    keyspace.tables.system_rows.put(DATA, row).await
+}
+
+async fn remove_data_index(keyspace: &Keyspace, row: &OpDataIndexRow) -> Result<()> {
+    keyspace.tables.system_rows.remove(DATA, micros(row.at), &data_index_key(row)).await
+}
+
+fn data_index_key(row: &OpDataIndexRow) -> String {
+    format!("{}/{}/{}/{}", row.org, row.id, data_key(row.version), row.op)
+}
+
 /// Inserts an op row as closed unless the op has a row; returns the row that is then stored.
 pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: OpRow) -> Result<OpRow> {
     let aggregates = &keyspace.tables.aggregates;
@@ -34,7 +81,7 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
         match keyspace.commit(vec![insert]).await? {
             ConditionalResult::Applied => return Ok(row),
             ConditionalResult::Refused | ConditionalResult::Unknown(_) => {
-                if let Some(stored) = self::row(keyspace, org, target, &op, Read::Serial).await? {
+                if let Some(stored) = row_with_data(keyspace, org, target, &op, Read::Serial).await? {
                     return Ok(stored);
                 }
             }
@@ -55,7 +102,7 @@ pub(crate) struct Ops(pub(crate) Arc<Keyspace>);
 #[async_trait]
 impl OpStore for Ops {
     async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>> {
-        row(&self.0, org, &target.to_string(), &op.to_string(), Read::Serial).await
+        row_with_data(&self.0, org, &target.to_string(), &op.to_string(), Read::Serial).await
     }
 
     async fn close(&self, org: &OrgId, target: &Target, row: OpRow) -> Result<OpRow> {
@@ -72,5 +119,32 @@ impl OpStore for Ops {
 
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize> {
         idempotency::forget(&self.0, before, limit).await
+    }
+
+    async fn indexed_data(&self, before: Timestamp, limit: usize) -> Result<Vec<OpDataIndexRow>> {
+        let rows = self.0.tables.system_rows.first(DATA, Some(before), limit).await?;
+        rows.iter().map(|row| decode(&row.value)).collect()
+    }
+
+    async fn remove_data(&self, rows: Vec<OpDataIndexRow>) -> Result<()> {
+        for row in rows {
+            let OpDataIndexRow { org, id, version, op, .. } = &row;
+            // The row of a write that was refused: another op may have written this version.
+            let op_row = self::row(&self.0, org, id, &op.to_string(), Read::Serial).await?;
+            if op_row.and_then(|op_row| op_row.data_version()) == Some(*version) {
+                let key = data_key(*version);
+                let statement = self.0.tables.aggregates.remove_existing(org, id, (Part::Data, &key));
+                if let ConditionalResult::Unknown(error) = self.0.commit(vec![statement]).await? {
+                    return Err(error);
+                }
+            }
+            remove_data_index(&self.0, &row).await?;
+        }
+        Ok(())
+    }
+
+    async fn defer_data(&self, before: OpDataIndexRow, after: OpDataIndexRow) -> Result<()> {
+        put_data_index(&self.0, &after).await?;
+        if micros(before.at) == micros(after.at) { Ok(()) } else { remove_data_index(&self.0, &before).await }
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use folio_resources::{EnteredRow, Kind, NAMED_REFERRERS_MAX, RowVerdict};
+use folio_types::op::OpState;
 use folio_types::{Error, OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
@@ -41,14 +42,20 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, referenced: &str, refe
 
 pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, referenced: &str, referrer: &str) -> Result<()> {
     let prefix = format!("{referrer}/");
-    let entries =
-        keyspace.tables.aggregates.rows(org, referenced, (Part::Reference, &prefix), ENTRIES_PER_READ).await?;
-    for entry in entries {
-        if let (RowVerdict::Replace, _) = verdict(keyspace, org, referenced, &entry).await? {
-            remove(keyspace, org, referenced, &entry.0).await?;
+    loop {
+        let entries =
+            keyspace.tables.aggregates.rows(org, referenced, (Part::Reference, &prefix), ENTRIES_PER_READ).await?;
+        let (read, mut removed) = (entries.len(), 0);
+        for entry in entries {
+            if let (RowVerdict::Replace, _) = verdict(keyspace, org, referenced, &entry).await? {
+                remove(keyspace, org, referenced, &entry.0).await?;
+                removed += 1;
+            }
+        }
+        if read < ENTRIES_PER_READ || removed == 0 {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<()> {
@@ -200,28 +207,26 @@ async fn verdict(
     (key, value): &(String, Vec<u8>),
 ) -> Result<(RowVerdict, Option<String>)> {
     let (referrer, op) = referrer_and_op(key)?;
-    let has_op_row = ops::row(keyspace, org, referrer, op, Read::Serial).await?.is_some();
-    let description = describe_referrer(keyspace, org, referenced, referrer).await?;
+    let op_row = ops::row(keyspace, org, referrer, op, Read::Serial).await?;
+    let has_op_row = op_row.is_some();
+    let was_written = op_row.is_some_and(|row| matches!(row.state, OpState::Done(_)));
+    let description = describe_referrer(keyspace, org, referenced, referrer, was_written).await?;
     let (age, has_effect) = (keyspace.age(micros(decode::<Reference>(value)?.at)), description.is_some());
     Ok((EnteredRow { op: op.parse()?, age, has_op_row, has_effect }.verdict(false), description))
 }
 
-/// Returns a description of the referring resource if it is live and refers to `referenced`, in its newest or any stored
-/// revision.
+/// Returns a description of the referring resource if it is live and refers to `referenced`. The references of all its
+/// revisions count: `was_written` is true if the op that entered the reference wrote a revision.
 async fn describe_referrer(
     keyspace: &Keyspace,
     org: &OrgId,
     referenced: &str,
     referrer: &str,
+    was_written: bool,
 ) -> Result<Option<String>> {
     let kind = Kind::of_id(referrer)?;
     let Some(fields) = load(keyspace, org, referrer, Read::Serial).await?.live() else { return Ok(None) };
-    let mut refers = fields.references.contains(referenced);
-    if !refers && kind.keeps_revisions {
-        for (_, stored) in keyspace.tables.aggregates.rows(org, referrer, (Part::Revision, ""), usize::MAX).await? {
-            refers |= kind.revision_references(&stored)?.contains(referenced);
-        }
-    }
+    let refers = fields.references.contains(referenced) || (kind.keeps_revisions && was_written);
     Ok(refers.then(|| format!("{} {:?} ({referrer})", kind.name, fields.label)))
 }
 

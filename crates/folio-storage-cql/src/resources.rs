@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_resources::{Cleanup, Kind, ListQuery, Record, ResourceWrite, STALE_AFTER};
-use folio_types::op::{Expected, OpState, Target, WriteOutcome};
+use folio_resources::{Cleanup, Kind, ListQuery, NewName, Record, ResourceWrite, STALE_AFTER};
+use folio_types::op::{Expected, OpState, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{OrgId, Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
@@ -19,7 +19,7 @@ use super::record::load;
 use super::session::Read;
 use super::table::{Part, SystemRow};
 use super::values::micros;
-use super::{cleanup, content_sizes, decide, names, texts};
+use super::{cleanup, content_sizes, decide, names, revisions, texts};
 use folio_storage::value::{DeletionRow, decode, encode};
 use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource, TextWait};
 
@@ -52,8 +52,8 @@ impl ResourceExecutor for Resources {
             // Enters the row again, because a reader of the index may have removed it while the resource was still
             // live.
             enter_deleted(keyspace, kind, org, id, row.at).await?;
-            if kind.cleanup == Cleanup::Dependents {
-                cleanup::delete_dependents(keyspace, org, id, row.at).await?;
+            if kind.has_text {
+                cleanup::remove_texts(keyspace, org, id).await?;
             }
         }
         Ok(decided)
@@ -76,9 +76,17 @@ impl ResourceExecutor for Resources {
         catalogue::page(keyspace, org, query, page, move |found| Box::pin(load(found))).await
     }
 
+    async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>> {
+        revisions::numbers(&self.0, org, id).await
+    }
+
+    async fn name_revision(&self, org: &OrgId, name: NewName) -> Result<()> {
+        revisions::add_name(&self.0, org, &name).await
+    }
+
     async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
         let read = |number: u32| async move {
-            let key = decide::revision_key(number);
+            let key = revisions::key(number);
             self.0.tables.aggregates.row(org, id, (Part::Revision, &key), Read::Quorum).await
         };
         futures::stream::iter(numbers.to_vec()).map(read).buffered(READ_CONCURRENCY).try_collect().await
@@ -116,23 +124,8 @@ impl ResourceExecutor for Resources {
         Ok(found)
     }
 
-    async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
-        cleanup::finish(&self.0, org, kind, id).await
-    }
-
-    async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize> {
-        let (tables, index) = (&self.0.tables, deleted_index(kind));
-        let mut scrubbed = 0;
-        for row in tables.system_rows.first(&index, Some(before), limit).await? {
-            let DeletionRow { org, id, .. } = decode(&row.value)?;
-            let loaded = load(&self.0, &org, &id, Read::Serial).await?;
-            if let Some(Record::Tombstone { .. }) = loaded.record {
-                cleanup::remove_content(&self.0, &org, &Target::new(kind.name, &id)).await?;
-            }
-            tables.system_rows.remove(&index, row.at, &row.key).await?;
-            scrubbed += 1;
-        }
-        Ok(scrubbed)
+    async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()> {
+        cleanup::clean(&self.0, org, kind, id, is_final).await
     }
 }
 

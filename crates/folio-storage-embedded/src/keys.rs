@@ -9,6 +9,7 @@ use folio_types::op::{OpKey, Target};
 use folio_types::{BlockId, OrgId, RequestId, ThreadId, Timestamp};
 
 use folio_storage::TextWait;
+use folio_storage::value::OpDataIndexRow;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Space {
@@ -58,6 +59,10 @@ keys! {
     record(org: &OrgId, kind: &str, id: &str) = "{org}/{kind}/{id}";
     revisions(org: &OrgId, id: &str) = "{org}/revision/{id}/";
     revision(org: &OrgId, id: &str, version: u32) = "{org}/revision/{id}/{version:010}";
+    revision_names(org: &OrgId, id: &str) = "{org}/revision_names/{id}/";
+    names_of_revision(org: &OrgId, id: &str, version: u32) = "{org}/revision_names/{id}/{version:010}";
+    op_data(org: &OrgId, id: &str) = "{org}/op_data/{id}/";
+    op_data_of(org: &OrgId, id: &str, version: u64) = "{org}/op_data/{id}/{version:020}";
     op(org: &OrgId, target: &Target, op: &OpKey) = "{org}/op/{target}/{op}";
     ops(org: &OrgId, target: &Target) = "{org}/op/{target}/";
     idempotency(org: &OrgId, op: &OpKey) = "{org}/idempotency/{op}";
@@ -121,6 +126,9 @@ keys! {
         "deleted/{kind}/{time}/{org}/{id}", time = sortable_time(at);
     indexed_requests() = "request/";
     indexed_request(at: Timestamp, org: &OrgId, op: &OpKey) = "request/{time}/{org}/{op}", time = sortable_time(at);
+    indexed_data() = "op_data/";
+    indexed_data_row(row: &OpDataIndexRow) = "op_data/{time}/{org}/{id}/{version:020}",
+        time = sortable_time(row.at), org = row.org, id = row.id, version = row.version;
     expiries() = "thread_expiry/";
     expiry(at: Timestamp, org: &OrgId, id: &ThreadId) = "thread_expiry/{time}/{org}/{id}", time = sortable_time(at);
     open_turns() = "open_turn/";

@@ -18,8 +18,10 @@
 //! | `records` | `ORG/row/GROUP/KEY` | a row of a group |
 //! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
 //! | | `ORG/revision/ID/NUMBER` | a revision; the resource has its name |
+//! | | `ORG/revision_names/ID/NUMBER` | the objects that name the revision |
 //! | | `ORG/text_state/ID` | the state of a resource's text |
 //! | | `ORG/op/TARGET/OP` | the op row |
+//! | | `ORG/op_data/ID/VERSION` | the data of the op row that created the version |
 //! | | `ORG/idempotency/OP` | the target that a request outside turns changed |
 //! | | `ORG/name/KIND/NAME` (folded) | the id of the resource that has the name |
 //! | | `ORG/reference/REFERENCED/USER` | a mark: a live resource refers to another |
@@ -41,6 +43,7 @@
 //! | | `probe` | written by health checks |
 //! | | `deleted/KIND/AT/ORG/ID` | a deletion that waits for clean-up |
 //! | | `request/AT/ORG/OP` | a request outside turns, until its record is removed |
+//! | | `op_data/AT/ORG/ID/VERSION` | data of an op row, until it is removed |
 //! | | `thread_expiry/AT/ORG/THREAD` | a thread that expires |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!
@@ -50,6 +53,7 @@
 mod append;
 mod audit;
 mod credit;
+mod deletions;
 mod engine;
 mod erasure;
 mod health;
@@ -61,6 +65,7 @@ mod ops;
 mod reads;
 mod references;
 mod resources;
+mod revisions;
 mod rows;
 mod texts;
 mod threads;

@@ -8,9 +8,9 @@ use folio_types::{OrgId, Result, Timestamp};
 
 use super::engine::Engine;
 use super::keys::{self, Space};
-use super::reads::{Range, Reads as _};
+use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::RequestIndexRow;
+use super::value::{OpData, OpDataIndexRow, RequestIndexRow};
 use folio_storage::OpStore;
 
 pub(crate) struct Ops(pub(crate) Arc<Engine>);
@@ -18,16 +18,16 @@ pub(crate) struct Ops(pub(crate) Arc<Engine>);
 #[async_trait]
 impl OpStore for Ops {
     async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>> {
-        self.0.read(|view| view.read(Space::Records, &keys::op(org, target, op)))
+        self.0.read(|view| row(view, org, target, op))
     }
 
     async fn close(&self, org: &OrgId, target: &Target, row: OpRow) -> Result<OpRow> {
-        let key = keys::op(org, target, &row.op);
+        let (org, target) = (org.clone(), target.clone());
         self.0
-            .write(move |transaction| match transaction.read::<OpRow>(Space::Records, &key)? {
+            .write(move |transaction| match self::row(transaction, &org, &target, &row.op)? {
                 Some(stored) => Ok(stored),
                 None => {
-                    transaction.put(Space::Records, key, &row)?;
+                    transaction.put(Space::Records, keys::op(&org, &target, &row.op), &row)?;
                     Ok(row)
                 }
             })
@@ -65,6 +65,54 @@ impl OpStore for Ops {
             })
             .await
     }
+
+    async fn indexed_data(&self, before: Timestamp, limit: usize) -> Result<Vec<OpDataIndexRow>> {
+        self.0
+            .scan(move |view| {
+                let rows: Vec<OpDataIndexRow> =
+                    view.values(Range::prefix(Space::System, keys::indexed_data()), limit)?;
+                Ok(rows.into_iter().take_while(|row| row.at <= before).collect())
+            })
+            .await
+    }
+
+    async fn remove_data(&self, rows: Vec<OpDataIndexRow>) -> Result<()> {
+        self.0
+            .write_lazily(move |transaction| {
+                for row in &rows {
+                    transaction.remove(Space::Records, keys::op_data_of(&row.org, &row.id, row.version));
+                    transaction.remove(Space::System, keys::indexed_data_row(row));
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    async fn defer_data(&self, before: OpDataIndexRow, after: OpDataIndexRow) -> Result<()> {
+        self.0
+            .write_lazily(move |transaction| {
+                transaction.remove(Space::System, keys::indexed_data_row(&before));
+                transaction.put(Space::System, keys::indexed_data_row(&after), &after)
+            })
+            .await
+    }
+}
+
+/// Returns an op row with its data.
+pub(crate) fn row(reads: &impl Reads, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>> {
+    let Some(mut row) = reads.read::<OpRow>(Space::Records, &keys::op(org, target, op))? else { return Ok(None) };
+    if let Some(version) = row.data_version()
+        && let Some(OpData(data)) = reads.read(Space::Records, &keys::op_data_of(org, target.id(), version))?
+    {
+        row.replace_data(data);
+    }
+    Ok(Some(row))
+}
+
+/// Stores the data of an op row, and the index row by which the clean-up finds it.
+pub(crate) fn put_data(transaction: &mut Transaction<'_>, row: &OpDataIndexRow, data: &OpData) -> Result<()> {
+    transaction.put(Space::Records, keys::op_data_of(&row.org, &row.id, row.version), data)?;
+    transaction.put(Space::System, keys::indexed_data_row(row), row)
 }
 
 /// Stores an idempotency record, and the index row by which the clean-up finds it.

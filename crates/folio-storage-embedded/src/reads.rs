@@ -83,11 +83,12 @@ pub(crate) trait Reads {
         Ok(found)
     }
 
-    fn keys(&self, range: Range) -> Result<Vec<Vec<u8>>> {
+    /// Returns the first keys of a range, at most `limit`, which is at least 1.
+    fn keys(&self, range: Range, limit: usize) -> Result<Vec<Vec<u8>>> {
         let mut found = Vec::new();
         self.walk(range, &mut |key, _| {
             found.push(key.to_vec());
-            Ok(ControlFlow::Continue(()))
+            Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         Ok(found)
     }

@@ -21,18 +21,20 @@ pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &s
     transaction.put(Space::Records, keys::reference(org, referenced, referrer), &Empty)
 }
 
-/// Fails with `IN_USE` if another resource refers to the resource; the error contains the total and the first
-/// [`NAMED_REFERRERS_MAX`].
+/// Fails with `IN_USE` if another live resource refers to the resource; the error contains the first
+/// [`NAMED_REFERRERS_MAX`] and the total, which counts further references of deleted resources until their clean-up.
 pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
     let prefix = keys::references(org, id);
     let (mut count, mut first) = (0_u64, Vec::new());
     transaction.walk(Range::prefix(Space::Records, prefix.clone()), &mut |key, _| {
-        count += 1;
-        if first.len() < NAMED_REFERRERS_MAX
-            && let Some(referrer) = key.get(prefix.len()..)
-        {
-            first.push(String::from_utf8_lossy(referrer).into_owned());
+        if first.len() < NAMED_REFERRERS_MAX {
+            let referrer = String::from_utf8_lossy(key.get(prefix.len()..).unwrap_or_default()).into_owned();
+            if !resources::is_live(transaction, org, &referrer)? {
+                return Ok(ControlFlow::Continue(()));
+            }
+            first.push(referrer);
         }
+        count += 1;
         Ok(ControlFlow::Continue(()))
     })?;
     if count == 0 {

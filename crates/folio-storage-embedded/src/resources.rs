@@ -5,21 +5,22 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{
-    Cleanup, DecidingWrite, DependentDeletion, IndexedFields, Kind, ListQuery, ListRow, Record, ResourceWrite,
-    RowWrite, StoredState, WriteDecision, WritePlan, decide,
+    Cleanup, DecidingWrite, IndexedFields, Kind, ListQuery, ListRow, NewName, Record, ResourceWrite, RowWrite,
+    StoredState, WriteDecision, WritePlan, decide,
 };
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, Result, Timestamp};
 
+use super::deletions::{self, Deletion};
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::listing::{self, Listing};
-use super::ops::put_request;
+use super::ops::{self, put_request};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::{Count, DeletionRow, Empty, decode};
-use super::{names, references, texts};
+use super::value::{Count, DeletionRow, Empty, OpData, OpDataIndexRow, decode};
+use super::{names, references, revisions, texts};
 use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource};
 
 pub(crate) fn record(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<Record<IndexedFields>>> {
@@ -79,6 +80,17 @@ impl ResourceExecutor for Resources {
             .await
     }
 
+    async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>> {
+        let (org, id) = (org.clone(), id.to_owned());
+        self.0.scan(move |view| revisions::numbers(view, &org, &id)).await
+    }
+
+    async fn name_revision(&self, org: &OrgId, name: NewName) -> Result<()> {
+        let org = org.clone();
+        // The append that depends on the name is durable, and then so is the name.
+        self.0.write_lazily(move |transaction| revisions::add_name(transaction, &org, &name)).await
+    }
+
     async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
         self.0.read(|view| {
             let one = |number: &u32| {
@@ -128,13 +140,9 @@ impl ResourceExecutor for Resources {
             .await
     }
 
-    async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
-        let (org, id) = (org.clone(), id.to_owned());
-        self.0.write(move |transaction| forget(transaction, &org, kind, &id)).await
-    }
-
-    async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize> {
-        self.0.write(move |transaction| scrub(transaction, kind, before, limit)).await
+    async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()> {
+        let (engine, org, id) = (Arc::clone(&self.0), org.clone(), id.to_owned());
+        Deletion { engine, org, kind, id }.clean(is_final).await
     }
 }
 
@@ -149,6 +157,9 @@ fn stored(reads: &impl Reads, org: &OrgId, kind: &Kind, id: &str) -> Result<Opti
 
 fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<WriteOutcome> {
     let (kind, org) = (write.kind, write.org.clone());
+    if kind.has_parent {
+        deletions::delete_if_parent_deleted(transaction, &org, &write.id)?;
+    }
     let record = transaction.bytes(Space::Records, &keys::record(&org, kind.name, &write.id))?;
     let request: Option<IdempotencyRecord> = match &write.op {
         OpKey::Request { .. } => transaction.read(Space::Records, &keys::idempotency(&org, &write.op))?,
@@ -157,11 +168,11 @@ fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<Wri
     let target = write.target();
     let taken = |found: &IdempotencyRecord| found.target != target || found.digest != write.digest;
     let state = StoredState {
-        record: record.map(|bytes| bytes.to_vec()),
-        op_row: transaction.read(Space::Records, &keys::op(&org, &target, &write.op))?,
+        record: record.as_ref().map(|bytes| bytes.to_vec()),
+        op_row: ops::row(transaction, &org, &target, &write.op)?,
         is_request_id_used: request.as_ref().is_some_and(taken),
-        revisions: match write.deletes && kind.keeps_revisions {
-            true => revisions(transaction, &org, &write.id)?,
+        revisions: match kind.keeps_revisions && reads_revisions(&write, record.as_deref())? {
+            true => revisions::stored(transaction, &org, &write.id)?,
             false => Vec::new(),
         },
     };
@@ -172,13 +183,9 @@ fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<Wri
     }
 }
 
-fn revisions(transaction: &Transaction<'_>, org: &OrgId, id: &str) -> Result<Vec<Vec<u8>>> {
-    let mut found = Vec::new();
-    transaction.walk(Range::prefix(Space::Records, keys::revisions(org, id)), &mut |_, bytes| {
-        found.push(bytes.to_vec());
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(found)
+fn reads_revisions(write: &ResourceWrite, record: Option<&[u8]>) -> Result<bool> {
+    let stored = record.map(|record| write.kind.read(record)).transpose()?;
+    Ok(write.reads_revisions(stored.as_ref()))
 }
 
 fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> {
@@ -195,9 +202,8 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
     for referenced in &plan.add_references {
         references::add(transaction, org, referenced, id)?;
     }
-    if let Some((of, number)) = &plan.require_revision {
-        let newest = record(transaction, org, of)?.and_then(Record::live).and_then(|fields| fields.revision);
-        Kind::check_revision(of, *number, newest)?;
+    for name in &plan.name_revisions {
+        revisions::add_name(transaction, org, name)?;
     }
     if let Some(parent) = &plan.add_to_parent {
         if !is_live(transaction, org, parent)? {
@@ -218,7 +224,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
                 references::refuse_if_used(transaction, org, kind, id)?;
             }
             transaction.put_bytes(Space::Records, keys::record(org, kind.name, id), record.clone())?;
-            delete_dependents(transaction, &plan)?;
+            leave_to_cleanup(transaction, &plan)?;
         }
     }
     match (&plan.list_before, &plan.list_after) {
@@ -234,8 +240,18 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
                 let key = keys::op(org, &Target::new(kind.name, id), &row.op);
                 transaction.put(Space::Records, key, &row)?;
             }
-            RowWrite::PutRevision(number, stored) => {
+            RowWrite::PutData { version, op, data } => {
+                let (org, id) = (org.clone(), id.to_owned());
+                let row = OpDataIndexRow { org, id, version, op, at: plan.at, has_ended: false };
+                ops::put_data(transaction, &row, &OpData(data))?;
+            }
+            RowWrite::PutRevision { number, stored, names } => {
                 transaction.put_bytes(Space::Records, keys::revision(org, id, number), stored)?;
+                transaction.put(Space::Records, keys::names_of_revision(org, id, number), &names)?;
+            }
+            RowWrite::RemoveRevision(number) => {
+                transaction.remove(Space::Records, keys::revision(org, id, number));
+                transaction.remove(Space::Records, keys::names_of_revision(org, id, number));
             }
         }
     }
@@ -245,69 +261,15 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
     Ok(plan.answer)
 }
 
-/// Removes the dependents of a deleted resource, and enters the deletion in the index of the clean-up.
-fn delete_dependents(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Result<()> {
+/// Enters a deletion in the index of the clean-up, which removes the remaining rows.
+fn leave_to_cleanup(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Result<()> {
     let WritePlan { kind, org, id, at, .. } = plan;
-    if plan.remove_revisions {
-        transaction.remove_all(Space::Records, keys::revisions(org, id))?;
-    }
     if kind.has_text {
-        texts::remove(transaction, org, id)?;
-    }
-    if kind.cleanup == Cleanup::Dependents {
-        for dependent in dependents(transaction, org, id)? {
-            let stored = record(transaction, org, &dependent)?;
-            if let Some(deletion) = DependentDeletion::plan(&dependent, stored, *at)? {
-                let DependentDeletion { kind, tombstone, list_before: before, .. } = deletion;
-                listing::remove_row(transaction, org, kind.name, before.created_at, &before.row)?;
-                transaction.put_bytes(Space::Records, keys::record(org, kind.name, &dependent), tombstone)?;
-            }
-        }
+        texts::remove_state(transaction, org, id);
     }
     if kind.cleanup != Cleanup::Nothing {
         let index_row = DeletionRow { org: org.clone(), id: id.clone(), at: *at };
         transaction.put(Space::System, keys::deleted(kind.name, *at, org, id), &index_row)?;
-    }
-    Ok(())
-}
-
-fn dependents(transaction: &Transaction<'_>, org: &OrgId, parent: &str) -> Result<Vec<String>> {
-    let prefix = keys::dependents(org, parent);
-    let found = transaction.keys(Range::prefix(Space::Records, prefix.clone()))?;
-    let id = |key: &Vec<u8>| String::from_utf8_lossy(key.get(prefix.len()..).unwrap_or_default()).into_owned();
-    Ok(found.iter().map(id).collect())
-}
-
-/// Ends the clean-up of a deleted resource: removes the content from its op rows and the deletion from the index.
-fn forget(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
-    let Some(Record::Tombstone { at, .. }) = record(transaction, org, id)? else { return Ok(()) };
-    for dependent in dependents(transaction, org, id)? {
-        remove_content(transaction, org, &Target::new(Kind::of_id(&dependent)?.name, &dependent))?;
-        transaction.remove(Space::Records, keys::dependent(org, id, &dependent));
-    }
-    remove_content(transaction, org, &Target::new(kind.name, id))?;
-    transaction.remove(Space::System, keys::deleted(kind.name, at, org, id));
-    Ok(())
-}
-
-fn scrub(transaction: &mut Transaction<'_>, kind: &Kind, before: Timestamp, limit: usize) -> Result<usize> {
-    let index_rows: Vec<DeletionRow> =
-        transaction.values(Range::prefix(Space::System, keys::all_deleted(kind.name)), limit)?;
-    let old: Vec<_> = index_rows.into_iter().take_while(|index_row| index_row.at <= before).collect();
-    for DeletionRow { org, id, at } in &old {
-        remove_content(transaction, org, &Target::new(kind.name, id))?;
-        transaction.remove(Space::System, keys::deleted(kind.name, *at, org, id));
-    }
-    Ok(old.len())
-}
-
-/// Reduces the op rows of a target to ids and times.
-fn remove_content(transaction: &mut Transaction<'_>, org: &OrgId, target: &Target) -> Result<()> {
-    let rows: Vec<OpRow> = transaction.values(Range::prefix(Space::Records, keys::ops(org, target)), usize::MAX)?;
-    for mut row in rows {
-        if row.remove_content() {
-            transaction.put(Space::Records, keys::op(org, target, &row.op), &row)?;
-        }
     }
     Ok(())
 }

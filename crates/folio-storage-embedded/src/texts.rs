@@ -78,14 +78,13 @@ pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> 
     transaction.put(Space::System, keys::pending_text(TextWait::Worker, org, id), &index_row)
 }
 
-pub(crate) fn remove(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
-    transaction.remove_all(Space::Text, keys::pages(org, id))?;
+/// Removes the state of a text. The pages, which no request reads without the resource, remain for the clean-up.
+pub(crate) fn remove_state(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) {
     transaction.remove(Space::Records, keys::text_state(org, id));
     transaction.remove(Space::Records, keys::content_size(org, id));
     for waits_for in [TextWait::Worker, TextWait::Program] {
         transaction.remove(Space::System, keys::pending_text(waits_for, org, id));
     }
-    Ok(())
 }
 
 /// Returns None if the stored size of the pages exceeds `bytes`.

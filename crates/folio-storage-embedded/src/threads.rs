@@ -21,6 +21,9 @@ use super::transaction::Transaction;
 use super::value::{Empty, ThreadExpiryRow, decode};
 use folio_storage::{EncodedThreadWrite, ThreadStore};
 
+/// Maximum number of threads of a document whose expiry one transaction sets.
+const EXPIRED_AT_ONCE: usize = 20;
+
 /// Returns None unless the thread is live.
 pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
     Ok(reads.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))?.and_then(ThreadRecord::live))
@@ -117,8 +120,16 @@ impl ThreadStore for Threads {
     }
 
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
-        let (org, id) = (org.clone(), id.to_owned());
-        self.0.write(move |transaction| expire_referrers(transaction, &org, &id, at)).await
+        let prefix = keys::threads_of(org, id);
+        let (mut range, start) = (Range::prefix(Space::Records, prefix.clone()), prefix.len());
+        loop {
+            let page = range.clone();
+            let keys = self.0.scan(move |view| view.keys(page, EXPIRED_AT_ONCE)).await?;
+            let Some(last) = keys.last().cloned() else { return Ok(()) };
+            let org = org.clone();
+            self.0.write(move |transaction| expire_all(transaction, &org, &keys, start, at)).await?;
+            range = range.from([last, vec![0]].concat());
+        }
     }
 
     async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
@@ -194,10 +205,16 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
     transaction.put(Space::Threads, keys::thread(org, id), &header.tombstone(by))
 }
 
-fn expire_referrers(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, at: Timestamp) -> Result<()> {
-    let prefix = keys::threads_of(org, referenced);
-    for key in transaction.keys(Range::prefix(Space::Records, prefix.clone()))? {
-        let id = key.get(prefix.len()..).unwrap_or_default();
+/// Sets the expiry of the threads whose ids begin at `start` in these keys.
+fn expire_all(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    keys: &[Vec<u8>],
+    start: usize,
+    at: Timestamp,
+) -> Result<()> {
+    for key in keys {
+        let id = key.get(start..).unwrap_or_default();
         let id: ThreadId = String::from_utf8_lossy(id).parse()?;
         let Some(before) = live(transaction, org, &id)? else { continue };
         expire(transaction, before, at)?;

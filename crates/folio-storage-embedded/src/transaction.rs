@@ -54,7 +54,7 @@ impl<'a> Transaction<'a> {
     }
 
     pub(crate) fn remove_all(&mut self, space: Space, prefix: Vec<u8>) -> Result<()> {
-        for key in self.keys(Range::prefix(space, prefix))? {
+        for key in self.keys(Range::prefix(space, prefix), usize::MAX)? {
             self.remove(space, key);
         }
         Ok(())

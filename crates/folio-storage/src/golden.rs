@@ -14,7 +14,7 @@ use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
-use folio_resources::{ListRow, Member, Resource as _, Tag, TextRecord, TextState, term};
+use folio_resources::{ListRow, Member, Resource as _, RevisionName, RevisionNames, Tag, TextRecord, TextState, term};
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
@@ -177,8 +177,27 @@ fn ops() -> Vec<Sample> {
     let schema = OpResult::Schema { revid: schema_revid(), name: "Invoice".into(), revised: true };
     let prompt =
         OpResult::Prompt { revid: prompt_revid(), name: "Read".into(), schema: Some(schema_revid()), revised: false };
-    let extraction =
-        OpResult::Extraction { id: extraction_id(), document: document_id(), prompt: prompt_revid(), data: data() };
+    let extraction = OpResult::Extraction {
+        id: extraction_id(),
+        document: document_id(),
+        prompt: prompt_revid(),
+        version: 4,
+        data: Value::Null,
+    };
+    let indexed_data = OpDataIndexRow {
+        org: org(),
+        id: extraction_id().to_string(),
+        version: 4,
+        op: OpKey::Call(call.clone()),
+        at: at(),
+        has_ended: true,
+    };
+    let by_prompt =
+        RevisionName::Resource { id: prompt_revid().of.to_string(), revision: Some(3), op: OpKey::Call(call.clone()) };
+    let names = RevisionNames {
+        names: vec![RevisionName::Thread(TurnId::new(thread_id(), 4)), by_prompt],
+        ..RevisionNames::default()
+    };
     vec![
         sample("schema", row(OpState::Done(schema))),
         sample("prompt", row(OpState::Done(prompt))),
@@ -188,6 +207,10 @@ fn ops() -> Vec<Sample> {
             row(OpState::Done(OpResult::Resource { id: document_id().to_string(), name: "a.txt".into() })),
         ),
         sample("extraction", row(OpState::Done(extraction))),
+        sample("plain", OpData(data())),
+        sample("plain", indexed_data),
+        sample("plain", names),
+        sample("full", RevisionNames { is_full: true, ..RevisionNames::default() }),
         sample("deleted", OpRow { op: request, ..row(OpState::Done(OpResult::Deleted)) }),
         sample("conflict", row(OpState::Conflict)),
         sample("aborted", row(OpState::Aborted)),

@@ -7,11 +7,12 @@ use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
-use folio_resources::{ListRow, Member, TextRecord, decode_value, encode_value};
+use folio_resources::{ListRow, Member, RevisionNames, TextRecord, decode_value, encode_value};
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{OrgId, Result, ThreadId, Timestamp, UnknownFields};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::traits::{HourSums, UsageRecord};
 
@@ -97,6 +98,24 @@ pub struct RequestIndexRow {
     pub at: Timestamp,
 }
 
+/// The data of the result of an op, stored with the op row under the version of the target after the op.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpData(pub Value);
+
+/// A row of the system index of the data of op rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpDataIndexRow {
+    pub org: OrgId,
+    /// The id of the target.
+    pub id: String,
+    pub version: u64,
+    pub op: OpKey,
+    /// The time from which the data is kept for a day: that of the write, or a later one.
+    pub at: Timestamp,
+    /// True if the turn of the op had ended at `at`.
+    pub has_ended: bool,
+}
+
 /// A row of the system index of threads that expire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadExpiryRow {
@@ -173,6 +192,7 @@ stored! {
         "account" => Account,
         "ledger_row" => LedgerRow,
         "text_record" => TextRecord,
+        "revision_names" => RevisionNames,
     }
     written_whole {
         "audit_entry" => AuditEntry,
@@ -184,6 +204,8 @@ stored! {
         "op_row" => OpRow,
         "idempotency_record" => IdempotencyRecord,
         "request_index_row" => RequestIndexRow,
+        "op_data" => OpData,
+        "op_data_index_row" => OpDataIndexRow,
         "entry" => Entry,
         "request_row" => RequestRow,
         "thread_expiry" => ThreadExpiryRow,

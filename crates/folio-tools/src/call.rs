@@ -33,7 +33,8 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
     /// Parses arguments that match the tool's schema and validates what JSON Schema cannot express.
     fn parse(arguments: &Value) -> Result<Self, ToolError>;
 
-    /// Resolves the target of the write: names to ids, and the expected version. Writes nothing.
+    /// Resolves the target of the write: names to ids, and the expected version. Writes nothing
+    /// except the thread's name of a revision ([`crate::subject::name_revision`]).
     async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError>;
 
     /// Returns the change that the deciding write makes.

@@ -41,7 +41,7 @@ pub(crate) fn of(target: &Target, result: OpResult) -> ToolOutput {
             content.insert("name".to_owned(), Value::from(name));
             Value::Object(content)
         }
-        OpResult::Extraction { id, document, prompt, data } => {
+        OpResult::Extraction { id, document, prompt, data, .. } => {
             let content = json!({ "extraction_id": id, "document_id": document, "prompt_revid": prompt, "data": data });
             change.extraction = Some(WorkingExtraction { id, document, prompt, data });
             content

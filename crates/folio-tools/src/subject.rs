@@ -61,6 +61,12 @@ pub(crate) async fn find_revision<S: ToolResource + Revisioned>(
     })
 }
 
+/// Enters the call's thread as a name of a revision, so that the revision is kept while the call waits.
+pub(crate) async fn name_revision<S: Revisioned>(context: &CallContext, revid: &S::RevId) -> Result<(), ToolError> {
+    let named = context.store::<S>().name_revision(&context.principal.org, revid, &context.call.turn).await;
+    named.map_err(ToolError::from)
+}
+
 /// Plans a write to the resource whose id is `argument`, or to the default if the argument is omitted.
 pub(crate) async fn plan_existing<S: ToolResource>(
     context: &CallContext,

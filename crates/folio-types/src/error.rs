@@ -94,6 +94,8 @@ named_enum! {
         UnknownCall = "UNKNOWN_CALL",
         /// The thread reached its maximum size; fork it or start another thread.
         ThreadFull = "THREAD_FULL",
+        /// The resource has its maximum number of revisions, and each of them is named by another object.
+        LimitReached = "LIMIT_REACHED",
         /// The queue behind a running turn is full.
         QueueFull = "QUEUE_FULL",
         /// The node reached its maximum of conversations or calls.

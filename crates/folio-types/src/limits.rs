@@ -120,6 +120,10 @@ pub const PROMPT_BYTES: usize = 64 * 1024;
 // proto: ListDocumentsRequest.filter "at most {} times"
 // proto: ListPromptsRequest.filter "At most {} tags"
 pub const TAGS_MAX: usize = 50;
+/// Maximum stored revisions of a prompt or schema.
+// proto: PromptService.UpdatePrompt "at most {} revisions"
+// proto: SchemaService.UpdateSchema "at most {} revisions"
+pub const REVISIONS_MAX: usize = 1_000;
 /// Maximum entries of a document's metadata.
 // proto: *.metadata "at most {} entries"
 pub const METADATA_MAX: usize = 50;

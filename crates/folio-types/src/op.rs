@@ -190,14 +190,30 @@ impl OpRow {
         matches!(self.state, OpState::Aborted) && self.digest == Self::unknown_digest()
     }
 
-    /// Removes names and data from the recorded result, so that only ids remain. Returns false if the result had none.
+    /// Removes the name from the recorded result, so that only ids remain. Returns false if the result had none.
     pub fn remove_content(&mut self) -> bool {
         match &mut self.state {
-            OpState::Done(OpResult::Extraction { data, .. }) => *data = Value::Null,
-            OpState::Done(OpResult::Resource { name, .. }) => name.clear(),
+            OpState::Done(OpResult::Resource { name, .. }) if !name.is_empty() => name.clear(),
             _ => return false,
         }
         true
+    }
+
+    /// Returns the version of the target whose data is part of the recorded result. A row of its own contains the data.
+    /// None: the result has no data.
+    pub fn data_version(&self) -> Option<u64> {
+        match &self.state {
+            OpState::Done(OpResult::Extraction { version, .. }) => Some(*version),
+            _ => None,
+        }
+    }
+
+    /// Replaces the data of the recorded result; returns the data before. None: the result has no data.
+    pub fn replace_data(&mut self, new: Value) -> Option<Value> {
+        match &mut self.state {
+            OpState::Done(OpResult::Extraction { data, .. }) => Some(std::mem::replace(data, new)),
+            _ => None,
+        }
     }
 }
 
@@ -266,7 +282,9 @@ pub enum OpResult {
         /// The document that the data was extracted from.
         document: DocumentId,
         prompt: PromptRevId,
-        /// The data after the op.
+        /// The version of the extraction after the op.
+        version: u64,
+        /// The data after the op. Null in a stored op row, and after the row with the data was removed.
         data: Value,
     },
     /// The target was deleted.
@@ -343,19 +361,31 @@ mod tests {
     }
 
     #[test]
-    fn names_and_data_are_removed_from_results() {
-        let id = ExtractionId::derive(&["a"]);
-        let (document, prompt) = (DocumentId::derive(&["a"]), PromptRevId::new(PromptId::derive(&["a"]), 1));
-        let extraction =
-            |data| OpResult::Extraction { id: id.clone(), document: document.clone(), prompt: prompt.clone(), data };
+    fn the_data_of_a_result_is_separated_from_its_row() {
+        let extraction = |data| OpResult::Extraction {
+            id: ExtractionId::derive(&["a"]),
+            document: DocumentId::derive(&["a"]),
+            prompt: PromptRevId::new(PromptId::derive(&["a"]), 1),
+            version: 7,
+            data,
+        };
+        let mut stored = row(OpState::Done(extraction(Value::from(1))), Digest::of(b"{}"));
+        assert_eq!((stored.data_version(), stored.replace_data(Value::Null)), (Some(7), Some(Value::from(1))));
+        assert_eq!(stored.state, OpState::Done(extraction(Value::Null)));
+        let mut without = row(OpState::Done(OpResult::Deleted), Digest::of(b"{}"));
+        assert_eq!((without.data_version(), without.replace_data(Value::from(1))), (None, None));
+    }
+
+    #[test]
+    fn names_are_removed_from_results() {
         let resource = |name: &str| OpResult::Resource { id: "tag_1".to_owned(), name: name.to_owned() };
         let removed = |result| {
             let mut row = row(OpState::Done(result), Digest::of(b""));
             let has_content = row.remove_content();
             (has_content, row.state)
         };
-        assert_eq!(removed(extraction(Value::from(1))), (true, OpState::Done(extraction(Value::Null))));
         assert_eq!(removed(resource("private")), (true, OpState::Done(resource(""))));
+        assert_eq!(removed(resource("")), (false, OpState::Done(resource(""))));
         assert_eq!(removed(OpResult::Deleted), (false, OpState::Done(OpResult::Deleted)));
     }
 

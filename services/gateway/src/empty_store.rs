@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_resources::{Kind, ListQuery, ResourceWrite};
+use folio_resources::{Kind, ListQuery, NewName, ResourceWrite};
 use folio_storage::{AccessStore, ConditionalRow, ResourceExecutor, ResourceUsage, RowStore, StoredResource};
 use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
@@ -63,10 +63,11 @@ store! {
     decide(ResourceWrite) -> WriteOutcome;
     id_by_name(&OrgId, &'static Kind, &str) -> Option<String>;
     list(&OrgId, ListQuery, &PageRequest) -> Page<StoredResource>;
+    revision_numbers(&OrgId, &str) -> Vec<u32>;
+    name_revision(&OrgId, NewName) -> ();
     revisions(&OrgId, &str, &[u32]) -> Vec<Option<Vec<u8>>>;
     resource_usage(&OrgId, &'static Kind) -> ResourceUsage;
     content_bytes(&OrgId) -> u64;
     deleted(&'static Kind, usize) -> Vec<(OrgId, String, Timestamp)>;
-    forget_deleted(&OrgId, &'static Kind, &str) -> ();
-    scrub_deleted(&'static Kind, Timestamp, usize) -> usize;
+    clean_deleted(&OrgId, &'static Kind, &str, bool) -> ();
 }

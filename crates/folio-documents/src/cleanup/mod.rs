@@ -1,5 +1,5 @@
-//! Clean-up of deleted organizations, documents and extractions, expired rows of requests and threads, and orphaned
-//! bytes of uploads.
+//! Clean-up of deleted organizations, documents, prompts and schemas, expired rows of requests, op rows and threads, and
+//! orphaned bytes of uploads.
 //!
 //! Deleting a document writes its tombstone. The next sweep removes its bytes, and so does a sweep one day later,
 //! because an upload in progress may have written bytes since. The threads of the document stay readable for that
@@ -9,6 +9,7 @@
 //! search lists all blobs and removes those that no document names and that are older than a day. A document is written
 //! seconds after its blob, and no other upload writes the same blob.
 
+mod op_data;
 mod organizations;
 mod orphans;
 mod retention;
@@ -17,7 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_resources::{Document, Extraction};
+use folio_resources::{Document, Prompt, Resource, Schema};
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
@@ -39,7 +40,7 @@ folio_types::settings! {
     pub struct CleanupOptions {
         /// Seconds between two sweeps.
         pub interval_seconds: u64 = 60,
-        /// Maximum number of deleted documents per sweep.
+        /// Maximum number of deleted documents, prompts and schemas, each, per sweep.
         pub batch: usize = 10_000,
         /// Seconds between two searches for orphaned bytes, the first at the start. A search lists every blob and reads
         /// the document of each blob older than a day.
@@ -206,21 +207,23 @@ impl Sweep {
             let is_final = at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
             if is_final || !self.swept.contains(&id) {
                 self.document(&org, &id, at).await?;
+                self.stores.of::<Document>().clean_deleted(&org, &id, is_final).await?;
                 self.swept.insert(id.clone());
             }
-            if is_final {
-                self.stores.of::<Document>().forget_deleted(&org, &id).await?;
-            }
         }
+        self.revisions::<Prompt>().await?;
+        self.revisions::<Schema>().await?;
         self.requests(now).await?;
-        self.extractions(now).await?;
+        op_data::sweep(&self.stores, now).await?;
         self.organizations.sweep(now).await
     }
 
-    /// Removes the data of extractions a day after their deletion. Until then a repeated request returns the data.
-    async fn extractions(&self, now: Timestamp) -> Result<()> {
-        let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
-        while self.stores.of::<Extraction>().scrub_deleted(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
+    /// Removes the revisions of deleted resources of a kind.
+    async fn revisions<R: Resource>(&self) -> Result<()> {
+        let store = self.stores.of::<R>();
+        for (org, id, _) in store.deleted(self.batch).await? {
+            store.clean_deleted(&org, &id, true).await?;
+        }
         Ok(())
     }
 

@@ -73,5 +73,5 @@ async fn erase_blobs_and_turns(
 ) -> Result<()> {
     stores.blobs.delete_all(org).await?;
     turns.erase(org).await?;
-    if is_final { stores.of::<Organization>().forget_deleted(&OrgId::platform(), org).await } else { Ok(()) }
+    if is_final { stores.of::<Organization>().clean_deleted(&OrgId::platform(), org, true).await } else { Ok(()) }
 }

@@ -2,7 +2,8 @@
 
 use folio_history::thread::{Append, Fence, NewThread};
 use folio_resources::{
-    DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange, Resource as _,
+    DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange, Prompt,
+    PromptChange, Resource as _,
 };
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{BlobId, BlobKey, ExtractionId, Principal, PromptId, PromptRevId, ThreadId, Timestamp, limits};
@@ -68,8 +69,37 @@ async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     assert_eq!(fixture.bytes(&kept.blob_key()).await.unwrap(), b"text");
 }
 
+async fn change_prompt(fixture: &Fixture, key: &str, expected: Expected, change: PromptChange) -> PromptId {
+    let (id, org) = (PromptId::derive(&["prompt"]), fixture.principal.org.clone());
+    let write = Write::by_platform(org, key.parse().unwrap(), fixture.environment.now(), expected, change);
+    fixture.stores().of::<Prompt>().decide(&id, write).await.unwrap();
+    id
+}
+
+async fn create_prompt(fixture: &Fixture) -> PromptId {
+    let (name, content) = ("read".to_owned(), "Read it.".to_owned());
+    let create = PromptChange::Create { name, content, schema: None, model: None, tags: vec![] };
+    change_prompt(fixture, "create-prompt", Expected::Absent, create).await
+}
+
 #[tokio::test]
-async fn requests_and_the_data_of_deleted_extractions_expire() {
+async fn the_revisions_of_a_deleted_prompt_are_removed_at_once() {
+    let fixture = Fixture::new();
+    let id = create_prompt(&fixture).await;
+    change_prompt(&fixture, "delete-prompt", Expected::Version(1), PromptChange::Delete).await;
+    let (stores, org) = (fixture.stores(), fixture.principal.org.clone());
+    let (cleaner, handle) = fixture.cleaner();
+    handle.sweep_soon();
+    let is_removed =
+        async || stores.resources.revision_numbers(&org, id.as_str()).await.unwrap().is_empty().then_some(());
+    wait_for("the revisions are removed", SOON, is_removed).await;
+    let is_forgotten = async || stores.of::<Prompt>().deleted(10).await.unwrap().is_empty().then_some(());
+    wait_for("the deletion is in no index", SOON, is_forgotten).await;
+    cleaner.stop().await;
+}
+
+#[tokio::test]
+async fn requests_and_the_data_of_op_rows_expire() {
     let fixture = Fixture::new();
     let uploader = fixture.uploader(None);
     let document = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
@@ -86,7 +116,7 @@ async fn requests_and_the_data_of_deleted_extractions_expire() {
     };
     let new = NewExtraction {
         document,
-        prompt: PromptRevId::new(PromptId::derive(&["p"]), 1),
+        prompt: PromptRevId::new(create_prompt(&fixture).await, 1),
         schema: None,
         model: "model".to_owned(),
         data: json!({ "secret": 1 }),

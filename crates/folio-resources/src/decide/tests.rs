@@ -67,8 +67,8 @@ fn record(plan: &WritePlan) -> Vec<u8> {
 /// Returns the revision that a plan stores, with its number.
 fn revision(plan: &WritePlan) -> Option<(u32, Vec<u8>)> {
     plan.rows.iter().find_map(|row| match row {
-        RowWrite::PutRevision(number, stored) => Some((*number, stored.clone())),
-        RowWrite::InsertOp(_) => None,
+        RowWrite::PutRevision { number, stored, .. } => Some((*number, stored.clone())),
+        RowWrite::InsertOp(_) | RowWrite::PutData { .. } | RowWrite::RemoveRevision(_) => None,
     })
 }
 
@@ -203,8 +203,10 @@ fn a_retained_revision_keeps_its_references_until_the_deletion() {
     let mut referenced = ids(&tags(&["one", "two"]));
     referenced.insert(schema.of.to_string());
     assert_eq!(first.add_references, referenced);
-    assert_eq!(first.require_revision, Some((schema.of.to_string(), 3)));
-    let (1, older) = revision(&first).unwrap() else { panic!("{first:?}") };
+    let name =
+        RevisionName::Resource { id: PromptId::derive(&["prompt"]).to_string(), revision: Some(1), op: request("p") };
+    assert_eq!(first.name_revisions, [NewName { of: schema.of.to_string(), number: 3, name }]);
+    assert!(matches!(revision(&first), Some((1, _))), "{first:?}");
 
     let update = PromptChange::Update {
         name: None,
@@ -216,14 +218,60 @@ fn a_retained_revision_keeps_its_references_until_the_deletion() {
     let state = StoredState { record: Some(record(&first)), ..StoredState::default() };
     let second = written(decide(&prompt_write(Expected::Version(1), update), &state));
     assert_eq!(second.add_references, ids(&tags(&["three"])));
-    assert_eq!((&second.remove_references, second.require_revision.as_ref()), (&BTreeSet::new(), None));
-    let (2, newer) = revision(&second).unwrap() else { panic!("{second:?}") };
+    assert_eq!((&second.remove_references, second.name_revisions.as_slice()), (&BTreeSet::new(), &[][..]));
+    assert!(matches!(revision(&second), Some((2, _))), "{second:?}");
 
-    let state = StoredState { record: Some(record(&second)), revisions: vec![older, newer], ..StoredState::default() };
+    let state = StoredState { record: Some(record(&second)), ..StoredState::default() };
     let deletion = written(decide(&prompt_write(Expected::Version(2), PromptChange::Delete), &state));
-    referenced.append(&mut ids(&tags(&["three"])));
-    assert_eq!(deletion.remove_references, referenced);
-    assert!(deletion.remove_revisions && revision(&deletion).is_none());
+    assert_eq!(deletion.remove_references, ids(&tags(&["two", "three"])), "the clean-up removes the older ones");
+    assert_eq!((revision(&deletion), deletion.name_revisions.as_slice()), (None, &[][..]));
+}
+
+/// A write of a sample prompt with this number of its newest revision, and the state that it reads.
+fn edit_of_revision(number: u32, op: OpKey, content: &str) -> (ResourceWrite, StoredState) {
+    let mut sample = golden::prompt();
+    sample.latest.revid.version = number;
+    let content = Some(content.to_owned());
+    let edit = PromptChange::Update { name: None, content, schema: None, model: None, tags: None };
+    let write = ResourceWrite::new::<Prompt>(&sample.id, write(op, Expected::Version(9), edit));
+    let stored = encode_value(Prompt::KIND, Prompt::FORMAT, &Record::Live(sample)).unwrap();
+    (write, StoredState { record: Some(stored), ..StoredState::default() })
+}
+
+#[test]
+fn a_revision_beyond_the_maximum_replaces_one_that_nothing_names() {
+    let max = u32::try_from(limits::REVISIONS_MAX).unwrap();
+    for (newest, reads) in [(1, false), (max - 1, false), (max, true), (max + 7, true)] {
+        let (edit, state) = edit_of_revision(newest, request("p"), "Read it again.");
+        let stored = state.record.as_deref().map(|record| edit.kind.read(record).unwrap());
+        assert_eq!(edit.reads_revisions(stored.as_ref()), reads, "{newest}");
+    }
+    let (edit, state) = edit_of_revision(max, request("p"), "Read it again.");
+    let with = |unnamed: u32| {
+        let revisions = (1..=max).map(|number| StoredRevision { number, is_named: number != unnamed }).collect();
+        StoredState { revisions, ..state.clone() }
+    };
+    let plan = written(decide(&edit, &with(5)));
+    assert!(plan.rows.contains(&RowWrite::RemoveRevision(5)), "{plan:?}");
+    assert_eq!(revision(&plan).map(|(number, _)| number), Some(max + 1));
+    assert_eq!(refused(decide(&edit, &with(0))), Reason::LimitReached);
+    let (unchanged, _) = edit_of_revision(max, request("p"), &golden::prompt().latest.content);
+    assert!(decide(&unchanged, &with(0)).is_ok(), "a write without a revision");
+}
+
+#[test]
+fn the_thread_of_a_call_names_the_newest_revision() {
+    let thread = RevisionName::Thread(TurnId::new(ThreadId::derive(&["thread"]), 1));
+    let (edit, state) = edit_of_revision(3, call(), "Read it again.");
+    let plan = written(decide(&edit, &state));
+    let names = plan.rows.iter().find_map(|row| match row {
+        RowWrite::PutRevision { names, .. } => Some(names.clone()),
+        _ => None,
+    });
+    assert_eq!(names, Some(RevisionNames::of(Some(thread.clone()))));
+    let (unchanged, _) = edit_of_revision(3, call(), &golden::prompt().latest.content);
+    let plan = written(decide(&unchanged, &state));
+    assert_eq!(plan.name_revisions, [NewName { of: plan.id.clone(), number: 3, name: thread }]);
 }
 
 #[test]
@@ -353,6 +401,8 @@ fn an_extraction_is_added_to_its_document_once_and_an_edit_resets_verified() {
     let create = extraction_write(Expected::Absent, ExtractionChange::Create(new));
     let mut plan = written(decide(&create, &StoredState::default()));
     assert_eq!(plan.add_to_parent, Some(document.to_string()));
+    let named: Vec<_> = plan.name_revisions.iter().map(|new| (new.of.clone(), new.number)).collect();
+    assert_eq!(named, [(PromptId::derive(&["prompt"]).to_string(), 2)]);
     for (version, change, verified) in [
         (1, ExtractionChange::Verify { verified: true }, true),
         (2, ExtractionChange::Edit { data: json!(1) }, false),
@@ -361,6 +411,12 @@ fn an_extraction_is_added_to_its_document_once_and_an_edit_resets_verified() {
     ] {
         let state = StoredState { record: Some(record(&plan)), ..StoredState::default() };
         plan = written(decide(&extraction_write(Expected::Version(version), change), &state));
+        let [RowWrite::InsertOp(stored), RowWrite::PutData { version: of, data, .. }] = plan.rows.as_slice() else {
+            panic!("{plan:?}")
+        };
+        assert_eq!((*of, stored.data_version()), (version + 1, Some(version + 1)));
+        assert_eq!(stored.clone().replace_data(data.clone()), Some(Value::Null), "the op row has no data");
+        assert_eq!(plan.name_revisions, []);
         let Record::Live(found) = read::<Extraction>(&record(&plan)).unwrap() else { panic!("{plan:?}") };
         assert_eq!((found.version, found.verified, found.verified_by.is_some()), (version + 1, verified, verified));
         assert_eq!((plan.add_to_parent.as_ref(), &found.original), (None, &json!({"a": 1})));

@@ -1,7 +1,7 @@
 //! The indexed fields, filters and ids of every kind.
 
 use folio_types::op::Target;
-use folio_types::{DocumentId, PromptRevId, SchemaId, TagId};
+use folio_types::{DocumentId, PromptRevId, TagId};
 
 use super::*;
 use crate::golden::{at, document, extraction, model_settings, organization, prompt, schema, tag, token, user};
@@ -40,7 +40,7 @@ fn plain(id: impl ToString, version: u64, label: &str) -> IndexedFields {
         label: label.to_owned(),
         unique_name: None,
         references: BTreeSet::new(),
-        required_revision: None,
+        named_revisions: BTreeSet::new(),
         parent: None,
         revision: None,
         row: ListRow { id: id.to_string(), name: label.to_owned(), ..ListRow::default() },
@@ -64,7 +64,7 @@ fn names_references_and_list_rows_are_derived_from_the_newest_revision() {
     let of_schema = with(named(&schema.id, 9, "Invoice"), &|fields| fields.revision = Some(2));
     let of_prompt = with(named(&prompt.id, 9, "Read invoices"), &|fields| {
         fields.references = [tag.id.to_string(), schema.id.to_string()].into();
-        fields.required_revision = Some((schema.id.to_string(), 2));
+        fields.named_revisions = [(schema.id.to_string(), 2)].into();
         fields.revision = Some(3);
         fields.row.terms = tag_term.clone();
     });
@@ -78,6 +78,8 @@ fn names_references_and_list_rows_are_derived_from_the_newest_revision() {
         let parent = document.id.to_string();
         fields.row.terms = [format!("of/{parent}"), format!("of/{parent}/{}.3", prompt.id)].into();
         (fields.parent, fields.row.parent) = (Some(parent.clone()), Some(parent));
+        fields.named_revisions = extraction.named_revisions();
+        assert!(fields.named_revisions.contains(&(prompt.id.to_string(), 3)));
     });
     let of_token = with(plain(&token.id, 1, "for a test"), &|fields| {
         fields.row.terms = [format!("user/{}", user())].into();
@@ -172,15 +174,4 @@ fn the_id_in_a_target_belongs_to_the_kind_of_the_target() {
     assert_eq!(Tag::id_in(&Tag::target(&id)), Some(id.clone()));
     assert_eq!(Tag::id_in(&Target::new(Tag::KIND, "malformed")), None);
     assert_eq!(Tag::id_in(&Target::new(Schema::KIND, &id)), None);
-}
-
-#[test]
-fn revisions_exist_from_1_to_the_newest_of_a_live_resource() {
-    let of = SchemaId::derive(&["a"]).to_string();
-    for (number, newest, exists) in
-        [(1, Some(2), true), (2, Some(2), true), (3, Some(2), false), (0, Some(2), false), (1, None, false)]
-    {
-        let checked = Kind::check_revision(&of, number, newest).map_err(|error| error.reason);
-        assert_eq!(checked, if exists { Ok(()) } else { Err(Reason::NotFound) }, "{number} of {newest:?}");
-    }
 }

@@ -1,5 +1,5 @@
 //! `aggregates`: one partition for each resource. The static columns contain the current record. Rows by part and key:
-//! op rows, revisions, references to the resource, its dependents.
+//! op rows with their data, revisions with their names, references to the resource, its dependents.
 //!
 //! Every cell is written only under a condition of its partition.
 
@@ -14,6 +14,10 @@ pub(crate) enum Part {
     Op,
     /// Key: the number, ten digits. Value: the revision.
     Revision,
+    /// Key: that of a revision. Value: its row of names.
+    Names,
+    /// Key: the version, twenty digits. Value: the data of the op row that created the version.
+    Data,
     /// Key: `REFERRER/OP`, the referring resource and its op. The value is empty.
     Reference,
     /// Key: the id of a resource that belongs to this one. The value is empty.
@@ -29,6 +33,8 @@ impl Part {
         match self {
             Self::Op => "op",
             Self::Revision => "revision",
+            Self::Names => "names",
+            Self::Data => "data",
             Self::Reference => "reference",
             Self::Dependent => "dependent",
             Self::Thread => "thread",
@@ -63,6 +69,7 @@ table! { Aggregates:
     row: read "SELECT value FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?",
     rows: read "SELECT key, value FROM aggregates \
                 WHERE org = ? AND id = ? AND part = ? AND key >= ? AND key < ? LIMIT ?",
+    keys: read "SELECT key FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key > ? LIMIT ?",
     create: conditional "UPDATE aggregates SET live = true, version = 1, record = ?, created_at = ?, uses = 0, \
                          text_version = 0 WHERE org = ? AND id = ? IF version = null",
     change: conditional "UPDATE aggregates SET live = ?, version = ?, record = ? \
@@ -77,8 +84,11 @@ table! { Aggregates:
     insert_if_absent: conditional "INSERT INTO aggregates (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
     insert: conditional "INSERT INTO aggregates (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)",
     replace: conditional "UPDATE aggregates SET value = ? WHERE org = ? AND id = ? AND part = ? AND key = ? IF EXISTS",
+    replace_equal: conditional "UPDATE aggregates SET value = ? \
+                                WHERE org = ? AND id = ? AND part = ? AND key = ? IF value = ?",
     remove: conditional "DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?",
     remove_existing: conditional "DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ? IF EXISTS",
+    remove_equal: conditional "DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ? IF value = ?",
 }
 
 impl Aggregates {
@@ -124,6 +134,19 @@ impl Aggregates {
         let values = values![org.as_str(), id, part.name(), prefix, format!("{prefix}{}", char::MAX), limit(rows)];
         let rows: Vec<(String, Option<Vec<u8>>)> = self.cql.rows(&self.rows, Read::Quorum, values).await?;
         Ok(rows.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
+    }
+
+    /// Returns the keys of a part behind `after`, in order, at most `rows`.
+    pub(crate) async fn keys(
+        &self,
+        org: &OrgId,
+        id: &str,
+        (part, after): (Part, &str),
+        rows: usize,
+    ) -> Result<Vec<String>> {
+        let values = values![org.as_str(), id, part.name(), after, limit(rows)];
+        let rows: Vec<(String,)> = self.cql.rows(&self.keys, Read::Quorum, values).await?;
+        Ok(rows.into_iter().map(|(key,)| key).collect())
     }
 
     pub(crate) fn create(&self, org: &OrgId, id: &str, record: Vec<u8>, at: i64) -> Statement<'_> {
@@ -179,12 +202,34 @@ impl Aggregates {
         (&self.replace, values![value, org.as_str(), id, part.name(), key])
     }
 
+    /// Changes the row only if it has the value `from`.
+    pub(crate) fn replace_equal(
+        &self,
+        org: &OrgId,
+        id: &str,
+        (part, key): (Part, &str),
+        (from, to): (Vec<u8>, Vec<u8>),
+    ) -> Statement<'_> {
+        (&self.replace_equal, values![to, org.as_str(), id, part.name(), key, from])
+    }
+
+    /// Removes the row only if it has this value.
+    pub(crate) fn remove_equal(
+        &self,
+        org: &OrgId,
+        id: &str,
+        (part, key): (Part, &str),
+        value: Vec<u8>,
+    ) -> Statement<'_> {
+        (&self.remove_equal, values![org.as_str(), id, part.name(), key, value])
+    }
+
     /// Removes a row. Allowed only in a batch with a condition.
     pub(crate) fn remove(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> Statement<'_> {
         (&self.remove, values![org.as_str(), id, part.name(), key])
     }
 
-    /// Changes the row only if the row exists.
+    /// Removes the row only if the row exists.
     pub(crate) fn remove_existing(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> Statement<'_> {
         (&self.remove_existing, values![org.as_str(), id, part.name(), key])
     }

@@ -51,6 +51,12 @@ fn every_suite_except_that_of_blobs_runs() {
 }
 
 #[tokio::test]
+async fn a_new_revision_beyond_the_maximum_removes_the_oldest_that_nothing_names() {
+    let opened = open_shared_stores().await;
+    folio_storage_conformance::bounded_revisions(opened.stores.clone(), &nonce()).await.unwrap();
+}
+
+#[tokio::test]
 async fn random_operations_match_the_pure_rules_in_memory() {
     let (seed, opened) = (folio_testkit::seed(), open_shared_stores().await);
     folio_storage_conformance::random_operations(opened.stores.clone(), &nonce(), seed, 150).await.unwrap();

@@ -74,6 +74,13 @@ async fn every_suite_catches_the_faults_of_its_trait() {
 }
 
 #[tokio::test]
+async fn a_new_revision_beyond_the_maximum_removes_the_oldest_that_nothing_names() {
+    let (_folder, store) = opened().await;
+    folio_storage_conformance::bounded_revisions(store.stores(), "").await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
 async fn random_operations_match_the_pure_rules_in_memory() {
     let seed = folio_testkit::seed();
     let (_folder, store) = opened().await;

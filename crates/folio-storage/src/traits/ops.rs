@@ -4,7 +4,12 @@ use async_trait::async_trait;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target};
 use folio_types::{OrgId, Result, Timestamp};
 
+use crate::value::OpDataIndexRow;
+
 /// Op rows of every resource. A row outlives the deletion of its resource.
+///
+/// The data of a result is a row of its own, which is written with the op row. The methods that return an op row add the
+/// data to it. An index lists the data, which the clean-up removes a day after the turn, or the request, ended.
 #[async_trait]
 pub trait OpStore: Send + Sync {
     /// Returns the op row. The read sees every write that was acknowledged before (SERIAL on CQL).
@@ -31,4 +36,14 @@ pub trait OpStore: Send + Sync {
     /// Removes at most `limit` idempotency records before `before`, of all organizations; returns their number. From
     /// then on only the op row of a target recognizes the request. A system index that no request reads.
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize>;
+
+    /// Returns at most `limit` rows of the index of data whose time is at or before `before`, of all organizations. A
+    /// system index that no request reads.
+    async fn indexed_data(&self, before: Timestamp, limit: usize) -> Result<Vec<OpDataIndexRow>>;
+
+    /// Removes rows of the index and the data of their op rows, whose results have null data afterwards.
+    async fn remove_data(&self, rows: Vec<OpDataIndexRow>) -> Result<()>;
+
+    /// Replaces a row of the index by one with another time.
+    async fn defer_data(&self, before: OpDataIndexRow, after: OpDataIndexRow) -> Result<()>;
 }

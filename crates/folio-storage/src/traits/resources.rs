@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{
-    Condition, Kind, ListQuery, Record, Resource, ResourceWrite, Revisioned, TextRecord, decode_value,
+    Condition, Kind, ListQuery, NewName, Record, Resource, ResourceWrite, RevisionName, Revisioned, TextRecord,
+    decode_value,
 };
 use folio_types::op::{Write, WriteOutcome};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{OrgId, Result, Timestamp};
+use folio_types::{OrgId, Result, Timestamp, TurnId, limits};
 
 use crate::page_token;
 use crate::value::decode;
@@ -57,7 +58,15 @@ pub trait ResourceExecutor: Send + Sync {
 
     async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>>;
 
-    /// Returns stored revisions, in the order of `numbers`.
+    /// Returns the numbers of the stored revisions, in order.
+    async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>>;
+
+    /// Enters a name of a revision, so that no new revision removes it. Fails with `NOT_FOUND` if the revision does not
+    /// exist. Idempotent.
+    async fn name_revision(&self, org: &OrgId, name: NewName) -> Result<()>;
+
+    /// Returns stored revisions, in the order of `numbers`. The revisions of a deleted resource are stored until its
+    /// clean-up.
     async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>>;
 
     /// Reads the list row of each resource.
@@ -71,13 +80,12 @@ pub trait ResourceExecutor: Send + Sync {
     /// reads.
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>>;
 
-    /// Removes a deletion from the index of [`Self::deleted`], after the resource's dependents were removed. From then
-    /// on op rows contain ids and times only.
-    async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()>;
-
-    /// Removes the content from at most `limit` op rows of resources that were deleted at or before `before`, of all
-    /// organizations; returns the number of changed rows.
-    async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize>;
+    /// Removes the rows that a deletion left: revisions with their references, texts, dependents. Other writes wait for
+    /// one page of rows at most. A call that was interrupted is repeated; it continues with the first remaining row.
+    ///
+    /// `is_final`: also reduces op rows to ids and times, and removes the deletion from the index of [`Self::deleted`].
+    /// Has no effect on a live resource.
+    async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()>;
 }
 
 /// The store of one kind of resources. Cheap to clone.
@@ -216,16 +224,9 @@ impl<R: Resource> ResourceStore<R> {
         found.into_iter().map(|(org, id, at)| Ok((org, id.parse()?, at))).collect()
     }
 
-    /// Removes a deletion from the index of [`Self::deleted`], after the resource's dependents were removed.
-    /// Idempotent.
-    pub async fn forget_deleted(&self, org: &OrgId, id: &R::Id) -> Result<()> {
-        self.executor.forget_deleted(org, Kind::get::<R>(), &id.to_string()).await
-    }
-
-    /// Removes the content from at most `limit` op rows of resources that were deleted at or before `before`, of all
-    /// organizations; returns the number of changed rows.
-    pub async fn scrub_deleted(&self, before: Timestamp, limit: usize) -> Result<usize> {
-        self.executor.scrub_deleted(Kind::get::<R>(), before, limit).await
+    /// Removes the rows that a deletion left. See [`ResourceExecutor::clean_deleted`].
+    pub async fn clean_deleted(&self, org: &OrgId, id: &R::Id, is_final: bool) -> Result<()> {
+        self.executor.clean_deleted(org, Kind::get::<R>(), &id.to_string(), is_final).await
     }
 
     /// Returns the live resource with this name, compared without regard to case.
@@ -249,6 +250,15 @@ impl<R: Revisioned> ResourceStore<R> {
         found.into_iter().flatten().next().map(|stored| resource.revision_under_name(&stored)).transpose()
     }
 
+    /// Enters the thread of a turn as a name of a revision, so that no new revision removes it.
+    ///
+    /// Errors: `NOT_FOUND`.
+    pub async fn name_revision(&self, org: &OrgId, revid: &R::RevId, turn: &TurnId) -> Result<()> {
+        let (id, number) = R::parts(revid);
+        let name = RevisionName::Thread(turn.clone());
+        self.executor.name_revision(org, NewName { of: id.to_string(), number, name }).await
+    }
+
     /// Returns the revisions among these whose resource is live, in the given order; reads them concurrently.
     pub async fn revisions(&self, org: &OrgId, revids: &[R::RevId]) -> Result<Vec<R::Revision>> {
         let found = futures::future::try_join_all(revids.iter().map(|revid| self.revision(org, revid))).await?;
@@ -266,9 +276,14 @@ impl<R: Revisioned> ResourceStore<R> {
         let id = id.to_string();
         let order = format!("{:?}", request.order);
         let scope = page_token::digest(&[org.as_str().as_bytes(), id.as_bytes(), order.as_bytes()]);
-        let numbers = numbers(scope, newest, request)?;
+        let stored = match newest as usize > limits::REVISIONS_MAX {
+            true => self.executor.revision_numbers(org, &id).await?,
+            false => (1..=newest).collect(),
+        };
+        let total = stored.len() as u64;
+        let numbers = numbers(scope, stored, request)?;
         let wanted: Vec<u32> = numbers.iter().copied().take(request.effective_size()).collect();
-        let mut page = Page { items: Vec::new(), next: None, total: u64::from(newest) };
+        let mut page = Page { items: Vec::new(), next: None, total };
         let (mut bytes, mut last) = (0_usize, None);
         for (number, stored) in wanted.iter().zip(self.executor.revisions(org, &id, &wanted).await?) {
             if bytes >= PAGE_BYTES {
@@ -287,8 +302,8 @@ impl<R: Revisioned> ResourceStore<R> {
     }
 }
 
-/// Returns the numbers of the revisions from the page's start on, in the requested order.
-fn numbers(scope: [u8; 8], newest: u32, request: &PageRequest) -> Result<Vec<u32>> {
+/// Returns the numbers of the stored revisions from the page's start on, in the requested order.
+fn numbers(scope: [u8; 8], mut stored: Vec<u32>, request: &PageRequest) -> Result<Vec<u32>> {
     let after = match &request.token {
         Some(token) => {
             let (_, suffix) = page_token::decode(scope, token)?;
@@ -296,11 +311,11 @@ fn numbers(scope: [u8; 8], newest: u32, request: &PageRequest) -> Result<Vec<u32
         }
         None => None,
     };
-    let numbers: Vec<u32> = if matches!(request.order, Order::Newest | Order::NameDescending) {
-        let end = newest.saturating_add(1);
-        (1..after.unwrap_or(end).min(end)).rev().collect()
+    if matches!(request.order, Order::Newest | Order::NameDescending) {
+        stored.retain(|number| after.is_none_or(|after| *number < after));
+        stored.reverse();
     } else {
-        (after.unwrap_or(0).saturating_add(1)..=newest).collect()
-    };
-    Ok(numbers.into_iter().skip(request.skip as usize).collect())
+        stored.retain(|number| after.is_none_or(|after| *number > after));
+    }
+    Ok(stored.into_iter().skip(request.skip as usize).collect())
 }

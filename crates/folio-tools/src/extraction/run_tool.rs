@@ -63,6 +63,7 @@ impl WriteCall for RunExtraction {
             })?,
         };
         let revision = subject::find_revision::<Prompt>(context, &prompt).await?;
+        subject::name_revision::<Prompt>(context, &prompt).await?;
         let models = context.resources.models.catalogue(&context.principal.org).await?;
         engine::model(&models, None, revision.model.as_deref(), Some(&context.model))?;
         let document = documents::of_conversation(context).await?;

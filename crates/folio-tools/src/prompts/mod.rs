@@ -11,9 +11,9 @@ use serde_json::json;
 
 use crate::arguments::{self, Argument, list_of_text, optional, required, text};
 use crate::call::delete_tool;
-use crate::rules;
 use crate::subject::{ToolResource, find_by_argument};
 use crate::tool::{CallContext, Plan, Tool, ToolError};
+use crate::{rules, subject};
 
 const CONTENT: &str = "Instructions for the model: what to extract and how. Folio adds the document text and the schema. \
                        help_prompts describes good content.";
@@ -68,7 +68,10 @@ impl LinkedSchema {
         }
         let schema: Schema = find_by_argument(context, schema_id).await?;
         let newest = schema.latest.revid;
-        let Some(version) = version else { return Ok(Self { schema: Some(newest) }) };
+        let Some(version) = version else {
+            subject::name_revision::<Schema>(context, &newest).await?;
+            return Ok(Self { schema: Some(newest) });
+        };
         let revid = SchemaRevId::new(schema.id.clone(), version);
         if context.store::<Schema>().revision(&context.principal.org, &revid).await?.is_none() {
             let text = format!(
@@ -77,6 +80,7 @@ impl LinkedSchema {
             );
             return Err(ToolError::ForModel(text));
         }
+        subject::name_revision::<Schema>(context, &revid).await?;
         Ok(Self { schema: Some(revid) })
     }
 

@@ -1,0 +1,92 @@
+//! Removes the data of op rows a day after its turn, or its request, ended.
+//!
+//! Until then a recovered call, or a repeated request, returns the recorded data, even if the target changed since. A
+//! turn that has not ended a day after a write keeps the data; so does a turn that may have ended less than a day ago.
+
+use folio_history::thread::ThreadHeader;
+use folio_storage::Stores;
+use folio_storage::value::OpDataIndexRow;
+use folio_types::op::OpKey;
+use folio_types::{Result, Timestamp, limits};
+
+/// Maximum number of rows of the index that are read, and removed, at once.
+const ROWS_AT_ONCE: usize = 100;
+
+pub(super) async fn sweep(stores: &Stores, now: Timestamp) -> Result<()> {
+    let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
+    loop {
+        let due = stores.ops.indexed_data(before, ROWS_AT_ONCE).await?;
+        let (read, mut ended) = (due.len(), Vec::new());
+        for row in due {
+            let header = match &row.op {
+                OpKey::Call(call) => stores.threads.header(&row.org, &call.turn.thread).await?,
+                OpKey::Request { .. } => None,
+            };
+            match deferred(&row, header.as_ref(), now) {
+                Some(later) => stores.ops.defer_data(row, later).await?,
+                None => ended.push(row),
+            }
+        }
+        stores.ops.remove_data(ended).await?;
+        if read < ROWS_AT_ONCE {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns the row of data that is kept for another day. `header`: that of the call's thread. None: the data is removed.
+fn deferred(row: &OpDataIndexRow, header: Option<&ThreadHeader>, now: Timestamp) -> Option<OpDataIndexRow> {
+    let (OpKey::Call(call), Some(header)) = (&row.op, header) else { return None };
+    let is_open = header.open_turn.as_ref().is_some_and(|open| open.number == call.turn.number);
+    let ended_before = header.updated_at.checked_add(limits::DAY).is_ok_and(|end| end <= now);
+    (is_open || !(row.has_ended || ended_before)).then(|| OpDataIndexRow {
+        at: now,
+        has_ended: !is_open,
+        ..row.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_history::thread::{NewThread, OpenTurn, Phase};
+    use folio_types::{CallId, OrgId, Principal, Role, ThreadId, TurnId, UserId};
+
+    use super::*;
+
+    #[test]
+    fn data_is_kept_until_a_day_after_its_turn_ended() {
+        let now = Timestamp::constant(1_800_000_000, 0);
+        let (org, user, thread) = (OrgId::derive(&["o"]), UserId::derive(&["u"]), ThreadId::derive(&["t"]));
+        let principal = Principal::new(org.clone(), user.clone(), Role::Member);
+        let call = |turn| OpKey::Call(CallId::new(TurnId::new(thread.clone(), turn), 1, 1));
+        let row = |op, has_ended| OpDataIndexRow {
+            org: org.clone(),
+            id: "ext_1".to_owned(),
+            version: 1,
+            op,
+            at: now - limits::DAY,
+            has_ended,
+        };
+        let header = |open: Option<u32>, updated_at| ThreadHeader {
+            open_turn: open.map(|number| OpenTurn { number, phase: Phase::Paused, expires_at: None }),
+            updated_at,
+            ..NewThread::new(thread.clone(), &principal, "document", Vec::new(), now).header()
+        };
+        let long_ago = now - limits::DAY;
+        let request = OpKey::Request { user, request: "r".parse().unwrap() };
+        assert_eq!(deferred(&row(request, false), None, now), None, "a request");
+        assert_eq!(deferred(&row(call(1), false), None, now), None, "a removed thread");
+        for (header, has_ended, later) in [
+            (header(Some(1), long_ago), false, Some(false)),
+            (header(Some(1), long_ago), true, Some(false)),
+            (header(None, now), false, Some(true)),
+            (header(Some(2), now), false, Some(true)),
+            (header(Some(2), now), true, None),
+            (header(None, long_ago), false, None),
+        ] {
+            let found = deferred(&row(call(1), has_ended), Some(&header), now);
+            assert!(found.iter().all(|found| found.at == now));
+            assert_eq!(found.map(|found| found.has_ended), later, "{:?} {has_ended}", header.open_turn);
+        }
+    }
+}

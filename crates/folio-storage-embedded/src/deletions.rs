@@ -1,0 +1,240 @@
+//! Removes the rows that a deletion left, in pages.
+//!
+//! A page is read outside the writer, so other writes wait only for a transaction that removes a bounded number of keys.
+//! Each step may be repeated. The deletion stays in its index until the last step; a clean-up that was interrupted starts
+//! again and finds the remaining rows.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use folio_resources::{Cleanup, DependentDeletion, Kind, Record};
+use folio_types::op::{OpRow, Target};
+use folio_types::{OrgId, Result, Timestamp};
+
+use super::engine::Engine;
+use super::keys::{self, Space};
+use super::listing;
+use super::reads::{Range, Reads};
+use super::resources::record;
+use super::transaction::Transaction;
+use super::value::{decode, encode};
+
+/// Maximum rows of a page.
+// proto: none "bounds a transaction"
+const PAGE_ROWS_MAX: usize = 100;
+/// Size of the values from which a page ends, in bytes.
+// proto: none "bounds a transaction"
+const PAGE_BYTES: usize = 1024 * 1024;
+
+/// A key and its value.
+type Row = (Vec<u8>, Vec<u8>);
+/// Reads a value of the state in which a page was read.
+type Lookup<'a> = &'a dyn Fn(Space, &[u8]) -> Result<Option<Vec<u8>>>;
+
+pub(crate) struct Deletion {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) org: OrgId,
+    pub(crate) kind: &'static Kind,
+    pub(crate) id: String,
+}
+
+impl Deletion {
+    pub(crate) async fn clean(&self, is_final: bool) -> Result<()> {
+        let Self { engine, org, kind, id } = self;
+        let Some(Record::Tombstone { at, .. }) = engine.read(|view| record(view, org, id))? else { return Ok(()) };
+        if kind.keeps_revisions {
+            self.remove_revisions().await?;
+        }
+        if kind.has_text {
+            self.remove_all(Range::prefix(Space::Text, keys::pages(org, id))).await?;
+        }
+        self.delete_dependents(at).await?;
+        if is_final {
+            if kind.cleanup == Cleanup::Dependents {
+                self.remove_content_of_dependents().await?;
+                self.remove_content(Target::new(kind.name, id)).await?;
+            }
+            let key = keys::deleted(kind.name, at, org, id);
+            self.write(move |transaction| remove_keys(transaction, Space::System, [key])).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes without an fsync of its own. A loss of power reverts this write and all later ones.
+    async fn write<F>(&self, run: F) -> Result<()>
+    where
+        F: FnOnce(&mut Transaction<'_>) -> Result<()> + Send + 'static,
+    {
+        self.engine.write_lazily(run).await
+    }
+
+    /// Reads a range page by page. `plan` returns the changes of a page, and `apply` executes them in a transaction.
+    async fn pages<T, P, A>(&self, mut range: Range, plan: P, apply: A) -> Result<()>
+    where
+        T: Send + 'static,
+        P: Fn(Lookup<'_>, &Row) -> Result<Planned<T>> + Clone + Send + 'static,
+        A: Fn(&mut Transaction<'_>, T) -> Result<()> + Clone + Send + 'static,
+    {
+        loop {
+            let (page_range, plan, apply) = (range.clone(), plan.clone(), apply.clone());
+            let (changes, next) = self.engine.scan(move |view| page(view, page_range, &plan)).await?;
+            if !changes.is_empty() {
+                let run = move |transaction: &mut Transaction<'_>| {
+                    changes.into_iter().try_for_each(|change| apply(transaction, change))
+                };
+                self.write(run).await?;
+            }
+            match next {
+                Some(next) => range = range.from(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn remove_all(&self, range: Range) -> Result<()> {
+        let space = range.space;
+        let plan = |_: Lookup<'_>, (key, _): &Row| Ok(Planned::of(key.clone()));
+        self.pages(range, plan, move |transaction, key| remove_keys(transaction, space, [key])).await
+    }
+
+    /// Removes the revisions with their names and references.
+    async fn remove_revisions(&self) -> Result<()> {
+        let (org, kind, id) = (self.org.clone(), self.kind, self.id.clone());
+        let (prefix, names) = (keys::revisions(&org, &id), keys::revision_names(&org, &id));
+        let start = prefix.len();
+        let plan = move |_: Lookup<'_>, (key, stored): &Row| {
+            let names = [names.as_slice(), key.get(start..).unwrap_or_default()].concat();
+            let references = kind.revision_references(stored)?;
+            let references = references.iter().map(|referenced| keys::reference(&org, referenced, &id));
+            Ok(Planned::of([key.clone(), names].into_iter().chain(references).collect::<Vec<_>>()))
+        };
+        let apply =
+            |transaction: &mut Transaction<'_>, keys: Vec<Vec<u8>>| remove_keys(transaction, Space::Records, keys);
+        self.pages(Range::prefix(Space::Records, prefix), plan, apply).await
+    }
+
+    /// Writes the tombstones of the dependents.
+    async fn delete_dependents(&self, at: Timestamp) -> Result<()> {
+        let org = self.org.clone();
+        let prefix = keys::dependents(&org, &self.id);
+        let start = prefix.len();
+        let plan = move |read: Lookup<'_>, (key, _): &Row| {
+            let id = String::from_utf8_lossy(key.get(start..).unwrap_or_default()).into_owned();
+            let kind = Kind::of_id(&id)?;
+            let Some(stored) = read(Space::Records, &keys::record(&org, kind.name, &id))? else {
+                return Ok(Planned::none());
+            };
+            let deletion = DependentDeletion::plan(&id, Some(kind.read(&stored)?), at)?;
+            let bytes = stored.len();
+            Ok(Planned { change: deletion.map(|deletion| (id, stored, deletion)), bytes })
+        };
+        let org = self.org.clone();
+        let apply = move |transaction: &mut Transaction<'_>, (id, stored, deletion): (String, Vec<u8>, _)| {
+            // A concurrent write may have deleted the dependent.
+            let current = transaction.bytes(Space::Records, &keys::record(&org, Kind::of_id(&id)?.name, &id))?;
+            match current.is_some_and(|current| current[..] == stored[..]) {
+                true => delete_dependent(transaction, &org, &id, deletion),
+                false => Ok(()),
+            }
+        };
+        self.pages(Range::prefix(Space::Records, prefix), plan, apply).await
+    }
+
+    /// Reduces the op rows of the dependents to ids and times, and removes the dependents from their index.
+    async fn remove_content_of_dependents(&self) -> Result<()> {
+        let prefix = keys::dependents(&self.org, &self.id);
+        loop {
+            let range = Range::prefix(Space::Records, prefix.clone());
+            let found = self.engine.scan(move |view| view.keys(range, PAGE_ROWS_MAX)).await?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            for key in &found {
+                let id = String::from_utf8_lossy(key.get(prefix.len()..).unwrap_or_default()).into_owned();
+                self.remove_all(Range::prefix(Space::Records, keys::op_data(&self.org, &id))).await?;
+                self.remove_content(Target::new(Kind::of_id(&id)?.name, id)).await?;
+            }
+            self.write(move |transaction| remove_keys(transaction, Space::Records, found)).await?;
+        }
+    }
+
+    /// Reduces the op rows of a target to ids and times. Nothing else changes an op row.
+    async fn remove_content(&self, target: Target) -> Result<()> {
+        let plan = |_: Lookup<'_>, (key, stored): &Row| {
+            let mut row: OpRow = decode(stored)?;
+            Ok(match row.remove_content() {
+                true => Planned::of((key.clone(), encode(&row)?)),
+                false => Planned::none(),
+            })
+        };
+        let apply =
+            |transaction: &mut Transaction<'_>, (key, stored)| transaction.put_bytes(Space::Records, key, stored);
+        self.pages(Range::prefix(Space::Records, keys::ops(&self.org, &target)), plan, apply).await
+    }
+}
+
+fn remove_keys(transaction: &mut Transaction<'_>, space: Space, keys: impl IntoIterator<Item = Vec<u8>>) -> Result<()> {
+    keys.into_iter().for_each(|key| transaction.remove(space, key));
+    Ok(())
+}
+
+/// The change for a row. `bytes`: size of other values that were read for it.
+struct Planned<T> {
+    change: Option<T>,
+    bytes: usize,
+}
+
+impl<T> Planned<T> {
+    fn of(change: T) -> Self {
+        Self { change: Some(change), bytes: 0 }
+    }
+
+    fn none() -> Self {
+        Self { change: None, bytes: 0 }
+    }
+}
+
+/// Returns the changes for a page, and the start of the next page.
+fn page<T>(
+    reads: &impl Reads,
+    range: Range,
+    plan: &impl Fn(Lookup<'_>, &Row) -> Result<Planned<T>>,
+) -> Result<(Vec<T>, Option<Vec<u8>>)> {
+    let read = |space, key: &[u8]| Ok(reads.bytes(space, key)?.map(|bytes| bytes.to_vec()));
+    let (mut changes, mut next, mut rows, mut bytes) = (Vec::new(), None, 0_usize, 0_usize);
+    reads.walk(range, &mut |key, value| {
+        let row = (key.to_vec(), value.to_vec());
+        let planned = plan(&read, &row)?;
+        rows += 1;
+        bytes = bytes.saturating_add(value.len()).saturating_add(planned.bytes);
+        changes.extend(planned.change);
+        if rows < PAGE_ROWS_MAX && bytes < PAGE_BYTES {
+            return Ok(ControlFlow::Continue(()));
+        }
+        next = Some([key, &[0]].concat());
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok((changes, next))
+}
+
+/// Deletes a resource if its parent was deleted and the clean-up has not deleted the resource yet.
+pub(crate) fn delete_if_parent_deleted(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
+    let Some(fields) = record(transaction, org, id)?.and_then(Record::live) else { return Ok(()) };
+    let Some(parent) = fields.parent.clone() else { return Ok(()) };
+    let Some(Record::Tombstone { at, .. }) = record(transaction, org, &parent)? else { return Ok(()) };
+    match DependentDeletion::plan(id, Some(Record::Live(fields)), at)? {
+        Some(deletion) => delete_dependent(transaction, org, id, deletion),
+        None => Ok(()),
+    }
+}
+
+fn delete_dependent(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    id: &str,
+    deletion: DependentDeletion,
+) -> Result<()> {
+    let DependentDeletion { kind, tombstone, list_before: before, .. } = deletion;
+    listing::remove_row(transaction, org, kind.name, before.created_at, &before.row)?;
+    transaction.put_bytes(Space::Records, keys::record(org, kind.name, id), tombstone)
+}
