@@ -19,6 +19,8 @@ enum Bench {
     Cluster,
     /// Lists and searches over 100,000 documents of one organization in CQL.
     Lists,
+    /// Latency of writes to the embedded store while another tenant's prompts with 1,000 revisions are deleted.
+    Deletion,
     /// Latency that a tenant with many model calls, or with many streams, adds to the calls of another tenant.
     Fairness,
 }
