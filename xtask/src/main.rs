@@ -1,5 +1,5 @@
 //! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `outage`,
-//! `power-loss`, `fuzz`, `mutants`, `check-model`.
+//! `migrations`, `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
 //! builds in seconds.
@@ -11,6 +11,7 @@ mod counts;
 mod deploy;
 mod fuzz;
 mod lint;
+mod migrations;
 mod mutants;
 mod power_loss;
 mod run;
@@ -45,6 +46,8 @@ enum Command {
     Chaos(chaos::Arguments),
     /// Stops one of three CQL servers during approvals and checks the results.
     Outage(chaos::OutageArguments),
+    /// Migrates new keyspaces of three CQL servers eight times at once.
+    Migrations(migrations::Arguments),
     /// Opens the embedded store after losses of power at many points and checks that no acknowledged write is lost.
     PowerLoss(power_loss::Arguments),
     /// Fuzzes the parsers of untrusted input.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Outage(arguments) => chaos::outage(&arguments),
+        Command::Migrations(arguments) => migrations::run(&arguments),
         Command::PowerLoss(arguments) => power_loss::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),

@@ -11,6 +11,7 @@ use folio_testkit::wait_for;
 use folio_types::op::{Expected, OpKey, OpState, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Reason, TagId, Timestamp, UserId};
+use scylla::client::session_builder::SessionBuilder;
 
 use crate::identity::{client_files, identity};
 use crate::nonce;
@@ -128,6 +129,24 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
     assert!(fixture.count().await.unwrap() >= 3);
 }
 
+/// Returns the number of rounds of concurrent migrations: `FOLIO_MIGRATION_ROUNDS`, which `cargo xtask migrations` sets.
+fn migration_rounds() -> usize {
+    std::env::var("FOLIO_MIGRATION_ROUNDS").map_or(2, |rounds| rounds.parse().expect("a number of rounds"))
+}
+
+/// Opens a keyspace that does not exist eight times at once, as concurrently starting processes do, and drops it.
+async fn migrate_concurrently(round: usize, options: &Options) {
+    let started_at = Instant::now();
+    let options = Options { keyspace: format!("folio_race_{round}"), ..options.clone() };
+    let opened = futures::future::join_all((0..8).map(|_| CqlStore::open(options.clone()))).await;
+    for store in opened {
+        store.unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+    println!("round {round}: {:.1?}", started_at.elapsed());
+    let session = SessionBuilder::new().known_nodes(&options.contact_points).build().await.unwrap();
+    session.query_unpaged(format!("DROP KEYSPACE {}", options.keyspace), ()).await.unwrap();
+}
+
 #[tokio::test]
 async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(3)).await.unwrap().unwrap();
@@ -137,14 +156,8 @@ async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     for number in 0..10 {
         fixture.created(&format!("before-{number}")).await;
     }
-    // Eight processes open a keyspace that does not exist, twice.
-    for round in 0..2 {
-        let keyspace = format!("folio_race_{round}");
-        let open = || CqlStore::open(Options { keyspace: keyspace.clone(), ..options(&cassandra, 3) });
-        let opened = futures::future::join_all((0..8).map(|_| open())).await;
-        for store in opened {
-            store.unwrap_or_else(|error| panic!("round {round}: {error}"));
-        }
+    for round in 1..=migration_rounds() {
+        migrate_concurrently(round, &options(&cassandra, 3)).await;
     }
     // A process compares its clock with the one of each server, of which the median counts.
     assert_eq!(fixture.stores.health.clock_offsets(&folio_types::System).await.len(), 3);
@@ -243,11 +256,7 @@ async fn invariant_1_conditions_of_two_data_centers_exclude_each_other() {
     let fixture = wait_for("an open keyspace", PATIENCE, async || TestStores::open(first.clone()).await.ok()).await;
     let refused = CqlStore::open(second.clone()).await.err().unwrap();
     assert!(refused.message.contains("datacenter1") && refused.message.contains("datacenter2"), "{refused}");
-    let session = scylla::client::session_builder::SessionBuilder::new()
-        .known_node(&first.contact_points[0])
-        .build()
-        .await
-        .unwrap();
+    let session = SessionBuilder::new().known_node(&first.contact_points[0]).build().await.unwrap();
     let both = "ALTER KEYSPACE folio WITH replication = \
                 {'class': 'NetworkTopologyStrategy', 'datacenter1': 1, 'datacenter2': 1}";
     session.query_unpaged(both, ()).await.unwrap();
