@@ -107,7 +107,7 @@ impl TestCluster {
         self.cluster.sim.reset().await;
         self.cluster.sim.set_script(script).await;
         self.log = Log::default();
-        self.cluster.tenants = vec![Tenant::create(&self.cluster.stores, "alpha").await];
+        self.cluster.tenants = vec![Tenant::create(self.cluster.stores(), "alpha").await];
         self.document = self.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
     }
 
@@ -143,7 +143,7 @@ impl TestCluster {
     }
 
     pub(crate) fn stores(&self) -> &Stores {
-        &self.cluster.stores
+        self.cluster.stores()
     }
 
     pub(crate) fn node(&mut self, number: usize) -> &mut Member {

@@ -37,7 +37,7 @@ impl SimulatedUser {
     }
 
     /// Grants credit once, with retries.
-    async fn grant(&mut self, org: &OrgId, number: u64) -> Result<(), String> {
+    pub(super) async fn grant(&mut self, org: &OrgId, number: u64) -> Result<(), String> {
         let soon = self.random.random_bool(0.4).then(|| Timestamp::now().as_second() + self.random.random_range(2..6));
         let request = v1::GrantCreditRequest {
             organization_id: org.to_string(),

@@ -1,6 +1,6 @@
 //! Log of requests and responses of clients. A line is written before a request is sent and after its response.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use folio_proto::v1;
@@ -87,6 +87,16 @@ impl Log {
 
     pub fn lines(&self) -> Vec<Logged> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the number of rounds whose decisions were answered.
+    pub fn approvals(&self) -> usize {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rounds = lines.iter().filter_map(|line| match &line.event {
+            ClientEvent::Answered(decisions, _) => Some((&decisions.turn, decisions.round)),
+            _ => None,
+        });
+        rounds.collect::<BTreeSet<_>>().len()
     }
 
     /// Returns the number of lines that satisfy a condition.

@@ -39,7 +39,6 @@ async fn main() -> anyhow::Result<ExitCode> {
     let wanted = plan.clone();
     let report = run(plan).await?;
     println!("{report}");
-    let enough = report.approvals >= wanted.approvals && report.faults >= wanted.faults;
-    let clean = report.violations.is_empty() && report.failures.is_empty();
-    Ok(if clean && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_complete = report.approvals >= wanted.approvals && report.events.1 >= wanted.faults;
+    Ok(if report.is_clean() && is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,23 +1,20 @@
 //! One run: a cluster, its clients, its faults, and the result of the checker.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use folio_types::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::checker::{Violation, check};
-use super::coverage::Coverage;
 use super::injection::{inject, restart_dead};
-use super::log::{ClientEvent, Log};
+use super::log::Log;
 use super::refusals::Refusals;
+use super::report::Report;
 use super::schedule::Schedule;
 use super::servers::Servers;
-use super::settle::{TimeLimits, gather};
 use super::simulated_user::SimulatedUser;
 use super::tables::Tables;
 use crate::harness::cluster::{Cluster, HeartbeatTimes, Setup};
@@ -60,37 +57,13 @@ pub struct Plan {
     pub cql_nodes: usize,
 }
 
-#[derive(Debug)]
-pub struct Report {
-    pub turns: usize,
-    pub approvals: usize,
-    pub faults: usize,
-    pub violations: Vec<Violation>,
-    /// Other failures: turns that did not end, processes that died unexpectedly.
-    pub failures: Vec<String>,
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for violation in &self.violations {
-            writeln!(f, "{violation}")?;
-        }
-        for failure in &self.failures {
-            writeln!(f, "{failure}")?;
-        }
-        let (turns, approvals, faults) = (self.turns, self.approvals, self.faults);
-        let violations = self.violations.len() + self.failures.len();
-        write!(f, "turns {turns}, approvals {approvals}, faults {faults}, violations {violations}")
-    }
-}
-
 /// Runs until the numbers of faults and approvals and the duration are reached, and checks the result.
 pub async fn run(plan: Plan) -> Result<Report> {
     println!("FOLIO_SEED={}", plan.seed);
     let mut random = StdRng::seed_from_u64(plan.seed);
     let nodes = plan.cql_nodes;
     let mut servers = tokio::task::spawn_blocking(move || Servers::start(nodes)).await??;
-    let mut cluster = start(&servers, nodes).await;
+    let mut cluster = setup(servers.redis.port(), servers.cql.addresses(), nodes).start().await;
     let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
     let (log, refusals) = (Log::default(), Refusals::default());
     let (stop, stopped) = watch::channel(false);
@@ -102,8 +75,9 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let mut granting = JoinSet::new();
     let orgs = cluster.tenants.iter().map(|tenant| tenant.org.clone()).collect();
     let (report_failure, mut grant_failures) = mpsc::unbounded_channel();
-    let granter = create_granter(&cluster, &log, &refusals, &mut random).await;
-    granting.spawn(granter.top_up(cluster.stores.clone(), orgs, report_failure));
+    let platform = Tenant::platform(cluster.stores()).await;
+    let granter = create_granter(&cluster, platform, &log, &refusals, &mut random);
+    granting.spawn(granter.top_up(cluster.stores().clone(), orgs, report_failure));
     let begun = Instant::now();
     println!("{}", Timestamp::now());
     let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
@@ -116,57 +90,50 @@ pub async fn run(plan: Plan) -> Result<Report> {
         faults += inject(&mut cluster, &mut servers, &incident, &refusals).await.context("cannot repair a fault")?;
         died += restart_dead(&mut cluster).await;
     }
-    while approvals(&log) < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {
+    while log.approvals() < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {
         // The clients approve further calls during the sleep.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), approvals(&log));
+    println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), log.approvals());
     stop.send_replace(true);
     let mut failures = users.join_all().await.concat();
-    failures.extend(refusals.faults());
     granting.shutdown().await;
     failures.extend(std::iter::from_fn(|| grant_failures.try_recv().ok()));
     if died > 0 {
         failures.push(format!("{died} processes died unexpectedly"));
     }
-    let limits = TimeLimits {
-        stuck: cluster.setup.heartbeat_times.dead_after + Duration::from_secs(5),
-        total: Duration::from_secs(60),
-    };
-    let evidence = gather(&cluster, &tables, &log, limits).await?;
-    println!("{:6.1} s  idle; errors: {:?}", begun.elapsed().as_secs_f64(), refusals.all());
-    let coverage = Coverage::of(&evidence.threads);
-    println!("{coverage}");
+    let (mut report, coverage) = Report::of(&cluster, &tables, (&log, &refusals), ("faults", faults), failures).await?;
     // A short run does not reach every tool.
     if plan.time >= COMPLETE_RUN {
-        failures.extend(coverage.unused());
+        report.failures.extend(coverage.unused());
     }
-    let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
-    if turns == 0 {
-        bail!("no turn was accepted");
-    }
-    Ok(Report { turns, approvals: approvals(&log), faults, violations: check(&evidence), failures })
+    Ok(report)
 }
 
-async fn start(servers: &Servers, nodes: usize) -> Cluster {
+/// Returns the setup of a cluster with two tenants on these servers, of which `nodes` are CQL servers.
+pub(super) fn setup(redis: u16, cql: String, nodes: usize) -> Setup {
     let replication_factor = if nodes >= 3 { 3 } else { 1 };
     let setup = Setup {
         heartbeat_times: HeartbeatTimes::QUICK,
         replication_factor,
         markers: vec!["alpha", "beta"],
         is_long_run: true,
-        ..Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses())
+        ..Setup::new(SCRIPT, redis, cql)
     };
     // Small blocks with a short lifetime are acquired, closed and taken over constantly.
     let setup = CREDIT.iter().fold(setup, |setup, (name, value)| setup.with(name, value));
     setup
         .with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5)
         .with("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", APPROVAL_TTL_SECONDS)
-        .start()
-        .await
 }
 
-async fn create_users(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Vec<SimulatedUser> {
+/// Creates the clients, half of them of each tenant.
+pub(super) async fn create_users(
+    cluster: &Cluster,
+    log: &Log,
+    refusals: &Refusals,
+    random: &mut StdRng,
+) -> Vec<SimulatedUser> {
     let mut documents = Vec::new();
     for tenant in 0..cluster.tenants.len() {
         let client = cluster.client_of(0, tenant).await;
@@ -190,29 +157,20 @@ async fn create_users(cluster: &Cluster, log: &Log, refusals: &Refusals, random:
     (0..USERS).map(user).collect()
 }
 
-/// Creates the client that grants credit.
-async fn create_granter(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> SimulatedUser {
-    let (tenant, random) = (Tenant::platform(&cluster.stores).await, StdRng::seed_from_u64(random.random()));
+/// Creates the client that grants credit, with the token of a platform administrator.
+pub(super) fn create_granter(
+    cluster: &Cluster,
+    platform: Tenant,
+    log: &Log,
+    refusals: &Refusals,
+    random: &mut StdRng,
+) -> SimulatedUser {
+    let random = StdRng::seed_from_u64(random.random());
     let (log, refusals) = (log.clone(), refusals.clone());
-    SimulatedUser::new("granter".to_owned(), tenant, String::new(), gateways(cluster), log, random, refusals)
+    SimulatedUser::new("granter".to_owned(), platform, String::new(), gateways(cluster), log, random, refusals)
 }
 
 /// Returns the gateways' addresses, which do not change when their processes restart.
 fn gateways(cluster: &Cluster) -> Vec<String> {
     cluster.gateways.iter().map(|gateway| gateway.listener_proxy.address()).collect()
-}
-
-/// Returns the number of rounds whose decisions were answered.
-fn approvals(log: &Log) -> usize {
-    let mut rounds: Vec<_> = log
-        .lines()
-        .into_iter()
-        .filter_map(|line| match line.event {
-            ClientEvent::Answered(decisions, _) => Some((decisions.turn, decisions.round)),
-            _ => None,
-        })
-        .collect();
-    rounds.sort();
-    rounds.dedup();
-    rounds.len()
 }

@@ -134,6 +134,24 @@ impl Tables {
         Ok(found)
     }
 
+    /// Returns the number of rows of each partition of a table. `partition_key`: the columns, separated by commas.
+    pub async fn partition_sizes(&self, table: &str, partition_key: &str) -> Result<Vec<u64>> {
+        let text = format!("SELECT COUNT(*) FROM {table} GROUP BY {partition_key}");
+        let rows = self.session.query_iter(text, ()).await?.rows_stream::<(i64,)>()?;
+        Ok(rows.map_ok(|(count,)| count.cast_unsigned()).try_collect().await?)
+    }
+
+    /// Returns the number of rows of each partition of `system_rows`, by index.
+    pub async fn index_sizes(&self) -> Result<BTreeMap<String, Vec<u64>>> {
+        let text = "SELECT name, COUNT(*) FROM system_rows GROUP BY name, bucket";
+        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(String, i64)>()?;
+        let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        while let Some((name, count)) = rows.try_next().await? {
+            found.entry(name).or_default().push(count.cast_unsigned());
+        }
+        Ok(found)
+    }
+
     /// Returns every aggregate, including deleted ones.
     pub async fn aggregates(&self) -> Result<Vec<ObservedAggregate>> {
         type Row = (

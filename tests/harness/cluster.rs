@@ -16,6 +16,9 @@ use super::sim::Sim;
 use super::tenant::{self, Tenant};
 use super::{LIMIT, within};
 
+/// The program of this build.
+const FOLIO: &str = "folio";
+
 /// Times after which silent nodes are detected.
 #[derive(Debug, Clone, Copy)]
 pub struct HeartbeatTimes {
@@ -82,7 +85,22 @@ impl Setup {
         self
     }
 
+    /// Starts a cluster of this build on a new keyspace, with a tenant for each marker.
     pub async fn start(self) -> Cluster {
+        let mut cluster = self.prepare().await;
+        let Setup { cql, replication_factor, markers, .. } = cluster.setup.clone();
+        let stores = tenant::open_stores(&cql, &cluster.keyspace, replication_factor, cluster.folder()).await;
+        for marker in markers {
+            cluster.tenants.push(Tenant::create(&stores, marker).await);
+        }
+        cluster.stores = Some(stores);
+        cluster.start_processes(FOLIO).await;
+        cluster
+    }
+
+    /// Starts the model endpoint and chooses a keyspace, which does not exist yet. The cluster has neither tenants nor
+    /// processes.
+    pub async fn prepare(self) -> Cluster {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let sim = match self.is_long_run {
             true => Sim::start_for_long_run(folder.path(), &self.script).await,
@@ -91,24 +109,8 @@ impl Setup {
         let keyspace = format!("t{:x}", rand::random::<u64>());
         let settings = settings::for_models_at(&sim.base_url());
         std::fs::write(folder.path().join("folio.toml"), settings).expect("the settings are written");
-        let stores = tenant::open_stores(&self.cql, &keyspace, self.replication_factor, folder.path()).await;
-        let mut tenants = Vec::new();
-        for marker in &self.markers {
-            tenants.push(Tenant::create(&stores, marker).await);
-        }
-        let mut cluster =
-            Cluster { sim, gateways: Vec::new(), nodes: Vec::new(), tenants, stores, keyspace, folder, setup: self };
-        for number in 0..cluster.setup.gateways {
-            let member = Member::new(&cluster, Role::Gateway, number).await;
-            cluster.gateways.push(member);
-        }
-        for number in 0..cluster.setup.nodes {
-            let member = Member::new(&cluster, Role::Node, number).await;
-            cluster.nodes.push(member);
-        }
-        let all = cluster.nodes.iter_mut().chain(&mut cluster.gateways);
-        futures::future::join_all(all.map(|member| member.start(&[]))).await;
-        cluster
+        let (gateways, nodes, tenants) = (Vec::new(), Vec::new(), Vec::new());
+        Cluster { sim, gateways, nodes, tenants, stores: None, keyspace, folder, setup: self }
     }
 }
 
@@ -116,6 +118,8 @@ impl Setup {
 #[derive(Debug, Clone)]
 pub struct Launcher {
     folder: PathBuf,
+    /// Name or absolute path of the program.
+    program: String,
     /// Flags of the commands with the addresses of Redis and the CQL servers.
     stores: [String; 4],
     variables: Vec<(String, String)>,
@@ -127,6 +131,7 @@ impl Launcher {
         std::fs::create_dir_all(folder.join("blobs")).expect("a folder for blobs");
         let launcher = Self {
             folder: folder.to_owned(),
+            program: FOLIO.to_owned(),
             stores: ["--redis", redis, "--cql", cql].map(str::to_owned),
             variables: Vec::new(),
         };
@@ -143,13 +148,20 @@ impl Launcher {
         self
     }
 
+    /// Sets the program: `folio`, or the absolute path of another version.
+    #[must_use]
+    pub fn with_program(mut self, program: &str) -> Self {
+        program.clone_into(&mut self.program);
+        self
+    }
+
     fn variables(&self) -> Vec<(&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 
     /// Runs a command of `folio` on the stores to its end.
     pub fn run(&self, words: &[&str]) -> Output {
-        let mut command = process::command(process::binary("folio"), &self.folder, &self.variables());
+        let mut command = process::command(process::binary(&self.program), &self.folder, &self.variables());
         command.args(words).args(&self.stores).stdin(Stdio::null()).output().expect("folio starts")
     }
 
@@ -168,7 +180,8 @@ impl Launcher {
         arguments.extend(self.stores.iter().map(String::as_str).chain(["--roles"]).chain(role.iter().copied()));
         let variables = self.variables();
         let is_faulty = variables.iter().any(|(name, _)| *name == "FOLIO_FAULT");
-        Process::try_start(if is_faulty { "folio-faulty" } else { "folio" }, &self.folder, &arguments, &variables)
+        let program = if is_faulty { "folio-faulty" } else { &self.program };
+        Process::try_start(program, &self.folder, &arguments, &variables)
     }
 }
 
@@ -177,8 +190,8 @@ pub struct Cluster {
     pub gateways: Vec<Member>,
     pub nodes: Vec<Member>,
     pub tenants: Vec<Tenant>,
-    /// The stores, reached without a proxy.
-    pub stores: Stores,
+    /// The stores, reached without a proxy. None: this build has not opened the keyspace.
+    stores: Option<Stores>,
     pub keyspace: String,
     folder: TempDir,
     pub setup: Setup,
@@ -230,6 +243,11 @@ impl Member {
         launcher.variables.extend(setup.variables.iter().cloned());
         let listener_proxy = Proxy::start().await;
         Self { role, number, listener_proxy, redis, cql, clock, launcher, process: None, has_extra_variables: false }
+    }
+
+    /// Sets the program of the next start: `folio`, or the absolute path of another version.
+    pub fn set_program(&mut self, program: &str) {
+        program.clone_into(&mut self.launcher.program);
     }
 
     /// Starts the process with additional environment variables.
@@ -311,6 +329,38 @@ impl Member {
 }
 
 impl Cluster {
+    /// Starts all gateways and nodes with a program: `folio`, or the absolute path of another version.
+    pub async fn start_processes(&mut self, program: &str) {
+        for number in 0..self.setup.gateways {
+            let member = Member::new(self, Role::Gateway, number).await;
+            self.gateways.push(member);
+        }
+        for number in 0..self.setup.nodes {
+            let member = Member::new(self, Role::Node, number).await;
+            self.nodes.push(member);
+        }
+        let all = self.nodes.iter_mut().chain(&mut self.gateways).map(|member| {
+            member.set_program(program);
+            member.start(&[])
+        });
+        futures::future::join_all(all).await;
+    }
+
+    /// Returns a launcher of commands, which reach the stores without a proxy.
+    pub fn launcher(&self) -> Launcher {
+        let Setup { redis, cql, replication_factor, .. } = &self.setup;
+        let redis = format!("redis://127.0.0.1:{redis}");
+        Launcher::new(self.folder(), &redis, cql, &self.keyspace, *replication_factor)
+    }
+
+    /// Returns the stores.
+    ///
+    /// # Panics
+    /// If this build has not opened the keyspace.
+    pub fn stores(&self) -> &Stores {
+        self.stores.as_ref().expect("the keyspace is open")
+    }
+
     /// Returns a client of a gateway with the token of a tenant.
     pub async fn client_of(&self, gateway: usize, tenant: usize) -> Client {
         let url = format!("http://{}", self.gateways[gateway].listener_proxy.address());
@@ -324,7 +374,7 @@ impl Cluster {
     /// Returns the number of the node that owns a thread, from the thread's header.
     pub async fn owner(&self, thread: &str) -> usize {
         let thread: ThreadId = thread.parse().expect("a thread's id");
-        let header = self.stores.threads.header(&self.tenants[0].org, &thread).await.expect("the store answers");
+        let header = self.stores().threads.header(&self.tenants[0].org, &thread).await.expect("the store answers");
         let owner = header.and_then(|header| header.owner).expect("an owner");
         let found = self.nodes.iter().position(|node| node.incarnations().contains(&owner));
         found.unwrap_or_else(|| panic!("no node has the incarnation {owner}"))

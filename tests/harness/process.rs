@@ -21,6 +21,7 @@ pub struct Process {
     errors: Arc<Mutex<String>>,
 }
 
+/// Returns the path of a binary of the workspace. Returns an absolute path unchanged.
 pub fn binary(name: &str) -> PathBuf {
     let mut folder = std::env::current_exe().expect("a test knows its program");
     folder.pop();
@@ -46,6 +47,11 @@ pub fn resident_bytes(id: u32) -> anyhow::Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib * 1024)
+}
+
+/// Returns the number of open file descriptors of a process.
+pub fn open_files(id: u32) -> anyhow::Result<usize> {
+    Ok(std::fs::read_dir(format!("/proc/{id}/fd"))?.count())
 }
 
 impl Process {
@@ -168,6 +174,7 @@ impl Process {
 /// Returns a file for the output in the folder `FOLIO_TEST_LOGS`.
 fn log_of(name: &str, id: u32) -> Option<std::fs::File> {
     let folder = PathBuf::from(std::env::var_os("FOLIO_TEST_LOGS")?);
+    let name = Path::new(name).file_name()?.to_string_lossy();
     std::fs::File::create(folder.join(format!("{name}-{id}.log"))).ok()
 }
 

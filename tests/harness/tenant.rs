@@ -1,14 +1,19 @@
-//! Organizations of a cluster, which are created in its stores before its processes start.
+//! Organizations of a cluster, which are created in its stores before its processes start, or over the API.
 
 use std::path::Path;
 
 use folio_blobs::{S3Options, blobs_at};
+use folio_proto::v1;
+use folio_proto::v1::organization_service_client::OrganizationServiceClient;
 use folio_resources::{NewToken, Organization, OrganizationChange, TokenChange, TokenRecord};
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_types::op::{Expected, Write};
 use folio_types::token::Token;
 use folio_types::{Environment as _, OrgId, Role, System, UserId};
+
+use super::client::Client;
+use super::within;
 
 #[derive(Debug, Clone)]
 pub struct Tenant {
@@ -48,6 +53,20 @@ impl Tenant {
         create_organization(stores, &org, marker).await;
         store_token(stores, &token, NewToken::new(&token, UserId::generate(&System), Role::Admin, "admin")).await;
         Self { org, marker: marker.to_owned(), token: token.reveal() }
+    }
+
+    /// Creates an organization with an administrator over the API. The client has the token of a platform administrator.
+    pub async fn create_over_api(platform: &Client, marker: &str) -> Self {
+        let request = v1::CreateOrganizationRequest {
+            organization: Some(v1::Organization { name: marker.to_owned(), ..Default::default() }),
+            admin_name: "admin".to_owned(),
+            request_id: format!("create-{marker}"),
+        };
+        let mut organizations = OrganizationServiceClient::new(platform.channel.clone());
+        let created = within("an organization", organizations.create_organization(request)).await;
+        let created = created.expect("the organization is created").into_inner();
+        let org = created.organization.expect("an organization").organization_id.parse().expect("an organization's id");
+        Self { org, marker: marker.to_owned(), token: created.admin_token }
     }
 
     /// Creates the platform's administrator in a separate organization.

@@ -42,7 +42,7 @@ pub(crate) struct OutageArguments {
 }
 
 pub(crate) fn outage(arguments: &OutageArguments) -> Result<()> {
-    let mut command = program("outage")?;
+    let mut command = program("outage", "dev")?;
     command.args(["--kill", "--approvals", &arguments.approvals.to_string()]);
     command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
     for seconds in &arguments.suspend {
@@ -54,17 +54,18 @@ pub(crate) fn outage(arguments: &OutageArguments) -> Result<()> {
     finish(&mut command)
 }
 
-/// Builds the processes that a fault program starts. Returns the command of the program.
-fn program(name: &str) -> Result<Command> {
+/// Builds the processes that a program of the tests starts. Returns the command of the program.
+pub(crate) fn program(name: &str, profile: &str) -> Result<Command> {
     Install { install: false }.require(servers::missing)?;
-    finish(cargo().args("build --package folio --package llm-sim --package folio-tests --bins".split(' ')))?;
+    let packages = "--package folio --package llm-sim --package folio-tests --bins".split(' ');
+    finish(cargo().args(["build", "--profile", profile]).args(packages))?;
     let mut command = cargo();
-    command.args(["run", "--package", "folio-tests", "--bin", name, "--"]);
+    command.args(["run", "--profile", profile, "--package", "folio-tests", "--bin", name, "--"]);
     Ok(command)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut command = program("chaos")?;
+    let mut command = program("chaos", "dev")?;
     let minutes = arguments.minutes;
     for (flag, number) in [
         ("--minutes", minutes),

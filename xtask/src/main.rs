@@ -1,4 +1,4 @@
-//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `outage`,
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `outage`, `upgrade`,
 //! `migrations`, `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
@@ -18,6 +18,7 @@ mod run;
 mod servers;
 mod test;
 mod tools;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,8 @@ enum Command {
     Chaos(chaos::Arguments),
     /// Stops one of three CQL servers during approvals and checks the results.
     Outage(chaos::OutageArguments),
+    /// Replaces the processes of an older version by those of this version under load, and checks the results.
+    Upgrade(upgrade::Arguments),
     /// Migrates new keyspaces of three CQL servers eight times at once.
     Migrations(migrations::Arguments),
     /// Opens the embedded store after losses of power at many points and checks that no acknowledged write is lost.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Outage(arguments) => chaos::outage(&arguments),
+        Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Migrations(arguments) => migrations::run(&arguments),
         Command::PowerLoss(arguments) => power_loss::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

@@ -1,0 +1,68 @@
+//! The end of a run: waits for the turns, and reports the result of the checker.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::checker::{Violation, check};
+use super::coverage::Coverage;
+use super::log::Log;
+use super::refusals::Refusals;
+use super::settle::{TimeLimits, gather};
+use super::tables::Tables;
+use crate::harness::cluster::Cluster;
+
+#[derive(Debug)]
+pub struct Report {
+    pub turns: usize,
+    pub approvals: usize,
+    /// Name and number of the events of the run, such as its faults.
+    pub events: (&'static str, usize),
+    pub violations: Vec<Violation>,
+    /// Other failures: turns that did not end, processes that died unexpectedly.
+    pub failures: Vec<String>,
+}
+
+impl Report {
+    /// Waits until every turn ended or waits for approval, and checks the stores.
+    pub(super) async fn of(
+        cluster: &Cluster,
+        tables: &Tables,
+        (log, refusals): (&Log, &Refusals),
+        events: (&'static str, usize),
+        mut failures: Vec<String>,
+    ) -> Result<(Self, Coverage)> {
+        failures.extend(refusals.faults());
+        let limits = TimeLimits {
+            stuck: cluster.setup.heartbeat_times.dead_after + Duration::from_secs(5),
+            total: Duration::from_secs(60),
+        };
+        let evidence = gather(cluster, tables, log, limits).await?;
+        println!("idle; errors: {:?}", refusals.all());
+        let coverage = Coverage::of(&evidence.threads);
+        println!("{coverage}");
+        let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
+        ensure!(turns > 0, "no turn was accepted");
+        let report = Self { turns, approvals: log.approvals(), events, violations: check(&evidence), failures };
+        Ok((report, coverage))
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty() && self.failures.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for violation in &self.violations {
+            writeln!(f, "{violation}")?;
+        }
+        for failure in &self.failures {
+            writeln!(f, "{failure}")?;
+        }
+        let Self { turns, approvals, events: (name, events), .. } = self;
+        let violations = self.violations.len() + self.failures.len();
+        write!(f, "turns {turns}, approvals {approvals}, {name} {events}, violations {violations}")
+    }
+}
