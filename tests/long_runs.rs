@@ -1,4 +1,5 @@
-//! An upgrade with a short duration. `cargo xtask upgrade` runs the same program longer, and with another version.
+//! An upgrade and a soak test with a short duration. `cargo xtask upgrade` and `cargo xtask soak` run the same programs
+//! longer, and with another version.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
@@ -7,6 +8,8 @@ use folio_tests::harness::process::binary;
 
 /// Minimum number of approvals between two replacements.
 const APPROVALS: usize = 4;
+/// Duration of the soak test: 22 seconds. Its samples show no steady state, so their evaluation does not matter.
+const HOURS: &str = "0.006";
 
 /// Runs a program on the CQL server of this test run. Returns its output and the numbers in its last line by name.
 fn run(program: &str, arguments: &[&str]) -> (Output, BTreeMap<String, f64>) {
@@ -31,4 +34,12 @@ fn processes_of_two_versions_are_replaced_under_traffic_without_a_violation() {
     assert!(output.status.success(), "{}", output.status);
     assert!(numbers["turns"] > 0.0 && numbers["approvals"] >= APPROVALS as f64, "{numbers:?}");
     assert_eq!((numbers["processes replaced"], numbers["violations"]), (8.0, 0.0), "{numbers:?}");
+}
+
+#[test]
+fn a_short_soak_test_calls_every_service_without_an_error_and_evaluates_its_samples() {
+    let (output, numbers) = run("soak", &["--hours", HOURS]);
+    assert_eq!(numbers["errors"], 0.0, "{numbers:?}");
+    assert!(["cycles", "turns", "approvals", "samples"].iter().all(|name| numbers[*name] > 1.0), "{numbers:?}");
+    assert_eq!(output.status.success(), numbers["violations"] == 0.0, "{}", output.status);
 }

@@ -1,5 +1,5 @@
 //! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `outage`, `upgrade`,
-//! `migrations`, `power-loss`, `fuzz`, `mutants`, `check-model`.
+//! `soak`, `migrations`, `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
 //! builds in seconds.
@@ -16,6 +16,7 @@ mod mutants;
 mod power_loss;
 mod run;
 mod servers;
+mod soak;
 mod test;
 mod tools;
 mod upgrade;
@@ -49,6 +50,8 @@ enum Command {
     Outage(chaos::OutageArguments),
     /// Replaces the processes of an older version by those of this version under load, and checks the results.
     Upgrade(upgrade::Arguments),
+    /// Runs a constant load on a cluster for hours; memory, open files, Redis keys and rows must not grow.
+    Soak(soak::Arguments),
     /// Migrates new keyspaces of three CQL servers eight times at once.
     Migrations(migrations::Arguments),
     /// Opens the embedded store after losses of power at many points and checks that no acknowledged write is lost.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Outage(arguments) => chaos::outage(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
         Command::Migrations(arguments) => migrations::run(&arguments),
         Command::PowerLoss(arguments) => power_loss::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

@@ -1,0 +1,152 @@
+//! Constant mixed load on a cluster for hours. The number of live objects is bounded, because the clients delete old
+//! ones, so that memory, open files, Redis keys and rows must reach a steady state.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `load` | clients with a constant rate |
+//! | `samples` | memory and open files of the processes, keys of Redis, rows of the CQL tables |
+//! | `verdict` | pure: compares the samples with the limits |
+
+mod load;
+mod samples;
+pub mod verdict;
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Result;
+use folio_test_servers::Redis;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use self::load::{Counts, Worker};
+use self::samples::Sampler;
+use self::verdict::{Series, Verdict, verdict};
+use crate::faults::tables::Tables;
+use crate::harness::cluster::{Cluster, Setup};
+
+/// Nodes and gateways of the cluster.
+const NODES: usize = 2;
+const GATEWAYS: usize = 2;
+
+/// Interval between two samples, and its share of a short run.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+const SAMPLES_MIN: u32 = 60;
+/// Time after which the values of a long run are steady, and the part of a short run that is not evaluated.
+const WARM_UP: Duration = Duration::from_secs(600);
+const WARM_UP_PARTS: u32 = 6;
+
+/// Settings of the processes: pauses expire, and deletions are cleaned up, in less time than [`WARM_UP`].
+const SETTINGS: [(&str, u64); 2] =
+    [("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", 30), ("FOLIO_CLEANUP__INTERVAL_SECONDS", 5)];
+
+/// Script of the model: an extraction, a round with a write, and an answer.
+const SCRIPT: &str = "
+rules:
+  - when: {response_format: bill}
+    answer: {text: '{\"total\": 957}'}
+  - when: {user: {prefix: work}}
+    rounds:
+      - calls: [{name: list_tags}]
+      - calls: [{name: create_tag, arguments: {name: '{{user}}'}}]
+      - text: Worked.
+  - answer: {text: An answer of a few words.}
+";
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub duration: Duration,
+}
+
+impl Plan {
+    fn sample_interval(&self) -> Duration {
+        SAMPLE_INTERVAL.min(self.duration / SAMPLES_MIN)
+    }
+
+    fn warm_up(&self) -> Duration {
+        WARM_UP.min(self.duration / WARM_UP_PARTS)
+    }
+}
+
+#[derive(Debug)]
+pub struct Report {
+    duration: Duration,
+    counts: Counts,
+    samples: usize,
+    verdicts: Vec<(Series, Verdict)>,
+    /// Failed calls of the clients, which are not expected, because no fault is injected.
+    errors: Vec<String>,
+}
+
+impl Report {
+    pub fn is_clean(&self) -> bool {
+        self.errors.is_empty() && self.violations() == 0
+    }
+
+    fn violations(&self) -> usize {
+        self.verdicts.iter().filter(|(_, verdict)| !verdict.is_ok).count()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = ["first", "last", "largest", "measured", "limit"];
+        writeln!(f, "{:<48}{}", "series", columns.map(|column| format!("{column:>12}")).concat())?;
+        for (series, verdict) in &self.verdicts {
+            writeln!(f, "{:<48}{verdict}", series.name)?;
+        }
+        for error in &self.errors {
+            writeln!(f, "{error}")?;
+        }
+        let Counts { cycles, turns, approvals } = self.counts;
+        write!(
+            f,
+            "hours {:.3}, cycles {cycles}, turns {turns}, approvals {approvals}, samples {}, errors {}, violations {}",
+            self.duration.as_secs_f64() / 3600.0,
+            self.samples,
+            self.errors.len(),
+            self.violations()
+        )
+    }
+}
+
+/// Runs the load for the duration of the plan, and evaluates the samples.
+pub async fn run(plan: Plan) -> Result<Report> {
+    let servers = tokio::task::spawn_blocking(|| anyhow::Ok((Redis::start()?, folio_test_servers::cql()?)));
+    let (redis, cql) = servers.await??;
+    let setup = Setup { nodes: NODES, gateways: GATEWAYS, ..Setup::new(SCRIPT, redis.port(), cql.clone()) };
+    let cluster = SETTINGS.iter().fold(setup, |setup, (name, value)| setup.with(name, value)).start().await;
+    let tables = Tables::open(&cql, &cluster.keyspace).await?;
+    let (stop, stopped) = watch::channel(false);
+    let mut workers = JoinSet::new();
+    for number in 0..load::WORKERS {
+        let worker = Worker::start(&cluster, number).await?;
+        workers.spawn(worker.run(stopped.clone()));
+    }
+    let mut sampler = Sampler::new(&plan);
+    let (begun, mut ticks) = (Instant::now(), tokio::time::interval(plan.sample_interval()));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while begun.elapsed() < plan.duration {
+        ticks.tick().await;
+        sampler.sample(begun.elapsed(), &cluster, &redis, &tables).await?;
+    }
+    stop.send_replace(true);
+    let (mut counts, mut errors) = (Counts::default(), Vec::new());
+    for (done, failed) in workers.join_all().await {
+        counts += done;
+        errors.extend(failed);
+    }
+    let (samples, series) = sampler.finish();
+    let verdicts = series.into_iter().map(|series| {
+        let verdict = verdict(&series, plan.warm_up());
+        (series, verdict)
+    });
+    Ok(Report { duration: begun.elapsed(), counts, samples, verdicts: verdicts.collect(), errors })
+}
+
+/// Returns the processes of the cluster with their names.
+fn processes(cluster: &Cluster) -> impl Iterator<Item = (String, u32)> {
+    let members = cluster.gateways.iter().chain(&cluster.nodes);
+    members.map(|member| (format!("{:?} {}", member.role, member.number).to_lowercase(), member.process().id()))
+}
