@@ -1,7 +1,6 @@
 //! Random faults with a short duration. `cargo xtask chaos` runs the same program longer.
 
 use std::process::Command;
-use std::sync::{PoisonError, RwLock};
 
 use folio_tests::harness::process::binary;
 
@@ -9,33 +8,20 @@ use folio_tests::harness::process::binary;
 const FAULTS: usize = 12;
 const APPROVALS: usize = 120;
 
-/// Gives the test with three CQL servers the machine for itself, because that test asserts latencies.
-static MACHINE: RwLock<()> = RwLock::new(());
-
-fn outage(arguments: &[&str]) {
+/// `cargo xtask outage` stops one of three servers, for longer and with more approvals.
+#[test]
+fn invariant_3_every_approved_write_is_made_although_the_cql_server_stops() {
     let seed = folio_testkit::seed().to_string();
-    let output = Command::new(binary("outage")).args(["--seed", &seed]).args(arguments).output();
-    let output = output.expect("the program starts");
+    let output = Command::new(binary("outage"))
+        .args(["--seed", &seed, "--cql-nodes", "1", "--suspend", "8", "--approvals", "60"])
+        .output()
+        .expect("the program starts");
     println!("{}", String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
-fn invariant_3_every_approved_write_is_made_although_the_cql_server_stops() {
-    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
-    outage(&["--cql-nodes", "1", "--suspend", "8", "--approvals", "60"]);
-}
-
-/// `cargo xtask outage` also stops a server for 60 s, with more approvals.
-#[test]
-fn invariant_3_no_turn_fails_while_one_of_three_cql_servers_is_suspended_or_killed() {
-    let _exclusive = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-    outage(&["--cql-nodes", "3", "--suspend", "8", "--kill", "--approvals", "30", "--overlapping", "10"]);
-}
-
-#[test]
 fn random_faults_violate_no_invariant() {
-    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let seed = folio_testkit::seed().to_string();
     let output = Command::new(binary("chaos"))
         .args(["--seed", &seed, "--faults", &FAULTS.to_string(), "--approvals", &APPROVALS.to_string()])

@@ -38,11 +38,15 @@ enum Evaluated {
 }
 
 /// Tables with their partition keys and the number that must not grow.
-const TABLES: [(&str, &str, Evaluated); 8] = [
+const TABLES: [(&str, &str, Evaluated); 12] = [
     ("aggregates", "org, id", Evaluated::LargestPartition),
-    ("catalogue", "org, list, term, shard", Evaluated::Rows),
+    ("content_sizes", "org, shard", Evaluated::Rows),
     ("credit_blocks", "org, block", Evaluated::LargestPartition),
+    ("list_groups", "org, list, chars, shard", Evaluated::Rows),
+    ("list_names", "org, list, shard", Evaluated::Rows),
+    ("list_rows", "org, list, term, bucket", Evaluated::Rows),
     ("names", "org, kind, name", Evaluated::Rows),
+    ("open_turns", "bucket, shard", Evaluated::Rows),
     ("org_rows", "org, part", Evaluated::Rows),
     ("text_pages", "org, id, generation", Evaluated::Rows),
     ("threads", "org, id", Evaluated::LargestPartition),
@@ -50,7 +54,7 @@ const TABLES: [(&str, &str, Evaluated); 8] = [
 ];
 
 /// Indexes of `system_rows` whose rows remain for a day or two after a deletion or request.
-const INDEXES_KEPT: [&str; 3] = ["deleted", "request", "thread_expiry"];
+const INDEXES_KEPT: [&str; 4] = ["deleted", "op_data", "request", "thread_expiry"];
 
 pub(super) struct Sampler {
     redis_rule: Rule,

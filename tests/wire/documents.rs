@@ -57,7 +57,7 @@ async fn documents_that_were_being_read_when_the_server_was_killed_are_read_afte
     let script = format!("#!/bin/sh\nif [ -e {} ]; then exec sleep 20; fi\necho recognized text\n", slow.display());
     program(&recognizer, &script);
     let setup = Setup::new(SCRIPT).with("FOLIO_DOCUMENTS__TESSERACT", recognizer.display());
-    let mut sandbox = setup.start().await;
+    let mut sandbox = setup.with("FOLIO_DOCUMENTS__ATTEMPTS", 4).start().await;
     let client = sandbox.client().await;
     let mut images = Vec::new();
     for number in 0..4 {

@@ -76,8 +76,8 @@ impl Windows {
 }
 
 impl PendingPollers {
-    /// Subscribes to the windows of an organization's index. `random`: determines when a new poller polls within each
-    /// interval, so that the pollers of many organizations do not poll at once.
+    /// Subscribes to the windows of an organization's index. A new poller polls at once. `random`: determines when it
+    /// polls within each following interval, so that the pollers of many organizations do not poll at once.
     pub(crate) fn subscribe(&self, org: &OrgId, index: &Arc<dyn SharedTurnStore>, random: u128) -> Windows {
         let since = Instant::now();
         let mut senders = self.lock();
@@ -93,11 +93,11 @@ impl PendingPollers {
         Windows { receiver, since }
     }
 
-    /// Polls from a time on until no watcher is left.
-    async fn run(self, org: OrgId, index: Arc<dyn SharedTurnStore>, sender: Arc<Sender>, start: Instant) {
-        let mut ticks = tokio::time::interval_at(start, POLL_INTERVAL);
+    /// Polls at once and regularly from `second` on, until no watcher is left.
+    async fn run(self, org: OrgId, index: Arc<dyn SharedTurnStore>, sender: Arc<Sender>, second: Instant) {
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut from, mut pass) = (None, 0);
+        let (mut from, mut pass, mut second) = (None, 0, Some(second));
         loop {
             tokio::select! {
                 () = sender.closed() => {
@@ -113,6 +113,9 @@ impl PendingPollers {
                         pass = if from.is_none() { pass.wrapping_add(1) } else { pass };
                     }
                     sender.send_replace(Some(Poll { started_at, window: window.map(Arc::new) }));
+                    if let Some(second) = second.take() {
+                        ticks.reset_at(second);
+                    }
                 }
             }
         }
@@ -134,7 +137,7 @@ impl PendingPollers {
     }
 }
 
-/// Returns the delay of a poller's first poll, at most [`POLL_INTERVAL`].
+/// Returns the delay of a poller's second poll, at most [`POLL_INTERVAL`].
 fn delay(random: u128) -> Duration {
     let fraction = u32::try_from(random % 1_000).unwrap_or_default();
     POLL_INTERVAL * fraction / 1_000

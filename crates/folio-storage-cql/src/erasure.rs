@@ -45,9 +45,9 @@ impl ErasureStore for Erasures {
             _ => false,
         };
         let key = ["bucket", "shard", "key"].map(str::to_owned);
-        delete_where(cql, "SELECT bucket, shard, key FROM open_turns", ("open_turns", &key), listed).await?;
+        delete_where(cql, "SELECT bucket, shard, key FROM open_turns", ("open_turns", &key), false, listed).await?;
         let key = ["name", "bucket", "at", "key"].map(str::to_owned);
-        delete_where(cql, "SELECT name, bucket, at, key FROM system_rows", ("system_rows", &key), listed).await
+        delete_where(cql, "SELECT name, bucket, at, key FROM system_rows", ("system_rows", &key), false, listed).await
     }
 }
 

@@ -65,8 +65,8 @@ impl Keyspace {
             );
         }
         let tables = Arc::new(tables);
-        let (counts, headers, references) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { cql, tables, counts, headers, references, open_turn_bucket: Arc::default(), migrated })
+        let (buckets, counts, headers, references) = (Arc::default(), Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { cql, tables, buckets, counts, headers, references, open_turn_bucket: Arc::default(), migrated })
     }
 
     /// Executes a conditional batch, whose statements must access one partition.

@@ -21,8 +21,11 @@
 //!   tombstone.
 //! - `text_pages` (organization, resource, generation): the pages of one text. Plain; `aggregates` has the valid
 //!   generation.
-//! - `catalogue` (organization, list, term, shard): the rows that lists and searches read. Plain, with the version as
-//!   timestamp.
+//! - `list_rows` (organization, list, term, bucket of a week), `list_buckets` (organization, list, term): the items of a
+//!   term in the order of creation, and the buckets with items. `list_names` (organization, list, shard): the items by
+//!   name. `list_groups` (organization, list, group of characters, shard): the items whose name or metadata contains the
+//!   group. Plain, with the version as timestamp: a row is a hint. Only `list_buckets` has a grace period for deleted rows.
+//! - `content_sizes` (organization, shard): the bytes of each text and journal. Plain, with the version as timestamp.
 //! - `system_rows` (index, one of 16 buckets): texts to extract, deletions, expiring threads, requests. Plain: a row is a
 //!   hint.
 //! - `open_turns` (bucket of ten seconds, shard): open turns, with a time to live. Plain: a row is a hint.

@@ -23,6 +23,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003.cql"),
     include_str!("migrations/0004.cql"),
     include_str!("migrations/0005.cql"),
+    include_str!("migrations/0006.cql"),
+    include_str!("migrations/0007.cql"),
     include_str!("migrations/0008.cql"),
 ];
 

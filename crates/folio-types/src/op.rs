@@ -247,6 +247,7 @@ impl From<ClosedAs> for OpState {
 
 /// The outcome of a deciding write.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every outcome is a row")]
 pub enum WriteOutcome {
     /// The stored op row: inserted by this write, or by an earlier write with the same key.
     Row(OpRow),

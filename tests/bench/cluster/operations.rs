@@ -16,8 +16,6 @@ const QUIET: Duration = Duration::from_secs(10);
 
 pub(crate) struct Measurements {
     pub(crate) kind: &'static str,
-    /// Aims for the operations that are sent to the CQL servers and to Redis.
-    pub(crate) aims: Option<(u32, u32)>,
     /// Operations of a turn by the labels of their metric.
     pub(crate) operations: BTreeMap<String, f64>,
     /// Maximum number of operations of CQL and of Redis.

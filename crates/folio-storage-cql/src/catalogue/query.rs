@@ -11,8 +11,8 @@
 //!   one has no more rows, the items that all such have in common are filtered by their list rows, ordered and counted in
 //!   memory, and the total is exact. Otherwise the rarest is scanned in the order of the list, and its items are
 //!   filtered. After [`SCANNED_MAX`] rows the page ends early, and its token continues at that position. The total of
-//!   such a list is exact only if one page scans all of it; otherwise the total is [`COUNTED_ITEMS_MAX`] + 1, which stands
-//!   for many.
+//!   such a list is exact only if one page scans all of it; otherwise the total is [`COUNTED_ITEMS_MAX`] + 1, which means
+//!   many.
 //! - Of the dangling rows that a page finds, it removes at most [`REPAIRS_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -187,61 +187,6 @@ async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     drop(cassandra);
 }
 
-/// Checks that reads of one organization that time out leave the calls of another organization unaffected. Each partition
-/// has one copy, so that a stopped server makes the reads of some organizations time out, and no others.
-async fn timed_out_reads_affect_one_organization(cassandra: &mut Cassandra) {
-    let options = Options { keyspace: "folio_one_copy".to_owned(), ..options(cassandra, 1) };
-    let mut fixture =
-        wait_for("an open keyspace", PATIENCE, async || TestStores::open(options.clone()).await.ok()).await;
-    let mut orgs = Vec::new();
-    for number in 0..24 {
-        fixture.org = OrgId::derive(&[&nonce(), &number.to_string()]);
-        fixture.created("tag").await;
-        orgs.push(fixture.org.clone());
-    }
-    let tags = fixture.stores.of::<Tag>();
-    let read = async |org: &OrgId| {
-        let tag = tags.get(org, &TagId::derive(&[org.as_str(), "tag"])).await?;
-        assert!(tag.is_some(), "an acknowledged tag");
-        Ok::<_, folio_types::Error>(())
-    };
-    cassandra.node(2).unwrap().pause().unwrap();
-    let outcomes = futures::future::join_all(orgs.iter().map(&read)).await;
-    let (unaffected, failing): (Vec<_>, Vec<_>) = orgs.iter().zip(outcomes).partition(|(_, outcome)| outcome.is_ok());
-    assert!(!unaffected.is_empty() && !failing.is_empty(), "{} of {}", failing.len(), orgs.len());
-    let busy = failing[0].0;
-    let flood = futures::future::join_all((0..300).map(|_| async {
-        let outcomes = [read(busy).await, read(busy).await];
-        outcomes.map(|outcome| outcome.expect_err("the server is stopped").reason)
-    }));
-    let mut flood = std::pin::pin!(flood);
-    let mut times = Vec::new();
-    let reasons = loop {
-        tokio::select! {
-            reasons = &mut flood => break reasons,
-            () = async {
-                for (org, _) in &unaffected {
-                    let started_at = Instant::now();
-                    read(org).await.unwrap();
-                    times.push(started_at.elapsed());
-                }
-            } => {}
-        }
-    };
-    assert!(reasons.into_iter().flatten().all(|reason| reason == Reason::StoreUnavailable));
-    times.sort_unstable();
-    let p99 = times[times.len() * 99 / 100];
-    println!("{} reads of other organizations: p99 {p99:?}, longest {:?}", times.len(), times.last());
-    assert!(times.len() > 100 && p99 < Duration::from_millis(500), "{} reads, p99 {p99:?}", times.len());
-    assert!(!fixture.stores.health.call_counters().unwrap().is_open);
-    cassandra.node(2).unwrap().resume().unwrap();
-    wait_for("reads of every organization", PATIENCE, async || {
-        let outcomes = futures::future::join_all(orgs.iter().map(&read)).await;
-        outcomes.iter().all(Result::is_ok).then_some(())
-    })
-    .await;
-}
-
 /// With local conditions, both processes would create the tag.
 #[tokio::test]
 async fn invariant_1_conditions_of_two_data_centers_exclude_each_other() {

@@ -138,8 +138,9 @@ impl Environment for Hurried {
 #[tokio::test]
 async fn a_turn_is_not_accepted_if_its_row_is_acknowledged_after_its_bucket_may_have_been_read() {
     let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
-    let (new, append) = opening(&org, "late", Timestamp::now());
-    let hurried = Options { environment: Arc::new(Hurried(Simulated::new(1))), ..options("folio_suites").await };
+    let hurried = Arc::new(Hurried(Simulated::new(1)));
+    let (new, append) = opening(&org, "late", hurried.now());
+    let hurried = Options { environment: hurried, ..options("folio_suites").await };
     let stores = CqlStore::open(hurried).await.unwrap().stores(opened.stores.blobs.clone());
     let refused = stores.threads.begin(new.clone(), append.clone()).await.unwrap_err();
     assert_eq!(refused.reason, Reason::StoreUnavailable);

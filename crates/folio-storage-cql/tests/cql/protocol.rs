@@ -87,13 +87,13 @@ impl TestStores {
         found
     }
 
-    /// Writes the list row of a tag with its current and its next name.
-    async fn put_list_row(&self, (bucket, at, id): (i64, i64, &str), current: &str, next: &str) {
+    /// Writes the list row of a tag with its current and its next name, and with a timestamp.
+    async fn put_list_row(&self, (bucket, at, id): (i64, i64, &str), (current, next): (&str, &str), stamp: i64) {
         let insert = "INSERT INTO list_rows (org, list, term, bucket, at, id, value, next) \
-                      VALUES (?, 'tag', 'all', ?, ?, ?, textAsBlob(?), textAsBlob(?)) USING TIMESTAMP 5";
+                      VALUES (?, 'tag', 'all', ?, ?, ?, textAsBlob(?), textAsBlob(?)) USING TIMESTAMP ?";
         // The first byte is the version of the format.
         let value = |name: &str| format!("\u{1}{{\"id\":\"{id}\",\"name\":\"{name}\"}}");
-        let values = (self.org.as_str(), bucket, at, id, value(current), value(next));
+        let values = (self.org.as_str(), bucket, at, id, value(current), value(next), stamp);
         self.session.query_unpaged(insert, values).await.unwrap();
     }
 
@@ -173,7 +173,7 @@ async fn list_rows_are_repaired_by_readers_and_rebuilt_from_the_resources() {
     assert_eq!(rows.len(), 3);
     // Inserts a row of a resource that never existed, and deletes the rows of a group.
     let stray = fixture.id("stray").to_string();
-    fixture.put_list_row((rows[0].0, rows[0].1, &stray), "stray", "stray").await;
+    fixture.put_list_row((rows[0].0, rows[0].1, &stray), ("stray", "stray"), 0).await;
     for shard in 0..8 {
         let delete = "DELETE FROM list_groups USING TIMESTAMP 4 \
                       WHERE org = ? AND list = 'tag' AND chars = 'name/hre' AND shard = ?";
@@ -194,7 +194,7 @@ async fn a_resource_whose_rename_was_interrupted_is_found_by_its_name() {
     let fixture = fixture().await;
     fixture.create("renamed", "current").await.unwrap();
     let [(bucket, at, id)] = fixture.list_rows().await.try_into().unwrap();
-    fixture.put_list_row((bucket, at, &id), "previous", "current").await;
+    fixture.put_list_row((bucket, at, &id), ("previous", "current"), 5).await;
     assert_eq!(fixture.found("curr").await, (1, 1));
     assert_eq!(fixture.found("prev").await, (0, 0));
 }
