@@ -137,10 +137,10 @@ impl PendingPollers {
     }
 }
 
-/// Returns the delay of a poller's second poll, at most [`POLL_INTERVAL`].
+/// Returns the delay of a poller's second poll, above zero and at most [`POLL_INTERVAL`].
 fn delay(random: u128) -> Duration {
     let fraction = u32::try_from(random % 1_000).unwrap_or_default();
-    POLL_INTERVAL * fraction / 1_000
+    POLL_INTERVAL * (1_000 - fraction) / 1_000
 }
 
 async fn read(index: &dyn SharedTurnStore, org: &OrgId, from: Option<TurnCursor>, pass: u32) -> Result<Window> {
@@ -227,7 +227,7 @@ mod tests {
         let environment = Simulated::new(1);
         let mut polls = [0_u32; 10];
         for _ in 0..1_000 {
-            polls[usize::try_from(delay(environment.random()).as_millis() / 100).unwrap()] += 1;
+            polls[usize::try_from((delay(environment.random()).as_millis() - 1) / 100).unwrap()] += 1;
         }
         assert!(polls.iter().all(|polls| (60..=150).contains(polls)), "{polls:?}");
     }
