@@ -32,7 +32,7 @@ const GATEWAYS: usize = 2;
 
 /// Interval between two samples, and its share of a short run.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
-const SAMPLES_MIN: u32 = 60;
+const SAMPLES_MIN: u32 = 12;
 /// Time after which the values of a long run are steady, and the part of a short run that is not evaluated.
 const WARM_UP: Duration = Duration::from_secs(600);
 const WARM_UP_PARTS: u32 = 6;

@@ -21,6 +21,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Install { install: false }.require(servers::missing)?;
     let mut command = cargo();
-    command.args(["test", "--package", "folio-storage-cql", "--test", "cql", TEST, "--", "--nocapture"]);
+    command.args(["test", "--package", "folio-storage-cql", "--test", "own_servers", TEST, "--", "--nocapture"]);
     passed(command.env("FOLIO_MIGRATION_ROUNDS", arguments.rounds.to_string()))
 }

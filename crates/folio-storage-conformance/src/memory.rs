@@ -70,6 +70,10 @@ impl Memory {
         }))
     }
 
+    pub(crate) fn is_live(&self, id: &str) -> Result<bool> {
+        Ok(matches!(self.record(id)?, Some(Record::Live(_))))
+    }
+
     /// Returns a live resource.
     pub(crate) fn get<R: Resource>(&self, id: &str) -> Result<Option<R>> {
         let bytes = self.records.get(id).filter(|_| Kind::of_id(id).is_ok_and(|kind| kind == Kind::get::<R>()));

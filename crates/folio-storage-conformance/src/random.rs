@@ -97,23 +97,26 @@ impl Random {
         if self.dice.one_in(2) { name.to_uppercase() } else { name }
     }
 
-    fn seed(&mut self) -> Seed {
+    /// Most links are to resources that exist, so that most writes with links succeed.
+    fn seed(&mut self) -> Result<Seed, Failure> {
         let mut links = Vec::new();
         for sampled in SAMPLES {
             let number = self.base + self.dice.below(RESOURCES);
-            links.extend((!self.dice.one_in(3)).then(|| self.id(sampled, number)));
+            let id = self.id(sampled, number);
+            let is_linked = if self.run.memory.is_live(&id)? { !self.dice.one_in(3) } else { self.dice.one_in(20) };
+            links.extend(is_linked.then_some(id));
         }
         let revision = 1 + u32::from(self.dice.one_in(4));
-        Seed { name: self.name(), content: self.dice.below(3), links, revision }
+        Ok(Seed { name: self.name(), content: self.dice.below(3), links, revision })
     }
 
-    fn step(&mut self, version: u64) -> Step {
-        match self.dice.below(10) {
-            _ if version == 0 && !self.dice.one_in(5) => Step::Create(self.seed()),
-            0 | 1 => Step::Create(self.seed()),
-            2..8 => Step::Update(self.seed()),
+    fn step(&mut self, version: u64) -> Result<Step, Failure> {
+        Ok(match self.dice.below(10) {
+            _ if version == 0 && !self.dice.one_in(5) => Step::Create(self.seed()?),
+            0 | 1 => Step::Create(self.seed()?),
+            2..7 => Step::Update(self.seed()?),
             _ => Step::Delete,
-        }
+        })
     }
 
     fn expected(&mut self, version: u64) -> Expected {
@@ -137,7 +140,7 @@ impl Random {
     async fn decide(&mut self) -> Outcome {
         let (sampled, id) = self.target()?;
         let version = self.run.memory.version(&id)?;
-        let (change, expected, (op, digest)) = (self.step(version), self.expected(version), self.op()?);
+        let (change, expected, (op, digest)) = (self.step(version)?, self.expected(version), self.op()?);
         let what = format!("{change:?} of {id} at {version} by {op} expecting {expected:?}");
         let context = &self.run.context;
         let (org, by, at) = (context.org.clone(), context.user.clone(), context.now());
@@ -189,7 +192,7 @@ impl Random {
         }
         for number in self.base..self.base + RESOURCES {
             let links: Vec<_> = SAMPLES.iter().map(|sampled| self.id(sampled, number)).collect();
-            let seed = self.seed().linked(&links);
+            let seed = self.seed()?.linked(&links);
             for sampled in SAMPLES {
                 (sampled.list)(&self.run, &seed).await?;
             }

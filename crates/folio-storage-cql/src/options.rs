@@ -29,12 +29,13 @@ pub struct Options {
     pub tls: Option<Tls>,
     /// Time limit for connecting to one server (default: 5 s).
     pub connect_timeout: Duration,
-    /// Time limit of a read, repetitions included (default: 5 s).
+    /// Time limit of a read, repetitions included (default: 6 s). Longer than a server waits for replicas (5 s by default):
+    /// the driver closes a connection with many reads that it gave up, which fails the reads of other organizations.
     pub read_timeout: Duration,
     /// Time limit of an unconditional write, repetitions included (default: 5 s).
     pub write_timeout: Duration,
-    /// Time limit of one attempt of a conditional write, whose outcome is unknown after the limit (default: 2 s, as
-    /// long as a server waits for replicas by default).
+    /// Time limit of one attempt of a conditional write, whose outcome is unknown after the limit (default: 2.25 s, a little
+    /// longer than a server waits for replicas by default).
     pub conditional_timeout: Duration,
     /// Time for which opening waits for the migration lock of another process (default: 120 s).
     pub migration_timeout: Duration,
@@ -53,9 +54,9 @@ impl Options {
             credentials: None,
             tls: None,
             connect_timeout: Duration::from_secs(5),
-            read_timeout: Duration::from_secs(5),
+            read_timeout: Duration::from_secs(6),
             write_timeout: Duration::from_secs(5),
-            conditional_timeout: Duration::from_secs(2),
+            conditional_timeout: Duration::from_millis(2_250),
             migration_timeout: Duration::from_secs(120),
             environment: Arc::new(System),
         }

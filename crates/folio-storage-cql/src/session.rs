@@ -12,7 +12,8 @@
 //! has replicas in several, local conditions of two data centers would not see each other (`datacenters.rs`).
 //!
 //! The first three uses end within the time limit of a read or a write, repetitions included. If a server does not answer
-//! within [`SPECULATION_DELAY`], the statement is also sent to another server. A conditional write is sent once and ends
+//! within [`SPECULATION_DELAY`], the statement is also sent to another server. A server that waits 100 ms for another
+//! replica of a row reads from a third one (`speculative_retry` of each table). A conditional write is sent once and ends
 //! within the limit of a conditional write; its caller then reads at SERIAL on another server. Reads without a bound in
 //! their statement are paged by [`PAGE_ROWS`].
 //!

@@ -9,9 +9,6 @@
     reason = "a test fails by panicking"
 )]
 
-mod faults;
-#[path = "../../../folio-storage-client/tests/certificates/identity.rs"]
-mod identity;
 mod late_batch;
 mod lists;
 mod migrations;
@@ -22,16 +19,26 @@ mod suites;
 mod tombstones;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_storage_embedded::EmbeddedStore;
 
-/// Returns settings for a keyspace on the server of this test run. One replica, because there may be only one server.
+/// Returns settings for a keyspace on the server of this test run. One replica, because there may be only one server. The
+/// time limits are longer than in production, because many tests share the server and the machine.
 async fn options(keyspace: &str) -> Options {
     let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await.unwrap().unwrap();
     let contact_points = servers.split(',').map(str::to_owned).collect();
-    Options { keyspace: keyspace.to_owned(), replication_factor: 1, ..Options::at(contact_points) }
+    let [read_timeout, write_timeout] = [Duration::from_secs(30); 2];
+    Options {
+        keyspace: keyspace.to_owned(),
+        replication_factor: 1,
+        read_timeout,
+        write_timeout,
+        conditional_timeout: Duration::from_secs(10),
+        ..Options::at(contact_points)
+    }
 }
 
 /// The stores of the keyspace that most tests share, because creating tables is slow. The blobs are in a temporary

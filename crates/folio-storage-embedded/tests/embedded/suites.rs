@@ -95,8 +95,8 @@ async fn random_operations_match_the_pure_rules_in_memory() {
 
 #[tokio::test]
 async fn random_operations_detect_faults() {
-    use Fault::{ExpectedIgnored, FenceOff, NameNotUnique, OpRowMissing};
-    for fault in [OpRowMissing, ExpectedIgnored, NameNotUnique, FenceOff] {
+    use Fault::{ExpectedIgnored, FenceOff, NameNotUnique, OpRowMissing, ReferenceIgnored};
+    for fault in [OpRowMissing, ExpectedIgnored, NameNotUnique, ReferenceIgnored, FenceOff] {
         let (_folder, store) = opened().await;
         let stores = decorate(&store.stores(), fault);
         let outcome = folio_storage_conformance::random_operations(stores, "faulty", 7, 2_000).await;

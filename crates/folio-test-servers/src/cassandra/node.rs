@@ -49,6 +49,9 @@ impl Node {
         let settings = folder.path().join("conf");
         std::fs::create_dir_all(&settings)?;
         let mut text = fill(include_str!("cassandra.yaml"));
+        if of == 1 {
+            text.push_str(include_str!("single.yaml"));
+        }
         if let Some(identity) = identity {
             identity.write(&settings)?;
             text.push_str(&fill(include_str!("secured.yaml")));

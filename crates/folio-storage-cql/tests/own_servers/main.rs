@@ -1,4 +1,17 @@
-//! Tests of CQL servers that die, stop responding and recover, of several servers, and of encrypted connections.
+//! Tests of CQL servers that die, stop responding and recover, of several servers, and of encrypted connections. Each
+//! test starts servers of its own. The tests run one after another, because several Java servers that start at once slow
+//! a small machine down to the time limits.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../../../folio-storage-client/tests/certificates/identity.rs"]
+mod identity;
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +25,22 @@ use folio_types::op::{Expected, OpKey, OpState, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Reason, TagId, Timestamp, UserId};
 use scylla::client::session_builder::SessionBuilder;
+use tokio::sync::{Mutex, MutexGuard};
 
-use crate::identity::{client_files, identity};
-use crate::nonce;
+use self::identity::{client_files, identity};
 
 const PATIENCE: Duration = Duration::from_secs(90);
+
+static MACHINE: Mutex<()> = Mutex::const_new(());
+
+/// Starts servers when no other test has any. The servers stop before the machine is free again, because a test drops
+/// them before the guard.
+async fn start(
+    servers: impl FnOnce() -> anyhow::Result<Cassandra> + Send + 'static,
+) -> (MutexGuard<'static, ()>, Cassandra) {
+    let machine = MACHINE.lock().await;
+    (machine, tokio::task::spawn_blocking(servers).await.unwrap().unwrap())
+}
 
 /// CQL stores, with a blob store in a folder that the tests do not use.
 struct TestStores {
@@ -32,7 +56,7 @@ impl TestStores {
         let folder = tempfile::tempdir().unwrap();
         let embedded = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path())).unwrap();
         let stores = cql.stores(embedded.stores().blobs);
-        Ok(Self { stores, org: OrgId::derive(&[&nonce()]), _folder: folder, _embedded: embedded })
+        Ok(Self { stores, org: OrgId::derive(&["an organization"]), _folder: folder, _embedded: embedded })
     }
 
     async fn create(&self, name: &str) -> folio_types::Result<WriteOutcome> {
@@ -82,7 +106,7 @@ fn options(cassandra: &Cassandra, copies: u8) -> Options {
 
 #[tokio::test]
 async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_after_its_return() {
-    let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(1)).await.unwrap().unwrap();
+    let (_machine, mut cassandra) = start(|| Cassandra::start(1)).await;
     let fixture = TestStores::open(options(&cassandra, 1)).await.unwrap();
     fixture.created("first").await;
     for silent in [true, false] {
@@ -149,7 +173,7 @@ async fn migrate_concurrently(round: usize, options: &Options) {
 
 #[tokio::test]
 async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
-    let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(3)).await.unwrap().unwrap();
+    let (_machine, mut cassandra) = start(|| Cassandra::start(3)).await;
     // Servers that have just started need time to discover each other and to agree on tables.
     let fixture =
         wait_for("an open keyspace", PATIENCE, async || TestStores::open(options(&cassandra, 3)).await.ok()).await;
@@ -161,6 +185,7 @@ async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     }
     // A process compares its clock with the one of each server, of which the median counts.
     assert_eq!(fixture.stores.health.clock_offsets(&folio_types::System).await.len(), 3);
+    timed_out_reads_affect_one_organization(&mut cassandra).await;
     // A stopped server costs latency, not failures: each call is answered within a time limit, without a retry.
     cassandra.node(2).unwrap().pause().unwrap();
     let stopped_at = Instant::now();
@@ -187,11 +212,71 @@ async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     drop(cassandra);
 }
 
+/// Number of concurrent reads that time out. Each occupies a thread of two coordinators, of which Cassandra has 128.
+const FLOOD: usize = 60;
+
+/// Checks that reads of one organization that time out leave the calls of another organization unaffected. Each partition
+/// has one copy, so that a stopped server makes the reads of some organizations time out, and no others.
+async fn timed_out_reads_affect_one_organization(cassandra: &mut Cassandra) {
+    // The default limits: the servers answer a read before the client gives it up.
+    let contact_points = options(cassandra, 1).contact_points;
+    let options =
+        Options { keyspace: "folio_one_copy".to_owned(), replication_factor: 1, ..Options::at(contact_points) };
+    let mut fixture =
+        wait_for("an open keyspace", PATIENCE, async || TestStores::open(options.clone()).await.ok()).await;
+    let mut orgs = Vec::new();
+    for number in 0..24 {
+        fixture.org = OrgId::derive(&["one copy", &number.to_string()]);
+        fixture.created("tag").await;
+        orgs.push(fixture.org.clone());
+    }
+    let tags = fixture.stores.of::<Tag>();
+    let read = async |org: &OrgId| {
+        let tag = tags.get(org, &TagId::derive(&[org.as_str(), "tag"])).await?;
+        assert!(tag.is_some(), "an acknowledged tag");
+        Ok::<_, folio_types::Error>(())
+    };
+    cassandra.node(2).unwrap().pause().unwrap();
+    let outcomes = futures::future::join_all(orgs.iter().map(&read)).await;
+    let (unaffected, failing): (Vec<_>, Vec<_>) = orgs.iter().zip(outcomes).partition(|(_, outcome)| outcome.is_ok());
+    assert!(!unaffected.is_empty() && !failing.is_empty(), "{} of {}", failing.len(), orgs.len());
+    let busy = failing[0].0;
+    let flood = futures::future::join_all((0..FLOOD).map(|_| async {
+        let outcomes = [read(busy).await, read(busy).await];
+        outcomes.map(|outcome| outcome.expect_err("the server is stopped").reason)
+    }));
+    let mut flood = std::pin::pin!(flood);
+    let mut times = Vec::new();
+    let reasons = loop {
+        tokio::select! {
+            reasons = &mut flood => break reasons,
+            () = async {
+                for (org, _) in &unaffected {
+                    let started_at = Instant::now();
+                    read(org).await.unwrap();
+                    times.push(started_at.elapsed());
+                }
+            } => {}
+        }
+    };
+    assert!(reasons.into_iter().flatten().all(|reason| reason == Reason::StoreUnavailable));
+    times.sort_unstable();
+    let p99 = times[times.len() * 99 / 100];
+    println!("{} reads of other organizations: p99 {p99:?}, longest {:?}", times.len(), times.last());
+    assert!(times.len() > 100 && p99 < Duration::from_millis(500), "{} reads, p99 {p99:?}", times.len());
+    assert!(!fixture.stores.health.call_counters().unwrap().is_open);
+    cassandra.node(2).unwrap().resume().unwrap();
+    wait_for("reads of every organization", PATIENCE, async || {
+        let outcomes = futures::future::join_all(orgs.iter().map(&read)).await;
+        outcomes.iter().all(Result::is_ok).then_some(())
+    })
+    .await;
+}
+
 /// With local conditions, both processes would create the tag.
 #[tokio::test]
 async fn invariant_1_conditions_of_two_data_centers_exclude_each_other() {
-    let mut cassandra =
-        tokio::task::spawn_blocking(|| Cassandra::start_in(&["datacenter1", "datacenter2"])).await.unwrap().unwrap();
+    let (_machine, mut cassandra) = start(|| Cassandra::start_in(&["datacenter1", "datacenter2"])).await;
     let own = |number: usize, cassandra: &mut Cassandra| Options {
         contact_points: vec![cassandra.node(number).unwrap().address()],
         datacenter: Some(format!("datacenter{}", number + 1)),
@@ -221,10 +306,8 @@ async fn invariant_1_conditions_of_two_data_centers_exclude_each_other() {
 #[tokio::test]
 async fn connections_use_tls_a_password_and_a_client_certificate() {
     let identity = identity();
-    let cassandra = {
-        let identity = identity.clone();
-        tokio::task::spawn_blocking(move || Cassandra::start_secured(&identity)).await.unwrap().unwrap()
-    };
+    let secured = identity.clone();
+    let (_machine, cassandra) = start(move || Cassandra::start_secured(&secured)).await;
     let credentials = |password: &str| Some(("cassandra".to_owned(), password.to_owned()));
     let client = client_files(&identity);
     let secured =
@@ -234,7 +317,7 @@ async fn connections_use_tls_a_password_and_a_client_certificate() {
     fixture.created("encrypted").await;
     assert_eq!(fixture.count().await.unwrap(), 1);
 
-    let stranger = client_files(&crate::identity::identity());
+    let stranger = client_files(&self::identity::identity());
     let stranger = folio_storage_client::Tls { authorities: stranger.authorities, ..client.clone() };
     let anonymous = folio_storage_client::Tls { client: None, ..client };
     for (what, options) in [
