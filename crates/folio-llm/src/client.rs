@@ -10,6 +10,7 @@ mod failure;
 mod list;
 mod live;
 mod openai;
+mod streaming_call;
 mod traced;
 
 use std::collections::HashMap;

@@ -11,7 +11,7 @@
 //! - [`Catalogue`]: the models that an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
 //! - [`Endpoints`]: endpoints that several tenants share; [`AddressPolicy`]: address restrictions for tenants' URLs
-//! - [`stream`]: parser from bytes to answer, pure; `retry`: waits between attempts, pure
+//! - [`stream`]: parser from bytes to answer, pure; `retry`: retries and the waits between attempts, pure
 //! - [`schema`]: validation of schemas and data
 //! - [`count_tokens`]: upper estimate without a tokenizer
 

@@ -1,5 +1,6 @@
 //! The model port: requests, answers, errors.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,9 +147,36 @@ pub enum ModelError {
     Failed(String),
     /// A time limit passed: first token, between tokens, or whole call.
     #[error("the model endpoint did not answer in time ({0})")]
-    Timeout(&'static str),
+    Timeout(TimeLimit),
+    /// The endpoint was still loading the model when the time for waiting ended.
+    #[error("the model is still loading ({0}); models.retries.loading_seconds limits the wait")]
+    Loading(String),
     #[error("the model's answer is too large ({0})")]
     TooLarge(&'static str),
+}
+
+/// A time limit of a request. Its text names the setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeLimit {
+    FirstToken,
+    BetweenTokens,
+    WholeCall,
+    /// Limit of the request of a model list, which no setting changes.
+    ModelList,
+}
+
+impl fmt::Display for TimeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FirstToken => {
+                "first token; settings: models.timeouts.first_token_seconds and \
+                 models.timeouts.first_token_seconds_per_thousand_tokens"
+            }
+            Self::BetweenTokens => "between tokens; setting: models.timeouts.between_tokens_seconds",
+            Self::WholeCall => "whole call; setting: models.timeouts.call_seconds",
+            Self::ModelList => "model list",
+        })
+    }
 }
 
 impl ModelError {
@@ -177,6 +205,7 @@ impl ModelError {
                 | Self::Unreachable(_)
                 | Self::RateLimited { .. }
                 | Self::Refused { .. }
+                | Self::Loading(_)
         )
     }
 
@@ -193,6 +222,7 @@ impl ModelError {
             Self::Refused { .. } => "refused",
             Self::Failed(_) => "failed",
             Self::Timeout(_) => "timeout",
+            Self::Loading(_) => "loading",
             Self::TooLarge(_) => "too_large",
         }
     }
@@ -214,7 +244,7 @@ impl From<ModelError> for Error {
                 Self::unavailable(Reason::ModelUnavailable, message).retry_after(retry_after)
             }
             ModelError::RetriesStopped { error, retry_after } => Self::from(*error).retry_after(retry_after),
-            ModelError::Unreachable(_) => Self::unavailable(Reason::ModelUnavailable, message),
+            ModelError::Unreachable(_) | ModelError::Loading(_) => Self::unavailable(Reason::ModelUnavailable, message),
             ModelError::RateLimited { retry_after } => Self::exhausted(Reason::ModelRateLimited, message)
                 .retry_after(retry_after.unwrap_or(Duration::from_secs(5))),
             ModelError::Refused { .. } => Self::precondition(Reason::ModelRefused, message),
@@ -246,7 +276,8 @@ impl ModelInfo {
 pub trait Models: Send + Sync {
     async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error>;
 
-    /// Starts a streaming call. Retries occur only before the first token.
+    /// Starts a streaming call. Retries occur only before the first delta of text or of a tool call. If a stream breaks
+    /// after a delta of thinking, the events contain the thinking of both attempts; the reply contains the second only.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError>;
 
     /// Makes a non-streaming call.

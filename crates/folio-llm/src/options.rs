@@ -17,6 +17,9 @@ pub use check::{check_http_url, check_url, model_problem};
 pub use folio_types::models::{ModelOptions, OutputLimitField};
 pub use openai::OPENAI_BASE_URL;
 
+/// Estimated size of a token in a request, in bytes.
+const BYTES_PER_TOKEN: usize = 4;
+
 /// Settings of the model endpoints, as in this part of a `folio.toml`:
 ///
 /// ```toml
@@ -34,7 +37,7 @@ pub struct Options {
     /// Providers by name. The operator chooses the names.
     pub providers: BTreeMap<String, ProviderOptions>,
     pub timeouts: Timeouts,
-    /// Retries, which occur only before the first token.
+    /// Retries, which occur only before the first delta of text or of a tool call.
     pub retries: RetryOptions,
     /// Circuit breaker of each endpoint.
     pub breaker: BreakerOptions,
@@ -93,11 +96,25 @@ folio_types::settings! {
     #[derive(Copy)]
     pub struct Timeouts {
         pub connect_seconds: Duration as "connect_seconds" = Duration::from_secs(5),
-        /// Limit from sending the request to the first token.
+        /// Limit from sending the request to the first token, apart from the part for the size of the prompt.
         pub first_token_seconds: Duration as "first_token_seconds" = Duration::from_secs(60),
+        /// Increase of the limit to the first token for each 1,000 tokens of the prompt. 0: no increase.
+        pub first_token_seconds_per_thousand_tokens: Duration as "first_token_seconds_per_thousand_tokens" =
+            Duration::from_secs(10),
         pub between_tokens_seconds: Duration as "between_tokens_seconds" = Duration::from_secs(30),
         /// Limit of the whole call: waiting for a permit, retries, and the stream.
         pub call_seconds: Duration as "call_seconds" = Duration::from_secs(300),
+    }
+}
+
+impl Timeouts {
+    /// Returns the limit to the first token of a request of this size:
+    /// `first_token_seconds + first_token_seconds_per_thousand_tokens × tokens / 1,000`, at most `call_seconds`. The
+    /// tokens are estimated as a quarter of the bytes.
+    pub fn first_token(&self, request_bytes: usize) -> Duration {
+        let tokens = u32::try_from(request_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
+        let prompt = self.first_token_seconds_per_thousand_tokens.saturating_mul(tokens) / 1_000;
+        self.first_token_seconds.saturating_add(prompt).min(self.call_seconds)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Waits between the attempts of a call.
+//! Retries of a call: which failures are retried, how often, and the waits between the attempts.
 
 use std::time::Duration;
 
@@ -17,17 +17,63 @@ folio_types::settings! {
         /// Maximum `Retry-After` that is respected. If the endpoint requests more, the call fails immediately with that
         /// wait.
         pub max_retry_after_seconds: Duration as "max_retry_after_seconds" = Duration::from_secs(20),
+        /// Maximum total wait of a call for a model that the endpoint is loading. 0: the call fails at once.
+        pub loading_seconds: Duration as "loading_seconds" = Duration::from_secs(120),
+    }
+}
+
+/// Classifies a failed attempt for [`Retries`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryKind {
+    /// A retry does not help, or the provider would charge twice.
+    Never,
+    /// A retry may succeed. `retries` bounds the number of these retries.
+    Counted,
+    /// The endpoint is loading the model. `loading_seconds` bounds the total wait.
+    Loading,
+}
+
+/// The retries of one call.
+#[derive(Debug, Default)]
+pub struct Retries {
+    counted: u32,
+    /// Number of waits for a model that was loading, and their total duration.
+    loading: (u32, Duration),
+}
+
+impl Retries {
+    /// Returns the wait before the next attempt, and counts the retry. None: the call must not be retried.
+    pub fn next_wait(
+        &mut self,
+        kind: RetryKind,
+        retry_after: Option<Duration>,
+        options: &RetryOptions,
+        environment: &dyn Environment,
+    ) -> Option<Duration> {
+        match kind {
+            RetryKind::Never => None,
+            RetryKind::Counted if self.counted >= options.retries => None,
+            RetryKind::Counted => {
+                let wait = options.wait(self.counted, retry_after, environment)?;
+                self.counted = self.counted.saturating_add(1);
+                Some(wait)
+            }
+            RetryKind::Loading => {
+                let (waits, waited) = self.loading;
+                let wait = options.wait(waits, retry_after, environment)?;
+                let total = waited.saturating_add(wait);
+                self.loading = (waits.saturating_add(1), total);
+                (total <= options.loading_seconds).then_some(wait)
+            }
+        }
     }
 }
 
 impl RetryOptions {
-    /// Returns the wait before retry number `retry` (from 0), None if the call must not be retried. Without
-    /// `Retry-After`, the wait is random between half and all of the doubled step. With it, the wait is the requested
-    /// time plus a random part of the base step, so that callers do not return simultaneously.
-    pub fn wait(&self, retry: u32, retry_after: Option<Duration>, environment: &dyn Environment) -> Option<Duration> {
-        if retry >= self.retries {
-            return None;
-        }
+    /// Returns the wait before retry number `retry` (from 0). None: the endpoint requests a longer wait than the bound.
+    /// Without `Retry-After`, the wait is random between half and all of the doubled step. With it, the wait is the
+    /// requested time plus a random part of the base step, so that callers do not return simultaneously.
+    fn wait(&self, retry: u32, retry_after: Option<Duration>, environment: &dyn Environment) -> Option<Duration> {
         let base = self.base_seconds;
         let Some(retry_after) = retry_after else {
             let step = base.saturating_mul(2u32.saturating_pow(retry)).min(self.max_seconds);
@@ -98,7 +144,29 @@ mod tests {
             }
         }
         assert!(different.len() > 800, "no jitter");
-        assert_eq!(options.wait(9, None, &environment), None);
+    }
+
+    #[test]
+    fn counted_retries_and_the_wait_for_a_loading_model_have_separate_bounds() {
+        let environment = Simulated::new(seed());
+        let options = RetryOptions {
+            retries: 2,
+            max_seconds: Duration::from_secs(1),
+            loading_seconds: Duration::from_secs(30),
+            ..RetryOptions::default()
+        };
+        let mut retries = Retries::default();
+        let mut next = |kind| retries.next_wait(kind, None, &options, &environment);
+        assert_eq!(next(RetryKind::Never), None);
+        let mut waited = Duration::ZERO;
+        while let Some(wait) = next(RetryKind::Loading) {
+            waited += wait;
+        }
+        assert!(waited > Duration::from_secs(28) && waited <= Duration::from_secs(30), "{waited:?}");
+        assert!(next(RetryKind::Counted).is_some() && next(RetryKind::Counted).is_some());
+        assert_eq!(next(RetryKind::Counted), None);
+        let none = RetryOptions { loading_seconds: Duration::ZERO, ..options };
+        assert_eq!(Retries::default().next_wait(RetryKind::Loading, None, &none, &environment), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::endpoint::Endpoint;
 use super::failure::Failure;
 use crate::model::ModelError;
 use crate::progress::Progress;
+use crate::retry::Retries;
 
 /// An attempt that the circuit breaker admitted. Dropping it without an outcome records `Abandoned`.
 pub(super) struct Attempt {
@@ -64,7 +65,8 @@ impl Drop for Attempt {
 pub(super) struct Attempts {
     endpoint: Arc<Endpoint>,
     call_end: Instant,
-    retry: u32,
+    attempts: u32,
+    retries: Retries,
     last: Option<ModelError>,
     progress: Progress,
     /// True if the provider may charge for a failed attempt.
@@ -73,11 +75,19 @@ pub(super) struct Attempts {
 
 impl Attempts {
     pub(super) fn new(endpoint: &Arc<Endpoint>, call_end: Instant, progress: Progress) -> Self {
-        Self { endpoint: Arc::clone(endpoint), call_end, retry: 0, last: None, progress, is_possibly_charged: false }
+        Self {
+            endpoint: Arc::clone(endpoint),
+            call_end,
+            attempts: 0,
+            retries: Retries::default(),
+            last: None,
+            progress,
+            is_possibly_charged: false,
+        }
     }
 
     /// Makes attempts until one succeeds, or the call fails.
-    pub(super) async fn run<T, F>(mut self, mut make: impl FnMut(Attempt) -> F) -> Result<T, ModelError>
+    pub(super) async fn run<T, F>(&mut self, mut make: impl FnMut(Attempt) -> F) -> Result<T, ModelError>
     where
         F: Future<Output = Result<T, Failure>>,
     {
@@ -96,34 +106,29 @@ impl Attempts {
             Some(last) => last.retries_stopped(retry_after),
             None => ModelError::Unavailable { retry_after },
         })?;
+        self.attempts = self.attempts.saturating_add(1);
         self.progress.set_sent(true);
         Ok(attempt)
     }
 
     /// Waits before the next attempt. Returns the error that ends the call if a retry does not help, all retries are
     /// used, or the call has no time left.
-    async fn wait_for_retry(&mut self, failure: Failure) -> Result<(), ModelError> {
+    pub(super) async fn wait_for_retry(&mut self, failure: Failure) -> Result<(), ModelError> {
         self.is_possibly_charged |= failure.error.is_possibly_charged();
         self.progress.set_sent(self.is_possibly_charged);
         let endpoint = &self.endpoint;
         // The text of the error is only for the caller, because it may repeat a prompt.
-        let Failure { error, is_retriable, retry_after, status, cause, .. } = failure;
-        let kind = error.kind();
-        let wait = if is_retriable {
-            endpoint.retries.wait(self.retry, retry_after, endpoint.environment.as_ref())
-        } else {
-            None
-        };
+        let Failure { error, retry, retry_after, status, cause, .. } = failure;
+        let (kind, attempts) = (error.kind(), self.attempts);
+        let wait = self.retries.next_wait(retry, retry_after, &endpoint.retries, endpoint.environment.as_ref());
         let left = self.call_end.saturating_duration_since(Instant::now());
         let Some(wait) = wait.filter(|wait| *wait < left) else {
-            let attempts = self.retry.saturating_add(1);
             tracing::warn!(provider = endpoint.name, attempts, error = kind, status, cause, "model call failed");
             return Err(error);
         };
-        let retry = self.retry;
         tracing::info!(
             provider = endpoint.name,
-            retry,
+            attempts,
             ?wait,
             error = kind,
             status,
@@ -131,7 +136,6 @@ impl Attempts {
             "model call failed; retrying"
         );
         self.last = Some(error);
-        self.retry = self.retry.saturating_add(1);
         tokio::time::sleep(wait).await;
         Ok(())
     }

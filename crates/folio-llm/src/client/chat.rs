@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use folio_types::message::Usage;
-use reqwest::header::CONTENT_TYPE;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::attempt::{Attempt, Attempts};
-use super::endpoint::{EVENT_STREAM, Endpoint};
-use super::failure::{Failure, WHOLE_CALL};
-use super::live::LiveStream;
+use super::endpoint::Endpoint;
+use super::failure::Failure;
 use super::openai::{self, Bounds};
+use super::streaming_call::StreamingCall;
 use super::{Entry, traced, upstream};
-use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream};
+use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream, TimeLimit};
 use crate::request::Body;
 use crate::stream::{Assembler, EVENT_BYTES_MAX};
 use crate::tokens::count_tokens;
@@ -28,10 +27,15 @@ async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, M
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = Bytes::from(body(entry, request, true)?);
     let permit = endpoint.permit(&request.org, call_end).await?;
-    let attempts = Attempts::new(endpoint, call_end, request.progress.clone());
-    let mut live = attempts.run(|attempt| start(entry, attempt, (request, &body), call_end)).await?;
-    live.set_permit(permit);
-    Ok(Box::into_pin(live))
+    let call = StreamingCall {
+        endpoint: Arc::clone(endpoint),
+        model: entry.info.name.clone(),
+        call_id: request.call_id.clone(),
+        body,
+        progress: request.progress.clone(),
+        call_end,
+    };
+    call.start(permit).await
 }
 
 pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
@@ -43,7 +47,7 @@ async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, Model
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = RawValue::from_string(body(entry, request, false)?).map_err(unserializable)?;
     let _permit = endpoint.permit(&request.org, call_end).await?;
-    let attempts = Attempts::new(endpoint, call_end, request.progress.clone());
+    let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     let (reply, usage) =
         attempts.run(|attempt| non_streaming(endpoint, attempt, (&request.call_id, &body), call_end)).await?;
     Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name))
@@ -65,24 +69,6 @@ fn unserializable(error: serde_json::Error) -> ModelError {
     ModelError::Failed(format!("cannot serialize the request: {error}"))
 }
 
-/// Makes one attempt of a streaming call, up to its first token.
-async fn start(
-    entry: &Entry,
-    mut attempt: Attempt,
-    (request, body): (&ModelRequest, &Bytes),
-    call_end: Instant,
-) -> Result<Box<LiveStream>, Failure> {
-    let endpoint = &entry.endpoint;
-    let first_end = Instant::now() + endpoint.timeouts.first_token_seconds;
-    let end = if first_end < call_end { (first_end, "first token") } else { (call_end, WHOLE_CALL) };
-    let sent = endpoint.send_streaming(&request.call_id, body, end).await;
-    let response = attempt.check(sent.and_then(event_stream))?;
-    let sent = (body.clone(), request.progress.clone());
-    let mut live = LiveStream::new(response, attempt, &entry.info.name, sent, first_end, call_end);
-    live.first_token().await?;
-    Ok(Box::new(live))
-}
-
 /// Makes one attempt of a non-streaming call.
 async fn non_streaming(
     endpoint: &Arc<Endpoint>,
@@ -90,23 +76,13 @@ async fn non_streaming(
     (call_id, body): (&str, &RawValue),
     call_end: Instant,
 ) -> Result<(ModelReply, Option<Usage>), Failure> {
-    let bounds = Bounds { end: call_end, limit: WHOLE_CALL, body_bytes: 2 * EVENT_BYTES_MAX };
+    let bounds = Bounds { end: call_end, limit: TimeLimit::WholeCall, body_bytes: 2 * EVENT_BYTES_MAX };
     let answer = openai::client(endpoint, call_id, bounds).chat().create_byot::<_, Box<RawValue>>(body).await;
     attempt.conclude(answer.map_err(|error| openai::failure(endpoint, error)).and_then(|answer| {
         let mut assembler = Assembler::default();
         let assembled = assembler.non_streaming(answer.get()).and_then(|()| assembler.take_reply());
         assembled.map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())
     }))
-}
-
-/// Rejects a response whose content type is not an event stream.
-fn event_stream(response: reqwest::Response) -> Result<reqwest::Response, Failure> {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or(EVENT_STREAM);
-    if kind.trim_start().to_ascii_lowercase().starts_with(EVENT_STREAM) {
-        return Ok(response);
-    }
-    let kind: String = kind.chars().take(80).collect();
-    Err(Failure::unhealthy(ModelError::Failed(format!("expected content type text/event-stream, got {kind:?}"))))
 }
 
 /// Completes a reply: counts the usage if the endpoint did not report it, and sets the model name if it is empty.

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use super::attempt::{Attempt, Attempts};
 use super::endpoint::Endpoint;
-use super::failure::{Failure, WHOLE_CALL};
+use super::failure::Failure;
 use super::openai::{self, Bounds};
 use super::traced;
 use crate::error_message;
-use crate::model::ModelError;
+use crate::model::{ModelError, TimeLimit};
 use crate::progress::Progress;
 use crate::stream::StreamError;
 
@@ -68,7 +68,7 @@ async fn embed_in_batches(
             user: None,
         };
         let _permit = endpoint.permit(org, call_end).await?;
-        let attempts = Attempts::new(endpoint, call_end, Progress::default());
+        let mut attempts = Attempts::new(endpoint, call_end, Progress::default());
         vectors.extend(attempts.run(|attempt| request(endpoint, attempt, &body, texts.len(), call_end)).await?);
     }
     let length = vectors.first().map_or(0, Vec::len);
@@ -86,7 +86,7 @@ async fn request(
     end: Instant,
 ) -> Result<Vec<Vec<f32>>, Failure> {
     let body_bytes = BODY_BYTES + count * DIMENSIONS_MAX * NUMBER_BYTES;
-    let client = openai::client(endpoint, "", Bounds { end, limit: WHOLE_CALL, body_bytes });
+    let client = openai::client(endpoint, "", Bounds { end, limit: TimeLimit::WholeCall, body_bytes });
     let answer = client.embeddings().create_byot::<_, Box<RawValue>>(body).await;
     attempt.conclude(answer.map_err(|error| openai::failure(endpoint, error)).and_then(|answer| {
         parse(answer.get(), count).map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempt;
 use super::failure::Failure;
-use crate::model::ModelError;
+use crate::model::{ModelError, TimeLimit};
 use crate::network::{AddressPolicy, Resolver};
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
@@ -148,7 +148,7 @@ impl Endpoint {
         &self,
         call_id: &str,
         body: &Bytes,
-        end: (Instant, &'static str),
+        end: (Instant, TimeLimit),
     ) -> Result<Response, Failure> {
         let request = self.http.post(self.chat_url.clone()).headers(call_headers(call_id)).body(body.clone());
         let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, EVENT_STREAM);
@@ -157,7 +157,7 @@ impl Endpoint {
     }
 
     /// Sends a request. Returns the response after its head arrived with a success status.
-    pub(super) async fn execute(&self, request: Request, end: (Instant, &'static str)) -> Result<Response, Failure> {
+    pub(super) async fn execute(&self, request: Request, end: (Instant, TimeLimit)) -> Result<Response, Failure> {
         let response = timeout_at(end.0, self.http.execute(request))
             .await
             .map_err(|_| Failure::timeout(end.1))?

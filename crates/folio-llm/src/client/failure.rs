@@ -8,18 +8,16 @@ use folio_types::limits::DAY;
 use reqwest::StatusCode;
 
 use crate::error_message;
-use crate::model::ModelError;
+use crate::model::{ModelError, TimeLimit};
+use crate::retry::RetryKind;
 use crate::stream::StreamError;
-
-/// Name of the time limit of a whole call.
-pub(super) const WHOLE_CALL: &str = "whole call";
 
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(super) struct Failure {
     pub(super) error: ModelError,
-    /// True if a retry may succeed. Only considered before the first token.
-    pub(super) is_retriable: bool,
+    /// Considered only before the first delta of text or of a tool call.
+    pub(super) retry: RetryKind,
     /// Wait that the endpoint requested (`Retry-After`).
     pub(super) retry_after: Option<Duration>,
     pub(super) outcome: Outcome,
@@ -32,12 +30,13 @@ pub(super) struct Failure {
 impl Failure {
     /// The endpoint is unhealthy; a retry may succeed.
     pub(super) fn retriable(error: ModelError) -> Self {
-        Self { error, is_retriable: true, retry_after: None, outcome: Outcome::Failure, status: None, cause: None }
+        let retry = RetryKind::Counted;
+        Self { error, retry, retry_after: None, outcome: Outcome::Failure, status: None, cause: None }
     }
 
     /// The endpoint is unhealthy; a retry does not help.
     pub(super) fn unhealthy(error: ModelError) -> Self {
-        Self { is_retriable: false, ..Self::retriable(error) }
+        Self { retry: RetryKind::Never, ..Self::retriable(error) }
     }
 
     /// The endpoint is healthy and refuses this request.
@@ -47,13 +46,13 @@ impl Failure {
 
     /// Returns the failure as not retriable, because the answer had started and the provider charges for it.
     pub(super) fn not_retriable(self) -> Self {
-        Self { is_retriable: false, ..self }
+        Self { retry: RetryKind::Never, ..self }
     }
 
     /// A time limit passed. The time limit of the whole call shows nothing about the health of the endpoint.
-    pub(super) fn timeout(limit: &'static str) -> Self {
+    pub(super) fn timeout(limit: TimeLimit) -> Self {
         let failure = Self::unhealthy(ModelError::Timeout(limit));
-        if limit == WHOLE_CALL { Self { outcome: Outcome::Abandoned, ..failure } } else { failure }
+        if limit == TimeLimit::WholeCall { Self { outcome: Outcome::Abandoned, ..failure } } else { failure }
     }
 
     /// The connection was not made or broke.
@@ -92,6 +91,11 @@ impl Failure {
             429 => {
                 let error = ModelError::RateLimited { retry_after };
                 Self { retry_after, outcome: Outcome::Success, ..Self::retriable(error) }
+            }
+            // A server that loads a model is healthy.
+            503 if is_loading(&message) => {
+                let failure = Self::retriable(ModelError::Loading(format!("{provider} answered: {message}")));
+                Self { retry: RetryKind::Loading, retry_after, outcome: Outcome::Success, ..failure }
             }
             408 | 500..=599 => Self {
                 retry_after,
@@ -133,6 +137,37 @@ impl Failure {
     }
 }
 
+/// Returns true for the messages of servers that load a model, such as `Loading model` (llama.cpp).
+fn is_loading(message: &str) -> bool {
+    message.split(|c: char| !c.is_alphanumeric()).any(|word| word.eq_ignore_ascii_case("loading"))
+}
+
 fn body_contains(body: &[u8], word: &str) -> bool {
     body.windows(word.len()).any(|window| window == word.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_503_that_names_the_loading_of_a_model_is_a_loading_model() {
+        for (status, body, kind) in [
+            (
+                503,
+                r#"{"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}"#,
+                RetryKind::Loading,
+            ),
+            (503, r#"{"error": "Model org/m is currently loading"}"#, RetryKind::Loading),
+            (503, r#"{"error": "the server is overloading"}"#, RetryKind::Counted),
+            (503, "", RetryKind::Counted),
+            (500, "loading model", RetryKind::Counted),
+            (400, "loading model", RetryKind::Never),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let failure = Failure::status("own", status, None, body.as_bytes(), &Secret::default());
+            assert_eq!(failure.retry, kind, "{status} {body}");
+            assert_eq!(failure.outcome == Outcome::Failure, kind == RetryKind::Counted, "{status} {body}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::openai::{self, Bounds};
-use crate::model::ModelError;
+use crate::model::{ModelError, TimeLimit};
 use crate::options::is_model_name;
 use crate::stream::StreamError;
 
@@ -24,7 +24,7 @@ const MODELS_MAX: usize = 1_000;
 /// Returns the names of the models, sorted. The request is not a model call: it takes no permit and does not affect the
 /// circuit breaker.
 pub(super) async fn models(endpoint: &Arc<Endpoint>) -> Result<Vec<String>, ModelError> {
-    let bounds = Bounds { end: Instant::now() + TIMEOUT, limit: "model list", body_bytes: BODY_BYTES };
+    let bounds = Bounds { end: Instant::now() + TIMEOUT, limit: TimeLimit::ModelList, body_bytes: BODY_BYTES };
     let answer = openai::client(endpoint, "", bounds).models().list_byot::<Box<RawValue>>().await;
     let names = answer
         .map_err(|error| openai::failure(endpoint, error))

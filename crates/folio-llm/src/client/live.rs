@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use folio_breaker::Outcome;
-use folio_permits::Permit;
-use folio_types::OrgId;
 use futures::Stream;
 use futures::stream::{BoxStream, StreamExt as _};
 use tokio::time::{Instant, Sleep};
 
 use super::attempt::Attempt;
 use super::chat::finished;
-use super::failure::{Failure, WHOLE_CALL};
-use crate::model::{ModelError, ModelEvent, ModelReply};
+use super::failure::Failure;
+use crate::model::{ModelError, ModelEvent, ModelReply, TimeLimit};
 use crate::progress::Progress;
 use crate::stream::StreamParser;
 
@@ -54,14 +52,12 @@ pub(super) struct LiveStream {
     call_end: Instant,
     bytes_after_done: usize,
     attempt: Attempt,
-    /// Released at the end of the stream or when the stream is dropped.
-    permit: Option<Permit<OrgId>>,
     request: Bytes,
     progress: Progress,
     /// Model name for answers without one.
     model: String,
     /// The last item of the stream.
-    final_item: Option<Result<Box<ModelReply>, ModelError>>,
+    final_item: Option<Result<Box<ModelReply>, Failure>>,
 }
 
 impl LiveStream {
@@ -83,7 +79,6 @@ impl LiveStream {
             call_end,
             bytes_after_done: 0,
             attempt,
-            permit: None,
             request,
             progress,
             model: model.to_owned(),
@@ -91,9 +86,9 @@ impl LiveStream {
         }
     }
 
-    /// Keeps the permit of the call until the stream ends or is dropped.
-    pub(super) fn set_permit(&mut self, permit: Permit<OrgId>) {
-        self.permit = Some(permit);
+    /// Returns true if a delta of text or of a tool call was received.
+    pub(super) fn has_content(&mut self) -> bool {
+        self.parser.assembler().has_content()
     }
 
     /// Reads until the first token. A failure before it may be retried.
@@ -215,9 +210,9 @@ impl LiveStream {
     fn deadline_passed(&mut self) -> Result<(), Failure> {
         match self.phase {
             Phase::Finished | Phase::Done | Phase::Ended => self.conclude(),
-            _ if Instant::now() >= self.call_end => Err(Failure::timeout(WHOLE_CALL)),
-            Phase::First => Err(Failure::unhealthy(ModelError::Timeout("first token"))),
-            Phase::Tokens => Err(Failure::unhealthy(ModelError::Timeout("between tokens"))),
+            _ if Instant::now() >= self.call_end => Err(Failure::timeout(TimeLimit::WholeCall)),
+            Phase::First => Err(Failure::unhealthy(ModelError::Timeout(TimeLimit::FirstToken))),
+            Phase::Tokens => Err(Failure::unhealthy(ModelError::Timeout(TimeLimit::BetweenTokens))),
         }
     }
 
@@ -237,20 +232,16 @@ impl LiveStream {
 }
 
 impl Stream for LiveStream {
-    type Item = Result<ModelEvent, ModelError>;
+    type Item = Result<ModelEvent, Failure>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         if let Err(failure) = ready!(this.poll_until(cx, |live| live.parser.assembler().has_event())) {
-            this.final_item = Some(Err(failure.error));
+            this.final_item = Some(Err(failure));
         }
         // Events before an error in the same read are still returned.
         if let Some(event) = this.parser.assembler().next_event() {
             return Poll::Ready(Some(Ok(event)));
-        }
-        if this.final_item.is_some() {
-            // Releases the permit for the next call before the consumer drops the stream.
-            this.permit = None;
         }
         Poll::Ready(this.final_item.take().map(|final_item| final_item.map(ModelEvent::Done)))
     }

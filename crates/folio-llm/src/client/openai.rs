@@ -14,14 +14,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::endpoint::{Endpoint, call_headers, read_bounded};
 use super::failure::Failure;
+use crate::model::TimeLimit;
 use crate::stream::StreamError;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Deadline of the whole response.
     pub(super) end: Instant,
-    /// Name of the deadline in errors.
-    pub(super) limit: &'static str,
+    /// The deadline in errors.
+    pub(super) limit: TimeLimit,
     /// Maximum length of the response body, in bytes.
     pub(super) body_bytes: usize,
 }

@@ -54,6 +54,8 @@ impl Options {
             ("retries.base_seconds", self.retries.base_seconds),
             ("retries.max_seconds", self.retries.max_seconds),
             ("retries.max_retry_after_seconds", self.retries.max_retry_after_seconds),
+            ("retries.loading_seconds", self.retries.loading_seconds),
+            ("timeouts.first_token_seconds_per_thousand_tokens", self.timeouts.first_token_seconds_per_thousand_tokens),
             ("breaker.open_seconds", self.breaker.open_seconds),
         ] {
             problems.check(value <= DAY, path, "must be at most 86400 (a day)");

@@ -69,6 +69,11 @@ fn every_problem_is_reported_with_its_path() {
         ("max_concurrent_calls", problems(|o| provider(o).max_concurrent_calls = 0)),
         ("timeouts.connect_seconds", problems(|o| o.timeouts.connect_seconds = Duration::ZERO)),
         ("retries.retries", problems(|o| o.retries.retries = 11)),
+        ("retries.loading_seconds", problems(|o| o.retries.loading_seconds = Duration::from_secs(86_401))),
+        (
+            "timeouts.first_token_seconds_per_thousand_tokens",
+            problems(|o| o.timeouts.first_token_seconds_per_thousand_tokens = Duration::from_secs(86_401)),
+        ),
         (
             "models.fast.max_output_tokens",
             problems(|o| provider(o).models.get_mut("fast").unwrap().max_output_tokens = 40_000),
@@ -95,6 +100,16 @@ fn every_problem_is_reported_with_its_path() {
         o.retries.retries = 99;
     });
     assert!(many.contains("base_url") && many.contains("retries.retries"), "{many}");
+}
+
+#[test]
+fn the_limit_to_the_first_token_grows_with_the_request() {
+    let timeouts = Timeouts::default();
+    for (bytes, seconds) in [(0, 60.0), (4_000, 70.0), (20_000, 110.0), (40_000_000, 300.0), (usize::MAX, 300.0)] {
+        assert_eq!(timeouts.first_token(bytes), Duration::from_secs_f64(seconds), "{bytes}");
+    }
+    let constant = Timeouts { first_token_seconds_per_thousand_tokens: Duration::ZERO, ..timeouts };
+    assert_eq!(constant.first_token(1 << 20), Duration::from_secs(60));
 }
 
 #[test]

@@ -254,6 +254,11 @@ impl Assembler {
         self.tokens > 0 || self.is_finished()
     }
 
+    /// Returns true if a delta of text or of a tool call was received.
+    pub fn has_content(&self) -> bool {
+        !self.text.is_empty() || !self.calls.is_empty()
+    }
+
     /// Returns true if the finish reason was received.
     pub fn is_finished(&self) -> bool {
         self.finish.is_some()

@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use folio_llm::TimeLimit;
 use folio_llm::options::Timeouts;
-use llm_sim::{Fault, RecordedRequest};
+use llm_sim::script::Rule;
+use llm_sim::{Answer, Fault, RecordedRequest, Thinking};
 
 use super::raw::{END, HEAD, RawServer, Step, chunk, send};
 use super::*;
@@ -92,30 +94,30 @@ async fn comments_and_empty_chunks_do_not_count_as_the_first_token() {
     let (models_with_call_timeout, _) =
         client(&server.url(), |options| options.timeouts.call_seconds = Duration::from_millis(300));
     let error = streamed(&models).await.unwrap_err().1;
-    assert_eq!(error, ModelError::Timeout("first token"));
+    assert_eq!(error, ModelError::Timeout(TimeLimit::FirstToken));
     let error = streamed(&models_with_call_timeout).await.unwrap_err().1;
-    assert_eq!(error, ModelError::Timeout("whole call"));
+    assert_eq!(error, ModelError::Timeout(TimeLimit::WholeCall));
 }
 
 #[tokio::test]
 async fn a_hang_ends_at_its_timeout_and_is_not_retried() {
     type Choose = fn(&mut Timeouts) -> &mut Duration;
     let short = Duration::from_millis(100);
-    let cases: [(&str, usize, Choose); 3] = [
-        ("first token", 0, |timeouts| &mut timeouts.first_token_seconds),
-        ("between tokens", 3, |timeouts| &mut timeouts.between_tokens_seconds),
-        ("whole call", 3, |timeouts| &mut timeouts.call_seconds),
+    let cases: [(TimeLimit, usize, Choose); 3] = [
+        (TimeLimit::FirstToken, 0, |timeouts| &mut timeouts.first_token_seconds),
+        (TimeLimit::BetweenTokens, 3, |timeouts| &mut timeouts.between_tokens_seconds),
+        (TimeLimit::WholeCall, 3, |timeouts| &mut timeouts.call_seconds),
     ];
-    for (name, after_chunks, timeout) in cases {
+    for (limit, after_chunks, timeout) in cases {
         let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks })).await;
         let (models, _) = client(&sim.url(), |options| *timeout(&mut options.timeouts) = short);
         let (text, error) = streamed(&models).await.unwrap_err();
         assert_eq!((text.is_empty(), text.starts_with("The total")), (after_chunks == 0, after_chunks > 0), "{text:?}");
-        assert_eq!(error, ModelError::Timeout(name));
+        assert_eq!(error, ModelError::Timeout(limit));
         assert_eq!(sim.chats().len(), 1);
         closed_by_client(&sim).await;
-        if name == "whole call" {
-            assert_eq!(models.complete(request()).await, Err(ModelError::Timeout(name)));
+        if limit == TimeLimit::WholeCall {
+            assert_eq!(models.complete(request()).await, Err(ModelError::Timeout(limit)));
             closed_by_client(&sim).await;
         }
     }
@@ -130,6 +132,57 @@ async fn a_stream_cut_after_its_first_token_is_an_error_and_never_retried() {
     }
     let (text, error) = fails(FaultPlan::always(Fault::Reset { after_chunks: 3 }), 1, |_| {}).await;
     assert!(matches!(error, ModelError::Failed(_)), "{text:?} {error:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_after_nothing_but_thinking_is_retried() {
+    let thinking = Thinking { text: "The total is at the end of the page. ".repeat(20), ..Thinking::default() };
+    let answer = Answer { thinking: vec![thinking.clone()], ..Answer::text("1,234.50") };
+    for broken in [false, true] {
+        let rule = Rule { answer: Some(answer.clone()), ..Rule::default() };
+        let sim = sim(Script::of(vec![rule])).await;
+        sim.set_faults(FaultPlan::first(2, Fault::Cut { after_chunks: 3, broken }));
+        let models = models(&sim.url());
+        let mut stream = models.stream(request()).await.unwrap();
+        let received = receive(&mut stream).await;
+        let reply = received.end.unwrap().unwrap();
+        assert_eq!((received.text.as_str(), reply.text.as_str()), ("1,234.50", "1,234.50"));
+        assert_eq!(reply.thinking[0].text, thinking.text, "the reply contains the thinking of one attempt");
+        assert!(received.thinking.len() > thinking.text.len(), "the events contain the thinking of all attempts");
+        assert_eq!((sim.chats().len(), models.endpoints()[0].calls), (3, 0));
+
+        sim.reset();
+        sim.set_faults(FaultPlan::always(Fault::Cut { after_chunks: 3, broken }));
+        let (text, error) = streamed(&models).await.unwrap_err();
+        assert!(text.is_empty() && matches!(error, ModelError::Failed(_)), "{text:?} {error:?}");
+        assert_eq!((sim.chats().len(), models.endpoints()[0].calls), (3, 0), "the number of retries is bounded");
+    }
+}
+
+#[tokio::test]
+async fn a_loading_model_is_waited_for_up_to_the_limit() {
+    let body = r#"{"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}"#;
+    let loading = Fault::Status { code: 503, retry_after: None, body: Some(body.to_owned()) };
+    let sim = faulty(FaultPlan::first(8, loading.clone())).await;
+    let (models, _) = client(&sim.url(), |options| {
+        options.retries.retries = 0;
+        options.retries.max_seconds = Duration::from_millis(10);
+        options.breaker.failures = 2;
+    });
+    assert!(streamed(&models).await.is_ok(), "neither the retries nor the breaker end the wait");
+    assert_eq!(sim.chats().len(), 9);
+    sim.set_faults(FaultPlan::first(8, loading.clone()));
+    assert!(models.complete(request()).await.is_ok());
+
+    sim.set_faults(FaultPlan::always(loading));
+    let (models, _) = client(&sim.url(), |options| options.retries.loading_seconds = Duration::from_millis(20));
+    let request = request();
+    let progress = request.progress.clone();
+    let error = models.complete(request).await.unwrap_err();
+    assert!(matches!(error, ModelError::Loading(_)) && error.is_retriable(), "{error:?}");
+    assert!(error.to_string().contains("Loading model"), "{error}");
+    assert!(error.to_string().contains("models.retries.loading_seconds"), "{error}");
+    assert!(!progress.is_sent(), "a model that is loading is not charged");
 }
 
 #[tokio::test]

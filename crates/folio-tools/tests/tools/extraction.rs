@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use folio_llm::ModelError;
+use folio_llm::{ModelError, TimeLimit};
 use folio_resources::ExtractionChange;
 use folio_storage::UsageRecord;
 use folio_testkit::wait_for;
@@ -78,7 +78,7 @@ async fn a_mismatch_is_retried_once_with_the_problem() {
 async fn an_endpoint_failure_is_not_a_model_mismatch() {
     let mut test = Fixture::new().await;
     test.invoice_prompt().await;
-    test.models.fail(ModelError::Timeout("whole call"));
+    test.models.fail(ModelError::Timeout(TimeLimit::WholeCall));
     let message = test.error_of("run_extraction", json!({})).await;
     assert!(message.contains("did not answer in time") && message.contains("Nothing was stored"), "{message}");
     let recorded = usage(&test).await;
