@@ -86,11 +86,28 @@ async fn fill(stores: &Stores, org: &OrgId, number: usize, revisions: u64) -> Re
         let (expected, change) = match revision {
             0 => {
                 let name = format!("prompt {number}");
-                (Expected::Absent, PromptChange::Create { name, content, schema: None, model: None, tags: Vec::new() })
+                (
+                    Expected::Absent,
+                    PromptChange::Create {
+                        name,
+                        content,
+                        schema: None,
+                        model: None,
+                        temperature: None,
+                        tags: Vec::new(),
+                    },
+                )
             }
             version => {
                 let content = Some(content);
-                let change = PromptChange::Update { name: None, content, schema: None, model: None, tags: None };
+                let change = PromptChange::Update {
+                    name: None,
+                    content,
+                    schema: None,
+                    model: None,
+                    temperature: None,
+                    tags: None,
+                };
                 (Expected::Version(version), change)
             }
         };

@@ -10,6 +10,7 @@ mod failure;
 mod list;
 mod live;
 mod openai;
+mod refused_parameters;
 mod streaming_call;
 mod traced;
 
@@ -47,6 +48,13 @@ struct Table {
 struct Entry {
     endpoint: Arc<Endpoint>,
     info: ModelInfo,
+}
+
+impl Entry {
+    /// Returns the name of the model at its endpoint.
+    fn upstream(&self) -> &str {
+        upstream(&self.info.name, &self.info.options.upstream)
+    }
 }
 
 struct EmbeddingEntry {

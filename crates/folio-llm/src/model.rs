@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
 use folio_types::models::{ModelOptions, ModelPrices};
-use folio_types::{Error, OrgId};
+use folio_types::{Error, OrgId, Temperature};
 use futures::stream::BoxStream;
 use serde_json::Value;
 
@@ -34,6 +34,9 @@ pub struct ModelRequest {
     pub thinking: bool,
     /// Maximum tokens of the answer. None: the maximum of the model.
     pub max_output_tokens: Option<u32>,
+    /// Sampling temperature. None: the default of the model. The client omits the parameter if the model requires
+    /// another temperature: with thinking, and after the endpoint refused the parameter.
+    pub temperature: Option<Temperature>,
     /// Progress of this call only.
     pub progress: Progress,
 }
@@ -51,6 +54,7 @@ impl ModelRequest {
             response_format: None,
             thinking: false,
             max_output_tokens: None,
+            temperature: None,
             progress: Progress::default(),
         }
     }

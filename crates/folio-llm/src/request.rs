@@ -4,6 +4,7 @@ use async_openai::types::chat::{
     ChatCompletionMessageToolCall, ChatCompletionMessageToolCalls, ChatCompletionStreamOptions, FunctionCall,
     ResponseFormat, ResponseFormatJsonSchema,
 };
+use folio_types::Temperature;
 use folio_types::message::{Message, ThinkingBlock, ToolCall};
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
@@ -20,6 +21,8 @@ pub(crate) struct Body<'a> {
     pub(crate) output_limit_field: OutputLimitField,
     pub(crate) stream: bool,
     pub(crate) stream_usage: bool,
+    /// None: not sent.
+    pub(crate) temperature: Option<Temperature>,
 }
 
 impl Body<'_> {
@@ -84,6 +87,8 @@ impl Serialize for Body<'_> {
         }
         if let Some(budget) = self.thinking_budget() {
             map.serialize_entry("thinking", &Thinking { kind: "enabled", budget_tokens: budget })?;
+        } else if let Some(temperature) = self.temperature {
+            map.serialize_entry("temperature", &temperature.get())?;
         }
         if self.stream {
             map.serialize_entry("stream", &true)?;

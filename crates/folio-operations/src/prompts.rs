@@ -5,7 +5,7 @@ use folio_resources::fields;
 use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Schema, Tag, check_prompt_content};
 use folio_tools::rules;
 use folio_types::access::Scope;
-use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId};
+use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId, Temperature};
 use futures::future::OptionFuture;
 use serde::Serialize;
 use serde_json::Value;
@@ -33,6 +33,8 @@ pub struct PromptFields {
     pub schema_revid: String,
     /// Empty: the default model of the request.
     pub model: String,
+    /// Sampling temperature from 0 to 2. None: 0.
+    pub temperature: Option<f64>,
     /// At most 50 tags. Repeated ids are stored once.
     pub tag_ids: Vec<String>,
 }
@@ -43,6 +45,7 @@ struct CheckedPrompt {
     content: String,
     schema: Option<SchemaRevId>,
     model: Option<String>,
+    temperature: Option<Temperature>,
     tags: Vec<TagId>,
 }
 
@@ -50,6 +53,7 @@ const NAME: &str = "prompt.name";
 const CONTENT: &str = "prompt.content";
 const SCHEMA: &str = "prompt.schema_revid";
 const MODEL: &str = "prompt.model";
+const TEMPERATURE: &str = "prompt.temperature";
 const TAGS: &str = "prompt.tag_ids";
 
 impl PromptFields {
@@ -60,6 +64,7 @@ impl PromptFields {
             tags: tags(context, &self.tag_ids).await?,
             schema: schema(context, &self.schema_revid).await?,
             model: model(context, &self.model).await?,
+            temperature: temperature(self.temperature)?,
             name: self.name,
             content: self.content,
         })
@@ -79,16 +84,18 @@ impl Operation for CreatePrompt {
     async fn run(self, context: &Context) -> Result<Prompt> {
         let (request, stores) = (&context.request, context.stores());
         let write = async {
-            let CheckedPrompt { name, content, schema, model, tags } = self.prompt.checked(context).await?;
+            let CheckedPrompt { name, content, schema, model, temperature, tags } =
+                self.prompt.checked(context).await?;
             // If the name exists, the new revision replaces every field of the prompt.
             let revise = PromptChange::Update {
                 name: None,
                 content: Some(content.clone()),
                 schema: Some(schema.clone()),
                 model: Some(model.clone()),
+                temperature: Some(temperature),
                 tags: Some(tags.clone()),
             };
-            let create = PromptChange::Create { name: name.clone(), content, schema, model, tags };
+            let create = PromptChange::Create { name: name.clone(), content, schema, model, temperature, tags };
             request.create_or_revise::<Prompt>(stores, &name, create, revise).await
         };
         let id = request.once::<Prompt>(stores, write).await?;
@@ -132,6 +139,9 @@ pub struct UpdatePrompt {
     pub schema_revid: Option<String>,
     /// Empty: the default model of the request.
     pub model: Option<String>,
+    /// Inner None: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<Option<f64>>,
     /// The new tags replace all stored ones.
     pub tag_ids: Option<Vec<String>>,
     /// The version that the change is based on. None: any version.
@@ -150,6 +160,7 @@ impl Operation for UpdatePrompt {
             check_prompt_content(CONTENT, content)?;
         }
         let change = PromptChange::Update {
+            temperature: self.temperature.map(temperature).transpose()?,
             schema: resolve(self.schema_revid.as_deref().map(|text| schema(context, text))).await?,
             model: resolve(self.model.as_deref().map(|name| model(context, name))).await?,
             tags: resolve(self.tag_ids.as_deref().map(|ids| tags(context, ids))).await?,
@@ -183,6 +194,7 @@ impl Operation for ValidatePrompt {
             (TAGS, tags(context, &prompt.tag_ids).await.map(drop)),
             (SCHEMA, schema(context, &prompt.schema_revid).await.map(drop)),
             (MODEL, model(context, &prompt.model).await.map(drop)),
+            (TEMPERATURE, temperature(prompt.temperature).map(drop)),
         ];
         let mut violations = Vec::new();
         for (field, checked) in checks {
@@ -222,6 +234,10 @@ impl Operation for ValidatePromptData {
             None => Ok(vec![Violation { path: "#".to_owned(), message: "must be a JSON object".to_owned() }]),
         }
     }
+}
+
+fn temperature(number: Option<f64>) -> Result<Option<Temperature>> {
+    number.map(|number| Temperature::new(TEMPERATURE, number)).transpose()
 }
 
 /// Resolves a field that may be absent.

@@ -76,6 +76,7 @@ pub(crate) fn prompt() -> Prompt {
         content: "Read it.".into(),
         schema: Some(schema().latest.revid),
         model: Some("model".into()),
+        temperature: None,
         tags: vec![tag().id],
         created_by: user(),
         created_at: at(),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use folio_types::op::{OpResult, Write};
 use folio_types::{
-    DocumentId, Error, OrgId, PromptId, PromptRevId, Result, SchemaRevId, TagId, Timestamp, UserId, limits,
+    DocumentId, Error, OrgId, PromptId, PromptRevId, Result, SchemaRevId, TagId, Temperature, Timestamp, UserId, limits,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,9 @@ pub struct PromptRevision {
     pub schema: Option<SchemaRevId>,
     /// Model that runs the prompt. None: the default model of the run.
     pub model: Option<String>,
+    /// None: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<Temperature>,
     /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
     pub created_by: UserId,
@@ -65,6 +68,8 @@ pub enum PromptChange {
         schema: Option<SchemaRevId>,
         /// Model that runs the prompt. None: the default model of the run.
         model: Option<String>,
+        /// None: 0.
+        temperature: Option<Temperature>,
         tags: Vec<TagId>,
     },
     /// Adds a revision if anything except the name differs from the newest revision; a new name alone renames the
@@ -76,6 +81,8 @@ pub enum PromptChange {
         schema: Option<Option<SchemaRevId>>,
         /// Inner None: the default model of the run.
         model: Option<Option<String>>,
+        /// Inner None: 0.
+        temperature: Option<Option<Temperature>>,
         tags: Option<Vec<TagId>>,
     },
     Delete,
@@ -167,7 +174,7 @@ impl Resource for Prompt {
             Ok(Plan { after: Some(prompt), result })
         };
         match (&write.change, before) {
-            (PromptChange::Create { name, content, schema, model, tags }, None) => {
+            (PromptChange::Create { name, content, schema, model, temperature, tags }, None) => {
                 let latest = PromptRevision {
                     revid: PromptRevId::new(id.clone(), 1),
                     org: write.org.clone(),
@@ -175,18 +182,20 @@ impl Resource for Prompt {
                     content: content.clone(),
                     schema: schema.clone(),
                     model: model.clone(),
+                    temperature: *temperature,
                     tags: distinct(tags),
                     created_by: write.by.clone(),
                     created_at: write.at,
                 };
                 done(Self { id: id.clone(), version: 1, created_at: write.at, latest }, true)
             }
-            (PromptChange::Update { name, content, schema, model, tags }, Some(before)) => {
+            (PromptChange::Update { name, content, schema, model, temperature, tags }, Some(before)) => {
                 let mut latest = before.latest.clone();
                 latest.name.clone_from(name.as_ref().unwrap_or(&before.latest.name));
                 latest.content.clone_from(content.as_ref().unwrap_or(&before.latest.content));
                 latest.schema.clone_from(schema.as_ref().unwrap_or(&before.latest.schema));
                 latest.model.clone_from(model.as_ref().unwrap_or(&before.latest.model));
+                latest.temperature = temperature.unwrap_or(before.latest.temperature);
                 if let Some(tags) = tags {
                     latest.tags = distinct(tags);
                 }
@@ -217,6 +226,15 @@ pub(crate) fn revision_term(parent: &DocumentId, prompt: &PromptRevId) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden;
+
+    #[test]
+    fn the_temperature_is_stored_in_thousandths_and_only_if_it_is_set() {
+        let mut prompt = golden::prompt();
+        golden::assert_golden("live", prompt.clone());
+        prompt.latest.temperature = Some(Temperature::new("temperature", 0.7).unwrap());
+        golden::assert_golden("warm", prompt);
+    }
 
     #[test]
     fn the_content_of_a_prompt_is_bounded_and_not_blank() {

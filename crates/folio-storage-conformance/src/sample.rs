@@ -141,12 +141,19 @@ impl Sample for Schema {
 impl Sample for Prompt {
     fn create(seed: &Seed) -> PromptChange {
         let (name, content) = (seed.name.clone(), seed.content.to_string());
-        PromptChange::Create { name, content, schema: seed.schema(), model: None, tags: seed.all() }
+        PromptChange::Create { name, content, schema: seed.schema(), model: None, temperature: None, tags: seed.all() }
     }
 
     fn update(seed: &Seed) -> PromptChange {
         let (name, content) = (Some(seed.name.clone()), Some(seed.content.to_string()));
-        PromptChange::Update { name, content, schema: Some(seed.schema()), model: None, tags: Some(seed.all()) }
+        PromptChange::Update {
+            name,
+            content,
+            schema: Some(seed.schema()),
+            model: None,
+            temperature: None,
+            tags: Some(seed.all()),
+        }
     }
 
     fn filters(seed: &Seed) -> Vec<PromptFilter> {

@@ -23,6 +23,7 @@ pub mod profile;
 pub mod seconds;
 mod secret;
 pub mod settings;
+mod temperature;
 pub mod token;
 mod unknown_fields;
 
@@ -34,4 +35,5 @@ pub use ids::*;
 pub use jiff::Timestamp;
 pub use liveness::Liveness;
 pub use secret::Secret;
+pub use temperature::Temperature;
 pub use unknown_fields::UnknownFields;

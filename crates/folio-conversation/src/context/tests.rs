@@ -54,6 +54,7 @@ fn prompt() -> PromptRevision {
         content: "Extract the total.".to_owned(),
         schema: Some(schema().revid),
         model: Some("gpt-5".to_owned()),
+        temperature: None,
         tags: vec![tag().id],
         created_by: UserId::derive(&["u"]),
         created_at: Timestamp::UNIX_EPOCH,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use folio_types::Temperature;
 use folio_types::message::Usage;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -12,7 +13,7 @@ use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::openai::{self, Bounds};
 use super::streaming_call::StreamingCall;
-use super::{Entry, traced, upstream};
+use super::{Entry, traced};
 use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream, TimeLimit};
 use crate::request::Body;
 use crate::stream::{Assembler, EVENT_BYTES_MAX};
@@ -23,9 +24,18 @@ pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<Mode
 }
 
 async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, ModelError> {
+    let call_end = Instant::now() + entry.endpoint.timeouts.call_seconds;
+    with_temperature(entry, request, |temperature| open(entry, request, temperature, call_end)).await
+}
+
+async fn open(
+    entry: &Entry,
+    request: &ModelRequest,
+    temperature: Option<Temperature>,
+    call_end: Instant,
+) -> Result<ModelStream, ModelError> {
     let endpoint = &entry.endpoint;
-    let call_end = Instant::now() + endpoint.timeouts.call_seconds;
-    let body = Bytes::from(body(entry, request, true)?);
+    let body = Bytes::from(body(entry, request, temperature, true)?);
     let permit = endpoint.permit(&request.org, call_end).await?;
     let call = StreamingCall {
         endpoint: Arc::clone(endpoint),
@@ -43,9 +53,18 @@ pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<Mo
 }
 
 async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
+    let call_end = Instant::now() + entry.endpoint.timeouts.call_seconds;
+    with_temperature(entry, request, |temperature| call_once(entry, request, temperature, call_end)).await
+}
+
+async fn call_once(
+    entry: &Entry,
+    request: &ModelRequest,
+    temperature: Option<Temperature>,
+    call_end: Instant,
+) -> Result<ModelReply, ModelError> {
     let endpoint = &entry.endpoint;
-    let call_end = Instant::now() + endpoint.timeouts.call_seconds;
-    let body = RawValue::from_string(body(entry, request, false)?).map_err(unserializable)?;
+    let body = RawValue::from_string(body(entry, request, temperature, false)?).map_err(unserializable)?;
     let _permit = endpoint.permit(&request.org, call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     let (reply, usage) =
@@ -53,14 +72,49 @@ async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, Model
     Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name))
 }
 
-fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<String, ModelError> {
+/// Makes a call with the temperature of the request. If the endpoint refuses this parameter, makes the call again
+/// without it, and remembers that for further calls of the model.
+async fn with_temperature<T, F>(
+    entry: &Entry,
+    request: &ModelRequest,
+    make: impl Fn(Option<Temperature>) -> F,
+) -> Result<T, ModelError>
+where
+    F: Future<Output = Result<T, ModelError>>,
+{
+    let (refused, upstream) = (&entry.endpoint.refused_parameters, entry.upstream());
+    let mut temperature = request.temperature.filter(|_| !refused.has_temperature(upstream));
+    loop {
+        match make(temperature).await {
+            Err(error) if temperature.is_some() && refuses_temperature(&error) => {
+                tracing::info!(provider = entry.endpoint.name, "the endpoint refuses a temperature; it is omitted");
+                refused.add_temperature(upstream);
+                temperature = None;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Returns true if the endpoint refused the request because of its temperature.
+fn refuses_temperature(error: &ModelError) -> bool {
+    matches!(error, ModelError::Refused { status: 400, message } if message.to_ascii_lowercase().contains("temperature"))
+}
+
+fn body(
+    entry: &Entry,
+    request: &ModelRequest,
+    temperature: Option<Temperature>,
+    stream: bool,
+) -> Result<String, ModelError> {
     let body = Body {
         request,
         model: &entry.info.options,
-        upstream: upstream(&entry.info.name, &entry.info.options.upstream),
+        upstream: entry.upstream(),
         output_limit_field: entry.endpoint.output_limit_field,
         stream,
         stream_usage: entry.endpoint.stream_usage,
+        temperature,
     };
     body.write().map_err(unserializable)
 }

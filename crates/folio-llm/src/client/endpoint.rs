@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempt;
 use super::failure::Failure;
+use super::refused_parameters::RefusedParameters;
 use crate::model::{ModelError, TimeLimit};
 use crate::network::{AddressPolicy, Resolver};
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
@@ -62,6 +63,7 @@ pub(super) struct Endpoint {
     pub(super) environment: Arc<dyn Environment>,
     pub(super) output_limit_field: OutputLimitField,
     pub(super) stream_usage: bool,
+    pub(super) refused_parameters: RefusedParameters,
     /// URL of the API, without a slash at its end.
     pub(super) base_url: String,
     chat_url: Url,
@@ -96,6 +98,7 @@ impl Endpoint {
             environment,
             output_limit_field: provider.output_limit_field,
             stream_usage: provider.stream_usage,
+            refused_parameters: RefusedParameters::default(),
             base_url,
             chat_url,
             http,

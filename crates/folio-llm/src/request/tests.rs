@@ -21,6 +21,7 @@ fn serialized(request: &ModelRequest, model: &ModelOptions) -> Value {
         output_limit_field: OutputLimitField::MaxTokens,
         stream: true,
         stream_usage: true,
+        temperature: request.temperature,
     };
     serde_json::from_str(&body.write().unwrap()).unwrap()
 }
@@ -77,6 +78,15 @@ fn the_output_limit_is_at_most_that_of_the_model() {
     let mut request = request(vec![]);
     request.max_output_tokens = Some(u32::MAX);
     assert_eq!(serialized(&request, &ModelOptions::default())["max_tokens"], 4_096);
+}
+
+#[test]
+fn a_temperature_is_sent_without_thinking_only() {
+    let mut request = request(vec![]);
+    assert!(serialized(&request, &ModelOptions::default()).get("temperature").is_none());
+    request.temperature = Some(folio_types::Temperature::new("temperature", 0.7).unwrap());
+    assert_eq!(serialized(&request, &ModelOptions::default())["temperature"], 0.7);
+    assert!(serialized(&request, &thinker()).get("temperature").is_none());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Refusals: any shape of body, never a key.
 
-use llm_sim::Fault;
+use folio_types::Temperature;
+use llm_sim::{Fault, FaultRule};
 
 use super::raw::{RawServer, send};
 use super::*;
@@ -56,4 +57,33 @@ async fn a_redirect_is_not_followed() {
     let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
     assert!(matches!(error, ModelError::Refused { status: 307, .. }), "{error:?}");
     assert!(other.requests().is_empty(), "neither conversation nor key went elsewhere");
+}
+
+#[tokio::test]
+async fn a_refused_temperature_is_omitted_and_remembered_for_the_model() {
+    let body = r#"{"error": {"message": "Unsupported value: 'temperature' does not support 0 with this model."}}"#;
+    let refusal = |message: &str| Fault::Status { code: 400, retry_after: None, body: Some(message.to_owned()) };
+    let cold = || ModelRequest { temperature: Some(Temperature::default()), ..request() };
+    for is_streamed in [false, true] {
+        let sim = faulty(FaultPlan::first(1, refusal(body))).await;
+        let models = models(&sim.url());
+        for _ in 0..2 {
+            if is_streamed {
+                let mut stream = models.stream(cold()).await.unwrap();
+                assert!(receive(&mut stream).await.end.unwrap().is_ok());
+            } else {
+                models.complete(cold()).await.unwrap();
+            }
+        }
+        let sent: Vec<bool> = sim.chats().iter().map(|chat| chat.body.get("temperature").is_some()).collect();
+        assert_eq!(sent, [true, false, false], "streamed: {is_streamed}");
+    }
+
+    // A refusal for another reason is not repeated.
+    let rule = FaultRule { nth: Some(1), ..FaultRule::always(refusal("the context is too long")) };
+    let sim = faulty(FaultPlan { rules: vec![rule] }).await;
+    let models = models(&sim.url());
+    assert!(matches!(models.complete(cold()).await, Err(ModelError::Refused { status: 400, .. })));
+    models.complete(cold()).await.unwrap();
+    assert!(sim.chats().iter().all(|chat| chat.body["temperature"] == 0.0) && sim.chats().len() == 2);
 }

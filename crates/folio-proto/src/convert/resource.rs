@@ -3,7 +3,7 @@
 use folio_resources::{
     Document, Extraction, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState, partly_searchable_keys,
 };
-use folio_types::Etag;
+use folio_types::{Etag, Temperature};
 
 use super::time;
 use crate::fields::text_of;
@@ -92,6 +92,7 @@ impl From<&PromptRevision> for v1::PromptRevision {
             tag_ids: texts(&revision.tags),
             created_by: revision.created_by.to_string(),
             create_time: Some(time::to_proto(revision.created_at)),
+            temperature: revision.temperature.map(Temperature::get),
         }
     }
 }
@@ -111,6 +112,7 @@ impl From<&Prompt> for v1::Prompt {
             revision_created_by: newest.created_by,
             revision_create_time: newest.create_time,
             etag: Etag::new(prompt.version).to_string(),
+            temperature: newest.temperature,
         }
     }
 }

@@ -212,6 +212,7 @@ impl Fixture {
             content: "Read.".to_owned(),
             schema: None,
             model: None,
+            temperature: None,
             tags: vec![self.tag.clone()],
         };
         self.change_prompt("use", Expected::Absent, create).await;

@@ -11,6 +11,7 @@ use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::{Code, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId, json};
 use serde_json::Value;
 
+use super::answer_size::answer_tokens;
 use super::{message, metered};
 use crate::document_text::{self, fit};
 use crate::rules;
@@ -246,6 +247,9 @@ impl<'a> Job<'a> {
 
     async fn call_model(&self, messages: Vec<Message>, attempt: u32) -> Result<ModelReply, RunError> {
         let budget = self.budget();
+        // The correction may be longer than the estimate, because the length limit may have ended the first answer.
+        let estimate = self.schema.as_ref().and_then(SchemaRevision::schema).and_then(answer_tokens);
+        let answer = estimate.filter(|_| attempt == 1).unwrap_or(u64::MAX).min(budget.answer);
         let call = MeteredCall {
             org: self.request.principal.org.clone(),
             user: self.request.principal.user.clone(),
@@ -255,12 +259,13 @@ impl<'a> Job<'a> {
             prices: self.model.prices(),
             document: Some(self.document.id.clone()),
             input_tokens: count(&messages) + budget.schema,
-            max_output_tokens: budget.answer,
+            max_output_tokens: answer,
         };
         let request = ModelRequest {
             system: message::SYSTEM.to_owned(),
             response_format: self.schema.as_ref().and_then(response_format),
-            max_output_tokens: u32::try_from(budget.answer).ok(),
+            max_output_tokens: u32::try_from(answer).ok(),
+            temperature: Some(self.prompt.temperature.unwrap_or_default()),
             ..ModelRequest::new(self.request.principal.org.clone(), &self.model.name, messages)
         };
         metered::complete_metered(self.resources, call, request).await?.map_err(RunError::Model)

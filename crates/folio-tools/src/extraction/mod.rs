@@ -1,5 +1,6 @@
 //! Extractions: the engine that runs a prompt on a document (used by the tool and by the API), and the tools.
 
+mod answer_size;
 mod edit;
 mod engine;
 mod message;

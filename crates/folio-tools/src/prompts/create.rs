@@ -83,13 +83,14 @@ impl WriteCall for CreatePrompt {
         let Arguments { name, content, model, .. } = self.arguments;
         let (schema, tags) = (LinkedSchema::of_plan(plan).schema, self.tags);
         Ok(match plan.expected {
-            Expected::Absent => PromptChange::Create { name, content, schema, model, tags },
+            Expected::Absent => PromptChange::Create { name, content, schema, model, temperature: None, tags },
             // The next version has exactly these arguments, like a first version.
             Expected::Version(_) => PromptChange::Update {
                 name: None,
                 content: Some(content),
                 schema: Some(schema),
                 model: Some(model),
+                temperature: Some(None),
                 tags: Some(tags),
             },
         })

@@ -84,6 +84,7 @@ impl WriteCall for UpdatePrompt {
             content: self.arguments.content,
             schema: self.arguments.schema_id.map(|_| LinkedSchema::of_plan(plan).schema),
             model: self.arguments.model.map(|model| Some(model).filter(|model| !model.is_empty())),
+            temperature: None,
             tags: self.tags,
         })
     }

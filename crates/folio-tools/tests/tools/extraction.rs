@@ -8,7 +8,7 @@ use folio_resources::ExtractionChange;
 use folio_storage::UsageRecord;
 use folio_testkit::wait_for;
 use folio_tools::extraction::{Request, apply_edit, run};
-use folio_types::{Code, Reason};
+use folio_types::{Code, Reason, Temperature};
 use serde_json::json;
 
 use crate::fixture::{Fixture, text, usage};
@@ -25,6 +25,7 @@ async fn an_extraction_runs_the_working_prompt_with_its_schema_and_is_stored() {
     let [request] = requests.as_slice() else { panic!("{} requests instead of one", requests.len()) };
     let format = request.response_format.as_ref().unwrap();
     assert_eq!((format.name.as_str(), format.strict, request.model.as_str()), ("invoice", true, "base"));
+    assert_eq!((request.max_output_tokens, request.temperature), (Some(512), Some(Temperature::default())));
     let sent = test.models.message(0);
     assert!(sent.starts_with("Read the total.") && sent.contains("Total: 120.50"), "{sent}");
     let working = test.context.working.extraction.clone().unwrap();
@@ -62,6 +63,7 @@ async fn a_mismatch_is_retried_once_with_the_problem() {
     assert_eq!(test.ok("run_extraction", json!({})).await["data"], json!({ "total": 7 }));
     let correction = test.models.message(1);
     assert!(correction.contains("#/total"), "{correction}");
+    assert_eq!(test.models.requests()[1].max_output_tokens, Some(1_000), "the limit of the model");
     let keys: Vec<String> = usage(&test).await.into_iter().map(|record| record.key).collect();
     assert!(keys[0] != keys[1] && keys.len() == 2, "{keys:?}");
 

@@ -49,6 +49,7 @@ impl PromptService for Api {
                 ("content", !prompt.content.is_empty()),
                 ("schema_revid", !prompt.schema_revid.is_empty()),
                 ("model", !prompt.model.is_empty()),
+                ("temperature", prompt.temperature.is_some()),
                 ("tag_ids", !prompt.tag_ids.is_empty()),
             ];
             let mask = fields::mask(request.update_mask.as_ref(), &set)?;
@@ -59,6 +60,7 @@ impl PromptService for Api {
                 content: mask.take("content", prompt.content),
                 schema_revid: mask.take("schema_revid", prompt.schema_revid),
                 model: mask.take("model", prompt.model),
+                temperature: mask.take("temperature", prompt.temperature),
                 tag_ids: mask.take("tag_ids", prompt.tag_ids),
             }
         },
@@ -101,6 +103,6 @@ impl PromptService for Api {
 }
 
 fn prompt_fields(prompt: v1::Prompt) -> PromptFields {
-    let v1::Prompt { name, content, schema_revid, model, tag_ids, .. } = prompt;
-    PromptFields { name, content, schema_revid, model, tag_ids }
+    let v1::Prompt { name, content, schema_revid, model, temperature, tag_ids, .. } = prompt;
+    PromptFields { name, content, schema_revid, model, temperature, tag_ids }
 }
