@@ -9,6 +9,7 @@ mod endpoints;
 mod failure;
 mod list;
 mod live;
+mod local;
 mod openai;
 mod refused_parameters;
 mod streaming_call;
@@ -23,6 +24,8 @@ use folio_types::{Environment, Error, OrgId};
 
 pub use endpoint::{AccountOwner, EndpointStatus, TENANTS};
 pub use endpoints::Endpoints;
+pub use list::ListedModel;
+pub use local::{DetectedEndpoint, LOCAL_ENDPOINTS, LocalEndpoint, detect_local, discover_context_sizes};
 
 use crate::catalogue::Catalogue;
 use crate::model::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};

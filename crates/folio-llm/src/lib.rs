@@ -11,6 +11,7 @@
 //! - [`Catalogue`]: the models that an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
 //! - [`Endpoints`]: endpoints that several tenants share; [`AddressPolicy`]: address restrictions for tenants' URLs
+//! - [`detect_local`]: search for endpoints on this machine; [`discover_context_sizes`]: sizes that endpoints state
 //! - [`stream`]: parser from bytes to answer, pure; `retry`: retries and the waits between attempts, pure
 //! - [`schema`]: validation of schemas and data
 //! - [`count_tokens`]: upper estimate without a tokenizer
@@ -30,7 +31,10 @@ mod tokens;
 mod tools;
 
 pub use catalogue::Catalogue;
-pub use client::{AccountOwner, EndpointStatus, Endpoints, OpenAiModels, TENANTS};
+pub use client::{
+    AccountOwner, DetectedEndpoint, EndpointStatus, Endpoints, LOCAL_ENDPOINTS, ListedModel, LocalEndpoint,
+    OpenAiModels, TENANTS, detect_local, discover_context_sizes,
+};
 pub use model::*;
 pub use network::{AddressPolicy, Network};
 pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};

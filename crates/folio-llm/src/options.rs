@@ -10,11 +10,16 @@ use crate::retry::RetryOptions;
 use folio_breaker::BreakerOptions;
 
 mod check;
+mod context_sizes;
+mod local;
 mod openai;
 
 pub(crate) use check::{THINKING_TOKENS_MIN, is_model_name};
 pub use check::{check_http_url, check_url, model_problem};
+pub(crate) use context_sizes::is_context_size;
+pub use context_sizes::{complete_sizes, known_context_tokens};
 pub use folio_types::models::{ModelOptions, OutputLimitField};
+pub use local::LocalOptions;
 pub use openai::OPENAI_BASE_URL;
 
 /// Estimated size of a token in a request, in bytes.
@@ -37,6 +42,7 @@ pub struct Options {
     /// Providers by name. The operator chooses the names.
     pub providers: BTreeMap<String, ProviderOptions>,
     pub timeouts: Timeouts,
+    pub local: LocalOptions,
     /// Retries, which occur only before the first delta of text or of a tool call.
     pub retries: RetryOptions,
     /// Circuit breaker of each endpoint.

@@ -105,8 +105,11 @@ impl Providers {
     /// `NOT_FOUND` if the owner has no own provider of this name, `SECRETS_UNAVAILABLE`, errors of the endpoint;
     /// `VERSION_CONFLICT` if the URL changed during the request.
     pub async fn discover(&self, write: Write<()>, name: &str) -> Result<ModelSettings> {
-        let (base_url, available) = self.list_endpoint_models(&write.org, name).await?;
-        let change = ModelSettingsChange::SetAvailable { name: name.to_owned(), base_url, available };
+        let (base_url, listed) = self.list_endpoint_models(&write.org, name).await?;
+        let sizes = listed.iter().filter_map(|model| Some((model.name.clone(), model.context_tokens?)));
+        let context_tokens = sizes.collect();
+        let available = listed.into_iter().map(|model| model.name).collect();
+        let change = ModelSettingsChange::SetAvailable { name: name.to_owned(), base_url, available, context_tokens };
         self.change(write, None, |_| Ok(change.clone())).await
     }
 
@@ -186,6 +189,7 @@ impl Providers {
             if new.base_url != url {
                 new.key = None;
                 (new.available, new.discovered_at) = (Vec::new(), None);
+                new.available_context_tokens.clear();
                 url.clone_into(&mut new.base_url);
             }
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_llm::{
-    AccountOwner, AddressPolicy, Catalogue, EndpointStatus, Endpoints, ModelError, ModelReply, ModelRequest,
-    ModelStream, Models, Network, OpenAiModels,
+    AccountOwner, AddressPolicy, Catalogue, EndpointStatus, Endpoints, ListedModel, ModelError, ModelReply,
+    ModelRequest, ModelStream, Models, Network, OpenAiModels,
 };
 use folio_resources::{ModelSettings, SealedKey};
 use folio_storage::{ResourceStore, Stores};
@@ -191,9 +191,8 @@ impl Providers {
         }
     }
 
-    /// Requests the model list of an endpoint that the owner configured. Returns the configured URL and the model
-    /// names.
-    pub(crate) async fn list_endpoint_models(&self, owner: &OrgId, name: &str) -> Result<(String, Vec<String>)> {
+    /// Requests the model list of an endpoint that the owner configured. Returns the configured URL and the models.
+    pub(crate) async fn list_endpoint_models(&self, owner: &OrgId, name: &str) -> Result<(String, Vec<ListedModel>)> {
         let settings = self.settings(owner).await?;
         let own = settings.providers.get(name).filter(|provider| provider.is_own());
         let Some(own) = own else {

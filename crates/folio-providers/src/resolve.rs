@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use folio_llm::options::complete_sizes;
 use folio_llm::{AccountOwner, ModelOptions, Options, ProviderOptions};
 use folio_resources::{ModelSettings, Provider, SealedKey};
 use folio_types::{OrgId, Secret};
@@ -121,7 +122,16 @@ fn tenant_provider(
             ..base
         }
     };
-    Some(if set.models.is_empty() { base } else { ProviderOptions { models: set.models.clone(), ..base } })
+    if set.models.is_empty() {
+        return Some(base);
+    }
+    let mut models = set.models.clone();
+    for (name, model) in &mut models {
+        let upstream = if model.upstream.is_empty() { name } else { &model.upstream };
+        let stated = set.available_context_tokens.get(upstream).copied();
+        complete_sizes(name, model, stated);
+    }
+    Some(ProviderOptions { models, ..base })
 }
 
 /// Returns the provider of the layer below, restricted by the settings of this layer.
@@ -245,6 +255,24 @@ mod tests {
             resolved(&stored, &ModelSettings::default()).options.providers["hub"].api_key.reveal(),
             "sk-stored:hub:false"
         );
+    }
+
+    #[test]
+    fn a_context_size_that_is_not_set_is_that_of_the_endpoint_or_the_known_one() {
+        let named = |upstream: &str| ModelOptions { upstream: upstream.into(), ..ModelOptions::default() };
+        let set = ModelOptions { context_tokens: 9_000, ..named("llama3.1") };
+        let models = [("set", set), ("stated", named("llama3.1")), ("llama3.2", named("")), ("fast", named(""))];
+        let own = Provider {
+            base_url: "https://tenant.example/v1".into(),
+            models: models.map(|(name, model)| (name.to_owned(), model)).into(),
+            available_context_tokens: [("llama3.1".to_owned(), 8_000), ("stated".to_owned(), 7_000)].into(),
+            ..Provider::default()
+        };
+        let found = resolved(&ModelSettings::default(), &settings(&[("own", own)]));
+        let sizes =
+            found.options.providers["own"].models.iter().map(|(name, model)| (name.as_str(), model.context_tokens));
+        let expected = [("fast", 32_768), ("llama3.2", 131_072), ("set", 9_000), ("stated", 8_000)];
+        assert_eq!(sizes.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -332,12 +332,33 @@ async fn store_endpoint_models(
     let settings = stores.of::<ModelSettings>().get(owner, ModelSettings::fixed_id()).await?;
     let settings = settings.ok_or_else(|| anyhow::anyhow!("no settings"))?;
     let base_url = settings.providers.get(name).map(|provider| provider.base_url.clone()).unwrap_or_default();
-    let change = ModelSettingsChange::SetAvailable { name: name.to_owned(), base_url, available };
+    let change = ModelSettingsChange::SetAvailable {
+        name: name.to_owned(),
+        base_url,
+        available,
+        context_tokens: BTreeMap::new(),
+    };
     let (key, expected) = (RequestId::generate(&System), Expected::Version(settings.version));
     let write = Write::by_platform(owner.clone(), key, System.now(), expected, change);
     anyhow::ensure!(
         stores.of::<ModelSettings>().decide(ModelSettings::fixed_id(), write).await? != WriteOutcome::VersionMismatch
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_discovery_updates_the_context_sizes_of_models_whose_settings_state_none() -> anyhow::Result<()> {
+    let test = Fixture::new()?;
+    let sim = LlmSim::builder().script(Script::always("hello")).api_key(KEY).context_tokens(9_000).start().await?;
+    let providers = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
+    let them = org("them");
+    providers.update(write(&them), "mine", None, own(&sim.url(), &["scripted", "other"])).await?;
+    providers.discover(write(&them), "mine").await?;
+    let catalogue = providers.catalogue(&them).await?;
+    let size = |name: &str| catalogue.get(name).map(|model| model.options.context_tokens);
+    assert_eq!((size("scripted"), size("other")), (Some(9_000), Some(32_768)));
+    let stored = providers.settings(&them).await?.providers.remove("mine").unwrap_or_default();
+    assert_eq!(stored.models["scripted"].context_tokens, 0, "the settings state none");
     Ok(())
 }
 

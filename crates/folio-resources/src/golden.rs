@@ -185,6 +185,7 @@ fn policy() -> Policy {
 pub(crate) fn model_settings() -> ModelSettings {
     let model = ModelOptions {
         upstream: "vendor/large-1".into(),
+        context_tokens: 32_768,
         chat: false,
         thinking: true,
         input_price: Some(2_000_000),
@@ -199,6 +200,7 @@ pub(crate) fn model_settings() -> ModelSettings {
         stream_usage: false,
         models: [("large".to_owned(), model)].into(),
         available: vec!["vendor/large-1".into(), "vendor/small-1".into()],
+        available_context_tokens: BTreeMap::new(),
         discovered_at: Some(at()),
         enabled: false,
     };

@@ -73,6 +73,9 @@ folio_types::with_defaults! {
         pub models: BTreeMap<String, ModelOptions> = BTreeMap::new(),
         /// Sorted names from the newest model list of the endpoint.
         pub available: Vec<String> = Vec::new(),
+        /// Context sizes that this list states, by name, in tokens.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub available_context_tokens: BTreeMap<String, u32> = BTreeMap::new(),
         /// Time at which `available` was read.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub discovered_at: Option<Timestamp> = None,
@@ -117,9 +120,15 @@ pub enum ModelSettingsChange {
     /// Sets the default model (empty: the platform's) and the fallback models, best first (empty: the platform's).
     /// None: unchanged. The caller has verified that the models exist.
     SetDefaults { default_model: Option<String>, fallbacks: Option<Vec<String>> },
-    /// Stores the sorted model list of an endpoint, truncated to the owner's bounds. `VERSION_CONFLICT` if the provider
-    /// does not have the URL from which the list was read.
-    SetAvailable { name: String, base_url: String, available: Vec<String> },
+    /// Stores the sorted model list of an endpoint, truncated to the owner's bounds, and the context sizes that the list
+    /// states. `VERSION_CONFLICT` if the provider does not have the URL from which the list was read.
+    SetAvailable {
+        name: String,
+        base_url: String,
+        available: Vec<String>,
+        /// By name, in tokens.
+        context_tokens: BTreeMap<String, u32>,
+    },
     /// Replaces stored API keys, by provider name, with the same keys under another master key.
     ReplaceKeys(BTreeMap<String, SealedKey>),
     /// Always refused: settings are erased together with their organization; the platform's are never erased.
@@ -166,13 +175,15 @@ impl ModelSettings {
                 self.default_model = default_model.clone().unwrap_or(self.default_model);
                 self.fallbacks = fallbacks.clone().unwrap_or(self.fallbacks);
             }
-            ModelSettingsChange::SetAvailable { name, base_url, available } => {
+            ModelSettingsChange::SetAvailable { name, base_url, available, context_tokens } => {
                 let others = self.providers.iter().filter(|(other, _)| *other != name).map(|(_, provider)| provider);
                 let available = names_within_bounds(available, others);
                 let provider = self.providers.get_mut(name).ok_or_else(|| Self::no_provider(name))?;
                 if provider.base_url != *base_url {
                     return Err(Self::version_conflict());
                 }
+                let stated = available.iter().filter_map(|name| Some((name.clone(), *context_tokens.get(name)?)));
+                provider.available_context_tokens = stated.collect();
                 (provider.available, provider.discovered_at) = (available, Some(at));
             }
             ModelSettingsChange::ReplaceKeys(keys) => {
@@ -337,11 +348,13 @@ mod tests {
             name: name.into(),
             base_url: base_url.into(),
             available: (0..names).map(|n| n.to_string()).collect(),
+            context_tokens: (0..names).map(|n| (n.to_string(), 8_192)).collect(),
         };
         let url = "https://models.example/v1";
         let stored = applied(Some(settings.clone()), list("mine", url, AVAILABLE_MAX + 1)).unwrap();
         let mine = &stored.providers["mine"];
         assert_eq!((mine.available.len(), mine.discovered_at), (AVAILABLE_MAX, Some(at())));
+        assert_eq!(mine.available_context_tokens.len(), AVAILABLE_MAX, "only the sizes of stored names are stored");
         let moved = applied(Some(settings), list("mine", "https://other.example/v1", 1)).unwrap_err();
         assert_eq!(moved.reason, Reason::VersionConflict);
         let full = applied(Some(stored), set("more", own(&[]))).unwrap();
@@ -439,6 +452,7 @@ mod tests {
             name: name.to_owned(),
             base_url: own(&[]).base_url,
             available,
+            context_tokens: BTreeMap::new(),
         };
         let cut = applied(Some(full.clone()), list("mine", longer)).unwrap();
         assert_eq!(cut.providers["mine"].available, names(64), "the bound itself is permitted");

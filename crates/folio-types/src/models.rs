@@ -26,6 +26,10 @@ pub enum OutputLimitField {
     None,
 }
 
+/// Context size of a model whose size is unknown, in tokens.
+// proto: ProviderModel.context_tokens "otherwise {}."
+pub const CONTEXT_TOKENS_DEFAULT: u32 = 32_768;
+
 crate::settings! {
     /// A chat model. Unknown fields are an error, except in stored providers.
     #[derive(Eq)]
@@ -34,10 +38,10 @@ crate::settings! {
         pub enabled: bool = true,
         /// Name of the model at the endpoint. Empty: the same name.
         pub upstream: String = String::new(),
-        /// Maximum tokens of prompt and answer together.
-        // proto: ProviderModel.context_tokens "0: {}."
-        pub context_tokens: u32 = 32_768,
-        /// Maximum tokens of an answer.
+        /// Maximum tokens of prompt and answer together. 0: the size that the endpoint states, otherwise the known size
+        /// of the model, otherwise [`CONTEXT_TOKENS_DEFAULT`].
+        pub context_tokens: u32 = 0,
+        /// Maximum tokens of an answer. If `context_tokens` is 0, at most a half of the context.
         // proto: ProviderModel.max_output_tokens "0: {}."
         pub max_output_tokens: u32 = 4_096,
         /// True if chats may use the model.

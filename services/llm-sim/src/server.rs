@@ -58,6 +58,7 @@ pub(crate) struct State {
     pub(crate) latency: Latency,
     pub(crate) dimensions: usize,
     pub(crate) api_key: Option<String>,
+    pub(crate) context_tokens: Option<u32>,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -105,6 +106,7 @@ pub struct LlmSimBuilder {
     hashes_bodies: bool,
     dimensions: usize,
     api_key: Option<String>,
+    context_tokens: Option<u32>,
 }
 
 impl LlmSimBuilder {
@@ -173,6 +175,13 @@ impl LlmSimBuilder {
         self
     }
 
+    /// States this context size for every model in the list (`max_model_len`). Default: no size.
+    #[must_use]
+    pub fn context_tokens(mut self, tokens: u32) -> Self {
+        self.context_tokens = Some(tokens);
+        self
+    }
+
     /// Serves until the handle is dropped or shut down.
     pub async fn start(self) -> std::io::Result<LlmSim> {
         let listener = TcpListener::bind(self.listen).await?;
@@ -198,6 +207,7 @@ impl LlmSimBuilder {
             latency: self.latency,
             dimensions: self.dimensions,
             api_key: self.api_key,
+            context_tokens: self.context_tokens,
             stopping: stopping.clone(),
         });
         let service = routes::router(Arc::clone(&state)).into_make_service_with_connect_info::<Reset>();
@@ -229,6 +239,7 @@ impl LlmSim {
             hashes_bodies: false,
             dimensions: 256,
             api_key: None,
+            context_tokens: None,
         }
     }
 

@@ -8,7 +8,7 @@ use folio_types::settings::InvalidSettings;
 use sha2::{Digest as _, Sha256};
 
 use super::endpoint::{AccountOwner, Endpoint, EndpointStatus};
-use super::list;
+use super::list::{self, ListedModel};
 use crate::model::ModelError;
 use crate::network::AddressPolicy;
 use crate::options::{Options, ProviderOptions};
@@ -61,13 +61,13 @@ impl Endpoints {
         endpoints.values().filter_map(Weak::upgrade).map(|endpoint| endpoint.status()).collect()
     }
 
-    /// Returns the names in the endpoint's model list, sorted.
+    /// Returns the models in the endpoint's list, sorted by name.
     pub async fn available(
         &self,
         name: &str,
         provider: &ProviderOptions,
         owner: AccountOwner,
-    ) -> Result<Vec<String>, ModelError> {
+    ) -> Result<Vec<ListedModel>, ModelError> {
         let endpoint = self.endpoint(name, provider, owner);
         list::models(&endpoint.map_err(|error| ModelError::Failed(error.to_string()))?).await
     }

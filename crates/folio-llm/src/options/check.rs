@@ -8,21 +8,22 @@ use folio_types::Secret;
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
 
-use super::{ModelOptions, Options, ProviderOptions};
+use super::{ModelOptions, Options, ProviderOptions, complete_sizes};
 
 // proto: ProviderModel.name "1 to {} characters"
 const NAME_CHARS: usize = 200;
 /// Minimum thinking budget that endpoints accept, in tokens.
 pub(crate) const THINKING_TOKENS_MIN: u32 = 1_024;
+pub(super) const CONTEXT_TOKENS_MIN: u32 = 1_000;
 // proto: ProviderModel.context_tokens "1,000 to {}."
-const CONTEXT_TOKENS_MAX: u32 = 100_000_000;
+pub(super) const CONTEXT_TOKENS_MAX: u32 = 100_000_000;
 /// Maximum price in micro-dollars. A higher price is a mistake, and sums could overflow.
 // proto: ProviderModel.input_price_microdollars "at most {}."
 const PRICE_MAX: u64 = 1_000_000_000_000;
 
 impl Options {
-    /// Validates all settings and reads the API keys from environment variables. The error lists every problem with the
-    /// path of its setting and contains no key.
+    /// Validates all settings, reads the API keys from environment variables, and completes the sizes of models. The
+    /// error lists every problem with the path of its setting and contains no key.
     pub fn resolve(mut self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidSettings> {
         let mut problems = Problems::of("models");
         for (name, provider) in &mut self.providers {
@@ -33,7 +34,13 @@ impl Options {
             check_provider(name, provider, &mut problems);
         }
         self.check_names(&mut problems);
-        problems.into_result().map(|()| self)
+        problems.into_result()?;
+        for provider in self.providers.values_mut() {
+            for (name, model) in &mut provider.models {
+                complete_sizes(name, model, None);
+            }
+        }
+        Ok(self)
     }
 
     fn check_numbers(&self, problems: &mut Problems) {
@@ -174,8 +181,11 @@ pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
 }
 
 fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
-    problems.number(format_args!("{path}.context_tokens"), model.context_tokens, 1_000, CONTEXT_TOKENS_MAX);
-    let output = model.max_output_tokens >= 1 && model.max_output_tokens < model.context_tokens;
+    let context = model.context_tokens;
+    if context != 0 {
+        problems.number(format_args!("{path}.context_tokens"), context, CONTEXT_TOKENS_MIN, CONTEXT_TOKENS_MAX);
+    }
+    let output = model.max_output_tokens >= 1 && (context == 0 || model.max_output_tokens < context);
     problems.check(output, format_args!("{path}.max_output_tokens"), "must be at least 1 and less than context_tokens");
     let thinking = !model.thinking || model.thinking_budget_tokens >= THINKING_TOKENS_MIN;
     let problem = format_args!("must be at least {THINKING_TOKENS_MIN}");

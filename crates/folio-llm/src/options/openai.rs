@@ -2,28 +2,28 @@
 
 use folio_types::Secret;
 
-use super::{EmbeddingOptions, ModelOptions, Options, OutputLimitField, ProviderOptions};
+use super::{EmbeddingOptions, ModelOptions, Options, OutputLimitField, ProviderOptions, known_context_tokens};
 
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 const DEFAULT_MODEL: &str = "gpt-4.1-mini";
 const EMBEDDING_MODEL: &str = "text-embedding-3-small";
 
-/// Known models (list prices of mid 2025): name, context tokens, output tokens, and prices of input, cached input and
-/// output in micro-dollars per million tokens. The settings in `folio.toml` have precedence.
-const OPENAI_MODELS: &[(&str, u32, u32, [u64; 3])] = &[
-    ("gpt-4.1", 1_047_576, 32_768, [2_000_000, 500_000, 8_000_000]),
-    ("gpt-4.1-mini", 1_047_576, 32_768, [400_000, 100_000, 1_600_000]),
-    ("gpt-4.1-nano", 1_047_576, 32_768, [100_000, 25_000, 400_000]),
-    ("gpt-4o", 128_000, 16_384, [2_500_000, 1_250_000, 10_000_000]),
-    ("gpt-4o-mini", 128_000, 16_384, [150_000, 75_000, 600_000]),
-    ("gpt-5", 400_000, 128_000, [1_250_000, 125_000, 10_000_000]),
-    ("gpt-5-mini", 400_000, 128_000, [250_000, 25_000, 2_000_000]),
+/// Known models (list prices of mid 2025): name, output tokens, and prices of input, cached input and output in
+/// micro-dollars per million tokens. The settings in `folio.toml` have precedence.
+const OPENAI_MODELS: &[(&str, u32, [u64; 3])] = &[
+    ("gpt-4.1", 32_768, [2_000_000, 500_000, 8_000_000]),
+    ("gpt-4.1-mini", 32_768, [400_000, 100_000, 1_600_000]),
+    ("gpt-4.1-nano", 32_768, [100_000, 25_000, 400_000]),
+    ("gpt-4o", 16_384, [2_500_000, 1_250_000, 10_000_000]),
+    ("gpt-4o-mini", 16_384, [150_000, 75_000, 600_000]),
+    ("gpt-5", 128_000, [1_250_000, 125_000, 10_000_000]),
+    ("gpt-5-mini", 128_000, [250_000, 25_000, 2_000_000]),
 ];
 
 impl Options {
     /// Creates the provider `openai` with this key and the default model `model`. Without a base URL, the provider is
     /// OpenAI's endpoint with its known models. The models of another endpoint are unknown: the only chat model is then
-    /// the default, with conservative sizes and without prices, and organizations cannot use the provider with their
+    /// the default, without a stated size and prices, and organizations cannot use the provider with their
     /// own keys.
     pub fn openai(api_key: Secret, base_url: Option<&str>, model: Option<&str>) -> Self {
         let base_url = base_url.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(OPENAI_BASE_URL);
@@ -54,10 +54,10 @@ impl Options {
     }
 }
 
-fn known_model(known: &(&str, u32, u32, [u64; 3])) -> ModelOptions {
-    let &(_, context_tokens, max_output_tokens, [input, cached, output]) = known;
+fn known_model(known: &(&str, u32, [u64; 3])) -> ModelOptions {
+    let &(name, max_output_tokens, [input, cached, output]) = known;
     ModelOptions {
-        context_tokens,
+        context_tokens: known_context_tokens(name).unwrap_or_default(),
         max_output_tokens,
         input_price: Some(input),
         cached_input_price: Some(cached),

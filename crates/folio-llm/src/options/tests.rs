@@ -76,7 +76,14 @@ fn every_problem_is_reported_with_its_path() {
         ),
         (
             "models.fast.max_output_tokens",
-            problems(|o| provider(o).models.get_mut("fast").unwrap().max_output_tokens = 40_000),
+            problems(|o| {
+                let fast = provider(o).models.get_mut("fast").unwrap();
+                (fast.context_tokens, fast.max_output_tokens) = (32_768, 40_000);
+            }),
+        ),
+        (
+            "models.fast.context_tokens: must be from 1000 to 100000000",
+            problems(|o| provider(o).models.get_mut("fast").unwrap().context_tokens = 999),
         ),
         (
             "without whitespace and control characters",
@@ -133,6 +140,8 @@ fn the_table_of_the_openai_variables_is_usable() {
     let other = other.resolve(|_| None).unwrap();
     assert_eq!(other.default_model, "org/model:7b");
     assert_eq!(other.providers["openai"].models.len(), 1);
+    assert_eq!(own.providers["openai"].models["gpt-4o"].context_tokens, 128_000);
+    assert_eq!(other.providers["openai"].models["org/model:7b"].context_tokens, 32_768, "an unknown model");
     assert!(!other.providers["openai"].takes_own_keys(), "another endpoint may accept any key");
     assert_eq!(other.providers["openai"].output_limit_field, OutputLimitField::MaxTokens);
 }

@@ -3,6 +3,7 @@
 
 mod answers;
 mod bounds;
+mod discovery;
 mod faults;
 mod health;
 mod raw;

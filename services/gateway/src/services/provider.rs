@@ -144,12 +144,15 @@ fn read_models(models: Vec<v1::ProviderModel>) -> Result<BTreeMap<String, ModelO
     let mut read = BTreeMap::new();
     for (index, model) in models.into_iter().enumerate() {
         let standard = ModelOptions::default();
-        let or = |value: u32, standard: u32| if value == 0 { standard } else { value };
         let options = ModelOptions {
             enabled: model.enabled,
             upstream: model.upstream,
-            context_tokens: or(model.context_tokens, standard.context_tokens),
-            max_output_tokens: or(model.max_output_tokens, standard.max_output_tokens),
+            context_tokens: model.context_tokens,
+            max_output_tokens: if model.max_output_tokens == 0 {
+                standard.max_output_tokens
+            } else {
+                model.max_output_tokens
+            },
             chat: model.chat,
             prompts: model.prompts,
             thinking: model.thinking,

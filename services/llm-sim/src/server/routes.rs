@@ -96,15 +96,19 @@ fn names(state: &State) -> Vec<String> {
     state.models.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-fn model_object(name: &str) -> Value {
-    json!({"id": name, "object": "model", "created": 1_790_000_000, "owned_by": "llm-sim"})
+fn model_object(state: &State, name: &str) -> Value {
+    let mut model = json!({"id": name, "object": "model", "created": 1_790_000_000, "owned_by": "llm-sim"});
+    if let (Some(tokens), Value::Object(members)) = (state.context_tokens, &mut model) {
+        members.insert("max_model_len".to_owned(), tokens.into());
+    }
+    model
 }
 
 async fn models(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Response {
     if let Some(refused) = unauthorized(&state, &headers) {
         return refused;
     }
-    let data: Vec<_> = names(&state).iter().map(|name| model_object(name)).collect();
+    let data: Vec<_> = names(&state).iter().map(|name| model_object(&state, name)).collect();
     Json(json!({"object": "list", "data": data})).into_response()
 }
 
@@ -113,7 +117,7 @@ async fn model(Shared(state): Shared<Arc<State>>, Path(name): Path<String>, head
         return refused;
     }
     if names(&state).contains(&name) {
-        return Json(model_object(&name)).into_response();
+        return Json(model_object(&state, &name)).into_response();
     }
     error(StatusCode::NOT_FOUND, "invalid_request_error", "The model does not exist.")
 }
