@@ -33,10 +33,11 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
-/// Returns a command that runs in a folder with these environment variables and without those of a model endpoint.
+/// Returns a command that runs in a folder with these environment variables, without those of a model endpoint, and
+/// without a search for endpoints on this machine.
 pub fn command(program: impl AsRef<OsStr>, folder: &Path, environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(program);
-    command.env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL");
+    command.env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL").env("FOLIO_MODELS__LOCAL__DETECT", "false");
     command.envs(environment.iter().copied()).current_dir(folder);
     command
 }

@@ -13,6 +13,7 @@ mod documents;
 mod endpoint;
 mod health;
 mod input;
+mod local_endpoint;
 mod migrate;
 mod serve;
 mod server;

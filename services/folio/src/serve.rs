@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use crate::StoreLayer;
 use crate::arguments::{Flags, StoreArguments, path_value, set};
+use crate::local_endpoint;
 use crate::server;
 use crate::settings::{Role, Settings};
 
@@ -16,9 +17,13 @@ pub(crate) struct Arguments {
     /// The roles of the process: gateway, node, or both, separated by a comma [default: gateway,node].
     #[arg(long, value_name = "ROLES", value_delimiter = ',')]
     roles: Vec<Role>,
-    /// The model of chats that do not name a model.
+    /// The model of chats that do not name a model. Without a provider and OPENAI_API_KEY: a model of an endpoint on this
+    /// machine.
     #[arg(long)]
     model: Option<String>,
+    /// Do not search for model endpoints on this machine.
+    #[arg(long)]
+    no_detect: bool,
     #[command(flatten)]
     stores: StoreArguments,
     /// The storage of document bytes: s3://BUCKET[/PREFIX], or a folder [default: in the data folder].
@@ -57,17 +62,20 @@ impl Arguments {
         set(&mut flags, "gateway.tls.key", path_value(self.tls_key.as_ref()));
         set(&mut flags, "gateway.insecure", self.insecure.then_some(true));
         set(&mut flags, "server.health_listen", self.health_listen.as_deref());
+        set(&mut flags, "models.local.detect", self.no_detect.then_some(false));
         flags
     }
 }
 
 pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLayer) -> Result<()> {
+    // The signal handler is installed after the question, so that Ctrl-C ends the process.
+    let local = local_endpoint::choose(&settings.models, arguments.model.as_deref()).await?;
     let roles: Vec<_> = settings.server.roles.iter().map(|role| role.name()).collect();
     let telemetry = folio_process::telemetry::start(&settings.log, &settings.telemetry, &roles.join(","))?;
     folio_process::signals::survive_file_size_limit()?;
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let drain = Duration::from_secs(settings.server.drain_timeout_seconds);
-    let mut server = server::start(settings, arguments.model.as_deref(), Some(&telemetry), layer).await?;
+    let mut server = server::start(settings, (arguments.model.as_deref(), local), Some(&telemetry), layer).await?;
     announce(&server)?;
     tokio::select! {
         () = shutdown.cancelled() => {

@@ -13,6 +13,7 @@ use crate::chat::view::Waiting;
 use crate::client::{Client, explain};
 use crate::documents;
 use crate::endpoint::TlsArguments;
+use crate::local_endpoint;
 use crate::server::{self, Server};
 use crate::settings::{ServerOptions, Settings, StorageOptions};
 use crate::terminal::{BOLD, GOOD, NOTE, Screen, write_stdout};
@@ -35,19 +36,25 @@ pub(crate) struct Arguments {
     /// Print one JSON object at the end on stdout, and everything else on stderr.
     #[arg(long)]
     json: bool,
-    /// The default model. Requires OPENAI_API_KEY or a provider in the settings.
+    /// The default model. Requires OPENAI_API_KEY, a provider in the settings, or an endpoint on this machine that lists
+    /// the model.
     #[arg(long)]
     model: Option<String>,
+    /// Do not search for model endpoints on this machine.
+    #[arg(long)]
+    no_detect: bool,
 }
 
 pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<()> {
     let mut screen = ChatScreen::new(if arguments.json { Screen::stderr() } else { Screen::stdout() });
     let (name, bytes) = read(&arguments)?;
+    settings.models.local.detect &= !arguments.no_detect;
+    let local = local_endpoint::choose(&settings.models, arguments.model.as_deref()).await?;
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     settings.storage = StorageOptions { data: folder.path().join("data"), ..StorageOptions::default() };
     settings.server = ServerOptions { listen: "127.0.0.1:0".to_owned(), ..ServerOptions::default() };
 
-    let server = server::start(settings, arguments.model.as_deref(), None, |stores| stores).await?;
+    let server = server::start(settings, (arguments.model.as_deref(), local), None, |stores| stores).await?;
     screen.line(NOTE, &server.endpoint);
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let result = tokio::select! {

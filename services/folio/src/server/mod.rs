@@ -7,7 +7,7 @@ mod health;
 mod http_port;
 mod listeners;
 mod metrics;
-mod models;
+pub(crate) mod models;
 mod node;
 mod purchases;
 mod renewal;
@@ -38,6 +38,7 @@ use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
 use crate::StoreLayer;
+use crate::local_endpoint::LocalChoice;
 use crate::settings::{Role, Settings};
 use cluster::Cluster;
 use health::Health;
@@ -98,7 +99,7 @@ struct Parts {
 
 pub(crate) async fn start(
     mut settings: Settings,
-    model: Option<&str>,
+    (model, local): (Option<&str>, Option<LocalChoice>),
     telemetry: Option<&Telemetry>,
     layer: StoreLayer,
 ) -> Result<Server> {
@@ -125,8 +126,10 @@ pub(crate) async fn start(
         None => ensure_first_token_in_cluster(&AccessStores::of(&stores), environment.as_ref()).await?,
     };
 
-    let endpoint = models::choose(&settings.models, model).await?;
+    let mut endpoint = models::choose(&settings.models, model, local).await?;
     let description = endpoint.describe();
+    endpoint.options = folio_llm::discover_context_sizes(endpoint.options, Arc::clone(&environment)).await;
+    models::log_unknown_sizes(&endpoint.options);
     let vault = Vault::new(&settings.secrets)?;
     let models = Providers::new(endpoint.options, &settings.providers, vault, &stores, Arc::clone(&environment))?;
     let renewal = Renewal::start(models.clone());

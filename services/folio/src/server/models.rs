@@ -1,13 +1,16 @@
-//! The choice of the model endpoint: the table of the settings, otherwise `OPENAI_API_KEY`, otherwise the built-in
-//! offline model.
+//! The choice of the model endpoint: the table of the settings, otherwise `OPENAI_API_KEY`, otherwise an endpoint on this
+//! machine that the user chose, otherwise the built-in offline model.
 
 use anyhow::{Context as _, Result};
 use folio_llm::Options;
 use folio_types::Secret;
+use folio_types::models::CONTEXT_TOKENS_DEFAULT;
 use llm_sim::LlmSim;
 
+use crate::local_endpoint::LocalChoice;
+
 /// Name of the offline model in lists and records.
-const OFFLINE_MODEL: &str = "offline-rules";
+pub(crate) const OFFLINE_MODEL: &str = "offline-rules";
 /// Name of the offline model's provider.
 const OFFLINE_PROVIDER: &str = "folio";
 
@@ -29,6 +32,9 @@ impl Endpoint {
         match self.source {
             Source::Settings => format!("model endpoints: {} (from the settings){default}", urls.join(", ")),
             Source::Environment => format!("model endpoint: {} (from OPENAI_API_KEY){default}", urls.join(", ")),
+            Source::Local(product) => {
+                format!("model endpoint: {} ({product} on this machine){default}", urls.join(", "))
+            }
             Source::Offline => {
                 "no OPENAI_API_KEY and no provider in the settings: the built-in offline model answers. It \
                  reads labelled values by rules and is no LLM."
@@ -44,11 +50,19 @@ pub(crate) enum Source {
     Settings,
     /// The variables `OPENAI_API_KEY` and `OPENAI_BASE_URL`.
     Environment,
+    /// An endpoint on this machine, with the product that usually has its port.
+    Local(&'static str),
     Offline,
 }
 
-/// Chooses the table. `model` is the flag, which overrides the default model of the settings.
-pub(crate) async fn choose(settings: &Options, model: Option<&str>) -> Result<Endpoint> {
+/// Returns true if neither the settings nor the environment name an endpoint.
+pub(crate) fn needs_endpoint(settings: &Options) -> bool {
+    settings.providers.is_empty() && from_environment(None).is_none()
+}
+
+/// Chooses the table. `model` is the flag, which overrides the default model of the settings. `local` is used only if
+/// neither the settings nor the environment name an endpoint.
+pub(crate) async fn choose(settings: &Options, model: Option<&str>, local: Option<LocalChoice>) -> Result<Endpoint> {
     let mut options = settings.clone();
     if let Some(model) = model {
         options.default_model = model.to_owned();
@@ -60,17 +74,27 @@ pub(crate) async fn choose(settings: &Options, model: Option<&str>) -> Result<En
     if let Some(table) = from_environment(model) {
         return Ok(Endpoint { options: with_defaults(options, table), source: Source::Environment, offline: None });
     }
+    if let Some(local) = local {
+        return Ok(of_local(options, &local));
+    }
     if model.is_some_and(|model| model != OFFLINE_MODEL) {
         anyhow::bail!(
-            "a default model (--model, models.default_model) requires OPENAI_API_KEY or a provider in the settings: \
-             the offline model has no other name than {OFFLINE_MODEL}"
+            "a default model (--model, models.default_model) requires OPENAI_API_KEY, a provider in the settings, or an \
+             endpoint on this machine that lists the model: the offline model has no other name than {OFFLINE_MODEL}"
         );
     }
     let sim =
         LlmSim::builder().offline_model().record(0).start().await.context("the offline model cannot be started")?;
     let mut table = Options::openai(Secret::default(), Some(&sim.url()), Some(OFFLINE_MODEL));
     table.providers = table.providers.into_values().map(|provider| (OFFLINE_PROVIDER.to_owned(), provider)).collect();
+    let models = table.providers.values_mut().flat_map(|provider| provider.models.values_mut());
+    models.for_each(|model| model.context_tokens = CONTEXT_TOKENS_DEFAULT);
     Ok(Endpoint { options: with_defaults(options, table), source: Source::Offline, offline: Some(sim) })
+}
+
+pub(crate) fn of_local(settings: Options, LocalChoice { endpoint, model }: &LocalChoice) -> Endpoint {
+    let options = with_defaults(settings, Options::local(endpoint, model));
+    Endpoint { options, source: Source::Local(endpoint.product), offline: None }
 }
 
 fn from_environment(model: Option<&str>) -> Option<Options> {
@@ -87,5 +111,17 @@ fn with_defaults(settings: Options, table: Options) -> Options {
         default_embedding_model: or(settings.default_embedding_model, table.default_embedding_model),
         providers: table.providers,
         ..settings
+    }
+}
+
+/// Logs the models whose context size is neither set, nor stated by their endpoint, nor known.
+pub(crate) fn log_unknown_sizes(options: &Options) {
+    for (provider, model) in options.models_of_unknown_size() {
+        tracing::warn!(
+            provider,
+            model,
+            context_tokens = CONTEXT_TOKENS_DEFAULT,
+            "the context size of the model is unknown, so the default is used; set context_tokens of the model"
+        );
     }
 }
