@@ -13,7 +13,8 @@ use folio_types::{CallId, Digest, TurnId};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     pub turn: TurnId,
-    /// From 1 and consecutive under one owner. A new owner starts at `(takeovers << 32) + 1` with a snapshot.
+    /// From 1 and consecutive under one owner, also after the owner reloaded a waiting turn. A new owner starts at
+    /// `(takeovers << 32) + 1` with a snapshot.
     pub number: u64,
     pub kind: EventKind,
 }

@@ -347,6 +347,9 @@ pub enum ResumeCause {
     Takeover,
     /// The turn had failed retriably, and a request resumed it.
     Retry,
+    /// The turn waited for decisions, and its owner loaded the thread again after an eviction from memory. Not an attempt:
+    /// no work was lost, and the event numbers continue.
+    Reload,
 }
 
 /// The turn is ending; intents are open.

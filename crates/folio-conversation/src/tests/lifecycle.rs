@@ -57,6 +57,33 @@ async fn a_waiting_turn_uses_no_memory_and_a_running_turn_stays_loaded() {
 }
 
 #[tokio::test]
+async fn a_decision_after_an_eviction_is_no_attempt_and_continues_the_events() {
+    let history_only = Options { history_timeout: Duration::from_millis(30), ..short_intervals(600_000) };
+    for (options, live) in [(short_intervals(30), 0), (history_only, 1)] {
+        let sandbox = Sandbox::start_with(options).await;
+        let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+        let next = sandbox.turn(&turn).await.next_event;
+        sandbox.until("memory", |now| now.live == live && now.history_bytes == 0).await;
+        sandbox.models.then([gated(say("Made."))]);
+        let approve = sandbox.spawn_approve(approve_all(&turn, &pending));
+        sandbox.wait_for_model_calls(2).await;
+        let watched = sandbox.conversations.watch(&sandbox.principal, &turn, next).await.unwrap();
+        sandbox.models.release();
+        let events = all(watched).await;
+        reached(approve.await.unwrap().unwrap());
+        let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
+        assert_eq!(numbers, (next..next + numbers.len() as u64).collect::<Vec<_>>(), "invariant 9: {events:?}");
+        let attempts = events.iter().filter_map(|event| match &event.kind {
+            EventKind::RoundStarted { round, attempt } => Some((*round, *attempt)),
+            EventKind::Snapshot(_) => panic!("the turn is repeated: {events:?}"),
+            _ => None,
+        });
+        assert_eq!(attempts.collect::<Vec<_>>(), [(2, 1)]);
+        sandbox.finish().await;
+    }
+}
+
+#[tokio::test]
 async fn requests_concurrent_with_an_eviction_reach_their_conversation() {
     let sandbox = Sandbox::start_with(short_intervals(0)).await;
     sandbox.models.then([say("Here.")]);

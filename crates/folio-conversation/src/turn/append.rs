@@ -90,8 +90,13 @@ impl Machine {
         let mut snapshot = None;
         let mut opened_turn = accepts;
         if takes_over && accepts.is_none() {
-            opened_turn = self.insert_resumed(now, epoch, retries, &mut first);
-            snapshot = opened_turn.map(|_| self.first_number());
+            let cause = match (retries, self.is_reload) {
+                (true, _) => ResumeCause::Retry,
+                (false, true) => ResumeCause::Reload,
+                (false, false) => ResumeCause::Takeover,
+            };
+            opened_turn = self.insert_resumed(now, epoch, cause, &mut first);
+            snapshot = opened_turn.filter(|_| cause != ResumeCause::Reload).map(|_| self.first_number());
         }
         let new_owner = takes_over.then(|| (epoch, self.incarnation.clone()));
         let opens = opened_turn.map(|turn| self.open_row(now, turn, epoch));
@@ -107,15 +112,10 @@ impl Machine {
     }
 
     /// Inserts the `resumed` entry of a new owner before the entries of the draft. Returns the turn.
-    fn insert_resumed(&mut self, now: Timestamp, epoch: u64, retries: bool, draft: &mut Draft) -> Option<u32> {
+    fn insert_resumed(&self, now: Timestamp, epoch: u64, cause: ResumeCause, draft: &mut Draft) -> Option<u32> {
         let record = self.history.last()?;
-        let resumed = Resumed {
-            turn: record.number(),
-            owner: self.incarnation.clone(),
-            epoch,
-            cause: if retries { ResumeCause::Retry } else { ResumeCause::Takeover },
-            at: now,
-        };
+        let owner = self.incarnation.clone();
+        let resumed = Resumed { turn: record.number(), owner, epoch, cause, at: now };
         draft.entries.insert(0, Entry::Resumed(resumed));
         Some(record.number())
     }
@@ -130,7 +130,7 @@ impl Machine {
 
     /// Returns the number of a closing event in the next append.
     pub(super) fn closing_number(&self) -> u64 {
-        if self.owner {
+        if self.owner || self.is_reload {
             return self.next_event;
         }
         self.history.last().map_or(1, |record| record.first_event_of_next_owner().saturating_add(1))
@@ -196,8 +196,11 @@ impl Machine {
         self.owner |= append.new_owner.is_some();
         self.header = header;
         append.entries.into_iter().for_each(|entry| self.history.push(entry));
-        if let Some(number) = in_flight.snapshot {
-            self.emit_snapshot(now, number);
+        let uncommitted = std::mem::take(&mut self.uncommitted_events);
+        match in_flight.snapshot {
+            // The snapshot contains the results of these events.
+            Some(number) => self.emit_snapshot(now, number),
+            None => uncommitted.into_iter().for_each(|kind| self.emit(kind)),
         }
         if in_flight.rest.is_empty() {
             self.continue_after(now, in_flight.after);

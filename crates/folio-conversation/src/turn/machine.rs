@@ -24,6 +24,9 @@ pub struct Machine {
     pub(super) next_batch: u128,
     /// True if this machine has taken the header's epoch.
     pub(super) owner: bool,
+    /// True if the loaded turn waits for decisions and this incarnation owns it. The first append then continues the event
+    /// numbers, because the owner lost neither work nor events.
+    pub(super) is_reload: bool,
     pub(super) state: State,
     /// Error with which the turn fails once its open work is done: the turn was taken over without a waiting request,
     /// or the store refuses its entries.
@@ -34,6 +37,9 @@ pub struct Machine {
     pub(super) waiters: Waiters,
     /// Number of the open turn's next event.
     pub(super) next_event: u64,
+    /// Events that depend on buffered decisions. They are sent after the commit of the decisions, so that their numbers
+    /// are not used again if the decisions are lost and the owner reloads the turn.
+    pub(super) uncommitted_events: Vec<EventKind>,
     pub(super) effects: Vec<Effect>,
 }
 
@@ -102,6 +108,7 @@ impl Machine {
         };
         let written_round = open.and_then(TurnRecord::newest_round).map_or(0, |round| round.round);
         let next_event = open.map_or(1, TurnRecord::next_event);
+        let is_reload = state == State::Waiting && header.owner.as_ref() == Some(&incarnation);
         Self {
             incarnation,
             reads_max,
@@ -109,6 +116,7 @@ impl Machine {
             history,
             next_batch: seed,
             owner: false,
+            is_reload,
             state,
             pending_failure: None,
             buffered: Buffered { written_round, ..Buffered::default() },
@@ -116,6 +124,7 @@ impl Machine {
             deferred: VecDeque::new(),
             waiters: Waiters::default(),
             next_event,
+            uncommitted_events: Vec::new(),
             effects: Vec::new(),
         }
     }
@@ -308,9 +317,11 @@ impl Machine {
         self.history.turn_mut(number)
     }
 
-    /// Sends an event with the next number to the watchers of the open turn.
+    /// Sends an event with the next number to the watchers of the open turn, once buffered decisions are committed.
     pub(super) fn emit(&mut self, kind: EventKind) {
-        if let Some(turn) = self.history.last().map(TurnRecord::number) {
+        if self.buffered.decisions.is_some() {
+            self.uncommitted_events.push(kind);
+        } else if let Some(turn) = self.history.last().map(TurnRecord::number) {
             let number = self.next_event;
             self.next_event = number.saturating_add(1);
             self.effects.push(Effect::Emit(Event { turn: self.turn_id(turn), number, kind }));

@@ -15,9 +15,9 @@ pub struct TurnRecord {
     pub rounds: Vec<RoundRecord>,
     /// None: the turn is not being ended.
     pub closing: Option<Closing>,
-    /// Number of takeovers and retries.
+    /// Number of takeovers and retries. Reloads by the owner do not count.
     pub takeovers: u32,
-    /// The newest takeover or retry.
+    /// The newest takeover, retry or reload.
     pub resumed: Option<Resumed>,
     /// None: the turn is open, or was resumed after a failure.
     pub ended: Option<Ended>,
@@ -190,7 +190,7 @@ impl TurnRecord {
         self.accepted.turn
     }
 
-    /// Returns the time of the acceptance, or of the newest takeover or retry.
+    /// Returns the time of the acceptance, or of the newest takeover, retry or reload.
     pub fn taken_at(&self) -> Timestamp {
         self.resumed.as_ref().map_or(self.accepted.at, |resumed| resumed.at)
     }
@@ -251,7 +251,9 @@ impl TurnRecord {
             Entry::Intent(intent) => self.with_call(intent.round, intent.index, |call| call.intent = Some(intent)),
             Entry::Outcome(outcome) => self.push_result(outcome.result),
             Entry::Resumed(resumed) => {
-                self.takeovers = self.takeovers.saturating_add(1);
+                if resumed.cause != ResumeCause::Reload {
+                    self.takeovers = self.takeovers.saturating_add(1);
+                }
                 if resumed.cause == ResumeCause::Retry {
                     self.reopen();
                 }

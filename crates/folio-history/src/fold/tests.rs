@@ -255,6 +255,15 @@ fn the_answer_to_decisions_is_the_next_pause_or_end_and_a_failed_end_is_replaced
 }
 
 #[test]
+fn a_reload_of_a_waiting_turn_continues_its_events_and_is_no_takeover() {
+    let mut history = History::fold([accepted(1, None, state(1)), round(1, 1, 1, Vec::new()), paused(1, 1, 4)]);
+    history.push(resumed(1, ResumeCause::Reload));
+    let record = history.last().unwrap();
+    assert_eq!((record.takeovers, record.next_event(), record.pause().is_some()), (0, 5, true));
+    assert_eq!(record.resumed.as_ref().map(|resumed| resumed.epoch), Some(2));
+}
+
+#[test]
 fn a_pause_is_reported_as_expired_from_its_expiry_on() {
     let history = History::fold([accepted(1, None, state(1)), round(1, 1, 1, Vec::new()), paused(1, 1, 4)]);
     let record = history.last().unwrap();

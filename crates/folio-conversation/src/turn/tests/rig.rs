@@ -100,11 +100,19 @@ impl Rig {
         self.reply(text_reply("done"));
     }
 
-    /// Replaces the machine by one that is loaded from the store, as after a crash.
+    /// Replaces the machine by one that another incarnation loads from the store, as after a crash.
     pub(super) fn crash(&mut self) {
+        self.load_as(node(self.machines as u32 + 1));
+    }
+
+    /// Replaces the machine by one that the same incarnation loads from the store, as after an eviction from memory.
+    pub(super) fn reload(&mut self) {
+        self.load_as(self.machine.incarnation.clone());
+    }
+
+    fn load_as(&mut self, incarnation: Incarnation) {
         self.machines += 1;
         let history = self.stored();
-        let incarnation = node(self.machines as u32);
         self.machine = Machine::load(incarnation, 8, self.store.header.clone(), history, self.machines << 64);
         self.work.clear();
         self.is_lost = false;

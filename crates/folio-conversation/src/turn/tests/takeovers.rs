@@ -128,6 +128,51 @@ fn a_pause_needs_no_takeover_and_its_decisions_take_over_the_thread() {
 }
 
 #[test]
+fn a_reload_of_a_waiting_turn_is_no_attempt_and_continues_its_events() {
+    let mut rig = Rig::with_calls(&["w1", "bad"]);
+    rig.reload();
+    let ticket = rig.decide(1, &[approve(1)]);
+    rig.run();
+    assert_eq!(rig.calling().map(|call| (call.round, call.attempt, call.epoch)), Some((2, 1, 2)));
+    rig.reply(calls_reply(&["w2"]));
+    assert!(matches!(rig.decided(ticket).kind, EventKind::AwaitingApproval { round: 2, .. }));
+    rig.reload();
+    rig.wait(300);
+    rig.send(Command::Expire { turn: 1 });
+    let resumed = rig.store.entries.iter().filter_map(|entry| match entry {
+        Entry::Resumed(resumed) => Some((resumed.cause, resumed.epoch)),
+        _ => None,
+    });
+    let causes: Vec<_> = resumed.collect();
+    assert_eq!(causes, [(ResumeCause::Reload, 2), (ResumeCause::Reload, 3)]);
+    let numbers: Vec<_> = rig.events.iter().map(|event| event.number).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "invariant 9: without a gap");
+    assert!(!rig.events.iter().any(|event| matches!(event.kind, EventKind::Snapshot(_))));
+    assert!(matches!(rig.last_event(), EventKind::Expired));
+    rig.check_stored();
+}
+
+#[test]
+fn invariant_9_events_of_lost_decisions_are_not_sent() {
+    // A snapshot of another owner contains the result of the rejected call.
+    for (load, results) in [(Rig::reload as fn(&mut Rig), 2), (Rig::crash, 1)] {
+        let mut rig = Rig::with_calls(&["w1", "w2"]);
+        let sent = rig.events.clone();
+        let mut decisions = super::rig::decide(Ticket(9), 1, 1, &[reject(1), approve(2)]);
+        decisions.continue_auto_approved = true;
+        // The rejected call has its result, and the other call is being planned.
+        let effects = rig.machine.handle(rig.now, Command::Decide(Box::new(decisions)));
+        assert!(matches!(effects.as_slice(), [Effect::PlanTool(..)]), "{effects:?}");
+        load(&mut rig);
+        assert_eq!(rig.events, sent);
+        rig.decide(1, &[approve(1), reject(2)]);
+        rig.finish();
+        let shown = rig.events.iter().filter(|event| matches!(event.kind, EventKind::ToolResult { .. })).count();
+        assert_eq!(shown, results);
+    }
+}
+
+#[test]
 fn a_target_with_another_version_causes_a_conflict() {
     let mut rig = Rig::with_calls(&["w1"]);
     rig.decide(1, &[approve(1)]);
