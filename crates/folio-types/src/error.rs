@@ -119,6 +119,8 @@ named_enum! {
         ModelRateLimited = "MODEL_RATE_LIMITED",
         /// The request does not fit into the model's context, even after truncation.
         ContextTooSmall = "CONTEXT_TOO_SMALL",
+        /// In several consecutive rounds of a turn, every call failed or repeated an earlier call.
+        NoProgress = "NO_PROGRESS",
         /// The circuit breaker of the endpoint is open.
         ModelUnavailable = "MODEL_UNAVAILABLE",
         /// The node died, restarted, or is unreachable.

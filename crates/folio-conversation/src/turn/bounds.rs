@@ -85,11 +85,14 @@ pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
     }
 }
 
-/// Truncates a round without results so that it fits into an entry. [`fit_calls`] must have reduced its calls.
+/// Truncates the reason why a call cannot run.
+pub(super) fn fit_problem(problem: &mut String) {
+    truncate(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
+}
+
+/// Truncates a round without results so that it fits into an entry. [`fit_calls`] and [`fit_problem`] must have reduced
+/// its calls.
 pub(super) fn fit_round(round: &mut Round) {
-    for problem in round.calls.iter_mut().filter_map(|call| call.problem.as_mut()) {
-        truncate(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
-    }
     let calls = json_bytes(&round.calls);
     fit_text(&mut round.text, &mut round.thinking, ENTRY_CONTENT_BYTES.saturating_sub(calls).saturating_sub(1024));
 }

@@ -9,7 +9,7 @@ use folio_history::{History, TurnRecord};
 use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId};
 
 use super::append::SentAppend;
-use super::{Answer, Command, Effect, Ticket};
+use super::{Answer, Command, Effect, Ticket, progress};
 
 /// Maximum number of requests that wait for an append or the end of a turn.
 pub const DEFERRED_MAX: usize = 64;
@@ -220,6 +220,7 @@ impl Machine {
             _ if self.buffered.decisions.is_some() || self.buffered.bytes > super::append::BUFFERED_BYTES => {
                 self.flush(now)
             }
+            Some(_) if progress::is_stuck(record) => self.end_without_progress(now),
             _ => match self.pending_failure.take() {
                 Some(error) => {
                     let retriable = error.is_retriable();

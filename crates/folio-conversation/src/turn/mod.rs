@@ -18,6 +18,7 @@ mod end;
 mod expire;
 mod machine;
 mod model;
+mod progress;
 mod resume;
 mod start;
 mod work;

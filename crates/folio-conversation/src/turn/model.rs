@@ -1,7 +1,7 @@
 //! Model calls and their answers.
 
 use folio_history::event::EventKind;
-use folio_history::journal::{Access, Call, End, Entry, Round, TurnOptions};
+use folio_history::journal::{Access, Call, End, Entry, Round};
 use folio_history::{RoundRecord, TurnRecord};
 use folio_resources::policy::{ApprovalRequirement, Ruling};
 use folio_tools::policy;
@@ -10,6 +10,7 @@ use folio_types::{Error, Timestamp, limits};
 
 use super::effect::ModelCall;
 use super::machine::{ActiveModelCall, State};
+use super::progress::{self, CallIdentity};
 use super::{CheckedCall, Delta, Effect, Machine, Reply, bounds};
 
 impl Machine {
@@ -117,10 +118,9 @@ pub(super) fn round_finished_event(round: &RoundRecord) -> EventKind {
 
 /// Converts an answer to a round, and decides which of its calls need approval.
 fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
-    let options = &record.accepted.options;
     let mut calls = reply.calls;
     bounds::fit_calls(&mut calls);
-    let calls = calls.into_iter().zip(1..).map(|(call, index)| as_call(options, index, call)).collect();
+    let calls = calls.into_iter().zip(1..).map(|(call, index)| as_call(record, index, call)).collect();
     let mut round = Round {
         turn: record.number(),
         round,
@@ -136,12 +136,18 @@ fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
 }
 
 /// Converts a call. The organization's policy decides whether it needs approval; if no rule matches, a write needs
-/// approval unless the turn's options approve its tool. A call that cannot run or is denied never waits.
-fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
+/// approval unless the turn's options approve its tool. A call that cannot run, is denied or failed too often never waits.
+fn as_call(record: &TurnRecord, index: u32, call: CheckedCall) -> Call {
+    let options = &record.accepted.options;
     let matching = || policy::rule(&options.policy, &call.name, call.access, &call.arguments);
     let rule = if call.problem.is_none() { matching() } else { None };
     let rule = rule.as_deref();
-    let problem = call.problem.or_else(|| rule.filter(|rule| rule.ruling == Ruling::Deny).map(policy::denial));
+    let mut problem = call.problem.or_else(|| rule.filter(|rule| rule.ruling == Ruling::Deny).map(policy::denial));
+    problem.iter_mut().for_each(bounds::fit_problem);
+    let identity = CallIdentity { tool: &call.name, arguments: &call.arguments, problem: problem.as_deref() };
+    if progress::is_refused(record, identity) {
+        problem = Some(progress::REFUSED.to_owned());
+    }
     let is_waiting = match rule.map(|rule| &rule.ruling) {
         Some(Ruling::Ask(_)) => true,
         Some(Ruling::Allow | Ruling::Deny) => false,

@@ -12,6 +12,7 @@ use super::append::AfterAppend;
 use super::cancel::synthetic;
 use super::machine::State;
 use super::model::round_finished_event;
+use super::progress::{self, CallIdentity};
 use super::{CallPlan, Effect, Machine, Patience, PlanFailure, ToolOutcome, ToolResult, ToolRun, bounds};
 
 /// Next step of a round.
@@ -67,14 +68,20 @@ impl Machine {
     fn next(&self) -> Next {
         let Some(record) = self.history.open() else { return Next::Nothing };
         let Some(round) = record.newest_round() else { return Next::Nothing };
-        let results: Vec<_> = round.unanswered().filter_map(|call| without_running(round, call)).collect();
+        let results: Vec<_> = round.unanswered().filter_map(|call| without_running(record, round, call)).collect();
         if !results.is_empty() {
             return Next::Record(results);
         }
-        let reads = round.unanswered().take_while(|call| call.call.access == Access::ReadOnly).take(self.reads_max);
-        let reads: Vec<_> = reads.map(|call| self.tool_run(record, round.round, call)).collect();
+        let mut reads: Vec<&CallRecord> = Vec::new();
+        for call in round.unanswered().take(self.reads_max) {
+            let may_run = progress::may_run_with(record, &reads, CallIdentity::of(call));
+            if call.call.access != Access::ReadOnly || !may_run {
+                break;
+            }
+            reads.push(call);
+        }
         if !reads.is_empty() {
-            return Next::Read(reads);
+            return Next::Read(reads.into_iter().map(|call| self.tool_run(record, round.round, call)).collect());
         }
         let Some(call) = round.unanswered().next() else { return Next::Nothing };
         let run = self.tool_run(record, round.round, call);
@@ -193,6 +200,9 @@ impl Machine {
 
     /// Records the result of a call. The result is appended with the next step.
     pub(super) fn record_result(&mut self, now: Timestamp, mut result: CallResult) {
+        if let Some(record) = self.history.open() {
+            progress::advise(record, &mut result);
+        }
         bounds::fit_result(&mut result);
         result.at = Some(now);
         let (number, index) = (result.round, result.index);
@@ -232,8 +242,8 @@ fn permitted(record: &TurnRecord, call: &CallRecord, plan: CallPlan) -> Result<C
     }
 }
 
-/// Returns the result of a call that was rejected or cannot run. None: the call must run.
-fn without_running(round: &RoundRecord, call: &CallRecord) -> Option<CallResult> {
+/// Returns the result of a call that was rejected, cannot run or failed too often. None: the call must run.
+fn without_running(record: &TurnRecord, round: &RoundRecord, call: &CallRecord) -> Option<CallResult> {
     let index = call.call.index;
     if let Some(Decision::Reject { reason }) = &call.decision {
         let mut content = synthetic(CallStatus::Rejected).to_owned();
@@ -243,7 +253,9 @@ fn without_running(round: &RoundRecord, call: &CallRecord) -> Option<CallResult>
         }
         return Some(bounds::not_run(round.round, index, CallStatus::Rejected, content));
     }
-    let problem = call.call.problem.clone()?;
+    // The effect of a call with an intent is unknown, so the call must be recovered.
+    let is_refused = || call.intent.is_none() && progress::is_refused(record, CallIdentity::of(call));
+    let problem = call.call.problem.clone().or_else(|| is_refused().then(|| progress::REFUSED.to_owned()))?;
     Some(bounds::not_run(round.round, index, CallStatus::Failed, problem))
 }
 

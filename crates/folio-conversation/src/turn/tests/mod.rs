@@ -5,6 +5,7 @@ mod ends;
 mod model_check;
 mod pauses;
 mod policies;
+mod progress;
 mod properties;
 mod refused;
 mod rig;

@@ -82,8 +82,8 @@ fn a_write_with_an_unknown_outcome_is_recovered_not_repeated() {
 #[test]
 fn the_tenth_round_with_tool_calls_ends_the_turn_completed() {
     let mut rig = Rig::started();
-    for _ in 0..9 {
-        rig.reply(calls_reply(&["r1"]));
+    for round in 1..=9 {
+        rig.reply(calls_reply(&[format!("r{round}").as_str()]));
         rig.run();
     }
     rig.reply(calls_reply(&["r1", "w1"]));

@@ -1,0 +1,98 @@
+//! Repeated and failed calls of a turn. Each rule depends only on the turn's record, so every owner decides the same.
+//!
+//! | calls of the turn | effect |
+//! |---|---|
+//! | a call failed, and an identical call failed before | its result starts with advice |
+//! | two identical calls failed | a further identical call is refused without running |
+//! | three consecutive rounds in which every call failed or repeated an earlier one | the turn ends with `NO_PROGRESS` |
+//!
+//! A rejected call has not failed, because an approver takes part in the turn.
+
+use folio_history::journal::{CallResult, CallStatus};
+use folio_history::{CallRecord, TurnRecord};
+use folio_types::{Error, Reason, Timestamp};
+use serde_json::Value;
+
+use super::Machine;
+
+/// Number of identical failed calls after which a further one is refused.
+const IDENTICAL_FAILURES_MAX: usize = 2;
+/// Number of consecutive rounds without progress after which the turn ends.
+// proto: Failed.error "in {} consecutive rounds"
+const ROUNDS_WITHOUT_PROGRESS_MAX: usize = 3;
+
+/// Result of a refused call.
+pub(super) const REFUSED: &str = "Not executed: this call failed twice with the same arguments. Change the arguments \
+    as the errors state, call another tool, or answer the user without this call.";
+/// First line of the result of the second identical failed call.
+const ADVICE: &str = "This call failed twice with the same arguments, and a further repetition is refused. Change the \
+    arguments as the error states, call another tool, or answer the user without this call.\n";
+
+/// The tool of a call, its arguments after an edit, and the reason why the call cannot run. Calls are identical if their
+/// identities are equal. The reason is a part, because invalid arguments are stored as an empty object.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct CallIdentity<'a> {
+    pub tool: &'a str,
+    pub arguments: &'a Value,
+    pub problem: Option<&'a str>,
+}
+
+impl<'a> CallIdentity<'a> {
+    pub(super) fn of(call: &'a CallRecord) -> Self {
+        Self { tool: &call.call.name, arguments: call.arguments(), problem: call.call.problem.as_deref() }
+    }
+}
+
+impl Machine {
+    /// Ends the turn, because the model repeats itself or fails. The end is final: another model call would start from the
+    /// same history.
+    pub(super) fn end_without_progress(&mut self, now: Timestamp) {
+        let message = format!(
+            "the model made no progress: in {ROUNDS_WITHOUT_PROGRESS_MAX} consecutive rounds, every tool call failed or \
+             repeated an earlier call; rephrase the message or use another model"
+        );
+        self.fail(now, Error::precondition(Reason::NoProgress, message), false);
+    }
+}
+
+/// Returns true if a call must be refused, because identical calls of the turn failed too often.
+pub(super) fn is_refused(record: &TurnRecord, call: CallIdentity<'_>) -> bool {
+    failures(record, call) >= IDENTICAL_FAILURES_MAX
+}
+
+/// Returns true if a call may run concurrently with these calls. It must wait for the results of identical calls if their
+/// failures could refuse it.
+pub(super) fn may_run_with(record: &TurnRecord, others: &[&CallRecord], call: CallIdentity<'_>) -> bool {
+    let identical = others.iter().filter(|other| CallIdentity::of(other) == call).count();
+    failures(record, call).saturating_add(identical) < IDENTICAL_FAILURES_MAX
+}
+
+/// Inserts [`ADVICE`] into the result if the result is the second failure of identical calls. The record must not contain
+/// the result yet.
+pub(super) fn advise(record: &TurnRecord, result: &mut CallResult) {
+    let call = record.call(result.round, result.index).map(CallIdentity::of);
+    let is_executed = result.status == CallStatus::Failed && result.content != REFUSED;
+    if call.is_some_and(|call| is_executed && failures(record, call).saturating_add(1) == IDENTICAL_FAILURES_MAX) {
+        result.content.insert_str(0, ADVICE);
+    }
+}
+
+/// Returns true if every call of the newest rounds failed or repeated an earlier call. Each call must have a result.
+pub(super) fn is_stuck(record: &TurnRecord) -> bool {
+    let Some(from) = record.rounds.len().checked_sub(ROUNDS_WITHOUT_PROGRESS_MAX) else { return false };
+    record.rounds.iter().enumerate().skip(from).all(|(at, round)| {
+        round.calls.iter().all(|call| {
+            let mut earlier = record.rounds.iter().take(at).flat_map(|round| &round.calls);
+            call.status() == Some(CallStatus::Failed) || earlier.any(|earlier| is_repetition(earlier, call))
+        })
+    })
+}
+
+fn is_repetition(earlier: &CallRecord, call: &CallRecord) -> bool {
+    earlier.call.name == call.call.name && earlier.arguments() == call.arguments()
+}
+
+fn failures(record: &TurnRecord, call: CallIdentity<'_>) -> usize {
+    let calls = record.rounds.iter().flat_map(|round| &round.calls);
+    calls.filter(|other| other.status() == Some(CallStatus::Failed) && CallIdentity::of(other) == call).count()
+}
