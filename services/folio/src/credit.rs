@@ -170,8 +170,8 @@ fn line(row: &v1::UsageRow) -> String {
     let labels = [&row.model, &row.operation, &row.document_id, &row.user_id, &row.day];
     let labels: Vec<_> = labels.into_iter().filter(|label| !label.is_empty()).map(|label| printable(label)).collect();
     let counts = format!(
-        "calls={} input_tokens={} output_tokens={} credits={} cost_microdollars={}",
-        row.calls, row.input_tokens, row.output_tokens, row.credits, row.cost_microdollars
+        "calls={} input_tokens={} cached_input_tokens={} output_tokens={} credits={} cost_microdollars={}",
+        row.calls, row.input_tokens, row.cached_input_tokens, row.output_tokens, row.credits, row.cost_microdollars
     );
     if labels.is_empty() { counts } else { format!("{} {counts}", labels.join(" ")) }
 }

@@ -191,7 +191,11 @@ fn usage_line(usage: &v1::Usage) -> String {
     let counted = if usage.reported { "" } else { ", counted by Folio" };
     let calls =
         if usage.model_calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", usage.model_calls) };
-    format!("{} tokens in, {} out, {calls}{counted}", usage.input_tokens, usage.output_tokens)
+    let cached = match usage.cached_input_tokens {
+        0 => String::new(),
+        cached => format!(" ({cached} from the provider's cache)"),
+    };
+    format!("{} tokens in{cached}, {} out, {calls}{counted}", usage.input_tokens, usage.output_tokens)
 }
 
 /// Formats a failure. `offers_retry`: the user can enter commands.
@@ -303,6 +307,20 @@ mod tests {
             ["The turn failed: no answer (MODEL_TIMEOUT); /retry resumes it"]
         );
         assert_eq!(texts(&view.event(&failed(false), NOW)), ["The turn failed: no answer (MODEL_TIMEOUT)"]);
+    }
+
+    #[test]
+    fn the_usage_of_a_turn_shows_cached_and_counted_tokens() {
+        let usage = |cached_input_tokens, reported, model_calls| v1::Usage {
+            input_tokens: 900,
+            cached_input_tokens,
+            output_tokens: 20,
+            reported,
+            model_calls,
+        };
+        let cached = "900 tokens in (640 from the provider's cache), 20 out, 2 model calls";
+        assert_eq!(usage_line(&usage(640, true, 2)), cached);
+        assert_eq!(usage_line(&usage(0, false, 1)), "900 tokens in, 20 out, 1 model call, counted by Folio");
     }
 
     #[test]
