@@ -27,6 +27,9 @@ pub struct ModelRequest {
     pub system: String,
     /// Conversation, in which every tool call has a result.
     pub messages: Vec<Message>,
+    /// System message after the conversation, for content that changes between calls: a change leaves the prompt before it
+    /// in the provider's cache. Empty: none.
+    pub state: String,
     pub tools: Tools,
     /// Required format of the answer. None: text.
     pub response_format: Option<ResponseFormat>,
@@ -42,7 +45,7 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// Creates a request without a call id, a system message, tools, thinking or a limit of its own. The answer is text.
+    /// Creates a request without a call id, system messages, tools, thinking or a limit of its own. The answer is text.
     pub fn new(org: OrgId, model: impl Into<String>, messages: Vec<Message>) -> Self {
         Self {
             call_id: String::new(),
@@ -50,6 +53,7 @@ impl ModelRequest {
             model: model.into(),
             system: String::new(),
             messages,
+            state: String::new(),
             tools: Tools::default(),
             response_format: None,
             thinking: false,

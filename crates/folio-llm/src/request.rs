@@ -12,6 +12,10 @@ use serde::{Serialize, Serializer};
 use crate::model::ModelRequest;
 use crate::options::{ModelOptions, OutputLimitField, THINKING_TOKENS_MIN};
 
+/// Parts of the names of models that refuse a system message after the conversation: the families of Mistral and Gemma,
+/// whose chat templates accept only certain sequences of roles.
+const ONE_SYSTEM_MESSAGE: [&str; 3] = ["stral", "xtral", "gemma"];
+
 /// A request with the settings needed to serialize it.
 pub(crate) struct Body<'a> {
     pub(crate) request: &'a ModelRequest,
@@ -68,7 +72,7 @@ impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("model", self.upstream)?;
-        map.serialize_entry("messages", &Messages { request: self.request, thinking: self.model.thinking })?;
+        map.serialize_entry("messages", &Messages(self))?;
         if let Some(format) = self.request.response_format.as_ref().filter(|_| self.model.json_schema) {
             let json_schema = ResponseFormatJsonSchema {
                 description: None,
@@ -108,20 +112,26 @@ struct Thinking {
     budget_tokens: u32,
 }
 
-/// The system message and the history.
-struct Messages<'a> {
-    request: &'a ModelRequest,
-    thinking: bool,
-}
+/// The system message, the history and the state. The state is a part of the system message if the model refuses a second
+/// one.
+struct Messages<'a>(&'a Body<'a>);
 
 impl Serialize for Messages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Body { request, model, upstream, .. } = *self.0;
+        let upstream = upstream.to_ascii_lowercase();
+        let is_joined = ONE_SYSTEM_MESSAGE.iter().any(|part| upstream.contains(part));
+        let (joined, last) = if is_joined { (request.state.as_str(), "") } else { ("", request.state.as_str()) };
+        let first: Vec<&str> = [request.system.as_str(), joined].into_iter().filter(|part| !part.is_empty()).collect();
         let mut list = serializer.serialize_seq(None)?;
-        if !self.request.system.is_empty() {
-            list.serialize_element(&SystemMessage { role: "system", content: &self.request.system })?;
+        if !first.is_empty() {
+            list.serialize_element(&SystemMessage::new(&first.join("\n\n")))?;
         }
-        for message in &self.request.messages {
-            list.serialize_element(&WireMessage { message, thinking: self.thinking })?;
+        for message in &request.messages {
+            list.serialize_element(&WireMessage { message, thinking: model.thinking })?;
+        }
+        if !last.is_empty() {
+            list.serialize_element(&SystemMessage::new(last))?;
         }
         list.end()
     }
@@ -131,6 +141,12 @@ impl Serialize for Messages<'_> {
 struct SystemMessage<'a> {
     role: &'static str,
     content: &'a str,
+}
+
+impl<'a> SystemMessage<'a> {
+    fn new(content: &'a str) -> Self {
+        Self { role: "system", content }
+    }
 }
 
 struct WireMessage<'a> {

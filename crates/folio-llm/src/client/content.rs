@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::model::ModelReply;
 
-pub(super) fn instructions(system: &str) -> Value {
-    json!([text(system)])
+/// `state`: the system message after the conversation. Empty: none.
+pub(super) fn instructions(system: &str, state: &str) -> Value {
+    [system, state].into_iter().filter(|content| !content.is_empty()).map(text).collect()
 }
 
 pub(super) fn input(messages: &[Message]) -> Value {

@@ -145,7 +145,7 @@ fn record_request(request: &ModelRequest) {
     tracing::event!(
         target: CONTENT,
         Level::INFO,
-        gen_ai.system_instructions = %content::instructions(&request.system),
+        gen_ai.system_instructions = %content::instructions(&request.system, &request.state),
         gen_ai.input.messages = %content::input(&request.messages),
         "gen_ai.client.inference.operation.details"
     );

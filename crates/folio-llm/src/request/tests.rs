@@ -14,10 +14,14 @@ fn thinker() -> ModelOptions {
 }
 
 fn serialized(request: &ModelRequest, model: &ModelOptions) -> Value {
+    serialized_for("vendor/m", request, model)
+}
+
+fn serialized_for(upstream: &str, request: &ModelRequest, model: &ModelOptions) -> Value {
     let body = Body {
         request,
         model,
-        upstream: "vendor/m",
+        upstream,
         output_limit_field: OutputLimitField::MaxTokens,
         stream: true,
         stream_usage: true,
@@ -71,6 +75,26 @@ fn a_conversation_is_encoded_as_the_protocol_requires() {
             "stream_options": {"include_usage": true}
         })
     );
+}
+
+#[test]
+fn the_state_follows_the_conversation_unless_the_model_refuses_a_second_system_message() {
+    let mut request = request(vec![Message::User { text: "hello".into() }]);
+    let system = |text: &str| json!({"role": "system", "content": text});
+    let user = json!({"role": "user", "content": "hello"});
+    let sent = |upstream: &str, request: &ModelRequest| {
+        serialized_for(upstream, request, &ModelOptions::default())["messages"].clone()
+    };
+    assert_eq!(sent("m", &request), json!([system("be brief"), user]));
+    request.state = "schema: none".into();
+    for upstream in ["gpt-5", "Qwen2.5-Coder-1.5B", "claude-sonnet-4-5"] {
+        assert_eq!(sent(upstream, &request), json!([system("be brief"), user, system("schema: none")]), "{upstream}");
+    }
+    for upstream in ["mistral-large-latest", "open-mixtral-8x7b", "google/Gemma-3-4b-it", "Ministral-8B"] {
+        assert_eq!(sent(upstream, &request), json!([system("be brief\n\nschema: none"), user]), "{upstream}");
+    }
+    request.system.clear();
+    assert_eq!(sent("gemma3", &request), json!([system("schema: none"), user]));
 }
 
 #[test]
