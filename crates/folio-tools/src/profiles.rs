@@ -13,6 +13,7 @@ fn document() -> Profile {
         name: DOCUMENT_PROFILE,
         documents: DocumentCount { min: 1, max: 1 },
         instructions: include_str!("profiles/document.md"),
+        guide: include_str!("profiles/document_guide.md"),
         tools: DOCUMENT_TOOLS,
         rounds_max: limits::ROUNDS_MAX,
     }
@@ -47,3 +48,19 @@ const DOCUMENT_TOOLS: &[&str] = &[
     "help_prompts",
     "list_llm_models",
 ];
+
+#[cfg(test)]
+mod tests {
+    use folio_llm::schema::Rules;
+
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_guide_is_a_valid_schema() {
+        let guide = document().guide;
+        let example = guide.split("\n\n").find(|paragraph| paragraph.starts_with('{')).unwrap();
+        let format: serde_json::Value = serde_json::from_str(example).unwrap();
+        crate::rules::check_format("example", &format, Rules::Strict).unwrap();
+        assert!(guide.len() < 2_000, "the guide is a part of each request: {} bytes", guide.len());
+    }
+}

@@ -19,6 +19,8 @@ pub struct Profile {
     pub documents: DocumentCount,
     /// Instructions in the system message.
     pub instructions: &'static str,
+    /// Guide in the system message while the thread has no schema. Empty: none.
+    pub guide: &'static str,
     pub tools: &'static [&'static str],
     /// Maximum model calls of a turn.
     pub rounds_max: u32,

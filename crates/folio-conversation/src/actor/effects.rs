@@ -150,6 +150,7 @@ impl State {
             profile: loaded.profile.clone(),
             window: Window::of(loaded.machine.history(), number),
             working: record.working.clone(),
+            has_schema: record.accepted.working.schema_revid.is_some(),
             document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),
             write_counter: turn.write_counter.load(Ordering::SeqCst),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use folio_history::journal::{Mention, WorkingState};
+use folio_history::journal::Mention;
 use folio_resources::{Document, Prompt, Revisioned, Schema, Tag, TextRecord, TextState};
 use folio_storage::Stores;
 use folio_types::{DocumentId, OrgId, Result, TagId, limits};
@@ -60,7 +60,7 @@ impl ContextLoader {
     pub(crate) async fn system_message(
         &mut self,
         instructions: &str,
-        working: &WorkingState,
+        guide: &str,
         context_tokens: u32,
         write_counter: u64,
     ) -> Result<String> {
@@ -69,7 +69,7 @@ impl ContextLoader {
             documents: &loaded.documents,
             artifacts: &loaded.artifacts,
             instructions,
-            working,
+            guide,
             context_tokens,
         }))
     }

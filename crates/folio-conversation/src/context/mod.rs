@@ -1,11 +1,18 @@
-//! The system message, which is rebuilt for each model call from sections in a fixed order.
+//! The system messages, which are rebuilt for each model call from sections in a fixed order.
+//!
+//! Providers cache a prompt up to its first changed token, so the parts of a request are ordered by how rarely they change:
 //!
 //! ```text
-//! # Document                the subject of the conversation: id and file name
-//! # Document text           an excerpt, between <document_text> and </document_text>
-//! # Referenced artifacts    references in the user's message (omitted if there are none)
-//! # Instructions            instructions of the profile
-//! # Working state           schema_revid, prompt_revid, and last the extraction between <extraction> and </extraction>
+//! tools                     in the order of the profile
+//! system message
+//!   # Instructions          instructions of the profile
+//!   # Document              the subject of the conversation: id and file name
+//!   # Document text         an excerpt, between <document_text> and </document_text>
+//!   # Guide                 guide of the profile (omitted if the thread had a schema at the start of the turn)
+//!   # Referenced artifacts  references in the user's message (omitted if there are none)
+//! history
+//! state message             (omitted if the working state is empty)
+//!   # Working state         schema_revid, prompt_revid, and last the extraction between <extraction> and </extraction>
 //! ```
 //!
 //! Text of users and files is data: names are JSON strings, longer text is enclosed in tags that it cannot contain, and
@@ -33,7 +40,8 @@ pub(crate) struct Parts<'a> {
     /// In the order of the user's message.
     pub(crate) artifacts: &'a [Artifact],
     pub(crate) instructions: &'a str,
-    pub(crate) working: &'a WorkingState,
+    /// Empty: none.
+    pub(crate) guide: &'a str,
     /// Context size of the model in tokens, which bounds the sections of variable length.
     pub(crate) context_tokens: u32,
 }
@@ -41,13 +49,24 @@ pub(crate) struct Parts<'a> {
 pub(crate) fn system_message(parts: Parts<'_>) -> String {
     // Each section of variable length gets a quarter of the context, at four characters per token.
     let share = usize::try_from(parts.context_tokens).unwrap_or(usize::MAX);
-    let mut out = String::new();
+    let mut out = format!("# Instructions\n\n{}\n\n", parts.instructions.trim());
     documents::write(&mut out, parts.documents);
+    if !parts.guide.is_empty() {
+        out.push_str(&format!("# Guide\n\n{}\n\n", parts.guide.trim()));
+    }
     mentions::write(&mut out, parts.artifacts, share);
-    out.push_str("# Instructions\n\n");
-    out.push_str(parts.instructions.trim());
-    out.push_str("\n\n");
-    working::write(&mut out, parts.working, share.min(limits::WORKING_EXTRACTION_CHARS));
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// Returns the message after the history, which contains the working state. Empty if the working state is empty.
+/// `context_tokens`: as in [`Parts`].
+pub(crate) fn state_message(working: &WorkingState, context_tokens: u32) -> String {
+    let mut out = String::new();
+    if *working != WorkingState::default() {
+        let share = usize::try_from(context_tokens).unwrap_or(usize::MAX);
+        working::write(&mut out, working, share.min(limits::WORKING_EXTRACTION_CHARS));
+    }
     out
 }
 

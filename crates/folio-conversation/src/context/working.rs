@@ -1,4 +1,4 @@
-//! The last section: the working state with the extraction at its end.
+//! The message after the history: the working state with the extraction at its end.
 
 use folio_history::journal::WorkingState;
 

@@ -85,6 +85,29 @@ async fn the_model_is_sent_the_document_the_history_and_the_tools() {
 }
 
 #[tokio::test]
+async fn the_working_state_follows_the_history_and_changes_nothing_before_it() {
+    let sandbox = Sandbox::start().await;
+    let schema = json!({"type": "json_schema", "json_schema": {"name": "s", "strict": true, "schema":
+        {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"],
+         "additionalProperties": false}}});
+    let create = call("create_schema", json!({"name": "S", "response_format": schema}));
+    sandbox.models.then([create, say("Made."), say("Again.")]);
+    let events = sandbox.run(ChatCommand { auto_approve: true, ..sandbox.chat("first") }).await;
+    let thread = &events[0].turn.thread;
+    sandbox.run(sandbox.chat_in(thread, "second")).await;
+    let revid = sandbox.header(thread).await.working.schema_revid.unwrap();
+    let sent = sandbox.models.requests();
+    assert_eq!(sent[0].state, "", "the working state is empty");
+    assert!(sent[1].state.contains(&format!("schema_revid: {revid}\n")), "{}", sent[1].state);
+    assert_eq!(sent[0].system, sent[1].system, "a change in the turn leaves the system message cached");
+    assert!(sent[1].messages.starts_with(&sent[0].messages));
+    assert!(sent[0].system.contains("# Guide") && !sent[2].system.contains("# Guide"), "the thread has a schema");
+    assert!(sent[0].system.starts_with(&sent[2].system), "the guide follows the document");
+    assert_eq!(sent[2].state, sent[1].state);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
 async fn invalid_calls_are_reported_to_the_model() {
     let sandbox = Sandbox::start().await;
     let raw = Step::Raw(vec![

@@ -112,6 +112,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
         name: DOCUMENT_PROFILE,
         documents: DocumentCount { min: 1, max: 1 },
         instructions: "Be odd.",
+        guide: "",
         tools: &["odd_read", "odd_write"],
         rounds_max: 10,
     };

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use super::TaskContext;
 use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
-use crate::context::ContextLoader;
+use crate::context::{ContextLoader, state_message};
 use crate::shared::Shared;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
 use crate::window::{Window, estimated_tokens, prompt_tokens};
@@ -31,6 +31,8 @@ pub(crate) struct ModelWork {
     pub(crate) profile: Arc<ProfileTools>,
     pub(crate) window: Window,
     pub(crate) working: WorkingState,
+    /// True if the thread had a schema at the start of the turn. Later changes do not change the system message.
+    pub(crate) has_schema: bool,
     /// None: the thread has no document or several.
     pub(crate) document: Option<DocumentId>,
     /// Shared by all model calls of a turn.
@@ -132,7 +134,8 @@ impl ModelWork {
                 request => request.map_err(|error| Err(Failure::unsent(error)))?,
             };
             let tools = if info.options.tools { shared.tool_tokens(&self.profile) } else { 0 };
-            let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(tools);
+            let around = tools.saturating_add(estimated_tokens(&request.state));
+            let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(around);
             // Each attempted model needs a permit at its own price.
             let call = self.metered(info, prompt, position);
             request.call_id.clone_from(&call.key);
@@ -178,22 +181,20 @@ impl ModelWork {
     async fn request(&self, info: &ModelInfo, window: Window) -> Result<ModelRequest, Error> {
         let shared = &self.work.shared;
         let tools = self.profile.definitions();
+        let profile = &self.profile.profile;
+        let guide = if self.has_schema { "" } else { profile.guide };
+        let context_tokens = info.options.context_tokens;
         let load = async {
             let mut context = self.context.lock().await;
-            context
-                .system_message(
-                    self.profile.profile.instructions,
-                    &self.working,
-                    info.options.context_tokens,
-                    self.write_counter,
-                )
-                .await
+            context.system_message(profile.instructions, guide, context_tokens, self.write_counter).await
         };
         let system = shared.with_store_timeout(load).await?;
+        let state = state_message(&self.working, context_tokens);
         let tool_tokens = shared.tool_tokens(&self.profile);
-        let context = usize::try_from(info.options.context_tokens).unwrap_or(usize::MAX);
+        let context = usize::try_from(context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.options.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
-        let around = estimated_tokens(&system).saturating_add(tool_tokens);
+        let system_tokens = estimated_tokens(&system).saturating_add(estimated_tokens(&state));
+        let around = system_tokens.saturating_add(tool_tokens);
         let prompt_tokens = |answer: usize| context.saturating_sub(answer).saturating_sub(around);
         let least = answer.min(ANSWER_TOKENS_MIN);
         let messages =
@@ -208,6 +209,7 @@ impl ModelWork {
             })?;
         Ok(ModelRequest {
             system,
+            state,
             tools,
             thinking: shared.options.thinking && info.options.thinking,
             ..ModelRequest::new(self.work.org.clone(), &info.name, messages)

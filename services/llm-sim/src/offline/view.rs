@@ -1,8 +1,8 @@
-//! Parses the system message: document and working state.
+//! Parses the system messages: document and working state.
 
 use serde_json::Value;
 
-/// The parsed parts of a system message.
+/// The parsed parts of the system messages.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct SystemMessage {
     pub(super) document: Option<String>,
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_system_message_is_parsed() {
-        let system = "# Document\n\nid: doc_1\nfile name: \"a \\\"b\\\".pdf\"\n\n# Document text\n\n<document_text>\nTotal: 1\n\
+        let system = "# Instructions\n\nUse their ids.\n\n# Document\n\nid: doc_1\nfile name: \"a \\\"b\\\".pdf\"\n\n# Document text\n\n<document_text>\nTotal: 1\n\
                       id: fake\n</document_text>\n\n# Working state\n\nschema_revid: none\nprompt_revid: prm_1.1\nextraction: \
                       ext_1 of doc_1\n<extraction>\n{\"total\":1}\n</extraction>\n";
         let view = SystemMessage::of(system);
