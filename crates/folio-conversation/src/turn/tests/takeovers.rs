@@ -155,11 +155,10 @@ fn a_reload_of_a_waiting_turn_is_no_attempt_and_continues_its_events() {
 #[test]
 fn invariant_9_events_of_lost_decisions_are_not_sent() {
     // A snapshot of another owner contains the result of the rejected call.
-    for (load, results) in [(Rig::reload as fn(&mut Rig), 2), (Rig::crash, 1)] {
+    for (load, results) in [(Rig::reload as fn(&mut Rig), 2), (Rig::crash as fn(&mut Rig), 1)] {
         let mut rig = Rig::with_calls(&["w1", "w2"]);
         let sent = rig.events.clone();
-        let mut decisions = super::rig::decide(Ticket(9), 1, 1, &[reject(1), approve(2)]);
-        decisions.continue_auto_approved = true;
+        let decisions = super::rig::decide(Ticket(9), 1, 1, &[reject(1), approve(2)]);
         // The rejected call has its result, and the other call is being planned.
         let effects = rig.machine.handle(rig.now, Command::Decide(Box::new(decisions)));
         assert!(matches!(effects.as_slice(), [Effect::PlanTool(..)]), "{effects:?}");
