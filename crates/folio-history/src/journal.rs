@@ -193,6 +193,9 @@ pub struct Call {
     /// Reason why the call cannot run, which its result contains: an unknown tool, or arguments that are not JSON or
     /// violate the tool's schema. None: the call can run.
     pub problem: Option<String>,
+    /// Repairs that made `arguments` out of those that the model sent, for its result. Empty: the model sent them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

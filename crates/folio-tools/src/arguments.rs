@@ -43,6 +43,11 @@ impl Argument {
     pub(crate) fn or_json_string(self) -> Self {
         Self { spelling: Spelling::JsonInString, ..self }
     }
+
+    /// Accepts a string that contains the response format as JSON, and repairs near misses of a model.
+    pub(crate) fn or_near_format(self) -> Self {
+        Self { spelling: Spelling::ResponseFormat, ..self }
+    }
 }
 
 pub(crate) fn required(name: &'static str, schema: Value) -> Argument {

@@ -23,6 +23,7 @@ pub mod policy;
 mod profiles;
 mod prompts;
 mod registry;
+mod repair;
 pub mod rules;
 mod schemas;
 mod spelling;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use folio_history::journal::Access;
-use folio_llm::schema::{Validator, describe};
+use folio_llm::schema::{Validator, describe, is_deeper_than};
 use folio_llm::{ToolDefinition, Tools};
 use folio_types::profile::Profile;
 use folio_types::{Error, Reason, Result};
@@ -47,6 +47,8 @@ pub struct CheckedCall {
     pub access: Access,
     /// Message for the model if the call cannot run. None if the call is valid.
     pub problem: Option<String>,
+    /// Descriptions of the repairs of the arguments, for the model.
+    pub repairs: Vec<String>,
 }
 
 impl Registry {
@@ -183,18 +185,33 @@ impl ProfileTools {
             .then(|| format!("The arguments do not match the schema of {name}:\n{}", describe(&violations)))
     }
 
-    /// Validates a tool call from a model. `name` and `arguments` are untrusted.
+    /// Repairs near misses in a call's arguments. Returns a description of each kind of repair. A repair that nests deeper
+    /// than [`JSON_DEPTH`](folio_types::limits::JSON_DEPTH) is discarded, because stored JSON is bounded in depth.
+    fn repair(&self, name: &str, arguments: &mut Value) -> Vec<String> {
+        let Some(tool) = self.get(name) else { return Vec::new() };
+        let mut repaired = arguments.clone();
+        let repairs = tool.spellings.repair(&mut repaired);
+        if repairs.is_empty() || is_deeper_than(&repaired, folio_types::limits::JSON_DEPTH) {
+            return Vec::new();
+        }
+        *arguments = repaired;
+        repairs
+    }
+
+    /// Repairs and validates a tool call from a model. `name` and `arguments` are untrusted.
     pub fn check(&self, name: &str, arguments: &str) -> CheckedCall {
         let access = self.get(name).map_or(Access::ReadOnly, |tool| tool.spec.access);
         match arguments::parse_text(arguments) {
             Ok(mut arguments) => {
+                let repairs = self.repair(name, &mut arguments);
                 self.canonicalize(name, &mut arguments);
                 let problem = self.problem(name, &arguments);
-                CheckedCall { arguments, access, problem }
+                CheckedCall { arguments, access, problem, repairs }
             }
             Err(problem) => {
                 let problem = if self.get(name).is_none() { self.unknown(name) } else { problem };
-                CheckedCall { arguments: Value::Object(Map::new()), access, problem: Some(problem) }
+                let arguments = Value::Object(Map::new());
+                CheckedCall { arguments, access, problem: Some(problem), repairs: Vec::new() }
             }
         }
     }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use folio_types::json;
 use serde_json::Value;
 
+use crate::repair::repair_response_format;
+
 /// Accepted alternative spelling of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spelling {
@@ -18,6 +20,8 @@ pub(crate) enum Spelling {
     BlankMeansOmitted,
     /// A string may contain the value as JSON.
     JsonInString,
+    /// A response format: a string may contain it as JSON, and near misses of a model are repaired.
+    ResponseFormat,
 }
 
 #[derive(Debug, Clone)]
@@ -32,6 +36,14 @@ pub(crate) struct ArgumentSpelling {
 pub struct Spellings(pub(crate) Arc<[ArgumentSpelling]>);
 
 impl Spellings {
+    /// Repairs the near misses of a model in the response formats of a call. Returns a description of each kind of
+    /// repair, empty if there is none.
+    pub(crate) fn repair(&self, arguments: &mut Value) -> Vec<String> {
+        let Some(members) = arguments.as_object_mut() else { return Vec::new() };
+        let formats = self.0.iter().filter(|spelled| spelled.spelling == Spelling::ResponseFormat);
+        formats.flat_map(|spelled| repair_response_format(members, spelled.name)).collect()
+    }
+
     /// Converts arguments to the canonical spelling: without omitted arguments, and with objects instead of strings.
     pub(crate) fn canonicalize(&self, arguments: &mut Value) {
         let Some(members) = arguments.as_object_mut() else { return };
@@ -40,7 +52,7 @@ impl Spellings {
             if spelled.is_omitted(value) {
                 // `shift_remove` keeps the order of the other members.
                 members.shift_remove(spelled.name);
-            } else if spelled.spelling == Spelling::JsonInString {
+            } else if matches!(spelled.spelling, Spelling::JsonInString | Spelling::ResponseFormat) {
                 parse_string(value);
             }
         }
@@ -60,13 +72,13 @@ impl ArgumentSpelling {
     }
 }
 
-/// Replaces a string that contains a JSON object or array by that value. The tool rejects any other string.
-fn parse_string(value: &mut Value) {
-    if let Value::String(text) = value
-        && let Ok(parsed @ (Value::Object(_) | Value::Array(_))) = json::read(text)
-    {
-        *value = parsed;
-    }
+/// Replaces a string that contains a JSON object or array by that value. The tool rejects any other string. Returns true
+/// if the value was replaced.
+pub(crate) fn parse_string(value: &mut Value) -> bool {
+    let Value::String(text) = value else { return false };
+    let Ok(parsed @ (Value::Object(_) | Value::Array(_))) = json::read(text) else { return false };
+    *value = parsed;
+    true
 }
 
 #[cfg(test)]
@@ -129,7 +141,7 @@ mod tests {
         for (tool, argument) in [
             ("create_schema", "response_format"),
             ("update_schema", "response_format"),
-            ("validate_schema", "schema"),
+            ("validate_schema", "response_format"),
             ("validate_against_schema", "data"),
         ] {
             let mut spelled = match tool {

@@ -64,6 +64,7 @@ fn round(number: u32) -> Entry {
             needs_approval: true,
             approval_requirement: None,
             problem: None,
+            repairs: Vec::new(),
         }],
         ..Round::default()
     }))

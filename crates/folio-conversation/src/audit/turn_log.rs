@@ -231,6 +231,7 @@ mod tests {
             needs_approval: false,
             approval_requirement: None,
             problem: None,
+            repairs: Vec::new(),
         }
     }
 

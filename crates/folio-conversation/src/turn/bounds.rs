@@ -14,8 +14,8 @@ use super::append::Draft;
 pub(super) const ENTRY_CONTENT_BYTES: usize = limits::ENTRY_BYTES - 1024;
 /// Maximum bytes of the entries of a batch.
 const BATCH_CONTENT_BYTES: usize = limits::APPEND_BYTES - 8 * 1024;
-/// Maximum bytes of the arguments of all calls of a round. Together with the other fields of the calls, they fit into
-/// an entry.
+/// Maximum bytes of the arguments and repairs of all calls of a round. Together with the other fields of the calls, they
+/// fit into an entry.
 const ARGUMENTS_OF_ROUND: usize = 136 * 1024;
 /// Maximum number of calls that a round keeps. Calls beyond the limit of runnable calls only get an error result.
 const CALLS_KEPT: usize = 2 * limits::CALLS_PER_ROUND_MAX;
@@ -74,13 +74,16 @@ pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
         if at >= limits::CALLS_PER_ROUND_MAX {
             call.problem.get_or_insert_with(|| many.clone());
             call.arguments = Value::Object(serde_json::Map::new());
+            call.repairs = Vec::new();
         }
         let bytes = json_bytes(&call.arguments);
-        if bytes > bytes_left || bytes > limits::ARGUMENTS_BYTES {
+        let total = bytes.saturating_add(call.repairs.iter().map(json_bytes).sum());
+        if total > bytes_left || bytes > limits::ARGUMENTS_BYTES {
             call.problem = Some("the arguments are too large".to_owned());
             call.arguments = Value::Object(serde_json::Map::new());
+            call.repairs = Vec::new();
         } else {
-            bytes_left -= bytes;
+            bytes_left -= total;
         }
     }
 }

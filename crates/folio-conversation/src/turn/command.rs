@@ -146,6 +146,8 @@ pub struct CheckedCall {
     /// Reason why the call cannot run: an unknown tool, or arguments that are not a JSON object or violate the tool's
     /// schema. None: the call can run.
     pub problem: Option<String>,
+    /// Repairs that made `arguments` out of those that the model sent, for its result.
+    pub repairs: Vec<String>,
 }
 
 /// The plan of a write call, which its intent records.

@@ -170,5 +170,6 @@ fn as_call(record: &TurnRecord, index: u32, call: CheckedCall) -> Call {
         arguments: call.arguments,
         access: call.access,
         problem,
+        repairs: call.repairs,
     }
 }

@@ -7,6 +7,7 @@ use folio_history::journal::{Access, CallResult, CallStatus, Decision, Entry, In
 use folio_history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
 use folio_tools::policy;
 use folio_types::Timestamp;
+use serde_json::json;
 
 use super::append::AfterAppend;
 use super::cancel::synthetic;
@@ -202,6 +203,9 @@ impl Machine {
     pub(super) fn record_result(&mut self, now: Timestamp, mut result: CallResult) {
         if let Some(record) = self.history.open() {
             progress::advise(record, &mut result);
+            if let Some(call) = record.call(result.round, result.index) {
+                list_repairs(&mut result, call);
+            }
         }
         bounds::fit_result(&mut result);
         result.at = Some(now);
@@ -226,6 +230,26 @@ impl Machine {
 
     fn emit_started(&mut self, run: &ToolRun) {
         self.emit(EventKind::ToolStarted { call: run.call.clone(), name: run.name.clone() });
+    }
+}
+
+/// Adds the repairs of a call's arguments to its result, so that the model learns them. A call that was rejected or cancelled,
+/// and a call with an approver's arguments, lists none.
+fn list_repairs(result: &mut CallResult, call: &CallRecord) {
+    let repairs = &call.call.repairs;
+    let is_answer = matches!(result.status, CallStatus::Ok | CallStatus::Failed | CallStatus::Conflict);
+    let is_edited = matches!(call.decision, Some(Decision::ApproveEdited { .. }));
+    if repairs.is_empty() || !is_answer || is_edited {
+        return;
+    }
+    let content = &mut result.content;
+    match content.strip_prefix('{') {
+        // The content is a JSON object, and stays one.
+        Some(members) => {
+            let comma = if members.starts_with('}') { "" } else { "," };
+            *content = format!("{{\"repairs\":{}{comma}{members}", json!(repairs));
+        }
+        None => content.push_str(&format!("\nThe arguments were repaired: {}.", repairs.join("; "))),
     }
 }
 

@@ -255,6 +255,7 @@ impl ModelWork {
             arguments: checked.arguments,
             access: checked.access,
             problem: checked.problem,
+            repairs: checked.repairs,
         }
     }
 

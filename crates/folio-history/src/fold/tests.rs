@@ -52,6 +52,7 @@ pub(super) fn round(turn: u32, round: u32, calls: u32, results: Vec<CallResult>)
         needs_approval: true,
         approval_requirement: None,
         problem: None,
+        repairs: Vec::new(),
     };
     Entry::Round(Box::new(Round {
         turn,

@@ -7,6 +7,9 @@ use super::graph::Graph;
 use super::validate::{Validator, too_deep};
 use super::{PATTERNS_MAX, Violation, bounded, bounds, is_deeper_than, join, strict};
 
+/// Maximum length of the name of a response format, in ASCII characters.
+const NAME_CHARS: usize = 64;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
     /// The default: the strict rules.
@@ -24,7 +27,7 @@ pub struct CheckedFormat {
 }
 
 /// Parses a schema argument. Some models write it as a string that contains JSON.
-pub fn normalize(value: &Value) -> Result<Value, Vec<Violation>> {
+fn normalize(value: &Value) -> Result<Value, Vec<Violation>> {
     let Value::String(text) = value else { return Ok(value.clone()) };
     if text.len() > limits::SCHEMA_BYTES * 2 {
         return Err(vec![too_large(text.len())]);
@@ -137,7 +140,17 @@ fn unknown_members(path: &str, members: &Map<String, Value>, expected: &[&str], 
 }
 
 fn is_format_name(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+    (1..=NAME_CHARS).contains(&name.len()) && name.chars().all(is_name_character)
+}
+
+fn is_name_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
+}
+
+/// Converts a text to a valid name of a response format. A valid name is returned unchanged.
+pub fn format_name(text: &str) -> String {
+    let text = if text.trim().is_empty() { "schema" } else { text.trim() };
+    text.chars().take(NAME_CHARS).map(|c| if is_name_character(c) { c } else { '_' }).collect()
 }
 
 /// Returns the violations of Draft 7 and of the bounds. Violations of the strict rules are added to `strict`.
@@ -191,4 +204,27 @@ fn stored_form(inner: &Map<String, Value>, schema: &Value, strict: bool) -> Valu
     json_schema.insert("schema".to_owned(), schema.clone());
     json_schema.insert("strict".to_owned(), Value::Bool(strict));
     serde_json::json!({ "type": "json_schema", "json_schema": json_schema })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_becomes_a_valid_name_and_a_valid_name_stays() {
+        for (text, name) in [
+            ("invoice_v2-B", "invoice_v2-B"),
+            (" Invoice 2026 ", "Invoice_2026"),
+            ("Rechnung für März", "Rechnung_f_r_M_rz"),
+            ("", "schema"),
+            (" \t", "schema"),
+        ] {
+            assert_eq!(format_name(text), name, "{text:?}");
+            assert!(is_format_name(name));
+        }
+        let longest = "x".repeat(NAME_CHARS);
+        assert_eq!(format_name(&longest), longest);
+        assert_eq!(format_name(&"ä".repeat(NAME_CHARS + 1)), "_".repeat(NAME_CHARS));
+        assert!(!is_format_name("") && !is_format_name(&"x".repeat(NAME_CHARS + 1)) && !is_format_name("ä"));
+    }
 }

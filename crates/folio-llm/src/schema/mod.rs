@@ -23,7 +23,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use bounds::is_deeper_than;
-pub use format::{CheckedFormat, Rules, check_response_format, check_schema, normalize};
+pub use format::{CheckedFormat, Rules, check_response_format, check_schema, format_name};
 pub use validate::{Validator, validate_data};
 
 /// Maximum number of reported violations. Further ones are only counted.

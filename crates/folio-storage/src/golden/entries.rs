@@ -13,6 +13,7 @@ pub(super) fn entries() -> Vec<Sample> {
         needs_approval: true,
         approval_requirement: None,
         problem: None,
+        repairs: Vec::new(),
     };
     let result = CallResult {
         round: 1,
@@ -40,13 +41,16 @@ pub(super) fn entries() -> Vec<Sample> {
         usage: usage(),
     };
     let approver = Approver { roles: vec![Role::Admin], not_by_requester: true };
-    let ruled = Call { approval_requirement: Some(ApprovalRequirement { rule: "Two eyes".into(), approver }), ..call };
+    let requirement = Some(ApprovalRequirement { rule: "Two eyes".into(), approver });
+    let ruled = Call { approval_requirement: requirement, ..call.clone() };
+    let repaired = Call { repairs: vec!["added \"strict\":true".into()], ..call };
     let edited = Decision::ApproveEdited { arguments: data() };
     let decided = vec![(1, Decision::Approve), (2, edited), (3, Decision::Reject { reason: Some("no".into()) })];
     vec![
         sample("accepted", Entry::Accepted(Box::new(accepted()))),
         sample("round", Entry::Round(Box::new(round.clone()))),
-        sample("round_ruled", Entry::Round(Box::new(Round { calls: vec![ruled], results: vec![], ..round }))),
+        sample("round_ruled", Entry::Round(Box::new(Round { calls: vec![ruled], results: vec![], ..round.clone() }))),
+        sample("round_repaired", Entry::Round(Box::new(Round { calls: vec![repaired], results: vec![], ..round }))),
         sample(
             "paused",
             Entry::Paused(Paused { turn: 5, round: 1, expires_at: at(), working: working(), event: 12, at: at() }),
@@ -125,6 +129,7 @@ fn sample_call() -> Call {
         needs_approval: false,
         approval_requirement: None,
         problem: None,
+        repairs: Vec::new(),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn tool() -> Tool {
          changed).",
         vec![
             required("name", text(&format!("Display name, 1 to {NAME_CHARS} characters, such as \"Invoice\"."))),
-            required("response_format", object_or_text(FORMAT)).or_json_string(),
+            required("response_format", object_or_text(FORMAT)).or_near_format(),
         ],
     )
 }

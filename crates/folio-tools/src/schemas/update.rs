@@ -24,7 +24,7 @@ pub(super) fn tool() -> Tool {
         vec![
             schema_id(),
             optional("name", text(&format!("New display name, 1 to {NAME_CHARS} characters. Default: unchanged."))),
-            optional("response_format", object_or_text(FORMAT)).or_json_string(),
+            optional("response_format", object_or_text(FORMAT)).or_near_format(),
         ],
     )
 }

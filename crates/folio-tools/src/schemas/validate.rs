@@ -1,7 +1,7 @@
 //! The tools `validate_schema` and `validate_against_schema`. They return every violation with its path.
 
 use async_trait::async_trait;
-use folio_llm::schema::{Rules, Violation, check_response_format, check_schema, normalize};
+use folio_llm::schema::{Rules, Violation, check_response_format};
 use folio_resources::Schema;
 use folio_types::json::{ParseError, read};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub(super) fn tools() -> Vec<Tool> {
         "validate_schema",
         "Validates a response format without storing it. Always call it before create_schema or update_schema. \
          Result: valid (true or false), violations (only if valid is false; each with path and message).",
-        vec![required("schema", object_or_text(FORMAT)).or_json_string()],
+        vec![required("response_format", object_or_text(FORMAT)).or_near_format()],
     );
     let data = read_tool::<ValidateAgainstSchema>(
         "validate_against_schema",
@@ -39,34 +39,14 @@ pub(super) fn tools() -> Vec<Tool> {
 
 #[derive(Deserialize)]
 struct ValidateSchema {
-    schema: Value,
+    response_format: Value,
 }
 
 #[async_trait]
 impl ReadCall for ValidateSchema {
     async fn run(self, _: &CallContext) -> Result<Value, ToolError> {
-        Ok(match normalize(&self.schema) {
-            Ok(format) => validity(&violations_of_format(&format)),
-            Err(violations) => validity(&violations),
-        })
+        Ok(validity(&check_response_format(&self.response_format, Rules::Strict).err().unwrap_or_default()))
     }
-}
-
-/// Returns the violations of a response format. A bare schema without the `json_schema` wrapper is validated too, so
-/// that one call reports all violations.
-fn violations_of_format(format: &Value) -> Vec<Violation> {
-    let Err(violations) = check_response_format(format, Rules::Strict) else { return Vec::new() };
-    if format.get("json_schema").is_some() || format.get("type").is_none_or(|kind| kind == "json_schema") {
-        return violations;
-    }
-    let mut bare = check_schema(format, Rules::Strict);
-    bare.push(Violation {
-        path: "#".to_owned(),
-        message: "this is a bare schema: wrap it as {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
-                  \"schema\": <this>, \"strict\": true}}"
-            .to_owned(),
-    });
-    bare
 }
 
 fn validity(violations: &[Violation]) -> Value {

@@ -61,6 +61,6 @@ async fn help_contains_a_valid_schema() {
     let mut test = Fixture::new().await;
     let help = text(&test.ok("help_schemas", json!({})).await["help"]);
     let example = help.split("```json").nth(1).unwrap().split("```").next().unwrap();
-    assert_eq!(test.ok("validate_schema", json!({ "schema": example })).await, json!({ "valid": true }));
+    assert_eq!(test.ok("validate_schema", json!({ "response_format": example })).await, json!({ "valid": true }));
     assert!(text(&test.ok("help_prompts", json!({})).await["help"]).contains("run_extraction"));
 }

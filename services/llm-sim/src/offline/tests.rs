@@ -82,7 +82,7 @@ fn a_document_is_extracted_call_by_call() {
     assert_eq!(names(&chat), expected);
     assert!(answer.contains("invoice_number: A-17") && answer.contains("no LLM"), "{answer}");
     let format = &chat.called[3].1["response_format"];
-    assert_eq!(chat.called[2].1["schema"], *format);
+    assert_eq!(chat.called[2].1["response_format"], *format);
     let schema = &format["json_schema"]["schema"];
     assert_eq!(format["json_schema"]["strict"], true);
     assert_eq!(schema["additionalProperties"], false);

@@ -433,6 +433,7 @@ pub(super) fn calls_reply(calls: &[&str]) -> Reply {
         arguments: json!({ "on": name }),
         access: if name.starts_with('w') { Access::ReadWrite } else { Access::ReadOnly },
         problem: (!name.starts_with(['r', 'w'])).then(|| format!("unknown tool {name}")),
+        repairs: Vec::new(),
     };
     Reply { calls: calls.iter().map(call).collect(), finish: FinishReason::ToolCalls, ..text_reply("let me") }
 }

@@ -277,3 +277,49 @@ fn the_working_state_after_a_turn_is_stored_in_the_header() {
     rig.finish();
     assert_eq!(rig.store.header.working.schema_revid, schema_revid);
 }
+
+#[test]
+fn a_result_lists_the_repairs_of_the_calls_arguments() {
+    let repairs = || vec!["added \"strict\":true".to_owned(), "set a name".to_owned()];
+    let finished = |content: &str, status| {
+        let (mut rig, mut reply) = (Rig::new(), calls_reply(&["r1"]));
+        rig.start("hello");
+        reply.calls[0].repairs = repairs();
+        rig.reply(reply);
+        let outcome = ToolOutcome::Done(ToolResult { status, ..result(content) });
+        rig.send(Command::ToolFinished { round: 1, index: 1, outcome });
+        rig.record().call(1, 1).unwrap().result.clone().unwrap().content
+    };
+    let listed = r#"{"repairs":["added \"strict\":true","set a name"]"#;
+    for (content, expected) in [
+        (r#"{"valid":true}"#, format!(r#"{listed},"valid":true}}"#)),
+        ("{}", format!("{listed}}}")),
+        ("no JSON", "no JSON\nThe arguments were repaired: added \"strict\":true; set a name.".to_owned()),
+    ] {
+        for status in [CallStatus::Ok, CallStatus::Failed, CallStatus::Conflict] {
+            assert_eq!(finished(content, status), expected);
+        }
+        assert_eq!(finished(content, CallStatus::Cancelled), content);
+    }
+}
+
+#[test]
+fn the_repaired_arguments_wait_for_approval_and_an_edit_lists_no_repairs() {
+    for (decision, has_repairs) in
+        [(Decision::Approve, true), (Decision::ApproveEdited { arguments: json!({ "on": "w1" }) }, false)]
+    {
+        let (mut rig, mut reply) = (Rig::started(), calls_reply(&["w1"]));
+        reply.calls[0].repairs = vec!["set a name".to_owned()];
+        rig.reply(reply);
+        let EventKind::AwaitingApproval { pending, .. } = rig.last_event() else { panic!() };
+        assert_eq!(pending[0].digest, Digest::of_json(&json!({ "on": "w1" })));
+        rig.decide(1, &[(1, decision)]);
+        // A recovery lists them, too.
+        rig.step();
+        rig.crash();
+        rig.send(Command::TakeOver);
+        rig.run();
+        let content = rig.record().call(1, 1).unwrap().result.clone().unwrap().content;
+        assert_eq!(content.contains("set a name"), has_repairs, "{content}");
+    }
+}

@@ -181,6 +181,12 @@ fn arguments_beyond_the_bound_of_a_call_or_of_a_round_are_dropped() {
         bounds::fit_calls(&mut calls);
         assert_eq!(calls.iter().map(|call| call.problem.is_none()).collect::<Vec<_>>(), is_kept, "{bytes:?}");
     }
+    // Repairs count towards the bound of a round.
+    let mut calls = calls_reply(&["w1", "w1"]).calls;
+    calls.iter_mut().for_each(|call| call.arguments = json!("x".repeat(half - 2)));
+    calls[1].repairs = vec!["set a name".to_owned()];
+    bounds::fit_calls(&mut calls);
+    assert!(calls[0].problem.is_none() && calls[1].problem.is_some() && calls[1].repairs.is_empty());
 }
 
 #[test]

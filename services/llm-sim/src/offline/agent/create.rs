@@ -84,7 +84,7 @@ fn schema(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
     }
     match context.steps.last("validate_schema") {
         None if context.offers("validate_schema") => {
-            let call = Call::new("validate_schema", json!({"schema": proposal.format}));
+            let call = Call::new("validate_schema", json!({"response_format": proposal.format}));
             return Some(Answer::calls("I check the schema before I create it.", vec![call]));
         }
         Some(checked) if checked.result.get("valid") != Some(&Value::Bool(true)) => {
