@@ -1,14 +1,21 @@
 //! Resources that tool calls concern: parses their ids from arguments, loads them and plans writes to them.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use folio_resources::{Resource, Revisioned};
 use folio_types::op::Expected;
+use folio_types::page::PageRequest;
 use serde_json::Value;
 
-use crate::arguments;
 use crate::tool::{CallContext, Plan, ToolError};
+use crate::{arguments, rules};
+
+/// Maximum number of existing resources that an error lists.
+const LISTED_MAX: u32 = 5;
 
 /// A resource that tool arguments identify by its id.
-pub(crate) trait ToolResource: Resource {
+pub(crate) trait ToolResource: Resource<Filter: Default> {
     const ARGUMENT: &'static str;
     /// Format of the id and the tool that finds ids, for error messages.
     const HINT: &'static str;
@@ -20,20 +27,48 @@ pub(crate) trait ToolResource: Resource {
         Err(ToolError::ForModel(format!("{} is missing: {}", Self::ARGUMENT, Self::HINT)))
     }
 
-    /// Returns the error for an id that does not exist.
-    fn not_found_error(_: &CallContext, id: &Self::Id) -> ToolError {
-        ToolError::ForModel(format!(
-            "{} {id} does not exist. Call {} to find every existing {}.",
-            Self::ARGUMENT,
-            Self::LIST_TOOL,
-            Self::target(id).kind()
-        ))
+    /// Returns the problem with an id for which no resource is found, as the end of a sentence.
+    fn absence(_: &CallContext, _: &Self::Id) -> &'static str {
+        "does not exist"
     }
 }
 
 pub(crate) async fn find<S: ToolResource>(context: &CallContext, id: &S::Id) -> Result<S, ToolError> {
-    let found = context.store::<S>().get(&context.principal.org, id).await?;
-    found.ok_or_else(|| S::not_found_error(context, id))
+    match context.store::<S>().get(&context.principal.org, id).await? {
+        Some(found) => Ok(found),
+        None => Err(not_found::<S>(context, id).await),
+    }
+}
+
+/// Returns the error for an id that does not exist. It lists existing resources.
+pub(crate) async fn not_found<S: ToolResource>(context: &CallContext, id: &S::Id) -> ToolError {
+    let problem = format!("{} {id} {}.", S::ARGUMENT, S::absence(context, id));
+    with_existing::<S>(context, problem, |existing| existing.id().to_string()).await
+}
+
+/// Returns an error that lists the newest resources of the caller's organization, because models invent ids. If the
+/// resources cannot be read, returns the error of the store. `id`: the id that the argument expects.
+async fn with_existing<S: ToolResource>(context: &CallContext, problem: String, id: fn(&S) -> String) -> ToolError {
+    let request = PageRequest { size: LISTED_MAX, ..PageRequest::default() };
+    let page = match context.store::<S>().list(&context.principal.org, &S::Filter::default(), &request).await {
+        Ok(page) => page,
+        Err(error) => return error.into(),
+    };
+    let items: Vec<(String, &str)> = page.items.iter().map(|item| (id(item), item.label())).collect();
+    ToolError::ForModel(format!("{problem} {}", listed(S::KIND, S::LIST_TOOL, &items, page.total)))
+}
+
+/// Returns the sentences that list existing resources, as ids with quoted names.
+fn listed(kind: &str, list_tool: &str, items: &[(String, &str)], total: u64) -> String {
+    if items.is_empty() {
+        return format!("No {kind} exists; {list_tool} returns an empty list.");
+    }
+    let name = |(id, name): &(String, &str)| format!("{id} {}", Value::from(rules::excerpt(name)));
+    let names = items.iter().map(name).collect::<Vec<_>>().join(", ");
+    match total > items.len() as u64 {
+        true => format!("The newest of {total}: {names}. Call {list_tool} to find others."),
+        false => format!("Existing: {names}. {list_tool} returns details."),
+    }
 }
 
 /// Returns the resource whose id is `argument`, or the default if the argument is omitted.
@@ -41,11 +76,26 @@ pub(crate) async fn find_by_argument<S: ToolResource>(
     context: &CallContext,
     argument: Option<&str>,
 ) -> Result<S, ToolError> {
-    let id = match argument {
-        Some(text) => arguments::id(S::ARGUMENT, text, S::HINT)?,
+    let id = match argument.map(|text| arguments::id(S::ARGUMENT, text, S::HINT)) {
+        Some(Ok(id)) => id,
+        Some(Err(malformed)) => {
+            return Err(with_existing::<S>(context, malformed.to_string(), |existing| existing.id().to_string()).await);
+        }
         None => S::default_id(context)?,
     };
     find(context, &id).await
+}
+
+/// Parses the id of a revision. Fails with `ForModel` and a list of existing ids if it is malformed.
+pub(crate) async fn parse_revid<S>(context: &CallContext, text: &str, hint: &str) -> Result<S::RevId, ToolError>
+where
+    S: ToolResource + Revisioned,
+    S::RevId: FromStr<Err: Display>,
+{
+    match arguments::id(&revid_argument::<S>(), text, hint) {
+        Ok(revid) => Ok(revid),
+        Err(malformed) => Err(with_existing::<S>(context, malformed.to_string(), newest_revid::<S>).await),
+    }
 }
 
 /// Returns a revision. Fails with `ForModel` if the resource is deleted or does not have this version.
@@ -53,12 +103,26 @@ pub(crate) async fn find_revision<S: ToolResource + Revisioned>(
     context: &CallContext,
     revid: &S::RevId,
 ) -> Result<S::Revision, ToolError> {
-    let found = context.store::<S>().revision(&context.principal.org, revid).await?;
-    found.ok_or_else(|| {
-        let argument = S::ARGUMENT.replace("_id", "_revid");
-        let list = S::LIST_TOOL;
-        ToolError::ForModel(format!("{argument} {revid} does not exist. Call {list} to find existing versions."))
-    })
+    if let Some(found) = context.store::<S>().revision(&context.principal.org, revid).await? {
+        return Ok(found);
+    }
+    let problem = format!("{} {revid} does not exist", revid_argument::<S>());
+    match context.store::<S>().get(&context.principal.org, S::parts(revid).0).await? {
+        Some(existing) => {
+            let newest = newest_revid(&existing);
+            Err(ToolError::ForModel(format!("{problem}. The newest version of this {} is {newest}.", S::KIND)))
+        }
+        None => Err(with_existing::<S>(context, format!("{problem}."), newest_revid::<S>).await),
+    }
+}
+
+/// Returns the name of the argument that identifies a revision.
+fn revid_argument<S: ToolResource>() -> String {
+    S::ARGUMENT.replace("_id", "_revid")
+}
+
+fn newest_revid<S: Revisioned>(resource: &S) -> String {
+    format!("{}.{}", resource.id(), resource.newest().0)
 }
 
 /// Enters the call's thread as a name of a revision, so that the revision is kept while the call waits.
@@ -90,4 +154,22 @@ pub(crate) fn plan_new<A: Resource>(context: &CallContext) -> Plan {
 /// Plans a write to the current version of a resource.
 pub(crate) fn plan_update<A: Resource>(current: &A) -> Plan {
     Plan { target: A::target(current.id()), expected: Expected::Version(current.version()), resolved: Value::Null }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn existing_resources_are_listed_with_quoted_names() {
+        let long = "x".repeat(500);
+        let items = [("sch_b".to_owned(), "Bill \"2\""), ("sch_a".to_owned(), long.as_str())];
+        let some = listed("schema", "list_schemas", &items, 2);
+        assert!(some.starts_with("Existing: sch_b \"Bill \\\"2\\\"\", sch_a \"xxx"), "{some}");
+        assert!(some.contains("list_schemas") && some.len() < 300, "{some}");
+        let more = listed("schema", "list_schemas", &items, 9);
+        assert!(more.starts_with("The newest of 9: sch_b ") && more.contains("list_schemas"), "{more}");
+        let none = listed("tag", "list_tags", &[], 0);
+        assert!(none.starts_with("No tag exists") && none.contains("list_tags"), "{none}");
+    }
 }

@@ -39,9 +39,8 @@ impl ToolResource for Document {
         })
     }
 
-    fn not_found_error(context: &CallContext, id: &DocumentId) -> ToolError {
-        let problem = if context.documents.contains(id) { "was deleted" } else { "does not exist" };
-        ToolError::ForModel(format!("document_id {id} {problem}. Call list_documents to find existing documents."))
+    fn absence(context: &CallContext, id: &DocumentId) -> &'static str {
+        if context.documents.contains(id) { "was deleted" } else { "does not exist" }
     }
 }
 

@@ -40,7 +40,10 @@ struct GetResult {
 #[async_trait]
 impl ReadCall for GetResult {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
-        let prompt = self.prompt_revid.as_deref().map(prompts::revid).transpose()?;
+        let prompt = match self.prompt_revid.as_deref() {
+            Some(revid) => Some(prompts::revid(context, revid).await?),
+            None => None,
+        };
         let working = context.working.extraction.as_ref();
         let Some(working) = working.filter(|working| prompt.as_ref().is_none_or(|prompt| *prompt == working.prompt))
         else {

@@ -55,7 +55,7 @@ impl WriteCall for RunExtraction {
 
     async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
         let prompt = match &self.prompt_revid {
-            Some(revid) => prompts::revid(revid)?,
+            Some(revid) => prompts::revid(context, revid).await?,
             None => context.working.prompt_revid.clone().ok_or_else(|| {
                 let text = "prompt_revid is missing and the working state has no prompt. Call list_prompts to find one, or \
                             create_prompt.";

@@ -9,14 +9,17 @@ use folio_types::{PromptRevId, SchemaRevId, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::arguments::{self, Argument, list_of_text, optional, required, text};
+use crate::arguments::{Argument, list_of_text, optional, required, text};
 use crate::call::delete_tool;
-use crate::subject::{ToolResource, find_by_argument};
+use crate::subject::{ToolResource, find_by_argument, parse_revid};
 use crate::tool::{CallContext, Plan, Tool, ToolError};
 use crate::{rules, subject};
 
 const CONTENT: &str = "Instructions for the model: what to extract and how. Folio adds the document text and the schema. \
                        help_prompts describes good content.";
+
+/// Maximum number of available models that an error lists.
+const MODELS_LISTED_MAX: usize = 5;
 
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = read::tools();
@@ -48,9 +51,9 @@ fn tag_ids() -> Argument {
     optional("tag_ids", list_of_text(description, limits::TAGS_MAX))
 }
 
-pub(crate) fn revid(text: &str) -> Result<PromptRevId, ToolError> {
+pub(crate) async fn revid(context: &CallContext, text: &str) -> Result<PromptRevId, ToolError> {
     let hint = "expected a prompt_id, a dot and a version, such as prm_….1; call list_prompts to find it.";
-    arguments::id("prompt_revid", text, hint)
+    parse_revid::<Prompt>(context, text, hint).await
 }
 
 /// The resolved part of a plan: the schema revision that the prompt is linked to. None: no schema.
@@ -96,11 +99,14 @@ impl LinkedSchema {
 async fn check_model(context: &CallContext, model: Option<&str>) -> Result<(), ToolError> {
     let Some(name) = model.filter(|name| !name.is_empty()) else { return Ok(()) };
     let catalogue = context.resources.models.catalogue(&context.principal.org).await?;
-    if catalogue.for_prompts(Some(name)).is_err() {
-        return Err(ToolError::ForModel(format!(
-            "model {:?} is not available to prompts. Call list_llm_models to find available models.",
-            rules::excerpt(name)
-        )));
+    if catalogue.for_prompts(Some(name)).is_ok() {
+        return Ok(());
     }
-    Ok(())
+    let available = catalogue.list().iter().filter(|model| model.options.prompts).take(MODELS_LISTED_MAX);
+    let names: Vec<&str> = available.map(|model| model.name.as_str()).collect();
+    Err(ToolError::ForModel(format!(
+        "model {:?} is not available to prompts. Available: {}. list_llm_models returns every model.",
+        rules::excerpt(name),
+        names.join(", ")
+    )))
 }

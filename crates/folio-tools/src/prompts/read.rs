@@ -48,7 +48,7 @@ struct GetPrompt {
 #[async_trait]
 impl ReadCall for GetPrompt {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
-        let found = find_revision::<Prompt>(context, &revid(&self.prompt_revid)?).await?;
+        let found = find_revision::<Prompt>(context, &revid(context, &self.prompt_revid).await?).await?;
         let mut result = summary(&found);
         if let Some(members) = result.as_object_mut() {
             members.insert("content".to_owned(), found.content.into());

@@ -8,10 +8,10 @@ mod validate;
 use folio_resources::Schema;
 use folio_types::SchemaRevId;
 
-use crate::arguments::{self, Argument, required, text};
+use crate::arguments::{Argument, required, text};
 use crate::call::delete_tool;
-use crate::subject::ToolResource;
-use crate::tool::{Tool, ToolError};
+use crate::subject::{ToolResource, parse_revid};
+use crate::tool::{CallContext, Tool, ToolError};
 
 const FORMAT: &str = "Complete response format: {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
                       \"schema\": {…}, \"strict\": true}}. Every object lists all its properties in \"required\" and \
@@ -42,7 +42,7 @@ fn schema_id() -> Argument {
     required("schema_id", text("Id of the schema without a version, such as sch_…."))
 }
 
-fn revid(text: &str) -> Result<SchemaRevId, ToolError> {
+async fn revid(context: &CallContext, text: &str) -> Result<SchemaRevId, ToolError> {
     let hint = "expected a schema_id, a dot and a version, such as sch_….1; call list_schemas to find it.";
-    arguments::id("schema_revid", text, hint)
+    parse_revid::<Schema>(context, text, hint).await
 }

@@ -36,7 +36,7 @@ struct GetSchema {
 #[async_trait]
 impl ReadCall for GetSchema {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
-        let found = find_revision::<Schema>(context, &revid(&self.schema_revid)?).await?;
+        let found = find_revision::<Schema>(context, &revid(context, &self.schema_revid).await?).await?;
         Ok(json!({
             "schema_revid": found.revid,
             "schema_id": found.revid.of,

@@ -62,7 +62,7 @@ struct ValidateAgainstSchema {
 #[async_trait]
 impl ReadCall for ValidateAgainstSchema {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
-        let found = find_revision::<Schema>(context, &revid(&self.schema_revid)?).await?;
+        let found = find_revision::<Schema>(context, &revid(context, &self.schema_revid).await?).await?;
         let violations = match violation_of_string(&self.data) {
             Some(violation) => vec![violation],
             None => rules::violations_of("schema", &found, &self.data).await?,

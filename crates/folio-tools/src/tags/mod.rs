@@ -8,7 +8,7 @@ use folio_types::TagId;
 
 use crate::arguments::{Argument, required, text};
 use crate::call::delete_tool;
-use crate::subject::ToolResource;
+use crate::subject::{ToolResource, not_found};
 use crate::tool::{CallContext, Tool, ToolError};
 
 pub(crate) fn tools() -> Vec<Tool> {
@@ -33,11 +33,12 @@ fn tag_id() -> Argument {
     required("tag_id", text("Id of the tag, such as tag_…."))
 }
 
-/// Checks that every tag exists. Fails with `ForModel` and the first tag that does not exist.
+/// Checks that every tag exists. Fails with `ForModel`, the first tag that does not exist, and existing ones.
 pub(crate) async fn check_exist(context: &CallContext, tags: &[TagId]) -> Result<(), ToolError> {
     let found = context.store::<Tag>().get_many(&context.principal.org, tags).await?;
-    match tags.iter().find(|id| !found.iter().any(|tag| tag.id == **id)) {
-        Some(missing) => Err(Tag::not_found_error(context, missing)),
+    let missing = tags.iter().find(|id| !found.iter().any(|tag| tag.id == **id));
+    match missing {
+        Some(missing) => Err(not_found::<Tag>(context, missing).await),
         None => Ok(()),
     }
 }

@@ -10,6 +10,7 @@
 mod documents;
 mod extraction;
 mod fixture;
+mod invented_ids;
 mod once;
 mod prompts;
 mod schemas;
