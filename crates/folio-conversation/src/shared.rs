@@ -1,13 +1,12 @@
 //! State that the supervisor, every conversation and every task of a node share.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use folio_history::event::EventKind;
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
-use folio_tools::{ProfileTools, ToolResources};
+use folio_tools::ToolResources;
 use folio_types::{Error, Reason, Result};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +16,6 @@ use crate::context::Excerpts;
 use crate::handle::Dependencies;
 use crate::options::Options;
 use crate::supervisor::{MemoryBudget, Table};
-use crate::window::estimated_tokens;
 
 const ENTRIES_PER_READ: usize = 512;
 
@@ -33,8 +31,6 @@ pub(crate) struct Shared {
     pub(crate) table: Table,
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) counters: Counters,
-    /// Tokens of the tool definitions by profile, cached.
-    tool_tokens: Mutex<HashMap<&'static str, usize>>,
     draining: AtomicBool,
     pub(crate) excerpts: Excerpts,
     /// Rows of ended turns that are removed from the open-turn index in one batch.
@@ -100,7 +96,6 @@ impl Shared {
             token: CancellationToken::new(),
             table: Table::default(),
             counters: Counters::default(),
-            tool_tokens: Mutex::default(),
             draining: AtomicBool::new(false),
             excerpts: Excerpts::default(),
             removals: Removals::default(),
@@ -111,16 +106,6 @@ impl Shared {
     pub(crate) fn resources(&self) -> ToolResources {
         let Dependencies { stores, models, meter, environment, .. } = self.dependencies.clone();
         ToolResources { stores, models, meter, environment, tasks: self.tracker.clone() }
-    }
-
-    pub(crate) fn tool_tokens(&self, profile: &ProfileTools) -> usize {
-        let mut counted = self.tool_tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        *counted.entry(profile.profile.name).or_insert_with(|| {
-            let each = profile.definitions();
-            each.iter()
-                .map(|tool| estimated_tokens(&tool.description) + estimated_tokens(&tool.parameters.to_string()))
-                .sum()
-        })
     }
 
     /// Reads the journal of a thread in order, up to the entries that the header counts. `INTERNAL` if the thread has

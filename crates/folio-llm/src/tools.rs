@@ -15,7 +15,7 @@ pub struct ToolDefinition {
     pub parameters: Value,
 }
 
-/// Tools in the order in which a model receives them. Serialized once, because a profile's tools take about 20 KiB in
+/// Tools in the order in which a model receives them. Serialized once, because a profile's tools take about 8 KiB in
 /// each request. Clones share the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tools {
@@ -25,7 +25,7 @@ pub struct Tools {
 
 impl Tools {
     /// Returns the tools as a JSON array.
-    pub(crate) fn json(&self) -> &str {
+    pub fn json(&self) -> &str {
         &self.json
     }
 }

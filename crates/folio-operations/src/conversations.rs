@@ -96,7 +96,7 @@ impl Operation for WatchTurn {
     }
 }
 
-/// Lists the tools of a profile, in the order in which a model receives them. Filter: `name:` a part of the name,
+/// Lists the tools of a profile, in the order of the profile. Filter: `name:` a part of the name,
 /// `access` with `read_only` or `read_write`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListTools {

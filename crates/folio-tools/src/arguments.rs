@@ -1,7 +1,7 @@
 //! Arguments of tool calls: JSON Schemas and parsing.
 //!
-//! The arguments of every tool are a strict object. An optional argument may be omitted or null, because many models
-//! write null for an omitted argument.
+//! The arguments of every tool are a strict object. An optional argument may be omitted. Many models write null for an
+//! omitted argument, so the canonical spelling removes it.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -54,12 +54,8 @@ pub(crate) fn required(name: &'static str, schema: Value) -> Argument {
     Argument { name, schema, required: true, spelling: Spelling::CanonicalOnly }
 }
 
-/// Declares an optional argument, which may be omitted or null.
-pub(crate) fn optional(name: &'static str, mut schema: Value) -> Argument {
-    if let Some(kind) = schema.get_mut("type") {
-        let kinds = if kind.is_array() { kind.take() } else { json!([kind.take()]) };
-        *kind = kinds.as_array().into_iter().flatten().cloned().chain([json!("null")]).collect();
-    }
+/// Declares an optional argument, which may be omitted. Null means omitted, but the schema does not offer it.
+pub(crate) fn optional(name: &'static str, schema: Value) -> Argument {
     Argument { name, schema, required: false, spelling: Spelling::CanonicalOnly }
 }
 
@@ -105,9 +101,9 @@ pub(crate) fn object_or_text(description: &str) -> Value {
 
 /// Declares the arguments `skip` and `limit` of a list.
 pub(crate) fn paging() -> [Argument; 2] {
-    let limit = format!("Maximum number of items, 1 to {LIMIT_MAX}. Default: {LIMIT_DEFAULT}.");
+    let limit = format!("Maximum number of items. Default: {LIMIT_DEFAULT}.");
     [
-        optional("skip", number("Number of items to skip, for paging. Default: 0.", 0, SKIP_MAX)),
+        optional("skip", number("Items to skip. Default: 0.", 0, SKIP_MAX)),
         optional("limit", number(&limit, 1, LIMIT_MAX)),
     ]
 }
@@ -133,11 +129,7 @@ pub(crate) fn tag_ids(texts: &[String]) -> Result<Vec<folio_types::TagId>, ToolE
 
 /// Declares the argument `name_search` of a list. [`search`] validates it.
 pub(crate) fn name_search() -> Argument {
-    optional(
-        "name_search",
-        text("Filters by name: only items whose name contains this text, ignoring case. Default: no filter."),
-    )
-    .or_blank()
+    optional("name_search", text("Only items whose name contains this text. Default: all.")).or_blank()
 }
 
 #[derive(Debug, Default, serde::Deserialize)]

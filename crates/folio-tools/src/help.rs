@@ -12,14 +12,13 @@ pub(crate) fn tools() -> Vec<Tool> {
     vec![
         tool(
             "help_schemas",
-            "Returns a guide for writing schemas: format, rules and a complete example. Call it before create_schema \
-             or update_schema. Result: help (Markdown).",
+            "Returns rules and advice for schemas. Call it if create_schema fails or the schema is complex. Result: \
+             help (Markdown).",
             include_str!("help/schemas.md"),
         ),
         tool(
             "help_prompts",
-            "Returns a guide for writing prompts: content, linked schema, model, tags. Call it before create_prompt \
-             or update_prompt. Result: help (Markdown).",
+            "Returns advice for prompts. Call it if extracted data are wrong. Result: help (Markdown).",
             include_str!("help/prompts.md"),
         ),
     ]

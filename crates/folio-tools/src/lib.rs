@@ -15,6 +15,7 @@ mod decide;
 mod document_text;
 mod documents;
 pub mod extraction;
+mod find_tools;
 mod help;
 mod models;
 mod output;

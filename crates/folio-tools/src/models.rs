@@ -10,9 +10,9 @@ use crate::tool::{CallContext, Tool, ToolError};
 pub(crate) fn tools() -> Vec<Tool> {
     vec![read_tool::<ListModels>(
         "list_llm_models",
-        "Returns the models that a prompt may use. Call it before setting model in create_prompt or update_prompt. \
-         Result: models (each with model, provider, context_tokens, max_output_tokens), default (the organization's \
-         default model), conversation (the model of this conversation, which runs prompts without a model).",
+        "Returns the models that a prompt may use. Call it before you set model in a prompt. Result: models (model, \
+         provider, context_tokens, max_output_tokens), default (of the organization), conversation (the model of \
+         this conversation).",
         Vec::new(),
     )]
 }

@@ -15,6 +15,7 @@ fn document() -> Profile {
         instructions: include_str!("profiles/document.md"),
         guide: include_str!("profiles/document_guide.md"),
         tools: DOCUMENT_TOOLS,
+        tools_on_request: DOCUMENT_TOOLS_ON_REQUEST,
         rounds_max: limits::ROUNDS_MAX,
     }
 }
@@ -46,6 +47,26 @@ const DOCUMENT_TOOLS: &[&str] = &[
     "delete_tag",
     "help_schemas",
     "help_prompts",
+    "list_llm_models",
+    "find_tools",
+];
+
+/// Rarely used tools, so that the tools of each request stay small.
+const DOCUMENT_TOOLS_ON_REQUEST: &[&str] = &[
+    "list_documents",
+    "update_document",
+    "delete_document",
+    "get_schema",
+    "list_schemas",
+    "delete_schema",
+    "validate_against_schema",
+    "get_prompt",
+    "delete_prompt",
+    "create_tag",
+    "get_tag",
+    "list_tags",
+    "update_tag",
+    "delete_tag",
     "list_llm_models",
 ];
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
-use crate::{arguments, documents, extraction, help, models, profiles, prompts, schemas, tags};
+use crate::{arguments, documents, extraction, find_tools, help, models, profiles, prompts, schemas, tags};
 
 /// Registry of profiles and tools. Built once per process.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ pub struct Registry {
 pub struct ProfileTools {
     pub profile: Profile,
     tools: Vec<Entry>,
+    /// The tools that are always sent.
     definitions: Tools,
 }
 
@@ -36,6 +37,15 @@ impl std::fmt::Debug for ProfileTools {
 struct Entry {
     tool: Tool,
     arguments: Arc<Validator>,
+}
+
+impl Entry {
+    fn new(tool: Tool) -> Result<Self> {
+        let arguments = Validator::compile(&tool.spec.parameters).map_err(|violations| {
+            Error::internal(format!("invalid argument schema of tool {}: {}", tool.spec.name, describe(&violations)))
+        })?;
+        Ok(Self { tool, arguments: Arc::new(arguments) })
+    }
 }
 
 /// A tool call of a model after lookup and validation.
@@ -72,14 +82,7 @@ impl Registry {
     pub fn new(tools: impl IntoIterator<Item = Tool>, profiles: Vec<Profile>) -> Result<Arc<Self>> {
         let mut entries = BTreeMap::new();
         for tool in tools {
-            let arguments = Validator::compile(&tool.spec.parameters).map_err(|violations| {
-                Error::internal(format!(
-                    "invalid argument schema of tool {}: {}",
-                    tool.spec.name,
-                    describe(&violations)
-                ))
-            })?;
-            entries.insert(tool.spec.name, Entry { tool, arguments: Arc::new(arguments) });
+            entries.insert(tool.spec.name, Entry::new(tool)?);
         }
         let profiles = profiles.into_iter().map(|profile| {
             let tools = ProfileTools::build(profile, &entries)?;
@@ -105,26 +108,49 @@ impl Registry {
 
 impl ProfileTools {
     fn build(profile: Profile, all: &BTreeMap<&'static str, Entry>) -> Result<Self> {
+        let entry = |name: &str| {
+            let unknown = || Error::internal(format!("profile {} has the unknown tool {name}", profile.name));
+            all.get(name).cloned().ok_or_else(unknown)
+        };
+        let on_request = profile.tools_on_request.iter().copied().map(|name| entry(name).map(|entry| entry.tool.spec));
+        let on_request: Vec<ToolSpec> = on_request.collect::<Result<_>>()?;
         let mut tools = Vec::new();
         for name in profile.tools {
-            let unknown = || Error::internal(format!("profile {} has the unknown tool {name}", profile.name));
-            tools.push(all.get(name).cloned().ok_or_else(unknown)?);
+            tools.push(match *name {
+                find_tools::NAME => Entry::new(find_tools::tool(on_request.clone()))?,
+                name => entry(name)?,
+            });
         }
-        let definitions = tools
-            .iter()
-            .map(|entry| ToolDefinition {
-                name: entry.tool.spec.name.to_owned(),
-                description: entry.tool.spec.description.to_owned(),
-                parameters: entry.tool.spec.parameters.clone(),
-            })
-            .collect::<Vec<_>>()
-            .into();
+        let sent = tools.iter().map(|entry| &entry.tool.spec).filter(|spec| !is_on_request(&profile, spec.name));
+        let definitions = sent.map(definition).collect::<Vec<_>>().into();
         Ok(Self { profile, tools, definitions })
     }
 
-    /// Returns the tools as they are sent to a model, in the profile's order.
-    pub fn definitions(&self) -> Tools {
-        self.definitions.clone()
+    /// Returns the tools as they are sent to a model: first those that are always sent, in the profile's order, so that
+    /// the start of each request is equal. `calls`: the calls of the turn so far, as names and arguments, in order. The
+    /// tools that they found or called follow, in the order of the calls.
+    pub fn definitions<'a>(&self, calls: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Tools {
+        let mut enabled: Vec<&ToolSpec> = Vec::new();
+        for (name, arguments) in calls {
+            let requested = match name {
+                find_tools::NAME => find_tools::find(self.on_request(), arguments),
+                name => self.on_request().filter(|spec| spec.name == name).collect(),
+            };
+            for spec in requested {
+                if !enabled.contains(&spec) {
+                    enabled.push(spec);
+                }
+            }
+        }
+        if enabled.is_empty() {
+            return self.definitions.clone();
+        }
+        self.definitions.iter().cloned().chain(enabled.into_iter().map(definition)).collect::<Vec<_>>().into()
+    }
+
+    /// Returns the descriptions of the tools that are sent on request only, in the profile's order.
+    pub(crate) fn on_request(&self) -> impl Iterator<Item = &ToolSpec> + Clone {
+        self.tools.iter().map(|entry| &entry.tool.spec).filter(move |spec| is_on_request(&self.profile, spec.name))
     }
 
     /// Returns the descriptions of the tools, in the profile's order.
@@ -222,6 +248,30 @@ impl ProfileTools {
     }
 }
 
+fn is_on_request(profile: &Profile, name: &str) -> bool {
+    profile.tools_on_request.contains(&name)
+}
+
+/// Converts a description to the form that is sent to models. Members that repeat a default of JSON Schema or that only
+/// serve the validation are omitted, because each request contains every tool.
+fn definition(spec: &ToolSpec) -> ToolDefinition {
+    let mut parameters = spec.parameters.clone();
+    if let Some(members) = parameters.as_object_mut() {
+        members.shift_remove("additionalProperties");
+        if members.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            members.shift_remove("required");
+        }
+    }
+    let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
+    for kind in properties.into_iter().flat_map(Map::values_mut).filter_map(|property| property.get_mut("type")) {
+        // The first type is the canonical one.
+        if let Some(canonical) = kind.get(0).cloned() {
+            *kind = canonical;
+        }
+    }
+    ToolDefinition { name: spec.name.to_owned(), description: spec.description.to_owned(), parameters }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,6 +330,67 @@ mod tests {
         assert!(document.check("validate_against_schema", &deep).problem.is_some());
         let huge = format!(r#"{{"name": "{}"}}"#, "x".repeat(200_000));
         assert!(document.check("create_tag", &huge).problem.is_some());
+    }
+
+    fn names(tools: &Tools) -> Vec<&str> {
+        tools.iter().map(|tool| tool.name.as_str()).collect()
+    }
+
+    #[test]
+    fn tools_on_request_are_sent_last_once_a_call_found_or_called_them() {
+        let document = document();
+        let first = document.definitions([]);
+        let always = names(&first);
+        assert!(always.contains(&"create_schema") && always.contains(&"find_tools"), "{always:?}");
+        assert!(!always.contains(&"delete_tag") && !always.contains(&"list_documents"), "{always:?}");
+        assert_eq!(always.len() + document.on_request().count(), document.specs().count());
+        let (none, tags) = (json!({}), json!({ "query": "delete or update a tag" }));
+        let later = document.definitions([
+            ("list_documents", &none),
+            ("create_schema", &none),
+            ("find_tools", &tags),
+            ("find_tools", &json!({ "query": "list_documents" })),
+            ("launch_rocket", &none),
+        ]);
+        assert_eq!(names(&later)[..always.len()], always);
+        assert_eq!(names(&later)[always.len()..], ["list_documents", "update_tag", "delete_tag"]);
+        let start = first.json().strip_suffix(']').unwrap();
+        assert!(later.json().starts_with(start), "caches of providers keep the start");
+    }
+
+    #[test]
+    fn a_tool_that_was_not_sent_may_be_called() {
+        let checked = document().check("delete_document", "{}");
+        assert_eq!((checked.problem, checked.access), (None, Access::ReadWrite));
+    }
+
+    #[test]
+    fn no_parameter_is_sent_with_several_types_or_with_null() {
+        for profile in Registry::standard().unwrap().profiles() {
+            let calls: Vec<(&str, Value)> = profile.specs().map(|spec| (spec.name, json!({}))).collect();
+            let all = profile.definitions(calls.iter().map(|(name, arguments)| (*name, arguments)));
+            assert_eq!(all.len(), profile.specs().count());
+            for tool in all.iter() {
+                let properties = tool.parameters["properties"].as_object().unwrap();
+                assert!(properties.values().all(|property| !property["type"].is_array()), "{}", tool.name);
+                assert!(tool.parameters.get("additionalProperties").is_none(), "{}", tool.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_examples_in_descriptions_are_valid_calls() {
+        let document = document();
+        for name in ["create_schema", "create_prompt"] {
+            let description = document.get(name).unwrap().spec.description;
+            let example = description.split_once("Complete example: ").unwrap().1.split_once(". Result").unwrap().0;
+            let checked = document.check(name, example);
+            assert_eq!((checked.problem, checked.repairs), (None, Vec::new()), "{example}");
+            if let Some(format) = checked.arguments.get("response_format") {
+                let checked = folio_llm::schema::check_response_format(format, folio_llm::schema::Rules::Strict);
+                assert!(checked.is_ok(), "{checked:?}");
+            }
+        }
     }
 
     #[test]

@@ -21,7 +21,11 @@ pub struct Profile {
     pub instructions: &'static str,
     /// Guide in the system message while the thread has no schema. Empty: none.
     pub guide: &'static str,
+    /// Every tool of the profile.
     pub tools: &'static [&'static str],
+    /// The tools among `tools` that a model receives only after a call of `find_tools`, or of the tool, in the same turn.
+    /// A model may call them at any time.
+    pub tools_on_request: &'static [&'static str],
     /// Maximum model calls of a turn.
     pub rounds_max: u32,
 }

@@ -144,10 +144,12 @@ impl State {
         let number = call.turn.number;
         let (Some(record), Some(turn)) = (loaded.machine.history().turn(number), &loaded.turn) else { return };
         let work = self.task_context(loaded.work.clone());
+        let calls = record.rounds.iter().flat_map(|round| &round.calls);
         let model = ModelWork {
             work: work.clone(),
             user: record.accepted.user.clone(),
             profile: loaded.profile.clone(),
+            tools: loaded.profile.definitions(calls.map(|call| (call.call.name.as_str(), call.arguments()))),
             window: Window::of(loaded.machine.history(), number),
             working: record.working.clone(),
             has_schema: record.accepted.working.schema_revid.is_some(),

@@ -76,7 +76,7 @@ async fn the_model_is_sent_the_document_the_history_and_the_tools() {
     assert!(sent.iter().all(|request| request.model == "other"), "the thread retains its model");
     assert!(sent[0].system.contains("file name: \"invoice.pdf\"") && sent[0].system.contains("Total: 12.50"));
     let profile = folio_tools::Registry::standard().unwrap().profile("document").unwrap();
-    assert_eq!(sent[0].tools.len(), profile.specs().count());
+    assert_eq!(sent[0].tools, profile.definitions([]));
     let text = |text: &str| Message::User { text: text.to_owned() };
     assert_eq!(sent[0].messages, [text("first")]);
     assert_eq!(sent[1].messages.len(), 3);
@@ -104,6 +104,25 @@ async fn the_working_state_follows_the_history_and_changes_nothing_before_it() {
     assert!(sent[0].system.contains("# Guide") && !sent[2].system.contains("# Guide"), "the thread has a schema");
     assert!(sent[0].system.starts_with(&sent[2].system), "the guide follows the document");
     assert_eq!(sent[2].state, sent[1].state);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_found_tool_is_sent_last_for_the_rest_of_the_turn() {
+    let sandbox = Sandbox::start().await;
+    let find = Step::Raw(vec![("find_tools".to_owned(), "{\"query\": \"list tags\"}".to_owned())]);
+    sandbox.models.then([find, say("Found."), say("Hello.")]);
+    let events = sandbox.run(sandbox.chat("which tags are there?")).await;
+    sandbox.run(sandbox.chat_in(&events[0].turn.thread, "hello")).await;
+    let sent: Vec<Vec<String>> = sandbox
+        .models
+        .requests()
+        .iter()
+        .map(|request| request.tools.iter().map(|tool| tool.name.clone()).collect())
+        .collect();
+    assert_eq!(sent[1].last().map(String::as_str), Some("list_tags"));
+    assert_eq!(sent[1][..sent[0].len()], sent[0]);
+    assert_eq!(sent[2], sent[0], "the next turn starts with the tools that are always sent");
     sandbox.finish().await;
 }
 

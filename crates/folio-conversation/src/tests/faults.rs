@@ -114,6 +114,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
         instructions: "Be odd.",
         guide: "",
         tools: &["odd_read", "odd_write"],
+        tools_on_request: &[],
         rounds_max: 10,
     };
     (Registry::new([read, write], vec![profile]).unwrap(), max_running)

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use folio_history::journal::WorkingState;
-use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall};
+use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, Tools};
 use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
 use folio_types::message::{ThinkingBlock, Usage};
@@ -17,7 +17,7 @@ use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
 use crate::context::{ContextLoader, state_message};
 use crate::shared::Shared;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
-use crate::window::{Window, estimated_tokens, prompt_tokens};
+use crate::window::{Window, estimated_tokens, prompt_tokens, tool_tokens};
 
 /// Maximum number of tool calls of an answer to keep. The turn machine has a smaller limit for the calls that run.
 const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
@@ -29,6 +29,8 @@ pub(crate) struct ModelWork {
     pub(crate) call: ModelCall,
     pub(crate) user: UserId,
     pub(crate) profile: Arc<ProfileTools>,
+    /// The tools that are sent.
+    pub(crate) tools: Tools,
     pub(crate) window: Window,
     pub(crate) working: WorkingState,
     /// True if the thread had a schema at the start of the turn. Later changes do not change the system message.
@@ -117,7 +119,7 @@ impl ModelWork {
         let catalogue = shared.dependencies.models.catalogue(&self.work.org).await;
         let catalogue = catalogue.map_err(|error| Err(Failure::unsent(error)))?;
         let requested = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
-        let has_tools = !self.profile.definitions().is_empty();
+        let has_tools = !self.tools.is_empty();
         let able =
             |model: &ModelInfo| model.options.chat && (model.options.tools || !has_tools || !requested.options.tools);
         let candidates = catalogue.candidates(requested, able);
@@ -133,7 +135,7 @@ impl ModelWork {
                 Err(error) if position > 0 && error.reason == Reason::ContextTooSmall => continue,
                 request => request.map_err(|error| Err(Failure::unsent(error)))?,
             };
-            let tools = if info.options.tools { shared.tool_tokens(&self.profile) } else { 0 };
+            let tools = if info.options.tools { tool_tokens(&self.tools) } else { 0 };
             let around = tools.saturating_add(estimated_tokens(&request.state));
             let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(around);
             // Each attempted model needs a permit at its own price.
@@ -180,7 +182,6 @@ impl ModelWork {
 
     async fn request(&self, info: &ModelInfo, window: Window) -> Result<ModelRequest, Error> {
         let shared = &self.work.shared;
-        let tools = self.profile.definitions();
         let profile = &self.profile.profile;
         let guide = if self.has_schema { "" } else { profile.guide };
         let context_tokens = info.options.context_tokens;
@@ -190,7 +191,7 @@ impl ModelWork {
         };
         let system = shared.with_store_timeout(load).await?;
         let state = state_message(&self.working, context_tokens);
-        let tool_tokens = shared.tool_tokens(&self.profile);
+        let tool_tokens = tool_tokens(&self.tools);
         let context = usize::try_from(context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.options.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
         let system_tokens = estimated_tokens(&system).saturating_add(estimated_tokens(&state));
@@ -210,7 +211,7 @@ impl ModelWork {
         Ok(ModelRequest {
             system,
             state,
-            tools,
+            tools: self.tools.clone(),
             thinking: shared.options.thinking && info.options.thinking,
             ..ModelRequest::new(self.work.org.clone(), &info.name, messages)
         })

@@ -16,29 +16,21 @@ use crate::tool::{CallContext, Tool, ToolError};
 pub(super) fn tool() -> Tool {
     let filters = [
         name_search(),
-        optional(
-            "tag_ids",
-            list_of_text(
-                "Filters by tags: only documents with all of these tag_ids. Default: no filter.",
-                limits::TAGS_MAX,
-            ),
-        )
-        .or_empty(),
+        optional("tag_ids", list_of_text("Only documents with all of these tags. Default: all.", limits::TAGS_MAX))
+            .or_empty(),
         optional(
             "metadata_search",
             map_of_text(
-                "Filters by metadata: only documents whose metadata value of each given key contains the given text. \
-                 Example: {\"customer\": \"acme\"}. Default: no filter.",
+                "Only documents whose metadata contains these texts, such as {\"customer\":\"acme\"}. Default: all.",
             ),
         )
         .or_empty(),
     ];
     read_tool::<ListDocuments>(
         "list_documents",
-        "Returns the documents of the organization, newest first. Call it to find a document_id or documents by name, \
-         tag or metadata. Result: total (number of matching documents), skip, documents (each with document_id, \
-         document_name, media_type, pages, text (state of its text: uploaded, processing, ready, no_text or failed), \
-         reason (why there is no text, or null), tag_ids, metadata).",
+        "Returns the documents of the organization, newest first. Call it to find a document_id. Result: total, \
+         skip, documents (document_id, document_name, media_type, pages, text (uploaded, processing, ready, no_text \
+         or failed), reason, tag_ids, metadata).",
         paging().into_iter().chain(filters).collect(),
     )
 }

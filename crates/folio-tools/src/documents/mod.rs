@@ -19,8 +19,8 @@ pub(crate) fn tools() -> Vec<Tool> {
         update::tool(),
         delete_tool::<Document>(
             "delete_document",
-            "Deletes a document with its file, text and extractions. This cannot be undone: call it only if the user asks \
-             for it. Result: deleted (the document_id).",
+            "Deletes a document with its file, text and extractions. This cannot be undone: call it only if the user \
+             requests it. Result: deleted (the document_id).",
             document_id(),
         ),
     ]
@@ -45,7 +45,7 @@ impl ToolResource for Document {
 }
 
 fn document_id() -> Argument {
-    let description = "Id of the document, such as doc_…. Default: the document of the conversation.";
+    let description = "Id, such as doc_…. Default: the conversation's document.";
     optional("document_id", arguments::text(description)).or_empty()
 }
 

@@ -17,11 +17,10 @@ const TEXT_BYTES: usize = limits::TOOL_RESULT_BYTES / 4 * 3;
 pub(super) fn tool() -> Tool {
     read_tool::<GetText>(
         "get_ocr_text",
-        "Returns the text of the conversation's document. Call it to read the document before you answer questions \
-         about it or design a schema. Fails while the text is still being extracted and if the document has none. \
-         Result: document_id, pages (number of pages), page_num (the requested page or null), text (with a heading \
-         per page if all pages are returned), truncated (only if the text was cut: how to get the rest).",
-        vec![optional("page_num", number("Page number, starting at 1. Default: all pages.", 1, 1_000_000))],
+        "Returns the text of the conversation's document. Call it if the system message lacks text that you need. \
+         Result: document_id, pages (their number), page_num, text, truncated (only if the text was cut: how to get \
+         the rest).",
+        vec![optional("page_num", number("Page, from 1. Default: all pages.", 1, 1_000_000))],
     )
 }
 

@@ -15,19 +15,17 @@ use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError};
 use crate::{subject, tags};
 
-const TAG_IDS: &str = "Complete new list of tag_ids, such as [\"tag_…\"]; [] removes all tags. Default: unchanged.";
-const METADATA: &str = "Complete new metadata: keys with text values, such as {\"customer\": \"ACME\"}; {} removes all. \
-                        Default: unchanged.";
+const TAG_IDS: &str = "All tags that the document then has; [] removes all.";
+const METADATA: &str = "All metadata that the document then has, such as {\"customer\":\"ACME\"}; {} removes all.";
 
 pub(super) fn tool() -> Tool {
     write_tool::<UpdateDocument>(
         "update_document",
-        "Updates the name, tags or metadata of a document. Omitted arguments stay unchanged; at least one is required. \
-         tag_ids and metadata replace the whole stored value, so include the values to keep. Result: document_id, \
-         document_name.",
+        "Updates the name, tags or metadata of a document. Omitted arguments stay unchanged; at least one is \
+         required. Result: document_id, document_name.",
         vec![
             document_id(),
-            optional("document_name", text(&format!("New name, 1 to {NAME_CHARS} characters. Default: unchanged."))),
+            optional("document_name", text(&format!("New name, 1 to {NAME_CHARS} characters."))),
             optional("tag_ids", list_of_text(TAG_IDS, limits::TAGS_MAX)),
             optional("metadata", map_of_text(METADATA)),
         ],

@@ -17,17 +17,14 @@ use crate::call::{ReadCall, read_tool};
 use crate::tool::{CallContext, Tool, ToolError};
 use crate::{documents, prompts};
 
-const PROMPT_REVID: &str =
-    "Only an extraction produced by this prompt version, such as prm_….1. Default: any prompt version.";
+const PROMPT_REVID: &str = "Only an extraction by this prompt version, such as prm_….1. Default: any.";
 
 pub(super) fn tool() -> Tool {
     read_tool::<GetResult>(
         "get_extraction_result",
-        "Returns the extraction of the conversation's document: the working copy if one exists, otherwise the newest \
-         stored extraction. Call it to read values before you report or correct them. Result: extraction_id, \
-         document_id, prompt_revid, edited (changed after the model produced it), verified (confirmed by a person), \
-         data, stored_data (only if the stored data differ from the working copy), note (only if the stored \
-         extraction differs or was deleted: how).",
+        "Returns the current extraction of the document. Call it before you report or correct values. Result: \
+         extraction_id, document_id, prompt_revid, edited, verified (by a person), data, stored_data and note (only \
+         if the stored extraction differs).",
         vec![optional("prompt_revid", text(PROMPT_REVID)).or_empty()],
     )
 }

@@ -18,16 +18,12 @@ use crate::{document_text, documents, output, prompts, subject};
 pub(super) fn tool() -> Tool {
     write_tool::<RunExtraction>(
         "run_extraction",
-        "Runs a prompt on the conversation's document: a model reads the text and returns data, which must match the \
-         prompt's schema. Stores the data as a new extraction of the document and makes it the working extraction. \
-         Create or choose the prompt first. Costs one or two model calls. If it fails, nothing is stored. Result: \
-         extraction_id, document_id, prompt_revid, data.",
+        "Runs a prompt on the conversation's document and stores the data as a new extraction. Needs a prompt \
+         (create_prompt). Costs one or two model calls; if it fails, nothing is stored. Result: extraction_id, \
+         document_id, prompt_revid, data.",
         vec![
-            optional(
-                "prompt_revid",
-                text("Id of the prompt version, such as prm_….1. Default: the prompt of the working state."),
-            )
-            .or_empty(),
+            optional("prompt_revid", text("Id of the prompt version, such as prm_….1. Default: the working prompt."))
+                .or_empty(),
         ],
     )
 }

@@ -17,16 +17,11 @@ use crate::tool::{CallContext, Plan, Tool, ToolError};
 pub(super) fn tool() -> Tool {
     write_tool::<UpdateField>(
         "update_extraction_field",
-        "Sets one value of the working extraction, or of the document's newest extraction if there is no working one. \
-         Call it to correct a single value instead of a new extraction. The changed data must match the schema, and a \
-         verified extraction becomes unverified. Result: extraction_id, document_id, prompt_revid, data (all data \
-         after the change).",
+        "Sets one value of the current extraction. Call it to correct a value. The data must still match the \
+         schema. Result: extraction_id, document_id, prompt_revid, data.",
         vec![
-            required(
-                "path",
-                text("Path of the value; indexes start at 0. Examples: total, parties.0.name, items[0].amount."),
-            ),
-            required("value", anything("New value, as JSON: string, number, boolean, null, array or object.")),
+            required("path", text("Path of the value, such as total or items[0].amount.")),
+            required("value", anything("New value, as JSON.")),
         ],
     )
 }

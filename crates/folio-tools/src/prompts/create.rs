@@ -15,27 +15,24 @@ use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError};
 use crate::{subject, tags};
 
-const MODEL: &str = "Model that runs the prompt, from list_llm_models. Default: the model of the conversation.";
+const MODEL: &str = "Model from list_llm_models. Default: that of the conversation.";
 
 pub(super) fn tool() -> Tool {
-    let name = format!("Display name, 1 to {NAME_CHARS} characters, such as \"Invoice extraction\".");
+    let name = format!("Name, 1 to {NAME_CHARS} characters.");
     write_tool::<CreatePrompt>(
         "create_prompt",
-        "Creates a prompt for extractions and makes it the working prompt of the conversation. Create its schema first \
-         and pass schema_id. If a prompt with this name exists (ignoring case), the call creates its next version from \
-         these arguments only (omitted ones are cleared), or none if nothing changes. Result: prompt_revid, prompt_id, \
-         version, name, schema_revid, new_version (false if nothing changed).",
+        "Creates a prompt for run_extraction, which becomes the working prompt. Create its schema first. If the \
+         name exists, creates its next version from these arguments alone. Complete example: \
+         {\"name\":\"Receipt\",\"content\":\"Extract the fields of the receipt. A missing value is \
+         null.\",\"schema_id\":\"sch_…\"}. Result: prompt_revid, prompt_id, version, name, schema_revid, new_version \
+         (false if nothing changed).",
         vec![
             required("name", text(&name)),
             required("content", text(CONTENT)),
-            optional("schema_id", text("Id of the schema that answers must match, such as sch_…. Default: no schema."))
-                .or_empty(),
-            optional(
-                "schema_version",
-                number("Version of that schema; requires schema_id. Default: the newest.", 1, 1_000_000),
-            ),
+            optional("schema_id", text("Schema of the answers, such as sch_…. Default: none.")).or_empty(),
+            optional("schema_version", number("Version of the schema. Default: the newest.", 1, 1_000_000)),
             optional("model", text(MODEL)).or_empty(),
-            tag_ids().or_empty(),
+            tag_ids("Tags of the prompt. Default: none.").or_empty(),
         ],
     )
 }

@@ -15,8 +15,7 @@ use crate::subject::{ToolResource, find_by_argument, parse_revid};
 use crate::tool::{CallContext, Plan, Tool, ToolError};
 use crate::{rules, subject};
 
-const CONTENT: &str = "Instructions for the model: what to extract and how. Folio adds the document text and the schema. \
-                       help_prompts describes good content.";
+const CONTENT: &str = "What to extract and how. Folio adds the document and the schema.";
 
 /// Maximum number of available models that an error lists.
 const MODELS_LISTED_MAX: usize = 5;
@@ -27,8 +26,8 @@ pub(crate) fn tools() -> Vec<Tool> {
     tools.push(update::tool());
     tools.push(delete_tool::<Prompt>(
         "delete_prompt",
-        "Deletes a prompt with all its versions. This cannot be undone. Extractions that it produced are kept. Result: \
-         deleted (the prompt_id).",
+        "Deletes a prompt with all its versions. This cannot be undone. Its extractions are kept. Result: deleted \
+         (the prompt_id).",
         prompt_id(),
     ));
     tools
@@ -42,12 +41,10 @@ impl ToolResource for Prompt {
 }
 
 fn prompt_id() -> Argument {
-    required("prompt_id", text("Id of the prompt without a version, such as prm_…."))
+    required("prompt_id", text("Id without a version, such as prm_…."))
 }
 
-fn tag_ids() -> Argument {
-    let description = "Complete list of tag_ids of the prompt. list_prompts with document_id finds prompts that share a tag \
-                       with the document. Default: no tags in create_prompt, unchanged in update_prompt.";
+fn tag_ids(description: &str) -> Argument {
     optional("tag_ids", list_of_text(description, limits::TAGS_MAX))
 }
 

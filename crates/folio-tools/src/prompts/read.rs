@@ -13,9 +13,8 @@ use crate::call::{ReadCall, read_tool};
 use crate::subject::{find_by_argument, find_revision};
 use crate::tool::{CallContext, Tool, ToolError};
 
-const DOCUMENT_ID: &str = "Filters by document: only prompts that share a tag with this document_id, such as doc_…. Default: \
-                           no filter.";
-const TAG_IDS: &str = "Filters by tags: only prompts with all of these tag_ids. Default: no filter.";
+const DOCUMENT_ID: &str = "Only prompts that share a tag with this document. Default: all.";
+const TAG_IDS: &str = "Only prompts with all of these tags. Default: all.";
 
 pub(super) fn tools() -> Vec<Tool> {
     let filters = [
@@ -26,15 +25,14 @@ pub(super) fn tools() -> Vec<Tool> {
     vec![
         read_tool::<GetPrompt>(
             "get_prompt",
-            "Returns one version of a prompt. Result: prompt_revid, prompt_id, version, name, schema_revid (null if no \
-             schema is linked), model (null: the model of the conversation), tag_ids, content.",
+            "Returns one version of a prompt. Call it before update_prompt. Result: prompt_revid, prompt_id, version, \
+             name, schema_revid, model, tag_ids, content.",
             vec![required("prompt_revid", text("Id of the version, such as prm_….1."))],
         ),
         read_tool::<ListPrompts>(
             "list_prompts",
-            "Returns the prompts of the organization, newest first, each with its newest version. Call it to find a \
-             prompt to reuse. Result: total (number of matching prompts), skip, prompts (each with the fields of \
-             get_prompt except content).",
+            "Returns the prompts, newest first. Call it to find a prompt to reuse. Result: total, skip, prompts (the \
+             fields of get_prompt without content).",
             paging().into_iter().chain(filters).collect(),
         ),
     ]

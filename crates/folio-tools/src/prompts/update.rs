@@ -16,24 +16,14 @@ use crate::{subject, tags};
 pub(super) fn tool() -> Tool {
     write_tool::<UpdatePrompt>(
         "update_prompt",
-        "Creates the next version of a prompt. Omitted arguments stay unchanged; at least one is required. Nothing is \
-         created if nothing changes. Result: prompt_revid, prompt_id, version, name, schema_revid, new_version (false \
-         if no version was created).",
+        "Creates the next version of a prompt. Omitted arguments stay unchanged; at least one is required. Result: \
+         the fields of create_prompt.",
         vec![
             prompt_id(),
             optional("content", text(CONTENT)),
-            optional(
-                "schema_id",
-                text(
-                    "Id of the schema whose newest version is linked, such as sch_…; \"\" removes the link. Default: \
-                      unchanged.",
-                ),
-            ),
-            tag_ids(),
-            optional(
-                "model",
-                text("Model from list_llm_models; \"\" selects the model of the conversation. Default: unchanged."),
-            ),
+            optional("schema_id", text("Schema whose newest version is linked; \"\" removes the link.")),
+            tag_ids("All tags that the prompt then has."),
+            optional("model", text("Model from list_llm_models; \"\" selects that of the conversation.")),
         ],
     )
 }

@@ -18,12 +18,14 @@ use crate::{rules, subject};
 pub(super) fn tool() -> Tool {
     write_tool::<CreateSchema>(
         "create_schema",
-        "Creates a schema and makes it the working schema of the conversation. Call validate_schema with the same \
-         response_format first. If a schema with this name exists (ignoring case), the call creates its next version, \
-         or none if nothing changes. Result: schema_revid, schema_id, version, name, new_version (false if nothing \
-         changed).",
+        "Creates a schema, which becomes the working schema. If the name exists, creates its next version. Complete \
+         example: {\"name\":\"Receipt\",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\
+         \"name\":\"receipt\",\"strict\":true,\"schema\":{\"type\":\"object\",\"properties\":{\
+         \"date\":{\"type\":[\"string\",\"null\"]},\"total\":{\"type\":[\"number\",\"null\"]}},\
+         \"required\":[\"date\",\"total\"],\"additionalProperties\":false}}}}. Result: schema_revid, \
+         schema_id, version, name, new_version (false if nothing changed).",
         vec![
-            required("name", text(&format!("Display name, 1 to {NAME_CHARS} characters, such as \"Invoice\"."))),
+            required("name", text(&format!("Name, 1 to {NAME_CHARS} characters."))),
             required("response_format", object_or_text(FORMAT)).or_near_format(),
         ],
     )

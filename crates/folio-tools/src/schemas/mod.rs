@@ -13,9 +13,7 @@ use crate::call::delete_tool;
 use crate::subject::{ToolResource, parse_revid};
 use crate::tool::{CallContext, Tool, ToolError};
 
-const FORMAT: &str = "Complete response format: {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
-                      \"schema\": {…}, \"strict\": true}}. Every object lists all its properties in \"required\" and \
-                      sets \"additionalProperties\" to false. help_schemas has an example.";
+const FORMAT: &str = "Response format with the schema, as in the example of create_schema.";
 
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = read::tools();
@@ -24,8 +22,8 @@ pub(crate) fn tools() -> Vec<Tool> {
     tools.push(update::tool());
     tools.push(delete_tool::<Schema>(
         "delete_schema",
-        "Deletes a schema with all its versions. This cannot be undone. Fails while a prompt uses any version; the \
-         error names the prompts. Result: deleted (the schema_id).",
+        "Deletes a schema with all its versions. This cannot be undone. Fails while a prompt uses it. Result: \
+         deleted (the schema_id).",
         schema_id(),
     ));
     tools
@@ -39,7 +37,7 @@ impl ToolResource for Schema {
 }
 
 fn schema_id() -> Argument {
-    required("schema_id", text("Id of the schema without a version, such as sch_…."))
+    required("schema_id", text("Id without a version, such as sch_…."))
 }
 
 async fn revid(context: &CallContext, text: &str) -> Result<SchemaRevId, ToolError> {

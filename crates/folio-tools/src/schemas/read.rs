@@ -15,14 +15,14 @@ use folio_resources::{Schema, SchemaFilter};
 pub(super) fn tools() -> Vec<Tool> {
     let get = read_tool::<GetSchema>(
         "get_schema",
-        "Returns one version of a schema. Result: schema_revid, schema_id, version, name, strict, response_format.",
+        "Returns one version of a schema. Call it before update_schema. Result: schema_revid, schema_id, version, \
+         name, strict, response_format.",
         vec![required("schema_revid", text("Id of the version, such as sch_….1."))],
     );
     let list = read_tool::<ListSchemas>(
         "list_schemas",
-        "Returns the schemas of the organization, newest first, each with its newest version. Call it to find a schema \
-         to reuse. Result: total (number of matching schemas), skip, schemas (each with schema_id, schema_revid, \
-         version, name, strict).",
+        "Returns the schemas, newest first. Call it to find a schema to reuse. Result: total, skip, schemas \
+         (schema_id, schema_revid, version, name, strict).",
         paging().into_iter().chain([name_search()]).collect(),
     );
     vec![get, list]

@@ -17,14 +17,12 @@ use folio_resources::{Schema, SchemaChange};
 pub(super) fn tool() -> Tool {
     write_tool::<UpdateSchema>(
         "update_schema",
-        "Creates the next version of a schema. Call validate_schema with the same response_format first. Prompts stay \
-         linked to the version that they name. An unchanged response_format creates no version; a new name alone \
-         renames the schema. Result: schema_revid, schema_id, version, name, new_version (false if no version was \
-         created).",
+        "Creates the next version of a schema, or renames it. Prompts keep the version that they use. Result: the \
+         fields of create_schema.",
         vec![
             schema_id(),
-            optional("name", text(&format!("New display name, 1 to {NAME_CHARS} characters. Default: unchanged."))),
-            optional("response_format", object_or_text(FORMAT)).or_near_format(),
+            optional("name", text(&format!("New name, 1 to {NAME_CHARS} characters. Default: unchanged."))),
+            optional("response_format", object_or_text(&format!("{FORMAT} Default: unchanged."))).or_near_format(),
         ],
     )
 }

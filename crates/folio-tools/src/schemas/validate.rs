@@ -17,21 +17,17 @@ use crate::tool::{CallContext, Tool, ToolError};
 pub(super) fn tools() -> Vec<Tool> {
     let schema = read_tool::<ValidateSchema>(
         "validate_schema",
-        "Validates a response format without storing it. Always call it before create_schema or update_schema. \
-         Result: valid (true or false), violations (only if valid is false; each with path and message).",
+        "Validates a response format without storing it. Call it before create_schema or update_schema. Result: \
+         valid, violations (only if valid is false; each with path and message).",
         vec![required("response_format", object_or_text(FORMAT)).or_near_format()],
     );
     let data = read_tool::<ValidateAgainstSchema>(
         "validate_against_schema",
-        "Validates data against a stored schema. Result: valid (true or false), violations (only if valid is false; \
-         each with path and message).",
+        "Validates data against a stored schema. Result: valid, violations (only if valid is false; each with path \
+         and message).",
         vec![
-            required("schema_revid", text("Id of the schema version, such as sch_….1.")),
-            required(
-                "data",
-                anything("Data to validate, as JSON. A string that contains a JSON object or array is parsed first."),
-            )
-            .or_json_string(),
+            required("schema_revid", text("Id of the version, such as sch_….1.")),
+            required("data", anything("Data, as JSON.")).or_json_string(),
         ],
     );
     vec![schema, data]

@@ -16,8 +16,8 @@ pub(crate) fn tools() -> Vec<Tool> {
     tools.extend(write::tools());
     tools.push(delete_tool::<Tag>(
         "delete_tag",
-        "Deletes a tag. This cannot be undone. Fails while a document or a prompt has the tag; the error names them, \
-         so that update_document or update_prompt can remove the tag first. Result: deleted (the tag_id).",
+        "Deletes a tag. This cannot be undone. Fails while a document or a prompt has the tag; the error names \
+         them. Result: deleted (the tag_id).",
         tag_id(),
     ));
     tools
@@ -30,7 +30,7 @@ impl ToolResource for Tag {
 }
 
 fn tag_id() -> Argument {
-    required("tag_id", text("Id of the tag, such as tag_…."))
+    required("tag_id", text("Id, such as tag_…."))
 }
 
 /// Checks that every tag exists. Fails with `ForModel`, the first tag that does not exist, and existing ones.

@@ -17,9 +17,8 @@ pub(super) fn tools() -> Vec<Tool> {
         read_tool::<GetTag>("get_tag", "Returns one tag. Result: tag_id, name, color, description.", vec![tag_id()]),
         read_tool::<ListTags>(
             "list_tags",
-            "Returns the tags of the organization, newest first. Call it to find a tag_id, and before create_tag to avoid \
-             duplicates. Result: total (number of matching tags), skip, tags (each with tag_id, name, color, \
-             description).",
+            "Returns the tags of the organization, newest first. Call it to find a tag_id, and before create_tag. \
+             Result: total, skip, tags (tag_id, name, color, description).",
             paging().into_iter().chain([name_search()]).collect(),
         ),
     ]

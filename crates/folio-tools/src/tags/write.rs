@@ -13,26 +13,25 @@ use crate::tool::{CallContext, Plan, Tool, ToolError};
 use folio_resources::{DESCRIPTION_CHARS, Tag, TagChange, check_color, check_description};
 
 pub(super) fn tools() -> Vec<Tool> {
-    let purpose = format!("Purpose of the tag, at most {DESCRIPTION_CHARS} characters. Default: none.");
+    let purpose = format!("Purpose, at most {DESCRIPTION_CHARS} characters. Default: none.");
     let create = write_tool::<CreateTag>(
         "create_tag",
-        "Creates a tag. Tag names are unique, ignoring case: if the name is taken, the call fails with the tag_id of \
-         the existing tag. Result: tag_id, name.",
+        "Creates a tag. If the name is taken, ignoring case, fails with the tag_id that has it. Result: tag_id, name.",
         vec![
-            required("name", text(&format!("Name of the tag, 1 to {NAME_CHARS} characters."))),
-            optional("color", text("Color as \"#rrggbb\", such as \"#1f77b4\". Default: none.")).or_empty(),
+            required("name", text(&format!("Name, 1 to {NAME_CHARS} characters."))),
+            optional("color", text("Color, such as \"#1f77b4\". Default: none.")).or_empty(),
             optional("description", text(&purpose)).or_empty(),
         ],
     );
     let update = write_tool::<UpdateTag>(
         "update_tag",
-        "Updates the name, color or description of a tag. Omitted arguments stay unchanged; at least one is required. \
-         Result: tag_id, name.",
+        "Updates the name, color or description of a tag. Omitted arguments stay unchanged; at least one is \
+         required. Result: tag_id, name.",
         vec![
             tag_id(),
-            optional("name", text(&format!("New name, 1 to {NAME_CHARS} characters. Default: unchanged."))),
-            optional("color", text("New color as \"#rrggbb\"; \"\" removes it. Default: unchanged.")),
-            optional("description", text("New description; \"\" removes it. Default: unchanged.")),
+            optional("name", text(&format!("New name, 1 to {NAME_CHARS} characters."))),
+            optional("color", text("New color, such as \"#1f77b4\"; \"\" removes it.")),
+            optional("description", text("New purpose; \"\" removes it.")),
         ],
     );
     vec![create, update]

@@ -64,3 +64,12 @@ async fn help_contains_a_valid_schema() {
     assert_eq!(test.ok("validate_schema", json!({ "response_format": example })).await, json!({ "valid": true }));
     assert!(text(&test.ok("help_prompts", json!({})).await["help"]).contains("run_extraction"));
 }
+
+#[tokio::test]
+async fn further_tools_are_found_with_their_parameters() {
+    let mut test = Fixture::new().await;
+    let found = test.ok("find_tools", json!({ "query": "delete the tag" })).await;
+    assert_eq!((&found["tools"][0]["name"], &found["tools"][1]), (&json!("delete_tag"), &json!(null)));
+    assert_eq!(found["tools"][0]["parameters"]["required"], json!(["tag_id"]));
+    assert!(test.error_of("find_tools", json!({ "query": "zebra" })).await.contains("list_llm_models"));
+}

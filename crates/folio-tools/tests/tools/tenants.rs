@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::fixture::{Fixture, id_of, invoice, text};
 
 /// Tools that do not refer to resources of an organization.
-const UNRELATED: [&str; 3] = ["help_schemas", "help_prompts", "validate_schema"];
+const UNRELATED: [&str; 4] = ["help_schemas", "help_prompts", "validate_schema", "find_tools"];
 
 /// Ids of the first organization's resources, each with a nonexistent id.
 struct Foreign(Vec<(String, String)>);

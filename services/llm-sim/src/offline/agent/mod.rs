@@ -53,6 +53,7 @@ impl<'a> Context<'a> {
     }
 
     fn offers(&self, tool: &str) -> bool {
-        self.request.offers(tool)
+        // Tools that are sent on request may be called at once.
+        self.request.offers(tool) || self.request.offers("find_tools")
     }
 }
