@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::reading::{Reading, Table, canonical, tokens};
+use super::reading::{Reading, Table, accepts, canonical, tokens};
 
 /// Maximum nesting of a schema.
 const DEPTH_MAX: usize = 16;
@@ -229,7 +229,9 @@ fn best_label<'a>(
     usable: impl Fn(&str) -> bool,
 ) -> Option<&'a str> {
     let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-    let scored = source.labels.iter().filter(|(_, value)| !value.is_empty() && usable(value));
+    let style = source.reading.style;
+    let fits = |value: &str| path.last().is_none_or(|name| accepts(name, value, style)) && usable(value);
+    let scored = source.labels.iter().filter(|(_, value)| !value.is_empty() && fits(value));
     let scored = scored.map(|(label, value)| (similarity(path, description, label), *value));
     // Of equal scores, the first label in the document wins.
     scored.rev().max_by_key(|(score, _)| *score).filter(|(score, _)| *score >= SIMILARITY_MIN).map(|(_, value)| value)
@@ -260,6 +262,11 @@ pub(super) fn similarity(path: &[String], description: &str, label: &str) -> u32
         && (tokens(parent) == printed || (canonical(parent).is_some() && canonical(parent) == canonical(label)))
     {
         return 95;
+    }
+    if let (Some(own), Some(printed)) = (canonical_name, canonical(label))
+        && !matches!((own, printed), ("invoice_date", "date") | ("total", "amount"))
+    {
+        return 0;
     }
     let shared = printed.iter().filter(|word| full.contains(word)).count();
     let own_shared = own.iter().filter(|word| printed.contains(word)).count();

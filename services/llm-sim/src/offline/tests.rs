@@ -252,6 +252,17 @@ fn a_foreign_schema_is_filled_by_names_in_several_languages() {
 }
 
 #[test]
+fn a_property_is_not_filled_with_the_value_of_another_meaning_or_type() {
+    let names = ["tax_rate", "customer_number", "due_date", "total_amount_due", "tax_amount"];
+    let schema = of(names.iter().map(|name| ((*name).to_owned(), json!({"type": ["string", "null"]}))).collect());
+    let text = "Tax: 12.80\nCustomer: Brightwater 7\nDate: 2026-03-17\nTotal due on: 2026-04-16\nAmount: 5.00\n";
+    let expected = json!({
+        "tax_rate": null, "customer_number": null, "due_date": null, "total_amount_due": null, "tax_amount": "12.80",
+    });
+    assert_eq!(extracted(schema, text), expected);
+}
+
+#[test]
 fn recursive_and_unusual_schemas_do_not_fail() {
     let recursive = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]});
     assert!(extracted(recursive, INVOICE).is_object());

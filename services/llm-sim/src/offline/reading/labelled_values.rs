@@ -1,7 +1,7 @@
 //! Labelled values in lines.
 
 use super::labels::{canonical, fold};
-use super::{Field, Style};
+use super::{Field, Style, accepts};
 
 /// Maximum length of a label, in characters.
 const LABEL_CHARS: usize = 48;
@@ -9,6 +9,45 @@ const LABEL_CHARS: usize = 48;
 const VALUE_CHARS: usize = 400;
 /// Maximum labelled values before duplicates are removed.
 const FOUND_MAX: usize = 1_000;
+/// Folded words that end the label of a text in a second column.
+const TEXT_LABELS: [&str; 14] = [
+    "address",
+    "adresse",
+    "anschrift",
+    "code",
+    "contact",
+    "department",
+    "id",
+    "method",
+    "name",
+    "nom",
+    "number",
+    "status",
+    "title",
+    "type",
+];
+/// Folded words for streets.
+const STREETS: [&str; 17] = [
+    "street",
+    "st",
+    "road",
+    "rd",
+    "avenue",
+    "ave",
+    "lane",
+    "court",
+    "square",
+    "quay",
+    "rue",
+    "boulevard",
+    "chemin",
+    "via",
+    "calle",
+    "allee",
+    "weg",
+];
+/// Ends of folded words for streets.
+const STREET_ENDS: [&str; 8] = ["strasse", "str", "platz", "weg", "gasse", "allee", "gatan", "straat"];
 
 /// Removes Markdown and list marks. Dot leaders become gaps.
 pub(super) fn clean(line: &str) -> String {
@@ -71,6 +110,14 @@ pub(super) fn is_label(text: &str) -> bool {
         && text.chars().count() <= LABEL_CHARS
         && digits <= 2
         && !text.contains(['@', '?', '!', ';'])
+        && !is_street(text)
+}
+
+/// Returns true for a street with a house number: a part of an address.
+fn is_street(text: &str) -> bool {
+    let folded = fold(text);
+    let is_named = |word: &str| STREETS.contains(&word) || STREET_ENDS.iter().any(|end| word.ends_with(end));
+    folded.split(' ').any(|word| word.starts_with(|c: char| c.is_ascii_digit())) && folded.split(' ').any(is_named)
 }
 
 /// Returns the labelled values of the lines.
@@ -85,8 +132,10 @@ pub(super) fn fields(lines: &[&str], style: Style) -> Vec<Field> {
         if let Some(label) = open {
             // The value of a label without text in its line follows in the next lines.
             let (value, used) = below(&label, lines.get(index..).unwrap_or_default());
-            index += used;
-            push(&mut found, &label, &value);
+            if accepts(&label, &value, style) {
+                index += used;
+                push(&mut found, &label, &value);
+            }
         } else if found.len() == before {
             for (label, value) in trailing_of(line, &cells, style) {
                 push(&mut found, label, value);
@@ -115,7 +164,7 @@ fn of_cells(cells: &[&str], style: Style, found: &mut Vec<Field>) -> Option<Stri
             && *cell == *label
             && is_label(label)
             && colon(value).is_none()
-            && (canonical(label).is_some() || is_valuable(value, style))
+            && (canonical(label).is_some() || is_measured(value, style) || labels_text(label))
         {
             push(found, label, value);
             return None;
@@ -124,9 +173,14 @@ fn of_cells(cells: &[&str], style: Style, found: &mut Vec<Field>) -> Option<Stri
     open
 }
 
-/// Returns true if a text in a second column looks like a value, not prose.
-fn is_valuable(text: &str, style: Style) -> bool {
-    style.number(text).is_some() || style.date(text).is_some() || text.split_whitespace().count() <= 6
+fn is_measured(text: &str, style: Style) -> bool {
+    style.number(text).is_some() || style.date(text).is_some()
+}
+
+/// Returns true if a text in the next column is the label's value. Two columns of other texts, such as the addresses of
+/// two parties, have no labels.
+fn labels_text(label: &str) -> bool {
+    fold(label).split(' ').next_back().is_some_and(|word| TEXT_LABELS.contains(&word))
 }
 
 /// Returns label and value of `Label: value`.

@@ -3,6 +3,7 @@
 
 mod correspondence;
 mod dates;
+mod label_types;
 mod labelled_values;
 mod labels;
 mod numbers;
@@ -10,6 +11,7 @@ mod tables;
 
 use serde_json::Value;
 
+pub(crate) use label_types::accepts;
 pub use labels::{canonical, is_identifier, property_name, tokens};
 pub use numbers::currency;
 
@@ -106,6 +108,7 @@ pub fn read(text: &str) -> Reading {
     let (tables, mut fields) = tables::take(&mut rest, style);
     let title = labelled_values::title(&rest);
     fields.extend(labelled_values::fields(&rest, style));
+    fields.retain(|field| accepts(&field.label, &field.value, style));
     correspondence::add(&mut fields, &rest, style);
     let fields = unique(fields);
     let named = fields.iter().find(|field| canonical(&field.label) == Some("currency"));

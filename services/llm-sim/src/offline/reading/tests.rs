@@ -129,6 +129,26 @@ fn labels_and_values_are_found_in_every_position() {
 }
 
 #[test]
+fn a_value_whose_type_contradicts_its_label_is_not_read() {
+    let reading = read(
+        "Total Amount Due:\nApril 16, 2026\n\nDue Date: 957.00\nInvoice No: 2026-03-17\nVAT: 19 %\nInvoice Date: see \
+         below\nTotal: 957.00\n",
+    );
+    let read: Vec<_> = reading.fields.iter().map(|field| (field.label.as_str(), field.value.as_str())).collect();
+    assert_eq!(read, [("Total", "957.00"), ("Date", "April 16, 2026")]);
+}
+
+#[test]
+fn address_blocks_in_two_columns_do_not_become_labels() {
+    let reading = read(
+        "Nordlicht Papier GmbH     Lindqvist & Partners AB\nSpeicherstrasse 14        Kungsgatan 21\nHamburg                   \
+         Stockholm\n\nElm Court 4: rear entrance\nTotal     957.00\nDelivery Address     Quay Road 9\n",
+    );
+    let read: Vec<_> = reading.fields.iter().map(|field| (field.label.as_str(), field.value.as_str())).collect();
+    assert_eq!(read, [("Total", "957.00"), ("Delivery Address", "Quay Road 9")]);
+}
+
+#[test]
 fn prose_does_not_become_values() {
     let reading = read(
         "It was a long day. We walked 12 miles, and then, at last, we slept.\nNobody spoke; the rain had stopped.\n",
