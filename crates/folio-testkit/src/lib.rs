@@ -1,9 +1,10 @@
-//! Test utilities: simulated time and randomness, waiting for conditions, seeds, PDF files, values with unknown fields, and a
-//! proxy that cuts connections. A dev-dependency only.
+//! Test utilities: simulated time and randomness, waiting for conditions, seeds, PDF files, scans, values with unknown fields,
+//! and a proxy that cuts connections. A dev-dependency only.
 
 pub mod invoice;
 pub mod pdf;
 pub mod proxy;
+pub mod scan;
 pub mod unknown_fields;
 
 use std::future::Future;

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use folio_testkit::scan;
+
 use super::*;
 
 /// Runs a required tool. The failure names its package.
@@ -18,36 +20,12 @@ fn page() -> Vec<u8> {
 
 /// Renders a PDF of one page as an image of this format, or as gray pixels (PGM).
 fn render(pdf: &[u8], format: Option<&str>) -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, out) = (folder.path().join("page.pdf"), folder.path().join("page"));
-    std::fs::write(&file, pdf).unwrap();
-    let format = format.map(|format| format!("-{format}"));
-    let arguments = ["-r", "150", "-gray", "-singlefile"].into_iter().chain(format.as_deref());
-    let arguments: Vec<_> = arguments.chain([file.to_str().unwrap(), out.to_str().unwrap()]).collect();
-    tool("pdftoppm", "poppler-utils", &arguments);
-    let image = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).find(|path| *path != file);
-    std::fs::read(image.unwrap()).unwrap()
+    scan::render(pdf, format).unwrap()
 }
 
 /// Returns a PDF that contains only an image of [`page`] on each page, and no text layer.
 fn scanned(pages: usize) -> Vec<u8> {
-    let jpeg = render(&page(), Some("jpeg"));
-    let kids: String = (0..pages).map(|at| format!("{} 0 R ", at + 5)).collect();
-    // A4 at 150 dots per inch.
-    let drawing = "/Type /XObject /Subtype /Image /Width 1240 /Height 1755 /ColorSpace /DeviceRGB /BitsPerComponent 8 \
-                   /Filter /DCTDecode";
-    let mut objects = vec![
-        b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
-        format!("<< /Type /Pages /Kids [{kids}] /Count {pages} >>").into_bytes(),
-        stream(drawing, &jpeg),
-        stream("", b"q 595 0 0 842 0 0 cm /I Do Q"),
-    ];
-    for _ in 0..pages {
-        let page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R \
-                    /Resources << /XObject << /I 3 0 R >> >> >>";
-        objects.push(page.as_bytes().to_vec());
-    }
-    objects_to_file(&objects)
+    scan::pdf_of_jpeg(&render(&page(), Some("jpeg")), pages)
 }
 
 #[tokio::test]
