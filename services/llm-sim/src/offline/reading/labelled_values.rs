@@ -124,6 +124,8 @@ fn is_street(text: &str) -> bool {
 pub(super) fn fields(lines: &[&str], style: Style) -> Vec<Field> {
     let mut found = Vec::new();
     let mut index = 0;
+    // True if the previous label has no value, because a column of labels precedes a column of values.
+    let mut is_column = false;
     while let Some(line) = lines.get(index).filter(|_| found.len() < FOUND_MAX) {
         index += 1;
         let cells = cells(line);
@@ -132,11 +134,15 @@ pub(super) fn fields(lines: &[&str], style: Style) -> Vec<Field> {
         if let Some(label) = open {
             // The value of a label without text in its line follows in the next lines.
             let (value, used) = below(&label, lines.get(index..).unwrap_or_default());
-            if accepts(&label, &value, style) {
+            if !is_column && accepts(&label, &value, style) {
                 index += used;
                 push(&mut found, &label, &value);
             }
-        } else if found.len() == before {
+            is_column = value.is_empty();
+            continue;
+        }
+        is_column &= line.is_empty();
+        if found.len() == before {
             for (label, value) in trailing_of(line, &cells, style) {
                 push(&mut found, label, value);
             }

@@ -139,6 +139,13 @@ fn a_value_whose_type_contradicts_its_label_is_not_read() {
 }
 
 #[test]
+fn a_column_of_labels_before_a_column_of_values_is_not_paired() {
+    let reading = read("Subtotal:\n\nVAT:\n\nTotal:\n\n804.20\n152.80\n957.00\n\nInvoice No:\nA-17\n");
+    let read: Vec<_> = reading.fields.iter().map(|field| (field.label.as_str(), field.value.as_str())).collect();
+    assert_eq!(read, [("Invoice No", "A-17")]);
+}
+
+#[test]
 fn address_blocks_in_two_columns_do_not_become_labels() {
     let reading = read(
         "Nordlicht Papier GmbH     Lindqvist & Partners AB\nSpeicherstrasse 14        Kungsgatan 21\nHamburg                   \
