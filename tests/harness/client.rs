@@ -1,5 +1,7 @@
 //! A client of the public API for tests.
 
+use std::time::Duration;
+
 use folio_proto::v1;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use folio_proto::v1::document_service_client::DocumentServiceClient;
@@ -62,7 +64,16 @@ impl Client {
     }
 
     pub async fn try_connect(url: &str, token: Option<&str>) -> Result<Self, tonic::transport::Error> {
-        let endpoint = Endpoint::from_shared(url.to_owned()).expect("a URL").timeout(LIMIT);
+        Self::try_connect_with(url, token, LIMIT).await
+    }
+
+    /// Like [`Client::try_connect`], with this timeout of a call instead of [`LIMIT`].
+    pub async fn try_connect_with(
+        url: &str,
+        token: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Self, tonic::transport::Error> {
+        let endpoint = Endpoint::from_shared(url.to_owned()).expect("a URL").timeout(timeout);
         let channel = within("a connection", endpoint.connect()).await?;
         let wrap = || InterceptedService::new(channel.clone(), Bearer(token.map(str::to_owned)));
         const BYTES: usize = 64 << 20;

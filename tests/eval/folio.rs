@@ -1,0 +1,154 @@
+//! A `folio serve` that extracts the documents of an evaluation.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use folio_proto::v1;
+use folio_proto::v1::usage_service_client::UsageServiceClient;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::Endpoint;
+use super::bare::response_format;
+use super::report::{Answer, Cost};
+use crate::harness::client::Client;
+use crate::harness::process::Process;
+
+/// Timeout of one call of the API. A small model may need minutes for a document.
+const CALL_TIMEOUT: Duration = Duration::from_secs(1_800);
+/// Maximum time until the text of a document is read.
+const TEXT_TIMEOUT: Duration = Duration::from_secs(600);
+/// Maximum time until the cost of an extraction is recorded.
+const USAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between two reads.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Content of the prompt of every document.
+const PROMPT: &str = "Extract the fields of the schema. Write dates as YYYY-MM-DD, and amounts as numbers without \
+                      thousands separators and currency. A value that the document does not contain is null.";
+
+/// Settings of the server: patience for slow models, and no credit limit.
+const SETTINGS: [(&str, &str); 5] = [
+    ("FOLIO_LOG__FILTER", "error"),
+    ("FOLIO_CREDIT__UNLIMITED", "true"),
+    ("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_SECONDS", "600"),
+    ("FOLIO_MODELS__TIMEOUTS__BETWEEN_TOKENS_SECONDS", "120"),
+    ("FOLIO_MODELS__TIMEOUTS__CALL_SECONDS", "900"),
+];
+
+/// The server with a temporary folder. Dropping it kills the process.
+pub(super) struct Folio {
+    client: Client,
+    /// Prompt revisions by schema.
+    prompts: BTreeMap<String, String>,
+    _process: Process,
+    _folder: tempfile::TempDir,
+}
+
+impl Folio {
+    pub(super) async fn start(endpoint: &Endpoint) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut variables: Vec<(&str, &str)> = SETTINGS.to_vec();
+        variables.push(("OPENAI_BASE_URL", endpoint.base_url.as_str()));
+        variables.push(("OPENAI_API_KEY", endpoint.api_key.as_str()));
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--model", endpoint.model.as_str()];
+        let process = Process::try_start("folio", folder.path(), &arguments, &variables);
+        let process = process.map_err(|errors| anyhow::anyhow!("folio serve ended at its start:\n{errors}"))?;
+        let token = std::fs::read_to_string(folder.path().join("data/admin.token"))?;
+        let client = Client::try_connect_with(&process.url(), Some(token.trim()), CALL_TIMEOUT).await?;
+        Ok(Self { client, prompts: BTreeMap::new(), _process: process, _folder: folder })
+    }
+
+    /// Uploads a file and waits until its text is read. Returns its id.
+    pub(super) async fn upload(&self, name: &str, bytes: &[u8]) -> Result<String> {
+        let id = self.client.try_upload(name, bytes).await?.document_id;
+        let end = Instant::now() + TEXT_TIMEOUT;
+        loop {
+            let request = v1::GetDocumentRequest { document_id: id.clone() };
+            let response = self.client.documents.clone().get_document(request).await?.into_inner();
+            let document = response.document.context("the response has no document")?;
+            match document.state() {
+                v1::DocumentState::Ready => return Ok(id),
+                v1::DocumentState::NoText | v1::DocumentState::Failed => bail!("no text: {}", document.state_reason),
+                _ if Instant::now() > end => bail!("the text was not read within {TEXT_TIMEOUT:?}"),
+                // The server does not announce the end of the reading.
+                _ => tokio::time::sleep(POLL).await,
+            }
+        }
+    }
+
+    /// Returns the text of a document.
+    pub(super) async fn text(&self, document: &str) -> Result<String> {
+        let (mut pages, mut from_page) = (Vec::new(), 1);
+        while from_page > 0 {
+            let request = v1::GetDocumentTextRequest { document_id: document.to_owned(), from_page, page_count: 0 };
+            let response = self.client.documents.clone().get_document_text(request).await?.into_inner();
+            pages.extend(response.pages.into_iter().map(|page| page.text));
+            from_page = response.next_page;
+        }
+        Ok(pages.join("\n\n"))
+    }
+
+    /// Extracts the fields of a schema from a document.
+    pub(super) async fn extract(&mut self, document: &str, schema: &Value) -> Result<Answer> {
+        let prompt_revid = self.prompt(schema).await?;
+        let request = v1::RunExtractionRequest {
+            document_id: document.to_owned(),
+            prompt_revid,
+            ..v1::RunExtractionRequest::default()
+        };
+        let response = self.client.extractions.clone().run_extraction(request).await?.into_inner();
+        let extraction = response.extraction.context("the response has no extraction")?;
+        let data = serde_json::from_str(&extraction.original_json)?;
+        Ok(Answer { data, cost: self.cost(document).await? })
+    }
+
+    /// Returns the prompt revision for a schema, which the first call creates.
+    async fn prompt(&mut self, schema: &Value) -> Result<String> {
+        let key = schema.to_string();
+        if let Some(prompt) = self.prompts.get(&key) {
+            return Ok(prompt.clone());
+        }
+        let name = format!("evaluation {}", self.prompts.len() + 1);
+        let new = v1::Schema {
+            name: name.clone(),
+            response_format_json: response_format(schema).to_string(),
+            ..v1::Schema::default()
+        };
+        let request = v1::CreateSchemaRequest { schema: Some(new), allow_non_strict: true, request_id: String::new() };
+        let created = self.client.schemas.clone().create_schema(request).await?.into_inner().schema;
+        let schema_revid = created.context("the response has no schema")?.schema_revid;
+        let new = v1::Prompt { name, content: PROMPT.to_owned(), schema_revid, ..v1::Prompt::default() };
+        let request = v1::CreatePromptRequest { prompt: Some(new), request_id: String::new() };
+        let created = self.client.prompts.clone().create_prompt(request).await?.into_inner().prompt;
+        let revid = created.context("the response has no prompt")?.prompt_revid;
+        self.prompts.insert(key, revid.clone());
+        Ok(revid)
+    }
+
+    /// Returns the recorded cost of a document, and waits until it is recorded.
+    async fn cost(&self, document: &str) -> Result<Cost> {
+        let mut usages = UsageServiceClient::new(self.client.channel.clone());
+        let end = Instant::now() + USAGE_TIMEOUT;
+        loop {
+            let group_by = vec![v1::UsageGroup::Document.into()];
+            let request = v1::GetUsageRequest { group_by, ..v1::GetUsageRequest::default() };
+            let rows = usages.get_usage(request).await?.into_inner().rows;
+            if let Some(row) = rows.into_iter().find(|row| row.document_id == document) {
+                return Ok(Cost {
+                    windows: 1,
+                    model_calls: row.calls,
+                    input_tokens: row.input_tokens,
+                    output_tokens: row.output_tokens,
+                    credits: row.credits,
+                });
+            }
+            if Instant::now() > end {
+                bail!("the usage was not recorded within {USAGE_TIMEOUT:?}");
+            }
+            // The server does not announce the record.
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The program of the evaluation, which `cargo xtask eval` runs. It prints tables to stderr and one JSON object to
+//! stdout.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+use folio_tests::eval::{Endpoint, Plan, run};
+
+#[derive(Parser)]
+#[command(name = "eval", about = "Extracts documents with known values and scores the results")]
+struct Arguments {
+    /// The folder with the truth files; samples/eval/README.md specifies their format.
+    #[arg(long, default_value = "samples/eval")]
+    truth: PathBuf,
+    /// Evaluate only documents whose name contains this text.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// The base URL of an OpenAI-compatible endpoint, such as http://127.0.0.1:11434/v1 [default: the offline rules].
+    #[arg(long, requires = "model")]
+    base_url: Option<String>,
+    /// The model at the endpoint.
+    #[arg(long, requires = "base_url")]
+    model: Option<String>,
+    /// The environment variable with the API key of the endpoint. An unset variable sends the key `none`.
+    #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
+    api_key_env: String,
+    /// Make one bare model call per document, with the text and the schema, for comparison.
+    #[arg(long)]
+    bare: bool,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let (endpoint, offline) = match (arguments.base_url, arguments.model) {
+        (Some(base_url), Some(model)) => {
+            let key = std::env::var(&arguments.api_key_env).ok().filter(|key| !key.is_empty());
+            (Endpoint { base_url, model, api_key: key.unwrap_or_else(|| "none".to_owned()) }, None)
+        }
+        _ => {
+            let (endpoint, sim) = Endpoint::offline().await?;
+            (endpoint, Some(sim))
+        }
+    };
+    let plan = Plan { truth: arguments.truth, filter: arguments.filter, is_bare: arguments.bare, endpoint };
+    let report = run(&plan).await?;
+    drop(offline);
+    eprintln!("{report}");
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! The report of an evaluation: outcomes by field and by document, and totals. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use folio_tools::path::Path as FieldPath;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::score::{Counts, Outcome, score};
+use super::truth::Truth;
+
+/// Maximum length of a printed value, in characters.
+const VALUE_CHARS: usize = 80;
+
+/// The result of one labelled field.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FieldResult {
+    pub path: String,
+    pub outcome: Outcome,
+    pub expected: Value,
+    /// Null: the answer does not contain the field.
+    pub extracted: Value,
+}
+
+/// The cost of one document.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Parts of the text that were extracted separately.
+    pub windows: u64,
+    pub model_calls: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// Credits that Folio charged. 0 for a bare call.
+    pub credits: u64,
+}
+
+/// The data that were extracted from a document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub data: Value,
+    pub cost: Cost,
+}
+
+/// The result of one document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DocumentResult {
+    pub document: String,
+    /// Reason of a failed extraction, all of whose fields are missing. None: the extraction succeeded.
+    pub error: Option<String>,
+    pub cost: Cost,
+    pub counts: Counts,
+    pub fields: Vec<FieldResult>,
+}
+
+/// The result of an evaluation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// `folio`, or `bare` for calls without Folio.
+    pub mode: String,
+    pub base_url: String,
+    pub model: String,
+    /// None: no value was extracted.
+    pub precision: Option<f64>,
+    /// None: the documents have no values.
+    pub recall: Option<f64>,
+    pub counts: Counts,
+    pub cost: Cost,
+    pub documents: Vec<DocumentResult>,
+}
+
+impl DocumentResult {
+    /// Scores the answer for a document. The error is the reason of a failed extraction.
+    pub fn new(truth: &Truth, answer: Result<Answer, String>) -> Self {
+        let (data, cost, error) = match answer {
+            Ok(Answer { data, cost }) => (data, cost, None),
+            Err(error) => (Value::Null, Cost::default(), Some(error)),
+        };
+        let field = |(path, expected): (&String, &Value)| {
+            let parsed = path.parse::<FieldPath>().ok();
+            let extracted = parsed.as_ref().and_then(|path| path.get(&data).ok());
+            FieldResult {
+                path: path.clone(),
+                outcome: score(expected, extracted),
+                expected: expected.clone(),
+                extracted: extracted.cloned().unwrap_or_default(),
+            }
+        };
+        let fields: Vec<FieldResult> = truth.fields.iter().map(field).collect();
+        let mut counts = Counts::default();
+        fields.iter().for_each(|field| counts.add(field.outcome));
+        Self { document: truth.document.clone(), error, cost, counts, fields }
+    }
+}
+
+impl Report {
+    pub fn new(mode: &str, base_url: &str, model: &str, documents: Vec<DocumentResult>) -> Self {
+        let (mut counts, mut cost) = (Counts::default(), Cost::default());
+        for document in &documents {
+            counts += document.counts;
+            cost.windows += document.cost.windows;
+            cost.model_calls += document.cost.model_calls;
+            cost.input_tokens += document.cost.input_tokens;
+            cost.output_tokens += document.cost.output_tokens;
+            cost.credits += document.cost.credits;
+        }
+        Self {
+            mode: mode.to_owned(),
+            base_url: base_url.to_owned(),
+            model: model.to_owned(),
+            precision: counts.precision(),
+            recall: counts.recall(),
+            counts,
+            cost,
+            documents,
+        }
+    }
+
+    /// Returns the counts of each field over all documents.
+    fn by_field(&self) -> BTreeMap<&str, Counts> {
+        let mut fields: BTreeMap<&str, Counts> = BTreeMap::new();
+        for field in self.documents.iter().flat_map(|document| &document.fields) {
+            fields.entry(&field.path).or_default().add(field.outcome);
+        }
+        fields
+    }
+}
+
+impl fmt::Display for Report {
+    /// Formats the tables of documents and fields, the values that are not right, and the totals.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let heading =
+            ["exact", "normalized", "wrong", "missing", "invented"].map(|name| format!("{name:>11}")).concat();
+        let costs =
+            ["windows", "calls", "tokens in", "tokens out", "credits"].map(|name| format!("{name:>11}")).concat();
+        writeln!(f, "{:<32}{heading}{costs}", "document")?;
+        for document in &self.documents {
+            writeln!(f, "{:<32}{}{}", document.document, row(&document.counts), cost_row(&document.cost))?;
+            if let Some(error) = &document.error {
+                writeln!(f, "    failed: {error}")?;
+            }
+            for field in document.fields.iter().filter(|field| is_shown(field.outcome)) {
+                let (expected, extracted) = (cut(&field.expected), cut(&field.extracted));
+                writeln!(f, "    {} {}: expected {expected}, extracted {extracted}", field.outcome.name(), field.path)?;
+            }
+        }
+        writeln!(f, "\n{:<32}{heading}", "field")?;
+        for (path, counts) in self.by_field() {
+            writeln!(f, "{path:<32}{}", row(&counts))?;
+        }
+        writeln!(f, "\n{:<32}{}{}", "total", row(&self.counts), cost_row(&self.cost))?;
+        let percent = |share: Option<f64>| share.map_or("none".to_owned(), |share| format!("{:.1} %", share * 100.0));
+        writeln!(
+            f,
+            "{} of {} values right, precision {}, recall {} ({}, {} at {})",
+            self.counts.right(),
+            self.counts.labelled(),
+            percent(self.precision),
+            percent(self.recall),
+            self.mode,
+            self.model,
+            self.base_url,
+        )
+    }
+}
+
+/// Returns true for the outcomes that the table of documents lists with their values.
+fn is_shown(outcome: Outcome) -> bool {
+    !matches!(outcome, Outcome::Exact | Outcome::Absent)
+}
+
+fn row(counts: &Counts) -> String {
+    let counts = [counts.exact, counts.normalized, counts.wrong, counts.missing, counts.invented];
+    counts.map(|count| format!("{count:>11}")).concat()
+}
+
+fn cost_row(cost: &Cost) -> String {
+    let costs = [cost.windows, cost.model_calls, cost.input_tokens, cost.output_tokens, cost.credits];
+    costs.map(|cost| format!("{cost:>11}")).concat()
+}
+
+fn cut(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(VALUE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn truth(document: &str) -> Truth {
+        let truth = json!({
+            "document": document, "schema": {},
+            "fields": {"total": 957.0, "items.0.name": "Tea", "iban": null, "date": "2026-03-17"},
+        });
+        serde_json::from_value(truth).unwrap()
+    }
+
+    fn report() -> Report {
+        let cost = Cost { windows: 1, model_calls: 2, input_tokens: 300, output_tokens: 40, credits: 5 };
+        let data = json!({"total": 957, "items": [{"name": "Coffee"}], "iban": "DE89", "date": "17.03.2026"});
+        let documents = vec![
+            DocumentResult::new(&truth("a.pdf"), Ok(Answer { data, cost })),
+            DocumentResult::new(&truth("b.pdf"), Err("no text".to_owned())),
+        ];
+        Report::new("folio", "http://127.0.0.1/v1", "small", documents)
+    }
+
+    #[test]
+    fn fields_are_scored_by_their_paths_and_a_failed_document_has_only_missing_values() {
+        let report = report();
+        let first: Vec<_> = report.documents[0].fields.iter().map(|f| (f.path.as_str(), f.outcome)).collect();
+        let expected = [
+            ("date", Outcome::Normalized),
+            ("iban", Outcome::Invented),
+            ("items.0.name", Outcome::Wrong),
+            ("total", Outcome::Exact),
+        ];
+        assert_eq!(first, expected);
+        assert_eq!(report.documents[1].counts, Counts { missing: 3, absent: 1, ..Counts::default() });
+        assert_eq!((report.counts.right(), report.counts.labelled()), (2, 6));
+        assert_eq!((report.precision, report.recall), (Some(0.5), Some(2.0 / 6.0)));
+        assert_eq!(report.cost, report.documents[0].cost);
+        assert_eq!(report.by_field()["total"], Counts { exact: 1, missing: 1, ..Counts::default() });
+    }
+
+    #[test]
+    fn the_report_is_a_table_and_json() {
+        let report = report();
+        let table = report.to_string();
+        for part in [
+            "failed: no text",
+            "wrong items.0.name: expected \"Tea\", extracted \"Coffee\"",
+            "2 of 6 values right, precision 50.0 %, recall 33.3 % (folio, small at http://127.0.0.1/v1)",
+        ] {
+            assert!(table.contains(part), "{part}: {table}");
+        }
+        let parsed: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+        assert_eq!(parsed, report);
+    }
+
+    #[test]
+    fn long_values_are_cut_in_the_table() {
+        let long = cut(&json!("ä".repeat(200)));
+        assert_eq!((long.chars().count(), long.ends_with('…')), (VALUE_CHARS + 1, true));
+    }
+}

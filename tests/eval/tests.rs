@@ -1,0 +1,59 @@
+//! The offline rules on the project's own documents: all of them as text, and some through the program `eval`.
+
+use std::process::Command;
+
+use folio_tests::eval::report::{DocumentResult, Report};
+use folio_tests::eval::{Endpoint, bare, documents};
+use folio_tests::harness::process::binary;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/eval");
+/// Minimum precision of the offline rules: a missing value is better than a wrong one.
+const PRECISION_MIN: f64 = 0.9;
+
+/// Runs the program on the documents whose names contain `filter`.
+fn evaluate(filter: &str, more: &[&str]) -> Report {
+    let arguments = [&["--truth", FOLDER, "--filter", filter], more].concat();
+    let output = Command::new(binary("eval")).args(arguments).output().expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    println!("{errors}");
+    serde_json::from_slice(&output.stdout).expect("stdout is one JSON object")
+}
+
+#[tokio::test]
+async fn the_offline_rules_are_precise_on_the_texts_of_all_documents() {
+    let (endpoint, _sim) = Endpoint::offline().await.expect("the offline rules start");
+    let mut results = Vec::new();
+    for document in documents::all() {
+        let answer = bare::extract(&endpoint, &document.text(), &document.truth.schema).await;
+        results.push(DocumentResult::new(&document.truth, answer.map_err(|error| format!("{error:#}"))));
+    }
+    let report = Report::new("bare", &endpoint.base_url, &endpoint.model, results);
+    assert!(report.precision.is_some_and(|precision| precision >= PRECISION_MIN), "{report}");
+    assert!(report.recall.is_some_and(|recall| recall >= 0.8), "{report}");
+    assert!(report.documents.iter().all(|document| document.error.is_none()), "{report}");
+}
+
+#[test]
+fn pdfs_and_scans_of_a_layout_are_extracted_by_a_server() {
+    let report = evaluate("items-", &[]);
+    assert_eq!((report.mode.as_str(), report.documents.len()), ("folio", 5), "{report}");
+    assert!(report.documents.iter().all(|document| document.error.is_none()), "{report}");
+    assert!(report.precision.is_some_and(|precision| precision >= PRECISION_MIN), "{report}");
+    assert!(report.recall.is_some_and(|recall| recall >= 0.6), "{report}");
+    for document in &report.documents {
+        let cost = document.cost;
+        assert!(
+            cost.windows == 1 && cost.model_calls >= 1 && cost.input_tokens > 0 && cost.output_tokens > 0,
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn a_bare_call_of_the_same_rules_finds_the_same_values() {
+    let (bare, folio) = (evaluate("items-en.pdf", &["--bare"]), evaluate("items-en.pdf", &[]));
+    assert_eq!((bare.mode.as_str(), bare.documents.len()), ("bare", 1), "{bare}");
+    assert_eq!(bare.documents[0].fields, folio.documents[0].fields, "{bare}{folio}");
+    assert_eq!(bare.cost.credits, 0);
+}
