@@ -1,5 +1,5 @@
-//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `outage`, `upgrade`,
-//! `soak`, `migrations`, `power-loss`, `fuzz`, `mutants`, `check-model`.
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `eval`, `chaos`, `outage`,
+//! `upgrade`, `soak`, `migrations`, `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
 //! builds in seconds.
@@ -9,6 +9,7 @@ mod chaos;
 mod check_model;
 mod counts;
 mod deploy;
+mod eval;
 mod fuzz;
 mod lint;
 mod migrations;
@@ -44,6 +45,8 @@ enum Command {
     Deploy(deploy::Arguments),
     /// Measures performance; prints tables and JSON.
     Bench(bench::Arguments),
+    /// Extracts documents with known values and scores the results; prints tables and JSON.
+    Eval(eval::Arguments),
     /// Injects random faults into a cluster under load and checks the results.
     Chaos(chaos::Arguments),
     /// Stops one of three CQL servers during approvals and checks the results.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Lint(arguments) => lint::run(&arguments),
         Command::Deploy(arguments) => deploy::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Outage(arguments) => chaos::outage(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),

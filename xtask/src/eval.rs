@@ -1,0 +1,21 @@
+//! `cargo xtask eval`: extracts documents with known values and scores the results.
+
+use anyhow::Result;
+
+use crate::run::{cargo, finish};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Arguments of the program: `--truth FOLDER` [default: samples/eval], `--filter TEXT`, `--base-url URL` and
+    /// `--model NAME` [default: the offline rules], `--api-key-env NAME` [default: OPENAI_API_KEY], `--bare`. Paths are
+    /// relative to the root of the workspace.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    // The program starts `folio serve`.
+    finish(cargo().args(["build", "--package", "folio", "--package", "folio-tests", "--bins"]))?;
+    let program = ["run", "--quiet", "--package", "folio-tests", "--bin", "eval", "--"];
+    finish(cargo().args(program).args(&arguments.arguments))
+}
