@@ -1,19 +1,22 @@
 //! Operations on extractions.
 
 use folio_resources::fields;
-use folio_resources::{Document, Extraction, ExtractionChange, ExtractionFilter, Prompt, Resource as _};
+use folio_resources::{
+    CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, Prompt, Resource as _,
+};
 use folio_tools::extraction;
 use folio_types::access::Scope;
-use folio_types::{DocumentId, Etag, ExtractionId, Result};
+use folio_types::page::{Order, Page, PageRequest};
+use folio_types::{DocumentId, Etag, ExtractionId, Result, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, Period, SortKeys};
 use crate::operation::{Operation, delete_operation, get_operation};
-use crate::reference::PromptRef;
+use crate::reference::{PromptRef, SchemaRef};
 
 service! {
     "ExtractionService", Some(Scope::Extractions) =>
@@ -136,21 +139,112 @@ delete_operation! {
     DeleteExtraction { extraction_id: ExtractionId } of Extraction
 }
 
-/// Lists the extractions of a document. Filter: none.
+/// Lists extractions, of one document or of all. Filter: `prompt:` and `schema:` the id of a resource or revision, `tag:`
+/// tag ids of the document, `verified:` true or false.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListExtractions {
-    pub document_id: DocumentId,
+    /// None: all documents.
+    pub document_id: Option<DocumentId>,
+    /// Times of creation. Default: all.
+    pub period: Period,
+    /// If false, the extractions are returned without their data.
+    pub include_data: bool,
     pub list: ListRequest,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExtractionPage {
+    /// Without data, `original` is null and `edited` is None.
+    pub page: ListPage<Extraction>,
+    pub has_data: bool,
 }
 
 impl Operation for ListExtractions {
     const DECLARATION: Declaration = SERVICE.read("ListExtractions");
-    type Output = ListPage<Extraction>;
+    type Output = ExtractionPage;
 
-    async fn run(self, context: &Context) -> Result<ListPage<Extraction>> {
-        filter::require_empty(&self.list.filter)?;
-        context.find::<Document>(&self.document_id).await?;
-        let filter = ExtractionFilter { document: self.document_id, prompt: None };
-        context.list(&self.list, &filter, SortKeys::CreateTime, LARGE_PAGE_MAX).await
+    async fn run(self, context: &Context) -> Result<ExtractionPage> {
+        let (org, Period { start_time, end_time }) = (&context.principal().org, self.period);
+        let text = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+        let document = self.document_id.as_ref().map(ToString::to_string).unwrap_or_default();
+        let scope = [Extraction::KIND, org.as_str(), &document, &text(start_time), &text(end_time)];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
+        self.period.bounds(|_| Timestamp::MIN, Timestamp::MAX)?;
+        let mut filter = extraction_filter(&self.list.filter)?;
+        if start_time.is_some() || end_time.is_some() {
+            filter.created = Some(CreationPeriod { start: start_time, end: end_time });
+        }
+        if let Some(document) = &self.document_id {
+            context.find::<Document>(document).await?;
+            filter.document = Some(document.clone());
+        }
+        let (store, filter, has_data) = (&context.stores().of::<Extraction>(), &filter, self.include_data);
+        let read = |request: PageRequest| async move {
+            let page = store.list(org, filter, &request).await;
+            page.map(|page| if has_data { page } else { without_data(page) })
+        };
+        Ok(ExtractionPage { page: listing.fetch(read).await?, has_data })
+    }
+}
+
+fn without_data(page: Page<Extraction>) -> Page<Extraction> {
+    let bare = |extraction: Extraction| Extraction { original: Value::Null, edited: None, ..extraction };
+    Page { items: page.items.into_iter().map(bare).collect(), ..page }
+}
+
+fn extraction_filter(text: &str) -> Result<ExtractionFilter> {
+    let mut filter = ExtractionFilter::default();
+    for condition in filter::parse(text)? {
+        match condition.field.as_str() {
+            "prompt" => match condition.id()? {
+                PromptRef::Newest(id) => filter::set_once(&mut filter.prompt, &condition, id)?,
+                PromptRef::Revision(revid) => filter::set_once(&mut filter.prompt_revision, &condition, revid)?,
+            },
+            "schema" => match condition.id()? {
+                SchemaRef::Newest(id) => filter::set_once(&mut filter.schema, &condition, id)?,
+                SchemaRef::Revision(revid) => filter::set_once(&mut filter.schema_revision, &condition, revid)?,
+            },
+            "tag" => filter.document_tags.push(condition.id()?),
+            "verified" => filter::set_once(&mut filter.verified, &condition, condition.flag()?)?,
+            _ => return Err(filter::unknown_field(&condition, "prompt, schema, tag and verified")),
+        }
+    }
+    filter::check_tags(filter.document_tags.len())?;
+    Ok(filter)
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::{PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, limits};
+
+    use super::*;
+
+    #[test]
+    fn an_extraction_filter_is_parsed_as_documented() {
+        let (prompt, schema, tag) = (PromptId::derive(&["p"]), SchemaId::derive(&["s"]), TagId::derive(&["t"]));
+        let text = format!("prompt:{prompt} AND schema={schema}.2 tag:{tag} tag:{tag} verified:true");
+        let expected = ExtractionFilter {
+            prompt: Some(prompt.clone()),
+            schema_revision: Some(SchemaRevId::new(schema.clone(), 2)),
+            document_tags: vec![tag.clone(), tag.clone()],
+            verified: Some(true),
+            ..ExtractionFilter::default()
+        };
+        assert_eq!(extraction_filter(&text).unwrap(), expected);
+        let text = format!("prompt={prompt}.3 schema:{schema} verified=false");
+        let expected = ExtractionFilter {
+            prompt_revision: Some(PromptRevId::new(prompt, 3)),
+            schema: Some(schema),
+            verified: Some(false),
+            ..ExtractionFilter::default()
+        };
+        assert_eq!(extraction_filter(&text).unwrap(), expected);
+        assert_eq!(extraction_filter(" ").unwrap(), ExtractionFilter::default());
+        for bad in ["name:a", "prompt:x", "schema:x", "tag:x", "verified:yes", "verified:true verified:false"] {
+            assert_eq!(extraction_filter(bad).unwrap_err().violations[0].field, "filter", "{bad}");
+        }
+        let tags = format!("tag:{tag} ");
+        assert!(extraction_filter(&tags.repeat(limits::TAGS_MAX)).is_ok());
+        assert!(extraction_filter(&tags.repeat(limits::TAGS_MAX + 1)).is_err());
     }
 }

@@ -47,6 +47,11 @@ impl Condition {
         Ok(self.value.clone())
     }
 
+    /// Returns the value `true` or `false`, with either operator. Error: `INVALID_FIELD`.
+    pub fn flag(&self) -> Result<bool> {
+        self.value.parse().map_err(|_| malformed(&format!("the value of {} must be true or false", self.field)))
+    }
+
     /// Returns the value as an id, with either operator. Error: `INVALID_ID`.
     pub fn id<T: std::str::FromStr<Err = Error>>(&self) -> Result<T> {
         self.value.parse().map_err(|error: Error| malformed(&error.message).with_reason(error.reason))

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use folio_types::op::{OpResult, Write};
-use folio_types::{DocumentId, ExtractionId, OrgId, PromptRevId, Result, SchemaRevId, Timestamp, UserId};
+use folio_types::{
+    DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId, Timestamp, UserId,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::prompt::revision_term;
 use crate::resource::common_functions;
-use crate::{Condition, ListRow, Plan, Resource, term};
+use crate::tag_set::tag_terms;
+use crate::{Condition, CreationPeriod, Document, ListRow, Plan, Resource, parent_term, term};
 
 /// Contains both the extracted data and its newest edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,12 +72,32 @@ pub enum ExtractionChange {
     Delete,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// All conditions must hold. None, or an empty list: no condition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtractionFilter {
-    pub document: DocumentId,
-    /// Prompt revision that was run. None: any.
-    pub prompt: Option<PromptRevId>,
+    pub document: Option<DocumentId>,
+    /// The document has all of these tags.
+    pub document_tags: Vec<TagId>,
+    /// Prompt of which any revision was run.
+    pub prompt: Option<PromptId>,
+    /// Prompt revision that was run.
+    pub prompt_revision: Option<PromptRevId>,
+    /// Schema of which any revision validated the data.
+    pub schema: Option<SchemaId>,
+    /// Schema revision that validated the data.
+    pub schema_revision: Option<SchemaRevId>,
+    pub verified: Option<bool>,
+    pub created: Option<CreationPeriod>,
 }
+
+/// Returns the search term for extractions of a document with a prompt revision.
+fn revision_term(document: &DocumentId, prompt: &PromptRevId) -> String {
+    format!("{}/{prompt}", parent_term(document))
+}
+
+const PROMPT: &str = "prompt";
+const SCHEMA: &str = "schema";
+const VERIFIED: &str = "verified";
 
 impl Resource for Extraction {
     type Change = ExtractionChange;
@@ -102,22 +124,47 @@ impl Resource for Extraction {
     fn list_row(&self) -> ListRow {
         ListRow {
             id: self.id.to_string(),
-            terms: [term("of", &self.document), revision_term(&self.document, &self.prompt)].into(),
+            terms: [
+                parent_term(&self.document),
+                revision_term(&self.document, &self.prompt),
+                term(PROMPT, &self.prompt.of),
+                term(PROMPT, &self.prompt),
+                term(VERIFIED, self.verified),
+            ]
+            .into_iter()
+            .chain(self.schema.iter().flat_map(|schema| [term(SCHEMA, &schema.of), term(SCHEMA, schema)]))
+            .collect(),
             parent: Some(self.document.to_string()),
+            created_at: Some(self.created_at),
             ..ListRow::default()
         }
     }
 
     fn parent_in(filter: &ExtractionFilter) -> Option<String> {
-        Some(filter.document.to_string())
+        filter.document.as_ref().map(ToString::to_string)
     }
 
     fn conditions(filter: &ExtractionFilter) -> Vec<Condition> {
-        let term = match &filter.prompt {
-            Some(prompt) => revision_term(&filter.document, prompt),
-            None => term("of", &filter.document),
-        };
-        vec![Condition::AnyTerm(vec![term])]
+        let ExtractionFilter { prompt, schema, schema_revision, verified, document_tags, created, .. } = filter;
+        let terms = [
+            match (&filter.document, &filter.prompt_revision) {
+                (Some(document), Some(revision)) => Some(revision_term(document, revision)),
+                (Some(document), None) => Some(parent_term(document)),
+                (None, Some(revision)) => Some(term(PROMPT, revision)),
+                (None, None) => None,
+            },
+            prompt.as_ref().map(|prompt| term(PROMPT, prompt)),
+            schema.as_ref().map(|schema| term(SCHEMA, schema)),
+            schema_revision.as_ref().map(|revision| term(SCHEMA, revision)),
+            verified.map(|verified| term(VERIFIED, verified)),
+        ];
+        let mut conditions: Vec<_> = terms.into_iter().flatten().map(|term| Condition::AnyTerm(vec![term])).collect();
+        if !document_tags.is_empty() {
+            let terms = tag_terms(document_tags).collect();
+            conditions.push(Condition::ParentTerms { kind: Document::KIND, terms });
+        }
+        conditions.extend(created.map(Condition::Created));
+        conditions
     }
 
     fn apply(id: &ExtractionId, write: &Write<ExtractionChange>, before: Option<Self>) -> Result<Plan<Self>> {

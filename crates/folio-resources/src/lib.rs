@@ -42,7 +42,7 @@ pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};
-pub use listing::{Condition, ListQuery, ListRow, folded, partly_searchable_keys, term};
+pub use listing::{Condition, CreationPeriod, ListQuery, ListRow, folded, parent_term, partly_searchable_keys, term};
 pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{
     ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use folio_types::limits;
+use folio_types::{Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::Kind;
@@ -16,6 +16,11 @@ pub fn folded(name: &str) -> String {
 /// Returns an exact search term `field/value`, such as `tag/tag_0190…`.
 pub fn term(field: &str, value: impl Display) -> String {
     format!("{field}/{value}")
+}
+
+/// Returns the term that each resource with this parent has.
+pub fn parent_term(parent: impl Display) -> String {
+    term("of", parent)
 }
 
 /// Fields by which lists filter and sort. Stored separately from the resource.
@@ -31,9 +36,12 @@ pub struct ListRow {
     /// Searched by substrings of the searchable values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// Id of the parent. A resource with a parent is only listed under this parent.
+    /// Id of the parent. A resource with a parent has no name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// Time of creation. None: lists of the kind have no [`Condition::Created`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
     /// Bytes of the file. 0 if the kind has no files.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub size_bytes: u64,
@@ -90,6 +98,21 @@ fn searchable_share(metadata: &BTreeMap<String, String>) -> usize {
     usize::MAX
 }
 
+/// A period of creation times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CreationPeriod {
+    /// The start, inclusive. None: unbounded.
+    pub start: Option<Timestamp>,
+    /// The end, exclusive. None: unbounded.
+    pub end: Option<Timestamp>,
+}
+
+impl CreationPeriod {
+    fn contains(&self, at: Timestamp) -> bool {
+        self.start.is_none_or(|start| start <= at) && self.end.is_none_or(|end| at < end)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     /// The row has at least one of these terms.
@@ -97,6 +120,13 @@ pub enum Condition {
     /// The row and the row of the resource `with` have a term of this field in common. A store resolves this condition to
     /// [`Self::AnyTerm`] before it lists. Unresolved, it matches nothing.
     SharedTerm { with: String, field: &'static str },
+    /// The parent is a resource of the kind with this name, and has all of these terms. A store resolves this condition
+    /// to [`Self::AnyParent`] before it lists. Unresolved, it matches nothing.
+    ParentTerms { kind: &'static str, terms: Vec<String> },
+    /// The parent is one of these.
+    AnyParent(BTreeSet<String>),
+    /// The time of creation is in this period.
+    Created(CreationPeriod),
     /// The folded name contains this folded text.
     NameContains(String),
     /// The searchable value of a metadata key contains the folded text. Empty text: the key exists.
@@ -118,7 +148,9 @@ impl Condition {
     fn matches(&self, row: &ListRow) -> bool {
         match self {
             Self::AnyTerm(terms) => terms.iter().any(|wanted| row.terms.contains(wanted)),
-            Self::SharedTerm { .. } => false,
+            Self::SharedTerm { .. } | Self::ParentTerms { .. } => false,
+            Self::AnyParent(parents) => row.parent.as_ref().is_some_and(|parent| parents.contains(parent)),
+            Self::Created(period) => row.created_at.is_some_and(|at| period.contains(at)),
             Self::NameContains(substring) => folded(&row.name).contains(substring),
             Self::MetadataContains { key, substring } => {
                 row.searchable_value(key).is_some_and(|value| value.contains(substring))
@@ -130,7 +162,7 @@ impl Condition {
 #[derive(Debug, Clone)]
 pub struct ListQuery {
     pub kind: &'static Kind,
-    /// Parent of the listed resources. None for kinds without parents.
+    /// Parent of the listed resources, which a condition states, too. None: of any parent, or the kind has none.
     pub parent: Option<String>,
     /// All must hold.
     pub conditions: Vec<Condition>,
@@ -147,6 +179,8 @@ mod tests {
             id: "doc".into(),
             name: "Rechnung ΣΟΦΟΣ".into(),
             terms: [term("tag", "a"), term("user", "u")].into(),
+            parent: Some("one".into()),
+            created_at: Some(Timestamp::UNIX_EPOCH),
             metadata: [("city".to_owned(), "KÖLN-Süd".to_owned())].into(),
             ..ListRow::default()
         }
@@ -157,6 +191,9 @@ mod tests {
         let any = |terms: &[&str]| Condition::AnyTerm(terms.iter().map(|&text| text.to_owned()).collect());
         let city = |substring: &str| Condition::MetadataContains { key: "city".into(), substring: folded(substring) };
         let name = |substring: &str| Condition::NameContains(folded(substring));
+        let parents = |ids: &[&str]| Condition::AnyParent(ids.iter().map(|&id| id.to_owned()).collect());
+        let at = |second| Some(Timestamp::constant(second, 0));
+        let created = |start, end| Condition::Created(CreationPeriod { start, end });
         for (conditions, expected) in [
             (vec![], true),
             (vec![any(&["tag/a"])], true),
@@ -171,6 +208,14 @@ mod tests {
             (vec![city("bonn")], false),
             (vec![Condition::MetadataContains { key: "land".into(), substring: String::new() }], false),
             (vec![Condition::SharedTerm { with: "doc".into(), field: "tag" }], false),
+            (vec![Condition::ParentTerms { kind: "document", terms: vec![] }], false),
+            (vec![parents(&["one", "two"])], true),
+            (vec![parents(&["two"])], false),
+            (vec![parents(&[])], false),
+            (vec![created(None, None)], true),
+            (vec![created(at(0), at(1))], true),
+            (vec![created(at(-1), at(0))], false),
+            (vec![created(at(1), None)], false),
         ] {
             assert_eq!(row().matches(&conditions), expected, "{conditions:?}");
         }
@@ -180,6 +225,8 @@ mod tests {
     fn a_shared_term_means_the_terms_of_its_field() {
         assert_eq!(Condition::shared("tag", &row().terms), Condition::AnyTerm(vec!["tag/a".into()]));
         assert_eq!(Condition::name_search(Some(&String::new())), None);
+        let unknown = Condition::Created(CreationPeriod::default());
+        assert!(!ListRow { created_at: None, ..row() }.matches(&[unknown]), "a row without a time of creation");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::resource::{common_functions, revision_functions, revisioned};
 use crate::stored::decode_plain;
 use crate::tag_set::{distinct, tag_terms};
-use crate::{Condition, ListRow, Plan, Resource, term};
+use crate::{Condition, ListRow, Plan, Resource};
 
 const REVISION: &str = "prompt_revision";
 
@@ -217,11 +217,6 @@ impl Resource for Prompt {
 }
 
 revisioned!(Prompt, PromptRevision, PromptRevId, REVISION);
-
-/// Returns the search term for extractions of a document with this prompt revision.
-pub(crate) fn revision_term(parent: &DocumentId, prompt: &PromptRevId) -> String {
-    term("of", format_args!("{parent}/{prompt}"))
-}
 
 #[cfg(test)]
 mod tests {

@@ -83,7 +83,7 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
 
     fn conditions(filter: &Self::Filter) -> Vec<Condition>;
 
-    /// Returns the parent to which a filter restricts the list. None for kinds without parents.
+    /// Returns the parent to which a filter restricts the list. None: no restriction, or the kind has no parents.
     fn parent_in(_filter: &Self::Filter) -> Option<String> {
         None
     }

@@ -126,6 +126,7 @@ layers! {
         get(org: &OrgId, kind: &'static Kind, ids: &[String]) -> Vec<Option<StoredResource>>;
         id_by_name(org: &OrgId, kind: &'static Kind, name: &str) -> Option<String>;
         list(org: &OrgId, query: ListQuery, page: &PageRequest) -> Page<StoredResource>;
+        matching_ids(org: &OrgId, query: ListQuery, max: usize) -> Vec<String>;
         revision_numbers(org: &OrgId, id: &str) -> Vec<u32>;
         name_revision(org: &OrgId, name: NewName) -> ();
         revisions(org: &OrgId, id: &str, numbers: &[u32]) -> Vec<Option<Vec<u8>>>;

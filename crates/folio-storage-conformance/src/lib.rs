@@ -13,6 +13,7 @@ mod crash;
 mod credit;
 mod deleted_document;
 mod erasure;
+mod extraction_lists;
 pub mod faults;
 mod health;
 pub mod layer;

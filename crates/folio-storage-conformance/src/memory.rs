@@ -115,7 +115,7 @@ impl Memory {
         let by_name = matches!(order, Order::Name | Order::NameDescending);
         let mut found = BTreeMap::new();
         for (id, fields) in &live {
-            if fields.row.parent == parent
+            if (parent.is_none() || fields.row.parent == parent)
                 && fields.row.matches(&conditions)
                 && let Some(resource) = self.get::<R>(id)?
             {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_resources::{Cleanup, KINDS, Kind, Record, ResourceWrite, folded};
+use folio_resources::{Cleanup, Extraction, KINDS, Kind, Record, Resource as _, ResourceWrite, folded};
 use folio_storage::ResourceUsage;
 use folio_types::op::{ClosedAs, Expected, OpKey, OpResult, OpRow, Target, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
@@ -12,7 +12,7 @@ use folio_types::{CallId, Digest, Reason, TurnId};
 use super::context::{Context, done, row};
 use super::memory::Memory;
 use super::sample::{SAMPLES, Sample, Sampled, Seed, Step};
-use super::{Failure, Outcome, check, paging, refused, revisions, same};
+use super::{Failure, Outcome, check, extraction_lists, paging, refused, revisions, same};
 
 /// More rows than a system index has in any test.
 const ALL: usize = 100_000;
@@ -36,6 +36,10 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         let mut run = Run::new(context.of_kind(sampled.kind.name));
         let outcome = run.kind(sampled).await;
         outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.name)))?;
+    }
+    if context.covers(Extraction::KIND) {
+        let lists = context.of_kind("extraction_lists");
+        extraction_lists::over_documents(&lists).await?;
     }
     revisions::by_page(context).await?;
     revisions::references(context).await

@@ -204,8 +204,8 @@ impl Sample for Extraction {
     }
 
     fn filters(seed: &Seed) -> Vec<ExtractionFilter> {
-        let all = ExtractionFilter { document: seed.document(), prompt: None };
-        vec![all.clone(), ExtractionFilter { prompt: Some(seed.prompt()), ..all }]
+        let all = ExtractionFilter { document: Some(seed.document()), ..ExtractionFilter::default() };
+        vec![all.clone(), ExtractionFilter { prompt_revision: Some(seed.prompt()), ..all }]
     }
 }
 

@@ -69,11 +69,16 @@ impl ResourceExecutor for Resources {
     }
 
     async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
-        let ListQuery { kind, parent, conditions, filter } = query;
-        let query = Query::new(kind.name, parent.as_deref(), &conditions, filter);
+        let ListQuery { kind, conditions, filter, .. } = query;
+        let query = Query::new(kind.name, &conditions, filter);
         let (keyspace, query) = (&*self.0, &query);
         let load = move |found| item(keyspace, org, query, found);
         catalogue::page(keyspace, org, query, page, move |found| Box::pin(load(found))).await
+    }
+
+    async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>> {
+        let ListQuery { kind, conditions, filter, .. } = query;
+        catalogue::matching_ids(&self.0, org, &Query::new(kind.name, &conditions, filter), max).await
     }
 
     async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>> {

@@ -106,7 +106,7 @@ impl ThreadStore for Threads {
 
     async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
         let conditions = filter.conditions();
-        let query = Query::new(Target::THREAD, None, &conditions, format!("{conditions:?}"));
+        let query = Query::new(Target::THREAD, &conditions, format!("{conditions:?}"));
         let keyspace = &*self.0;
         let load = |found: CatalogueRow| item(keyspace, org, &conditions, found);
         catalogue::page(keyspace, org, &query, page, |found| Box::pin(load(found))).await

@@ -70,7 +70,7 @@ keys! {
     references(org: &OrgId, referenced: &str) = "{org}/reference/{referenced}/";
     reference(org: &OrgId, referenced: &str, referrer: &str) = "{org}/reference/{referenced}/{referrer}";
     list_of_kind(org: &OrgId, kind: &str) = "{org}/list/{kind}/";
-    list_of_children(org: &OrgId, kind: &str, parent: &str) = "{org}/list/{kind}/{parent}/";
+    list_of_children(org: &OrgId, kind: &str, parent: &str) = "{org}/list_of/{parent}/{kind}/";
     count(org: &OrgId, kind: &str) = "{org}/count/{kind}";
     content_sizes(org: &OrgId) = "{org}/content_size/";
     content_size(org: &OrgId, id: &str) = "{org}/content_size/{id}";

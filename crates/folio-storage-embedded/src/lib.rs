@@ -25,7 +25,7 @@
 //! | | `ORG/idempotency/OP` | the target that a request outside turns changed |
 //! | | `ORG/name/KIND/NAME` (folded) | the id of the resource that has the name |
 //! | | `ORG/reference/REFERENCED/USER` | a mark: a live resource refers to another |
-//! | | `ORG/list/KIND/CREATED/ID`, `ORG/list/KIND/PARENT/CREATED/ID` | the list row, by which lists filter and order |
+//! | | `ORG/list/KIND/CREATED/ID`, `ORG/list_of/PARENT/KIND/CREATED/ID` | the list row, by which lists filter and order; a child has both |
 //! | | `ORG/count/KIND` | the number of list rows |
 //! | | `ORG/dependent/PARENT/ID` | a mark: a resource that belongs or belonged to a parent |
 //! | | `ORG/thread_of/REFERENCED/THREAD` | a mark |

@@ -17,7 +17,13 @@ use super::transaction::Transaction;
 use super::value::{Count, decode};
 use folio_storage::{PAGE_BYTES, page_token};
 
-/// Writes an item's row, and counts the item if the row is new.
+/// Returns the keys of an item's rows: in the list of its kind, and in the list of its parent if it has one.
+fn row_keys(org: &OrgId, kind: &str, created_at: Timestamp, row: &ListRow) -> (Vec<u8>, Option<Vec<u8>>) {
+    let of_parent = row.parent.as_deref().map(|parent| keys::list_row(org, kind, Some(parent), created_at, &row.id));
+    (keys::list_row(org, kind, None, created_at, &row.id), of_parent)
+}
+
+/// Writes an item's rows, and counts the item if they are new.
 pub(crate) fn put_row(
     transaction: &mut Transaction<'_>,
     org: &OrgId,
@@ -25,9 +31,12 @@ pub(crate) fn put_row(
     created_at: Timestamp,
     row: &ListRow,
 ) -> Result<()> {
-    let key = keys::list_row(org, kind, row.parent.as_deref(), created_at, &row.id);
+    let (key, of_parent) = row_keys(org, kind, created_at, row);
     if !transaction.contains(Space::Records, &key)? {
         count(transaction, org, kind, |n| n.saturating_add(1))?;
+    }
+    if let Some(key) = of_parent {
+        transaction.put(Space::Records, key, row)?;
     }
     transaction.put(Space::Records, key, row)
 }
@@ -39,10 +48,13 @@ pub(crate) fn remove_row(
     created_at: Timestamp,
     row: &ListRow,
 ) -> Result<()> {
-    let key = keys::list_row(org, kind, row.parent.as_deref(), created_at, &row.id);
+    let (key, of_parent) = row_keys(org, kind, created_at, row);
     if transaction.contains(Space::Records, &key)? {
         count(transaction, org, kind, |n| n.saturating_sub(1))?;
         transaction.remove(Space::Records, key);
+        if let Some(key) = of_parent {
+            transaction.remove(Space::Records, key);
+        }
     }
     Ok(())
 }

@@ -80,6 +80,24 @@ impl ResourceExecutor for Resources {
             .await
     }
 
+    async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>> {
+        let ListQuery { kind, parent, conditions, .. } = query;
+        let prefix = keys::list(org, kind.name, parent.as_deref());
+        self.0
+            .scan(move |view| {
+                let mut found = Vec::new();
+                view.walk(Range::prefix(Space::Records, prefix), &mut |_, bytes| {
+                    let row: ListRow = decode(bytes)?;
+                    if row.matches(&conditions) {
+                        found.push(row.id);
+                    }
+                    Ok(if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+                })?;
+                Ok(found)
+            })
+            .await
+    }
+
     async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>> {
         let (org, id) = (org.clone(), id.to_owned());
         self.0.scan(move |view| revisions::numbers(view, &org, &id)).await

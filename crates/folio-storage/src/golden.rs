@@ -285,6 +285,7 @@ fn rows() -> Vec<Sample> {
         terms: [term("tag", tag_id()), term("of", document_id())].into(),
         metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
         parent: Some(document_id().to_string()),
+        created_at: None,
         size_bytes: 0,
     };
     let text = TextRecord {
@@ -307,6 +308,7 @@ fn rows() -> Vec<Sample> {
         sample("plain", LateUsage { at: at() }),
         sample("plain", usage),
         sample("document", ListRow { size_bytes: 7_000_000_000, ..full.clone() }),
+        sample("created", ListRow { created_at: Some(at()), ..full.clone() }),
         sample("full", full),
         sample("bare", ListRow { id: tag_id().to_string(), ..ListRow::default() }),
         sample("plain", NameRow { id: tag_id().to_string() }),

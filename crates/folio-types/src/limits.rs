@@ -22,6 +22,9 @@ pub const THREAD_RETENTION_DAYS_MAX: u32 = 3_650;
 // proto: Thread.expire_time "{} h after"
 // proto: DocumentService.DeleteDocument "after {} hours"
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum documents with the tags of a filter of extractions.
+// proto: ListExtractionsRequest.filter "at most {} documents"
+pub const TAGGED_DOCUMENTS_MAX: usize = 10_000;
 /// Maximum requests that are queued behind a running turn of a thread.
 // proto: IfBusy.IF_BUSY_ENQUEUE "at most {} per thread"
 pub const QUEUE_PER_THREAD: usize = 8;
@@ -119,6 +122,7 @@ pub const PROMPT_BYTES: usize = 64 * 1024;
 // proto: *.tag_ids "at most {}."
 // proto: ListDocumentsRequest.filter "at most {} times"
 // proto: ListPromptsRequest.filter "At most {} tags"
+// proto: ListExtractionsRequest.filter "At most {} tags"
 pub const TAGS_MAX: usize = 50;
 /// Maximum stored revisions of a prompt or schema.
 // proto: PromptService.UpdatePrompt "at most {} revisions"

@@ -63,6 +63,7 @@ store! {
     decide(ResourceWrite) -> WriteOutcome;
     id_by_name(&OrgId, &'static Kind, &str) -> Option<String>;
     list(&OrgId, ListQuery, &PageRequest) -> Page<StoredResource>;
+    matching_ids(&OrgId, ListQuery, usize) -> Vec<String>;
     revision_numbers(&OrgId, &str) -> Vec<u32>;
     name_revision(&OrgId, NewName) -> ();
     revisions(&OrgId, &str, &[u32]) -> Vec<Option<Vec<u8>>>;

@@ -1,13 +1,13 @@
 //! The indexed fields, filters and ids of every kind.
 
 use folio_types::op::Target;
-use folio_types::{DocumentId, PromptRevId, TagId};
+use folio_types::{DocumentId, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId};
 
 use super::*;
 use crate::golden::{at, document, extraction, model_settings, organization, prompt, schema, tag, token, user};
 use crate::{
-    Condition, DocumentFilter, Extraction, ExtractionFilter, ModelSettings, OrganizationFilter, Prompt, PromptFilter,
-    Schema, SchemaFilter, Tag, TagFilter,
+    Condition, CreationPeriod, DocumentFilter, Extraction, ExtractionFilter, ModelSettings, OrganizationFilter, Prompt,
+    PromptFilter, Schema, SchemaFilter, Tag, TagFilter,
 };
 
 #[test]
@@ -76,7 +76,17 @@ fn names_references_and_list_rows_are_derived_from_the_newest_revision() {
     });
     let of_extraction = with(plain(&extraction.id, 3, ""), &|fields| {
         let parent = document.id.to_string();
-        fields.row.terms = [format!("of/{parent}"), format!("of/{parent}/{}.3", prompt.id)].into();
+        fields.row.terms = [
+            format!("of/{parent}"),
+            format!("of/{parent}/{}.3", prompt.id),
+            format!("prompt/{}", prompt.id),
+            format!("prompt/{}.3", prompt.id),
+            format!("schema/{}", schema.id),
+            format!("schema/{}.2", schema.id),
+            "verified/true".to_owned(),
+        ]
+        .into();
+        fields.row.created_at = Some(at());
         (fields.parent, fields.row.parent) = (Some(parent.clone()), Some(parent));
         fields.named_revisions = extraction.named_revisions();
         assert!(fields.named_revisions.contains(&(prompt.id.to_string(), 3)));
@@ -108,8 +118,9 @@ fn only_revisions_of_prompts_reference_other_resources() {
 
 #[test]
 fn only_lists_of_extractions_have_a_parent() {
-    let of_document = ExtractionFilter { document: document().id, prompt: None };
+    let of_document = ExtractionFilter { document: Some(document().id), ..ExtractionFilter::default() };
     assert_eq!(Extraction::parent_in(&of_document), Some(document().id.to_string()));
+    assert_eq!(Extraction::parent_in(&ExtractionFilter::default()), None);
     assert_eq!((Tag::parent_in(&TagFilter::default()), ModelSettings::parent_in(&())), (None, None));
 }
 
@@ -155,17 +166,41 @@ fn a_filter_matches_the_resources_that_fulfil_all_its_conditions() {
         assert_eq!(matches(&document(), &DocumentFilter { metadata, ..DocumentFilter::default() }), expected, "{key}");
     }
 
-    let (of, prompt) = (document().id, prompt().id);
+    let of = Some(document().id);
     for (document, revision, expected) in [
+        (None, None, true),
+        (None, Some(3), true),
+        (None, Some(2), false),
         (of.clone(), None, true),
         (of.clone(), Some(3), true),
         (of, Some(2), false),
-        (DocumentId::derive(&["other"]), None, false),
-        (DocumentId::derive(&["other"]), Some(3), false),
+        (Some(DocumentId::derive(&["other"])), None, false),
+        (Some(DocumentId::derive(&["other"])), Some(3), false),
     ] {
-        let prompt = revision.map(|revision| PromptRevId::new(prompt.clone(), revision));
-        assert_eq!(matches(&extraction(), &ExtractionFilter { document, prompt }), expected, "{revision:?}");
+        let prompt_revision = revision.map(|revision| PromptRevId::new(prompt().id, revision));
+        let filter = ExtractionFilter { document, prompt_revision, ..ExtractionFilter::default() };
+        assert_eq!(matches(&extraction(), &filter), expected, "{filter:?}");
     }
+    let all = ExtractionFilter::default();
+    for (filter, expected) in [
+        (ExtractionFilter { prompt: Some(prompt().id), ..all.clone() }, true),
+        (ExtractionFilter { prompt: Some(PromptId::derive(&["other"])), ..all.clone() }, false),
+        (ExtractionFilter { schema: Some(schema().id), ..all.clone() }, true),
+        (ExtractionFilter { schema: Some(SchemaId::derive(&["other"])), ..all.clone() }, false),
+        (ExtractionFilter { schema_revision: Some(SchemaRevId::new(schema().id, 2)), ..all.clone() }, true),
+        (ExtractionFilter { schema_revision: Some(SchemaRevId::new(schema().id, 1)), ..all.clone() }, false),
+        (ExtractionFilter { verified: Some(true), ..all.clone() }, true),
+        (ExtractionFilter { verified: Some(false), ..all.clone() }, false),
+        (ExtractionFilter { created: Some(CreationPeriod { start: Some(at()), end: None }), ..all.clone() }, true),
+        (ExtractionFilter { created: Some(CreationPeriod { start: None, end: Some(at()) }), ..all.clone() }, false),
+        (ExtractionFilter { schema: Some(schema().id), verified: Some(false), ..all.clone() }, false),
+    ] {
+        assert_eq!(matches(&extraction(), &filter), expected, "{filter:?}");
+    }
+    assert!(Extraction::conditions(&all).is_empty());
+    let tagged = ExtractionFilter { document_tags: vec![tag().id], ..all };
+    let terms = vec![format!("tag/{}", tag().id)];
+    assert_eq!(Extraction::conditions(&tagged), [Condition::ParentTerms { kind: "document", terms }]);
 }
 
 #[test]

@@ -101,6 +101,10 @@ faults! {
         ["resources/prompt", "resources/document", "resources/extraction"];
     /// The deletion of a resource in use is answered as done.
     ReferenceIgnored = "reference-ignored", resources, resources, ["resources/prompt", "resources/document"];
+    /// A list contains items that were created outside of its period.
+    ListPeriodIgnored = "list-period-ignored", resources, resources, ["resources/extraction"];
+    /// A list contains the children of parents that its filter does not match.
+    ListParentsIgnored = "list-parents-ignored", resources, resources, ["resources/extraction"];
     /// The start of an attempt to read a document is not stored.
     AttemptNotCounted = "attempt-not-counted", texts, resources, ["texts"];
     /// A page of waiting documents begins with the first one.

@@ -1,9 +1,10 @@
 //! Layers that inject one fault each into a [`ResourceExecutor`] or a [`TextStore`].
 
 use async_trait::async_trait;
-use folio_resources::{Record, ResourceWrite, StoredState, TextState, WriteDecision, decide};
-use folio_storage::{IngestUpdate, PendingText, ResourceExecutor, TextStore, TextWait};
+use folio_resources::{Condition, ListQuery, Record, ResourceWrite, StoredState, TextState, WriteDecision, decide};
+use folio_storage::{IngestUpdate, PendingText, ResourceExecutor, StoredResource, TextStore, TextWait};
 use folio_types::op::{Expected, OpKey, WriteOutcome};
+use folio_types::page::{Page, PageRequest};
 use folio_types::{Environment as _, Error, OrgId, Reason, Result, System, UserId};
 
 use super::Seen;
@@ -106,6 +107,33 @@ impl ResourceLayer for RequestOnManyTargets {
             decided => decided,
         }
     }
+}
+
+/// Declares faults that list without the conditions of a variant.
+macro_rules! ignored_conditions {
+    ($($fault:ident: $condition:ident;)*) => {$(
+        #[derive(Default)]
+        pub(super) struct $fault;
+
+        #[async_trait]
+        impl ResourceLayer for $fault {
+            async fn list(
+                &self,
+                below: &dyn ResourceExecutor,
+                org: &OrgId,
+                mut query: ListQuery,
+                page: &PageRequest,
+            ) -> Result<Page<StoredResource>> {
+                query.conditions.retain(|condition| !matches!(condition, Condition::$condition(_)));
+                below.list(org, query, page).await
+            }
+        }
+    )*};
+}
+
+ignored_conditions! {
+    ListPeriodIgnored: Created;
+    ListParentsIgnored: AnyParent;
 }
 
 /// Declares faults that answer a write as done although it was refused with the given reason.

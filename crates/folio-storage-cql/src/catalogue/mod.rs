@@ -7,7 +7,7 @@
 //! | table | key | one row for | ordered by |
 //! |---|---|---|---|
 //! | `list_rows` | `all`, with the item's [`ListRow`] | each item | creation |
-//! | `list_rows` | `tag/TAG`, `user/USER`, `profile/PROFILE`, `of/DOCUMENT`, `of/DOCUMENT/PROMPT` | each of its terms | creation |
+//! | `list_rows` | `tag/TAG`, `user/USER`, `of/DOCUMENT`, `prompt/PROMPT`, … | each of its terms | creation |
 //! | `list_rows` | `metadata/KEY` | each key of its metadata | creation |
 //! | `list_names` | the name, folded | each item | name |
 //! | `list_groups` | `name/GROUP`, `metadata/KEY/GROUP` | each distinct group of three characters and of two | creation |
@@ -40,9 +40,9 @@ use folio_resources::{Kind, ListRow};
 use folio_types::{OrgId, Result};
 use moka::sync::Cache;
 
-pub(crate) use query::{CatalogueRow, Counts, Query, page};
+pub(crate) use query::{CatalogueRow, Counts, Query, matching_ids, page};
 use rows::keys;
-use scan::Scan;
+use scan::{ALL_TIMES, Scan};
 
 use super::keyspace::Keyspace;
 use super::record::load;
@@ -110,13 +110,10 @@ async fn write_rows(
     Ok(())
 }
 
-/// Returns the value of the row under `all`. None: the kind has no such row.
-fn value_of(row: &ListRow, next: Option<&ListRow>) -> Result<Option<StoredValue>> {
-    if row.parent.is_some() {
-        return Ok(None);
-    }
+/// Returns the value of the row under `all`.
+fn value_of(row: &ListRow, next: Option<&ListRow>) -> Result<StoredValue> {
     let next = next.map(encode).transpose()?.unwrap_or_default();
-    Ok(Some(StoredValue { current: encode(row)?, next }))
+    Ok(StoredValue { current: encode(row)?, next })
 }
 
 /// Writes the new rows of an item, before its deciding write.
@@ -134,7 +131,8 @@ pub(crate) async fn insert_new_rows(
     };
     let had = before.map(|before| keys(&before.row)).unwrap_or_default();
     let put = keys(&after.row).difference(&had).cloned().collect();
-    let (change, stamp) = (RowChange { value, put, remove: Vec::new() }, stamp(after.version, Stage::BeforeCommit));
+    let (change, stamp) =
+        (RowChange { value: Some(value), put, remove: Vec::new() }, stamp(after.version, Stage::BeforeCommit));
     write_rows(keyspace, (org, kind), (after.at, &after.row.id), change, stamp).await
 }
 
@@ -152,7 +150,7 @@ pub(crate) async fn remove_old_rows(
         return Ok(());
     }
     let kept = after.map(keys).unwrap_or_default();
-    let value = after.map(|row| value_of(row, None)).transpose()?.flatten();
+    let value = after.map(|row| value_of(row, None)).transpose()?;
     let remove = keys(&before.row).difference(&kept).cloned().collect();
     let change = RowChange { value, put: Vec::new(), remove };
     write_rows(keyspace, (org, kind), (before.at, &before.row.id), change, stamp(version, Stage::AfterCommit)).await
@@ -203,7 +201,8 @@ pub(crate) async fn for_each_row(
     kind: &str,
     mut visit: impl FnMut(ListRow) + Send,
 ) -> Result<()> {
-    let mut scan = Scan::open(keyspace, (org, kind), Source::Term(ALL.to_owned()), false, ROWS_PER_READ, None).await?;
+    let source = (Source::Term(ALL.to_owned()), ALL_TIMES);
+    let mut scan = Scan::open(keyspace, (org, kind), source, false, ROWS_PER_READ, None).await?;
     while let Some((_, value)) = scan.next().await? {
         if !value.current.is_empty() {
             visit(decode(&value.current)?);
@@ -215,15 +214,12 @@ pub(crate) async fn for_each_row(
 const ROWS_PER_READ: usize = 500;
 
 /// Rewrites all rows of all items of a kind from the items, and removes dangling rows; returns the number of items.
-/// Reads all items of the organization: for operators, not for requests. Does nothing for a kind with parents, because
-/// such a kind has no list of its own.
+/// Reads all items of the organization: for operators, not for requests.
 pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Result<u64> {
     let mut items = 0;
-    if kind.has_parent {
-        return Ok(items);
-    }
     for source in [Source::Term(ALL.to_owned()), Source::Names] {
         let counts = source != Source::Names;
+        let source = (source, ALL_TIMES);
         let mut scan = Scan::open(keyspace, (org, kind.name), source, false, ROWS_PER_READ, None).await?;
         while let Some((position, value)) = scan.next().await? {
             let row = match value.current.is_empty() {
@@ -235,7 +231,7 @@ pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Re
             let at = loaded.header.created_at;
             if let Some(fields) = loaded.live() {
                 let put = keys(&fields.row).into_iter().collect();
-                let change = RowChange { value: value_of(&fields.row, None)?, put, remove: Vec::new() };
+                let change = RowChange { value: Some(value_of(&fields.row, None)?), put, remove: Vec::new() };
                 let stamp = stamp(fields.version, Stage::AfterCommit);
                 write_rows(keyspace, (org, kind.name), (at, &fields.row.id), change, stamp).await?;
                 items += u64::from(counts);

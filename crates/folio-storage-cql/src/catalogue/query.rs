@@ -7,8 +7,9 @@
 //!   each item. The servers count the total, with one read for each bucket; a count over [`CACHED_COUNT_MIN`] rows is cached
 //!   for [`COUNT_SECONDS`].
 //! - Any other filter: of at most [`SAMPLED_GROUPS_MAX`] groups of characters a shard is read, and the
-//!   [`READ_GROUPS_MAX`] rarest are used. Of each of these and of each term at most [`PROBED_ROWS_MAX`] rows are read. If
-//!   one has no more rows, the items that all such have in common are filtered by their list rows, ordered and counted in
+//!   [`READ_GROUPS_MAX`] rarest are used. Of each of these and of each term at most [`PROBED_ROWS_MAX`] rows are read, of
+//!   the list of all items if the filter has neither; only rows of the filter's period of creation are read. If one has
+//!   no more rows, the items that all such have in common are filtered by their list rows, ordered and counted in
 //!   memory, and the total is exact. Otherwise the rarest is scanned in the order of the list, and its items are
 //!   filtered. After [`SCANNED_MAX`] rows the page ends early, and its token continues at that position. The total of
 //!   such a list is exact only if one page scans all of it; otherwise the total is [`COUNTED_ITEMS_MAX`] + 1, which means
@@ -19,16 +20,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use folio_resources::{Condition, ListRow, folded, term};
+use folio_resources::{Condition, CreationPeriod, Kind, ListRow, folded};
 use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{OrgId, Result};
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use super::rows::{Filter, keys};
-use super::scan::{FIRST, Scan, last};
+use super::scan::{ALL_TIMES, FIRST, Period, Scan, last};
 use crate::keyspace::Keyspace;
 use crate::table::{ALL, Key, Position, SHARDS, Source, StoredValue, by_bucket};
+use crate::values::micros;
 use folio_storage::value::decode;
 use folio_storage::{PAGE_BYTES, page_token};
 
@@ -58,34 +60,35 @@ const READ_CONCURRENCY: usize = 16;
 pub(crate) struct Query<'a> {
     /// The name of a kind: [`folio_resources::Kind::name`].
     pub(crate) kind: &'a str,
-    /// The term of all rows without a filter. None: all items of the kind.
-    pub(crate) base: Option<String>,
+    /// False: the items have no names, and lists by name are in the order of creation.
+    has_names: bool,
+    /// The times of creation that the conditions permit.
+    period: Period,
     /// An item must match each filter.
-    pub(crate) filters: Vec<Filter>,
+    filters: Vec<Filter>,
     /// Identifies the filter in page tokens.
-    pub(crate) filter_key: String,
+    filter_key: String,
     /// All conditions, which each item must fulfil.
     pub(crate) conditions: &'a [Condition],
 }
 
 impl<'a> Query<'a> {
-    /// Returns the query for a kind, or for the children of a parent. If children are listed under conditions, the
-    /// first condition must be a term under the parent.
-    pub(crate) fn new(kind: &'a str, parent: Option<&str>, conditions: &'a [Condition], filter_key: String) -> Self {
-        let mut filters: Vec<Filter> = conditions.iter().map(Filter::of).collect();
-        let base = parent.map(|parent| match filters.first() {
-            Some(Filter::Terms(terms)) if terms.len() == 1 => terms.concat(),
-            _ => term("of", parent),
-        });
-        if base.is_some() && !filters.is_empty() {
-            filters.remove(0);
-        }
-        Self { kind, base, filters, filter_key, conditions }
+    pub(crate) fn new(kind: &'a str, conditions: &'a [Condition], filter_key: String) -> Self {
+        let has_names = Kind::by_name(kind).is_none_or(|kind| !kind.has_parent);
+        let filters = conditions.iter().map(Filter::of).collect();
+        Self { kind, has_names, period: period(conditions), filters, filter_key, conditions }
     }
+}
 
-    fn base_term(&self) -> String {
-        self.base.clone().unwrap_or_else(|| ALL.to_owned())
-    }
+/// Returns the times of creation in microseconds that the conditions permit.
+fn period(conditions: &[Condition]) -> Period {
+    conditions.iter().fold(ALL_TIMES, |(first, last), condition| match condition {
+        // The end is exclusive, but an item that was created within its microsecond may precede it.
+        Condition::Created(CreationPeriod { start, end }) => {
+            (first.max(start.map_or(first, micros)), last.min(end.map_or(last, micros)))
+        }
+        _ => (first, last),
+    })
 }
 
 /// An item of a list.
@@ -157,6 +160,35 @@ pub(crate) async fn page<'a, T: Send>(
     Ok(page)
 }
 
+/// Returns the ids of at most `max` items that match a query with filters, by their list rows.
+pub(crate) async fn matching_ids(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    query: &Query<'_>,
+    max: usize,
+) -> Result<Vec<String>> {
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let mut selector = PageSelector {
+            keyspace,
+            org,
+            query,
+            backward: true,
+            after,
+            skip: 0,
+            size: max.saturating_sub(ids.len()),
+            dangling: Vec::new(),
+            checks_left: CHECKS_MAX,
+        };
+        let selected = selector.select_filtered(false).await?;
+        ids.extend(selected.found.into_iter().map(|row| row.position.id));
+        match selected.next_position {
+            Some((position, _)) if ids.len() < max => after = Some(position),
+            _ => return Ok(ids),
+        }
+    }
+}
+
 /// Returns the rows of a page, and dangling rows.
 async fn select(
     keyspace: &Keyspace,
@@ -173,10 +205,10 @@ async fn select(
     };
     let skip = request.skip.saturating_add(remaining_skip);
     let size = request.effective_size();
-    let by_name = matches!(request.order, Order::Name | Order::NameDescending) && query.base.is_none();
+    let by_name = matches!(request.order, Order::Name | Order::NameDescending) && query.has_names;
     let backward = matches!(request.order, Order::Newest | Order::NameDescending);
     let single = match query.filters.as_slice() {
-        [] => Some(query.base_term()),
+        [] => Some(ALL.to_owned()),
         [Filter::Terms(terms)] if terms.len() == 1 => Some(terms.concat()),
         _ => None,
     };
@@ -221,6 +253,7 @@ impl<'a> PageSelector<'a, '_> {
     }
 
     async fn scan(&self, source: Source, rows: usize, after: Option<Position>) -> Result<Scan<'a>> {
+        let source = (source, self.query.period);
         Scan::open(self.keyspace, (self.org, self.query.kind), source, self.backward, rows, after).await
     }
 
@@ -233,7 +266,11 @@ impl<'a> PageSelector<'a, '_> {
                 Filter::Terms(terms) => sources.push(terms.iter().cloned().map(Source::Term).collect()),
                 Filter::Text { term, groups } if groups.is_empty() => sources.push(vec![Source::Term(term.clone())]),
                 Filter::Text { groups: of_text, .. } => groups.push(of_text.as_slice()),
+                Filter::Unindexed => {}
             }
+        }
+        if sources.is_empty() && groups.is_empty() {
+            sources.push(vec![Source::Term(ALL.to_owned())]);
         }
         let groups = self.rarest(spread(&groups, SAMPLED_GROUPS_MAX)).await?;
         sources.extend(groups.into_iter().map(|group| vec![group]));
@@ -251,7 +288,7 @@ impl<'a> PageSelector<'a, '_> {
         let source = match rarest.and_then(|probe| probe.source) {
             _ if by_name => Source::Names,
             Some(source) => source,
-            None => Source::Term(self.query.base_term()),
+            None => Source::Term(ALL.to_owned()),
         };
         self.select_by_scan(source, true, COUNTED_ITEMS_MAX as u64 + 1).await
     }
@@ -295,10 +332,6 @@ impl<'a> PageSelector<'a, '_> {
 
     /// Returns each row with the list row that fulfils the conditions. None: the row does not match.
     async fn filter(&mut self, mut rows: Vec<CatalogueRow>) -> Result<Vec<(CatalogueRow, Option<ListRow>)>> {
-        // The rows of children have no values: their reader reads the item.
-        if self.query.base.is_some() {
-            return Ok(rows.into_iter().map(|row| (row, Some(ListRow::default()))).collect());
-        }
         let (list, catalogue) = ((self.org, self.query.kind), &self.keyspace.tables.catalogue);
         let without = rows.iter().filter(|row| row.value.current.is_empty()).map(|row| &row.position);
         let reads = by_bucket(without).into_iter().map(|(bucket, items)| catalogue.values(list, bucket, items));
@@ -454,15 +487,8 @@ async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, term: &str) -> Resu
 
 /// Returns a digest of the list, its filter and its order.
 fn scope(org: &OrgId, query: &Query<'_>, order: Order) -> [u8; 8] {
-    let base = format!("{:?}", query.base);
     let order = format!("{order:?}");
-    page_token::digest(&[
-        org.as_str().as_bytes(),
-        query.kind.as_bytes(),
-        base.as_bytes(),
-        query.filter_key.as_bytes(),
-        order.as_bytes(),
-    ])
+    page_token::digest(&[org.as_str().as_bytes(), query.kind.as_bytes(), query.filter_key.as_bytes(), order.as_bytes()])
 }
 
 fn token(org: &OrgId, query: &Query<'_>, order: Order, position: &Position, skip: u32) -> String {
@@ -478,4 +504,30 @@ fn position(org: &OrgId, query: &Query<'_>, order: Order, token: &str) -> Result
     let (at, id) = rest.split_first_chunk::<8>().ok_or_else(page_token::invalid)?;
     let id = String::from_utf8(id.to_vec()).map_err(|_| page_token::invalid())?;
     Ok((Position { sort_key, at: i64::from_be_bytes(*at), id }, u32::from_be_bytes(*skip)))
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn the_period_of_a_query_includes_each_microsecond_that_its_conditions_permit() {
+        let created = |start: Option<i64>, end: Option<i64>| {
+            let at = |nanoseconds: i64| Timestamp::from_nanosecond(nanoseconds.into()).unwrap();
+            Condition::Created(CreationPeriod { start: start.map(at), end: end.map(at) })
+        };
+        assert_eq!(period(&[]), ALL_TIMES);
+        assert_eq!(period(&[created(None, None)]), ALL_TIMES);
+        assert_eq!(period(&[created(Some(5_999), None)]), (5, i64::MAX));
+        assert_eq!(period(&[created(Some(2_000), Some(7_001)), created(Some(1_000), Some(9_000))]), (2, 7));
+    }
+
+    #[test]
+    fn only_kinds_without_parents_are_listed_by_name() {
+        for (kind, expected) in [("tag", true), ("thread", true), ("extraction", false)] {
+            assert_eq!(Query::new(kind, &[], String::new()).has_names, expected, "{kind}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_resources::{Condition, ListRow, folded};
+use folio_resources::{Condition, ListRow, folded, parent_term};
 
 use crate::table::{ALL, Key};
 
@@ -11,13 +11,13 @@ use crate::table::{ALL, Key};
 const GROUP_CHARS: usize = 3;
 const SHORT_GROUP_CHARS: usize = 2;
 
-/// Returns the keys of an item's rows. An item with a parent has no rows other than those of its terms.
+/// Returns the keys of an item's rows. An item with a parent has no name.
 pub(crate) fn keys(row: &ListRow) -> BTreeSet<Key> {
     let mut keys: BTreeSet<Key> = row.terms.iter().cloned().map(Key::Term).collect();
+    keys.insert(Key::Term(ALL.to_owned()));
     if row.parent.is_some() {
         return keys;
     }
-    keys.insert(Key::Term(ALL.to_owned()));
     let name = folded(&row.name);
     keys.extend(groups_of_text(NAME_FIELD, &name));
     keys.insert(Key::Name(name));
@@ -36,14 +36,23 @@ pub(crate) enum Filter {
     /// Items whose text contains each group of characters, and perhaps the whole substring. Without a group, the text is
     /// too short, and `term` is the list of all items that can match.
     Text { term: String, groups: Vec<String> },
+    /// Items of any rows: only their list rows show whether the condition holds.
+    Unindexed,
 }
 
+/// Maximum number of parents whose rows are read to filter by parent. Of more parents, the list rows of all items are
+/// compared.
+const PARENTS_READ_MAX: usize = 16;
+
 impl Filter {
-    /// Returns the rows of a condition. An unresolved `SharedTerm` has none.
+    /// Returns the rows of a condition. An unresolved condition has none.
     pub(crate) fn of(condition: &Condition) -> Self {
         match condition {
             Condition::AnyTerm(terms) => Self::Terms(terms.clone()),
-            Condition::SharedTerm { .. } => Self::Terms(Vec::new()),
+            Condition::SharedTerm { .. } | Condition::ParentTerms { .. } => Self::Terms(Vec::new()),
+            Condition::AnyParent(parents) if parents.len() > PARENTS_READ_MAX => Self::Unindexed,
+            Condition::AnyParent(parents) => Self::Terms(parents.iter().map(parent_term).collect()),
+            Condition::Created(_) => Self::Unindexed,
             Condition::NameContains(substring) => {
                 Self::Text { term: ALL.to_owned(), groups: groups_of_substring(NAME_FIELD, substring) }
             }
@@ -108,6 +117,22 @@ mod tests {
                 assert_eq!((missing, keys.contains(&Key::Term(term))), (None, true), "{substring}");
             }
         }
+    }
+
+    #[test]
+    fn few_parents_are_read_by_their_rows_and_many_by_the_list_rows_of_the_items() {
+        let parents = |count: usize| Condition::AnyParent((0..count).map(|number| format!("doc_{number}")).collect());
+        assert_eq!(Filter::of(&parents(0)), Filter::Terms(vec![]));
+        assert_eq!(Filter::of(&parents(2)), Filter::Terms(vec!["of/doc_0".into(), "of/doc_1".into()]));
+        assert_eq!(Filter::of(&parents(PARENTS_READ_MAX + 1)), Filter::Unindexed);
+    }
+
+    #[test]
+    fn an_item_with_a_parent_has_rows_for_all_items_and_for_its_terms() {
+        let (terms, parent) = ([parent_term("doc_0")].into(), Some("doc_0".to_owned()));
+        let row = ListRow { id: "x".into(), terms, parent, ..ListRow::default() };
+        let expected = [ALL, "of/doc_0"].map(|term| Key::Term(term.to_owned()));
+        assert_eq!(keys(&row), BTreeSet::from(expected));
     }
 
     #[test]

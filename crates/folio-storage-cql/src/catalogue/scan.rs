@@ -19,6 +19,20 @@ pub(super) fn last() -> Position {
     Position { sort_key: char::MAX.to_string(), at: i64::MAX, id: String::new() }
 }
 
+/// A period of creation times in microseconds: the start and the end, inclusive.
+pub(super) type Period = (i64, i64);
+
+pub(super) const ALL_TIMES: Period = (i64::MIN, i64::MAX);
+
+/// Returns the positions before the first and after the last row of a period.
+fn bounds((start, end): Period) -> (Position, Position) {
+    let first = Position { at: start, ..FIRST };
+    match end.checked_add(1) {
+        Some(after) => (first, Position { at: after, ..FIRST }),
+        None => (first, last()),
+    }
+}
+
 /// Rows of a partition that were read. `is_exhausted`: the partition has no further rows.
 struct Partition {
     number: i64,
@@ -38,6 +52,9 @@ pub(super) struct Scan<'a> {
     list: (&'a OrgId, &'a str),
     source: Source,
     backward: bool,
+    /// The positions before the first and after the last row.
+    first: Position,
+    end: Position,
     /// Number of rows of the next read of a partition. Doubles with each read.
     rows_per_read: usize,
     /// Number of partitions that are opened next. Doubles while their rows do not suffice, so that a list with few rows in
@@ -50,18 +67,24 @@ pub(super) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Opens the rows after a position, or all rows.
+    /// Opens the rows after a position, or all rows. Names are in no order of time: their rows are read whatever the
+    /// period is.
     pub(super) async fn open(
         keyspace: &'a Keyspace,
         list: (&'a OrgId, &'a str),
-        source: Source,
+        (source, period): (Source, Period),
         backward: bool,
         rows_per_read: usize,
         after: Option<Position>,
     ) -> Result<Self> {
+        let (first, end) = match &source {
+            Source::Names => (FIRST, last()),
+            Source::Term(_) | Source::Group(_) => bounds(period),
+        };
         let (unread, width): (VecDeque<i64>, _) = match &source {
             Source::Term(term) => {
                 let mut buckets: VecDeque<i64> = keyspace.tables.catalogue.buckets(list, term).await?.into();
+                buckets.retain(|number| (bucket(period.0)..=bucket(period.1)).contains(number));
                 if let Some(Position { at, .. }) = &after {
                     let end = bucket(*at);
                     buckets.retain(|bucket| if backward { *bucket <= end } else { *bucket >= end });
@@ -74,7 +97,8 @@ impl<'a> Scan<'a> {
             Source::Names | Source::Group(_) => ((0..i64::from(SHARDS)).collect(), SHARDS.unsigned_abs() as usize),
         };
         let rows_per_read = rows_per_read.clamp(8, ROWS_PER_READ_MAX);
-        Ok(Self { keyspace, list, source, backward, rows_per_read, width, open: Vec::new(), unread, position: after })
+        let open = Vec::new();
+        Ok(Self { keyspace, list, source, backward, first, end, rows_per_read, width, open, unread, position: after })
     }
 
     /// Returns the next row. None: there are no further rows.
@@ -114,15 +138,30 @@ impl<'a> Scan<'a> {
     }
 
     async fn read(&self, number: i64) -> Result<Partition> {
-        let (first, end) = (FIRST, last());
         let (from, to) = match (&self.position, self.backward) {
-            (Some(after), true) => (&first, after),
-            (Some(after), false) => (after, &end),
-            (None, _) => (&first, &end),
+            (Some(after), true) => (&self.first, after),
+            (Some(after), false) => (after, &self.end),
+            (None, _) => (&self.first, &self.end),
         };
         let wanted = (self.backward, self.rows_per_read);
         let catalogue = &self.keyspace.tables.catalogue;
         let rows = catalogue.range(self.list, (&self.source, number), (from, to), wanted).await?;
         Ok(Partition { number, is_exhausted: rows.len() < self.rows_per_read, rows: rows.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bounds_of_a_period_include_its_start_and_its_end() {
+        let row = |at| Position { at, id: "ext_1".to_owned(), ..FIRST };
+        let is_within = |period, at| {
+            let (first, end) = bounds(period);
+            first < row(at) && row(at) < end
+        };
+        assert_eq!([4, 5, 7, 8].map(|at| is_within((5, 7), at)), [false, true, true, false]);
+        assert_eq!([i64::MIN, 0, i64::MAX - 1].map(|at| is_within(ALL_TIMES, at)), [true; 3]);
     }
 }

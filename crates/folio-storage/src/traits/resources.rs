@@ -1,5 +1,6 @@
 //! Resources of every kind: a contract that adapters implement without naming a kind, and a typed handle to it.
 
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use folio_resources::{
 };
 use folio_types::op::{Write, WriteOutcome};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{OrgId, Result, Timestamp, TurnId, limits};
+use folio_types::{Error, OrgId, Result, Timestamp, TurnId, limits};
 
 use crate::page_token;
 use crate::value::decode;
@@ -57,6 +58,10 @@ pub trait ResourceExecutor: Send + Sync {
     async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>>;
 
     async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>>;
+
+    /// Returns the ids of at most `max` resources that match a query, in any order. Reads their list rows only, so that
+    /// a resource that was just deleted may be among them.
+    async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>>;
 
     /// Returns the numbers of the stored revisions, in order.
     async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>>;
@@ -144,14 +149,20 @@ impl<R: Resource> ResourceStore<R> {
     /// Returns the live resources among these, in the given order.
     pub async fn get_many(&self, org: &OrgId, ids: &[R::Id]) -> Result<Vec<R>> {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        let mut found = Vec::new();
-        for stored in self.executor.get(org, Kind::get::<R>(), &ids).await?.iter().flatten() {
-            if let Some(resource) = decode_live::<R>(stored)?
-                && self.is_parent_live(org, resource.parent()).await?
-            {
-                found.push(resource);
-            }
-        }
+        let found = self.executor.get(org, Kind::get::<R>(), &ids).await?;
+        let found: Vec<Option<R>> = found.iter().flatten().map(decode_live).collect::<Result<_>>()?;
+        self.with_live_parents(org, found.into_iter().flatten().collect()).await
+    }
+
+    /// Returns the resources whose parents are live, in the given order. Reads each parent once.
+    async fn with_live_parents(&self, org: &OrgId, mut found: Vec<R>) -> Result<Vec<R>> {
+        let parents: BTreeSet<String> = found.iter().filter_map(R::parent).collect();
+        let Some(first) = parents.first() else { return Ok(found) };
+        let (kind, parents) = (Kind::of_id(first)?, parents.iter().cloned().collect::<Vec<_>>());
+        let stored = self.executor.get(org, kind, &parents).await?;
+        let live: BTreeSet<String> =
+            parents.into_iter().zip(stored).filter_map(|(id, stored)| stored.map(|_| id)).collect();
+        found.retain(|resource| resource.parent().is_none_or(|parent| live.contains(&parent)));
         Ok(found)
     }
 
@@ -161,9 +172,10 @@ impl<R: Resource> ResourceStore<R> {
         Ok(found.iter().any(Option::is_some))
     }
 
-    /// Returns a page of live resources.
+    /// Returns a page of live resources. In a list over many parents, the total counts the children of a deleted parent
+    /// until its clean-up.
     ///
-    /// Errors: `INVALID_PAGE_TOKEN`.
+    /// Errors: `INVALID_PAGE_TOKEN`; `INVALID_FIELD` of `filter` if too many parents match its conditions.
     pub async fn list(&self, org: &OrgId, filter: &R::Filter, page: &PageRequest) -> Result<Page<R>> {
         let parent = R::parent_in(filter);
         if !self.is_parent_live(org, parent.clone()).await? {
@@ -172,14 +184,25 @@ impl<R: Resource> ResourceStore<R> {
         let mut conditions = R::conditions(filter);
         let filter_key = format!("{parent:?}{conditions:?}");
         for condition in &mut conditions {
-            if let Condition::SharedTerm { with, field } = condition {
-                *condition = self.resolve_shared_term(org, with, field).await?;
+            match condition {
+                Condition::SharedTerm { with, field } => {
+                    *condition = self.resolve_shared_term(org, with, field).await?;
+                }
+                Condition::ParentTerms { kind, terms } => {
+                    *condition = self.resolve_parent_terms(org, kind, terms).await?;
+                }
+                _ => {}
             }
         }
+        let is_of_many_parents = R::HAS_PARENT && parent.is_none();
         let query = ListQuery { kind: Kind::get::<R>(), parent, conditions, filter: filter_key };
         let Page { items, next, total } = self.executor.list(org, query, page).await?;
         let items: Vec<Option<R>> = items.iter().map(decode_live).collect::<Result<_>>()?;
-        Ok(Page { items: items.into_iter().flatten().collect(), next, total })
+        let mut items: Vec<R> = items.into_iter().flatten().collect();
+        if is_of_many_parents {
+            items = self.with_live_parents(org, items).await?;
+        }
+        Ok(Page { items, next, total })
     }
 
     /// Resolves a condition on the terms of another resource. A missing resource has no terms.
@@ -191,6 +214,20 @@ impl<R: Resource> ResourceStore<R> {
             _ => None,
         };
         Ok(Condition::shared(field, &terms.unwrap_or_default()))
+    }
+
+    /// Resolves a condition on the terms of the parents.
+    async fn resolve_parent_terms(&self, org: &OrgId, kind: &str, terms: &[String]) -> Result<Condition> {
+        let kind = Kind::by_name(kind).ok_or_else(|| Error::internal(format!("unknown kind {kind:?}")))?;
+        let conditions = terms.iter().map(|term| Condition::AnyTerm(vec![term.clone()])).collect();
+        let query = ListQuery { kind, parent: None, conditions, filter: String::new() };
+        let found = self.executor.matching_ids(org, query, limits::TAGGED_DOCUMENTS_MAX + 1).await?;
+        if found.len() > limits::TAGGED_DOCUMENTS_MAX {
+            let (max, kind) = (limits::TAGGED_DOCUMENTS_MAX, kind.name);
+            let problem = format!("more than {max} {kind}s match its conditions: add a condition, or list each {kind}");
+            return Err(Error::invalid_field("filter", problem));
+        }
+        Ok(Condition::AnyParent(found.into_iter().collect()))
     }
 
     /// Returns the newest live resource that matches the filter.

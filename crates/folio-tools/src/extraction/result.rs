@@ -111,7 +111,11 @@ fn after_deletion(deleted: &ExtractionId, found: Result<Extraction, ToolError>) 
 /// Returns the newest extraction of the conversation's document. `prompt` restricts it to one prompt revision.
 pub(super) async fn stored(context: &CallContext, prompt: Option<&PromptRevId>) -> Result<Extraction, ToolError> {
     let document = documents::of_conversation(context).await?;
-    let filter = ExtractionFilter { document: document.id.clone(), prompt: prompt.cloned() };
+    let filter = ExtractionFilter {
+        document: Some(document.id.clone()),
+        prompt_revision: prompt.cloned(),
+        ..ExtractionFilter::default()
+    };
     let found = context.store::<Extraction>().first(&context.principal.org, &filter).await?;
     found.ok_or_else(|| {
         let by = prompt.map(|prompt| format!(" by prompt {prompt}")).unwrap_or_default();

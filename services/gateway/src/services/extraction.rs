@@ -1,15 +1,16 @@
 //! Serves `ExtractionService`.
 
 use folio_operations::extractions::{
-    DeleteExtraction, GetExtraction, ListExtractions, ReplaceExtraction, RunExtraction, UpdateExtractionField,
-    VerifyExtraction,
+    DeleteExtraction, ExtractionPage, GetExtraction, ListExtractions, ReplaceExtraction, RunExtraction,
+    UpdateExtractionField, VerifyExtraction,
 };
 use folio_proto::{fields, json, v1};
+use folio_resources::Extraction;
 use folio_types::limits;
 use v1::extraction_service_server::ExtractionService;
 
-use super::Api;
-use super::handler::{change, delete, get, list};
+use super::handler::{change, delete, get, read};
+use super::{Api, list_request, period, total_size};
 
 #[tonic::async_trait]
 impl ExtractionService for Api {
@@ -48,10 +49,27 @@ impl ExtractionService for Api {
 
     delete!(delete_extraction, DeleteExtractionRequest, DeleteExtraction { extraction_id }, DeleteExtractionResponse);
 
-    list!(
+    read!(
         list_extractions,
         ListExtractionsRequest,
-        ListExtractions { document_id },
-        ListExtractionsResponse { extractions }
+        ListExtractionsResponse,
+        |request| ListExtractions {
+            document_id: fields::optional_id("document_id", &request.document_id)?,
+            period: period!(request),
+            include_data: request.include_data.unwrap_or(true),
+            list: list_request!(request),
+        },
+        |ExtractionPage { page, has_data }: ExtractionPage| v1::ListExtractionsResponse {
+            extractions: page.items.iter().map(|extraction| to_proto(extraction, has_data)).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+        }
     );
+}
+
+fn to_proto(extraction: &Extraction, has_data: bool) -> v1::Extraction {
+    match has_data {
+        true => extraction.into(),
+        false => v1::Extraction { original_json: String::new(), edited_json: None, ..extraction.into() },
+    }
 }
