@@ -1,4 +1,4 @@
-//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `eval`, `chaos`, `outage`,
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `bench`, `eval`, `chaos`, `outage`,
 //! `upgrade`, `soak`, `migrations`, `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
@@ -9,6 +9,7 @@ mod chaos;
 mod check_model;
 mod counts;
 mod deploy;
+mod docs;
 mod eval;
 mod fuzz;
 mod lint;
@@ -41,6 +42,8 @@ enum Command {
     Servers(servers::Arguments),
     /// Lints the proto files.
     Lint(lint::Arguments),
+    /// Writes docs/api.md and docs/operation-table.md from the proto files and the declarations of the operations.
+    Docs,
     /// Checks the Helm chart and compose.yaml (part of `test`).
     Deploy(deploy::Arguments),
     /// Measures performance; prints tables and JSON.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&arguments),
         Command::Servers(arguments) => servers::run(&arguments),
         Command::Lint(arguments) => lint::run(&arguments),
+        Command::Docs => docs::run(),
         Command::Deploy(arguments) => deploy::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
