@@ -6,7 +6,7 @@
 //! the start and periodically, so neither a crash nor a lost queue loses a document. The store counts started attempts;
 //! a document whose attempts crashed the process too often fails.
 
-mod attempts;
+pub(crate) mod attempts;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -7,12 +7,13 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use folio_types::Secret;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{ChildStderr, ChildStdout, Command};
 
-use crate::worker::{Job, MARKER, Task};
+use crate::worker::{Job, MARKER, PASSWORD_VARIABLE, Task};
 
 /// Maximum bytes of standard error that are kept.
 const STDERR_BYTES: u64 = 4 * 1024;
@@ -69,6 +70,8 @@ pub(crate) struct Files<'a> {
     pub(crate) input: Option<&'a Path>,
     /// A new file for the standard output. None: the parent returns the output.
     pub(crate) output: Option<&'a Path>,
+    /// The password of the input. None: the file has none.
+    pub(crate) password: Option<&'a Secret>,
 }
 
 impl ChildProcesses {
@@ -116,6 +119,7 @@ impl ChildProcesses {
             .args([MARKER, &task])
             .env_clear()
             .envs(std::env::var_os("TESSDATA_PREFIX").map(|folder| ("TESSDATA_PREFIX", folder)))
+            .envs(files.password.map(|password| (PASSWORD_VARIABLE, password.reveal())))
             .env("OMP_THREAD_LIMIT", "1")
             // Without this setting, the allocator reserves one GiB of address space, which counts against the limit.
             .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")

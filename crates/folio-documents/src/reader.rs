@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use folio_resources::TextState;
 use folio_storage::NewPage;
-use folio_types::{Error, Reason, Result};
+use folio_types::{Error, Reason, Result, Secret};
 use tokio::sync::Semaphore;
 
 use crate::isolate::{ChildError, ChildProcesses, Files};
@@ -18,7 +18,13 @@ use crate::sniff::{Route, route};
 use crate::tiff;
 use crate::worker::{Job, Line, Task};
 
+/// The field of an upload with the password of a protected PDF.
+pub(crate) const PASSWORD_FIELD: &str = "description.password";
+
 const UNREADABLE_PAGE: &str = "[The text of this page could not be read.]";
+/// The text of a page that only OCR could read, in a protected PDF. pdftoppm takes a password only as an argument, which
+/// every user of the machine can read.
+const PROTECTED_IMAGE: &str = "[This page of a protected PDF has no text layer. Pages of protected files get no OCR.]";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
@@ -41,6 +47,8 @@ type Pages = Vec<Option<String>>;
 enum ReadError {
     /// The file has no text, or Folio cannot extract it.
     NoText(String),
+    /// The password is missing, wrong or not needed.
+    Locked(String),
     /// A required program is not installed.
     NoProgram(String),
     /// The file is malformed or exceeds a limit.
@@ -94,8 +102,7 @@ impl TextReader {
     /// # Errors
     /// A child process cannot be started, or the disk fails.
     pub async fn read(&self, media_type: &str, file: &Path, folder: &Path) -> Result<Reading> {
-        let children = ChildProcesses::new(self.options.worker.clone(), folder.to_owned());
-        let reader = FileReader { options: &self.options, ocr_slots: &self.ocr_slots, file, folder, children };
+        let reader = self.file_reader(file, folder, None);
         let pages = match route(media_type) {
             Route::Pdf => reader.pdf().await,
             Route::Html => reader.html().await,
@@ -104,19 +111,29 @@ impl TextReader {
             Route::Tiff => reader.tiff().await,
             Route::None => Err(ReadError::NoText(format!("Folio does not read the text of {media_type} files"))),
         };
-        let pages = match pages {
-            Ok(pages) => self.finish(pages).await,
-            Err(error) => Err(error),
-        };
-        match pages {
-            Ok(pages) => Ok(Reading { state: TextState::Ready, pages, lacks_program: false }),
-            Err(ReadError::NoText(reason)) => Ok(Reading::without_text(TextState::NoText(reason))),
-            Err(ReadError::NoProgram(reason)) => {
-                Ok(Reading { lacks_program: true, ..Reading::without_text(TextState::NoText(reason)) })
-            }
-            Err(ReadError::Failed(reason)) => Ok(Reading::without_text(TextState::Failed(reason))),
-            Err(ReadError::Internal(error)) => Err(error),
+        reading(self.result(pages).await)
+    }
+
+    /// Reads a protected PDF with its password.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` of `description.password`: the password is wrong or not needed. Others: a child process cannot be
+    /// started, or the disk fails.
+    pub(crate) async fn read_protected(&self, file: &Path, folder: &Path, password: &Secret) -> Result<Reading> {
+        let pages = self.file_reader(file, folder, Some(password)).protected_pdf().await;
+        match self.result(pages).await {
+            Err(ReadError::Locked(reason)) => Err(Error::invalid_field(PASSWORD_FIELD, reason)),
+            result => reading(result),
         }
+    }
+
+    fn file_reader<'a>(&'a self, file: &'a Path, folder: &'a Path, password: Option<&'a Secret>) -> FileReader<'a> {
+        let children = ChildProcesses::new(self.options.worker.clone(), folder.to_owned());
+        FileReader { options: &self.options, ocr_slots: &self.ocr_slots, file, folder, password, children }
+    }
+
+    async fn result(&self, pages: Result<Pages, ReadError>) -> Result<Vec<NewPage>, ReadError> {
+        self.finish(pages?).await
     }
 
     pub(crate) fn installed(&self) -> Installed {
@@ -127,6 +144,20 @@ impl TextReader {
     async fn finish(&self, pages: Pages) -> Result<Vec<NewPage>, ReadError> {
         let options = Arc::clone(&self.options);
         blocking(move || finish_pages(&options, pages)).await
+    }
+}
+
+fn reading(result: Result<Vec<NewPage>, ReadError>) -> Result<Reading> {
+    match result {
+        Ok(pages) => Ok(Reading { state: TextState::Ready, pages, lacks_program: false }),
+        Err(ReadError::NoText(reason)) => Ok(Reading::without_text(TextState::NoText(reason))),
+        Err(ReadError::NoProgram(reason)) => {
+            Ok(Reading { lacks_program: true, ..Reading::without_text(TextState::NoText(reason)) })
+        }
+        Err(ReadError::Locked(reason) | ReadError::Failed(reason)) => {
+            Ok(Reading::without_text(TextState::Failed(reason)))
+        }
+        Err(ReadError::Internal(error)) => Err(error),
     }
 }
 
@@ -153,6 +184,10 @@ fn finish_pages(options: &Options, pages: Pages) -> Result<Vec<NewPage>, ReadErr
     Ok((1..).zip(bounded).map(|(number, text)| NewPage { number, text }).collect())
 }
 
+fn has_no_text(page: &Option<String>) -> bool {
+    page.as_deref().is_none_or(is_blank)
+}
+
 fn is_blank(page: &str) -> bool {
     page.chars().all(|c| c.is_whitespace() || c.is_control())
 }
@@ -162,6 +197,7 @@ struct FileReader<'a> {
     ocr_slots: &'a Semaphore,
     file: &'a Path,
     folder: &'a Path,
+    password: Option<&'a Secret>,
     children: ChildProcesses,
 }
 
@@ -183,7 +219,6 @@ impl FileReader<'_> {
     async fn pdf(&self) -> Result<Pages, ReadError> {
         let (max_pages, page_chars) = (self.options.max_pages, self.options.page_chars.saturating_add(1));
         let mut pages = self.child(Job::Pdf { max_pages, page_chars }).await?;
-        let has_no_text = |page: &Option<String>| page.as_deref().is_none_or(is_blank);
         if !pages.iter().any(has_no_text) {
             return Ok(pages);
         }
@@ -216,6 +251,20 @@ impl FileReader<'_> {
                     *page = None;
                 }
             }
+        }
+        Ok(pages)
+    }
+
+    /// Reads the text layer of a PDF with its password.
+    async fn protected_pdf(&self) -> Result<Pages, ReadError> {
+        let (max_pages, page_chars) = (self.options.max_pages, self.options.page_chars.saturating_add(1));
+        let mut pages = self.child(Job::Pdf { max_pages, page_chars }).await?;
+        if pages.iter().all(has_no_text) && pages.iter().any(Option::is_some) {
+            let reason = "the protected PDF has no text layer: upload a copy without a password, which gets OCR";
+            return Err(ReadError::NoText(reason.to_owned()));
+        }
+        for page in pages.iter_mut().filter(|page| page.as_deref().is_some_and(is_blank)) {
+            *page = Some(PROTECTED_IMAGE.to_owned());
         }
         Ok(pages)
     }
@@ -261,7 +310,7 @@ impl FileReader<'_> {
         let pages = u64::from(self.options.max_pages);
         let max_output =
             6 * (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64) + 64 * pages;
-        let files = Files { input: Some(self.file), ..Files::default() };
+        let files = Files { input: Some(self.file), password: self.password, ..Files::default() };
         let output = self.children.run(&task, files, self.options.child_timeout(), max_output).await?;
         blocking(move || parse_output(&output)).await
     }
@@ -284,6 +333,7 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
         match serde_json::from_slice::<Line>(line).map_err(|_| truncated())? {
             Line::Page { text } => pages.push(text),
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
+            Line::Locked { reason } => return Err(ReadError::Locked(reason)),
             Line::RefusedLayers(_) => return Err(truncated()),
             Line::End => return Ok(pages),
         }
@@ -304,6 +354,9 @@ mod tests {
         }
         assert!(
             matches!(parse_output(b"{\"refused\":{\"reason\":\"x\"}}\n"), Err(ReadError::Failed(reason)) if reason == "x")
+        );
+        assert!(
+            matches!(parse_output(b"{\"locked\":{\"reason\":\"x\"}}\n"), Err(ReadError::Locked(reason)) if reason == "x")
         );
         assert!(parse_output(b"\nrunning 0 tests\n").is_err());
     }

@@ -4,6 +4,10 @@
 //! document, another file fails with `REQUEST_ID_CONFLICT`. Each upload writes a blob of its own before it writes the
 //! document, which names the blob. An upload that creates no document removes its own blob only, so that concurrent
 //! uploads under one request id, also in several processes, do not affect each other's bytes.
+//!
+//! The upload of a protected PDF reads the text itself, in the confined child process, because its password is neither
+//! stored nor sent to another process. If the process dies between the document and its text, ingestion reports that the
+//! PDF is protected; the repeated upload stores the text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +17,22 @@ use folio_permits::Permit;
 use folio_quotas::QuotaCache;
 use folio_resources::fields::{check_metadata, check_name, check_tags};
 use folio_resources::quota::Quotas;
-use folio_resources::{Document, DocumentChange, NewDocument, Resource as _};
-use folio_storage::{BlobWriter, Stores};
+use folio_resources::{Document, DocumentChange, NewDocument, Resource as _, TextState};
+use folio_storage::{BlobWriter, IngestUpdate, Stores};
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
 use folio_types::{
-    BlobId, BlobKey, Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, TagId,
+    BlobId, BlobKey, Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, Secret,
+    TagId, limits,
 };
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
 use crate::active_uploads::ActiveUploads;
 use crate::ingest::IngestHandle;
+use crate::ingest::attempts::{SCRATCH_PREFIX, copy, disk};
 use crate::options::Options;
-use crate::sniff::{SNIFF_BYTES, sniff};
+use crate::reader::{PASSWORD_FIELD, Reading, TextReader};
+use crate::sniff::{Route, SNIFF_BYTES, route, sniff};
 use crate::usage_cache::{RETRY_MIN, UsageCache, storage_exceeded};
 
 /// The description of a file, received before its bytes.
@@ -37,6 +45,8 @@ pub struct NewUpload {
     pub metadata: BTreeMap<String, String>,
     /// Declared size in bytes. None: the upload counts with the maximum size.
     pub size: Option<u64>,
+    /// The password of a protected PDF. None: the file is not protected.
+    pub password: Option<Secret>,
 }
 
 #[derive(Clone)]
@@ -48,6 +58,10 @@ pub struct Uploader {
     active: ActiveUploads,
     quotas: QuotaCache,
     usage: UsageCache,
+    /// Reads protected PDFs.
+    reader: TextReader,
+    /// The permit to read a protected PDF: one at a time in a process, because its memory is limited.
+    protected: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Uploader {
@@ -74,7 +88,8 @@ impl Uploader {
         let active = ActiveUploads::new(options);
         let quotas = QuotaCache::new(stores.of(), Quotas::default());
         let usage = UsageCache::new(stores.of::<Document>());
-        Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage }
+        let (reader, protected) = (TextReader::new(options.clone()), Arc::new(Semaphore::new(1)));
+        Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage, reader, protected }
     }
 
     /// Sets the default quotas. Without them, only organizations with their own quotas are limited.
@@ -98,6 +113,7 @@ impl Uploader {
     pub async fn begin(&self, principal: &Principal, new: NewUpload) -> Result<Upload> {
         check_name("description.name", &new.name)?;
         check_metadata("description.metadata", &new.metadata)?;
+        new.password.as_ref().map_or(Ok(()), |password| check_password(password.reveal()))?;
         let tags = check_tags("description.tag_ids", &new.tags)?;
         let id =
             DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), new.request_id.as_str()]);
@@ -219,13 +235,31 @@ impl Upload {
             tags: self.new.tags,
             metadata: self.new.metadata,
         };
+        let password = self.new.password;
+        if password.is_some() && !matches!(route(media_type), Route::Pdf) {
+            let problem = format!("only a PDF has a password, the file is {media_type}");
+            return Err(Error::invalid_field(PASSWORD_FIELD, problem));
+        }
         let Self { uploader, principal, key, writer, .. } = self;
         let op = OpKey::Request { user: principal.user.clone(), request: self.new.request_id };
         let digest = digest(&document);
-        if let Some(row) = uploader.stores.ops.row(&key.org, &Document::target(&key.document), &op).await? {
+        // A repeated upload with a password stores the text if the first one did not.
+        if password.is_none()
+            && let Some(row) = uploader.stores.ops.row(&key.org, &Document::target(&key.document), &op).await?
+        {
             return uploader.replay(&key, row, &digest).await;
         }
         writer.finish().await?;
+        let reading = match &password {
+            Some(password) => match uploader.read_protected(&key, password).await {
+                Ok(reading) => Some(reading),
+                Err(error) => {
+                    uploader.remove(&key).await;
+                    return Err(error);
+                }
+            },
+            None => None,
+        };
         let (org, at, change) = (key.org.clone(), uploader.environment.now(), DocumentChange::Create(document));
         let expected = Expected::Absent;
         let write = Write { org, op, digest: digest.clone(), by: principal.user, at, expected, change };
@@ -237,7 +271,7 @@ impl Upload {
         match &uploaded {
             Ok(uploaded) if uploaded.created => {
                 uploader.usage.add(&key.org, uploaded.document.size).await;
-                if let Some(ingest) = &uploader.ingest {
+                if let Some(ingest) = uploader.ingest.as_ref().filter(|_| reading.is_none()) {
                     ingest.submit(&key.org, &key.document).await;
                 }
             }
@@ -247,8 +281,20 @@ impl Upload {
             // The outcome of the write is unknown. The search for orphaned bytes removes the blob if it is unused.
             Err(_) => {}
         }
-        uploaded
+        match (uploaded, reading) {
+            (Ok(uploaded), Some(reading)) => uploader.store_text(uploaded, reading).await,
+            (uploaded, _) => uploaded,
+        }
     }
+}
+
+/// Validates the password of a protected PDF.
+fn check_password(password: &str) -> Result<()> {
+    if password.is_empty() || password.len() > limits::DOCUMENT_PASSWORD_BYTES || password.contains('\0') {
+        let most = limits::DOCUMENT_PASSWORD_BYTES;
+        return Err(Error::invalid_field(PASSWORD_FIELD, format!("must have 1 to {most} bytes and no NUL")));
+    }
+    Ok(())
 }
 
 /// Returns true if an error of the write proves that no document with the bytes of the upload exists.
@@ -257,6 +303,31 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 impl Uploader {
+    /// Reads the stored bytes of a protected PDF in a child process.
+    async fn read_protected(&self, key: &BlobKey, password: &Secret) -> Result<Reading> {
+        let _permit = self.protected.acquire().await.map_err(|error| Error::internal(error.to_string()))?;
+        let blob = self.stores.blobs.open(key).await?.ok_or_else(|| Error::not_found("blob", &key.blob))?;
+        let scratch = self.reader.scratch();
+        tokio::fs::create_dir_all(&scratch).await.map_err(disk)?;
+        let folder = tempfile::Builder::new().prefix(SCRATCH_PREFIX).tempdir_in(scratch).map_err(disk)?;
+        let file = folder.path().join("document");
+        copy(blob, &file).await?;
+        self.reader.read_protected(&file, folder.path(), password).await
+    }
+
+    /// Stores the text of a protected PDF, and returns the document with the new state.
+    async fn store_text(&self, uploaded: Uploaded, reading: Reading) -> Result<Uploaded> {
+        let Uploaded { document, created } = uploaded;
+        if document.state == TextState::Ready {
+            return Ok(Uploaded { document, created });
+        }
+        let Reading { state, pages, lacks_program } = reading;
+        let update = IngestUpdate { state, pages, lacks_program, at: self.environment.now() };
+        self.stores.texts.ingest(&document.org, document.id.as_str(), update).await?;
+        let stored = self.stores.of::<Document>().get(&document.org, &document.id).await?;
+        Ok(Uploaded { document: stored.ok_or_else(|| deleted(&document.id))?, created })
+    }
+
     async fn remove(&self, key: &BlobKey) {
         if let Err(error) = self.stores.blobs.delete(key).await {
             tracing::warn!(%error, document = %key.document, "cannot remove the bytes of an upload without a document");

@@ -2,8 +2,8 @@
 //!
 //! The parent starts the same binary with a marker argument. [`run_if_child`] handles it before any other code of the
 //! program: it confines itself ([`sandbox`]), limits its own resources, reads the file from standard input and writes
-//! text to standard output, one JSON object per line. The child has no secrets (its environment is empty), no core dump
-//! and its own process group, and it is killed when its parent dies. Tesseract and pdftoppm replace it (`execve`), so
+//! text to standard output, one JSON object per line. The child has no secrets (its environment contains at most the
+//! password of the file that it reads), no core dump and its own process group, and it is killed when its parent dies. Tesseract and pdftoppm replace it (`execve`), so
 //! the same confinement and limits apply to them.
 
 mod html;
@@ -24,6 +24,10 @@ use sandbox::RefusedLayer;
 
 /// The first argument of a child. The second argument is its task in JSON.
 pub const MARKER: &str = "__folio-read-file";
+
+/// The environment variable with the password of a protected PDF. Other users of the machine can read the arguments of a
+/// process, but not its environment.
+pub(crate) const PASSWORD_VARIABLE: &str = "FOLIO_FILE_PASSWORD";
 
 /// Stack size of the parsing thread. Excessive nesting crashes only the child.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
@@ -85,6 +89,11 @@ pub(crate) enum Line {
     /// The file has no text.
     Refused {
         /// A reason for users.
+        reason: String,
+    },
+    /// The password is missing, wrong or not needed.
+    Locked {
+        /// A reason for users. If the task has a password, the reason continues "the password".
         reason: String,
     },
     /// The refused layers of the confinement. The only line of [`Job::Probe`].
@@ -162,7 +171,10 @@ fn read(job: Job) -> io::Result<()> {
         .spawn(move || {
             let mut output = Output { out: io::BufWriter::new(out) };
             match job {
-                Job::Pdf { max_pages, page_chars } => pdf::read(&input, max_pages, page_chars, &mut output)?,
+                Job::Pdf { max_pages, page_chars } => {
+                    let password = std::env::var(PASSWORD_VARIABLE).ok();
+                    pdf::read(&input, password.as_deref(), max_pages, page_chars, &mut output)?;
+                }
                 Job::Html { max_pages, document_chars } => html::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Program { .. } | Job::Probe => {}
@@ -188,6 +200,10 @@ impl Output {
     fn line(&mut self, line: &Line) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, line)?;
         self.out.write_all(b"\n")
+    }
+
+    fn locked(&mut self, reason: &str) -> io::Result<()> {
+        self.line(&Line::Locked { reason: reason.to_owned() })
     }
 
     fn refused(&mut self, reason: impl Into<String>) -> io::Result<()> {

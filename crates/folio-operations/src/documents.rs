@@ -9,7 +9,7 @@ use folio_documents::NewUpload;
 use folio_resources::{Document, DocumentChange, DocumentFilter, DocumentPatch, TextState, check_document_patch};
 use folio_storage::NewPage;
 use folio_types::access::Scope;
-use folio_types::{DocumentId, Error, Etag, Result, TagId, limits};
+use folio_types::{DocumentId, Error, Etag, Result, Secret, TagId, limits};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
@@ -60,6 +60,9 @@ pub struct UploadDocument {
     pub metadata: BTreeMap<String, String>,
     /// The size of the file. An upload with another size is refused. None: any size.
     pub size_bytes: Option<u64>,
+    /// The password of a protected PDF. No digest and no log contains it.
+    #[serde(skip)]
+    pub password: Option<Secret>,
     /// The bytes are compared with those of an earlier upload under the same request id.
     #[serde(skip)]
     pub content: Content,
@@ -76,6 +79,7 @@ impl Operation for UploadDocument {
             tags: self.tag_ids,
             metadata: self.metadata,
             size: self.size_bytes,
+            password: self.password,
         };
         let mut upload = context.uploader()?.begin(context.principal(), new).await?;
         let mut chunks = self.content.into_stream();

@@ -42,6 +42,9 @@ pub const WORKING_EXTRACTION_CHARS: usize = 32_000;
 /// Maximum length of a title that is derived from the first message, in characters.
 // proto: Thread.title "the first {} characters"
 pub const TITLE_CHARS: usize = 50;
+/// Maximum length in bytes of the password of a protected PDF: that of the PDF standard.
+// proto: DocumentDescription.password "at most {} bytes"
+pub const DOCUMENT_PASSWORD_BYTES: usize = 127;
 /// Maximum size of a user message, in bytes.
 // proto: ChatRequest.text "at most {} KiB"
 pub const USER_TEXT_BYTES: usize = 128 * 1024;

@@ -19,7 +19,7 @@ const ATTEMPTS_MAX: u32 = 4;
 /// Delay after the first failed attempt, doubled after each further one.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// Prefix of temporary folders.
-const SCRATCH_PREFIX: &str = "folio-read-";
+pub(crate) const SCRATCH_PREFIX: &str = "folio-read-";
 
 pub(super) struct Ingestion {
     pub(super) stores: Stores,
@@ -103,6 +103,11 @@ impl Ingestion {
             self.store(&document, Reading::without_text(TextState::Processing)).await?;
         }
         let reading = self.read(&document).await?;
+        // The upload of a protected PDF stores its text itself, with the password that no attempt has.
+        let stored = self.stores.of::<Document>().get(org, id).await?;
+        if stored.is_none_or(|stored| stored.state.is_settled()) {
+            return Ok(());
+        }
         tracing::info!(document = %id, pages = reading.pages.len(), state = state_name(&reading.state), "text read");
         self.store(&document, reading).await
     }
@@ -132,7 +137,7 @@ impl Ingestion {
     }
 }
 
-async fn copy(mut blob: Box<dyn BlobReader>, to: &Path) -> Result<String> {
+pub(crate) async fn copy(mut blob: Box<dyn BlobReader>, to: &Path) -> Result<String> {
     let mut file = tokio::fs::File::create(to).await.map_err(disk)?;
     let mut hash = Sha256::new();
     while let Some(chunk) = blob.read().await? {
@@ -143,7 +148,7 @@ async fn copy(mut blob: Box<dyn BlobReader>, to: &Path) -> Result<String> {
     Ok(hexadecimal(&hash.finalize()))
 }
 
-fn disk(error: std::io::Error) -> Error {
+pub(crate) fn disk(error: std::io::Error) -> Error {
     Error::unavailable(Reason::StoreUnavailable, format!("cannot write a temporary file: {error}"))
 }
 

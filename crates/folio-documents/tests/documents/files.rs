@@ -168,5 +168,6 @@ pub(crate) fn new_upload(request: &str, name: &str) -> NewUpload {
         tags: Vec::new(),
         metadata: BTreeMap::new(),
         size: None,
+        password: None,
     }
 }

@@ -8,6 +8,7 @@ mod ingestion;
 mod isolation;
 mod kinds;
 mod malformed;
+mod protected;
 mod recognition;
 mod uploads;
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use folio_operations::Call;
 use folio_operations::documents::{Content, UploadDocument};
 use folio_proto::{fields, status, v1};
-use folio_types::{Code, Error, Reason, Result};
+use folio_types::{Code, Error, Reason, Result, Secret};
 use futures::Stream;
 use tokio::time::{Instant, timeout_at};
 use tonic::Streaming;
@@ -68,6 +68,7 @@ impl Api {
             tag_ids: fields::tags("description.tag_ids", &description.tag_ids)?,
             metadata: description.metadata,
             size_bytes: Some(description.size_bytes).filter(|bytes| *bytes > 0),
+            password: Some(description.password.as_str()).filter(|password| !password.is_empty()).map(Secret::new),
             content: Content::new(parts.chunks()),
         };
         let request_id = fields::optional_id("description.request_id", &description.request_id)?;
