@@ -34,10 +34,12 @@ pub fn binary(name: &str) -> PathBuf {
 }
 
 /// Returns a command that runs in a folder with these environment variables, without those of a model endpoint, and
-/// without a search for endpoints on this machine.
+/// without a search for endpoints on this machine. The configuration of the user is below the folder.
 pub fn command(program: impl AsRef<OsStr>, folder: &Path, environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(program);
     command.env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL").env("FOLIO_MODELS__LOCAL__DETECT", "false");
+    // A login of the user that runs the tests has no effect.
+    command.env("XDG_CONFIG_HOME", folder.join("configuration"));
     command.envs(environment.iter().copied()).current_dir(folder);
     command
 }

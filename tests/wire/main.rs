@@ -9,6 +9,7 @@ mod chat;
 mod command_line;
 mod composition;
 mod crash;
+mod data_commands;
 mod deadline;
 mod documents;
 mod erasure;

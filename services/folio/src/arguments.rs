@@ -14,33 +14,36 @@ use clap::{Parser, Subcommand};
     disable_help_subcommand = true
 )]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    pub(crate) settings: SettingsArguments,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// The sources of settings besides defaults and variables.
-#[derive(Debug, clap::Args)]
+/// The settings file of a command.
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct SettingsArguments {
     /// The settings file [default: folio.toml, if it exists].
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The address on which the server listens [default: 127.0.0.1:8080].
-    #[arg(long, global = true, value_name = "HOST:PORT")]
-    pub(crate) listen: Option<String>,
-    /// The folder of the server's data [default: ./folio-data].
-    #[arg(long, global = true, value_name = "FOLDER")]
-    pub(crate) data: Option<PathBuf>,
 }
 
-impl SettingsArguments {
-    /// Fails if `--listen` or `--data` is set, for a command that uses neither.
-    pub(crate) fn refuse_server_flags(&self, why: &str) -> anyhow::Result<()> {
-        for (flag, has_flag) in [("--listen", self.listen.is_some()), ("--data", self.data.is_some())] {
-            anyhow::ensure!(!has_flag, "{flag} has no effect: {why}");
-        }
-        Ok(())
+/// The address and the data of a server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListenArguments {
+    /// The address on which the server listens [default: 127.0.0.1:8080].
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// The folder of the server's data [default: ./folio-data].
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+}
+
+impl ListenArguments {
+    /// Returns the settings that the flags set.
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = Flags::new();
+        set(&mut flags, "server.listen", self.listen.as_deref());
+        set(&mut flags, "storage.data", path_value(self.data.as_ref()));
+        flags
     }
 }
 
@@ -89,12 +92,37 @@ pub(crate) enum Command {
     /// Print the audit log. Requires a running server.
     #[command(subcommand)]
     Audit(crate::audit::Command),
+    /// Add, list, show, tag and delete documents.
+    #[command(subcommand)]
+    Document(crate::data::document::Command),
+    /// List, show, create and delete schemas.
+    #[command(subcommand)]
+    Schema(crate::data::schema::Command),
+    /// List, show, create and delete prompts.
+    #[command(subcommand)]
+    Prompt(crate::data::prompt::Command),
+    /// List, create and delete tags.
+    #[command(subcommand)]
+    Tag(crate::data::tag::Command),
+    /// Run, list, show and export extractions.
+    #[command(subcommand)]
+    Extraction(crate::data::extraction::Command),
+    /// Store a server and a token for later commands. Reads the token from the terminal or standard input.
+    Login(crate::login::Arguments),
+    /// Remove the stored server and token.
+    Logout,
+    /// Print the server and the token of commands, and check both.
+    Status(crate::status::Arguments),
     /// Check the health of a process.
     Health(crate::health::Arguments),
     /// Print the effective settings with masked secrets.
-    Config,
+    Config(crate::config::Arguments),
     /// Create a certificate authority with certificates for nodes and gateways.
     DevCerts(crate::dev_certs::Arguments),
+    /// Print the completion script of a shell.
+    Completions(crate::help_files::Completions),
+    /// Write the man pages of all commands to a folder.
+    Man(crate::help_files::Man),
 }
 
 /// Settings that flags set, by key path.

@@ -7,7 +7,6 @@ use folio_proto::v1;
 use tokio_stream::StreamExt as _;
 
 use crate::client::{ServerArguments, answer, explain};
-use crate::settings::Settings;
 use crate::terminal::printable;
 
 #[derive(Debug, clap::Subcommand)]
@@ -51,15 +50,15 @@ pub(crate) struct Export {
     server: ServerArguments,
 }
 
-pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
+pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
-        Command::List(list) => print(list, settings).await,
-        Command::Export(arguments) => export(arguments, settings).await,
+        Command::List(list) => print(list).await,
+        Command::Export(arguments) => export(arguments).await,
     }
 }
 
-async fn print(List { selection, limit, server }: List, settings: &Settings) -> Result<()> {
-    let client = server.connect(settings).await?;
+async fn print(List { selection, limit, server }: List) -> Result<()> {
+    let client = server.connect().await?;
     let mut out = std::io::stdout();
     let mut request = v1::ListAuditEntriesRequest {
         start_time: selection.from.map(folio_proto::time::to_proto),
@@ -83,8 +82,8 @@ async fn print(List { selection, limit, server }: List, settings: &Settings) -> 
     Ok(())
 }
 
-async fn export(Export { selection, server }: Export, settings: &Settings) -> Result<()> {
-    let client = server.connect(settings).await?;
+async fn export(Export { selection, server }: Export) -> Result<()> {
+    let client = server.connect().await?;
     let request = v1::DownloadAuditEntriesRequest {
         start_time: selection.from.map(folio_proto::time::to_proto),
         end_time: selection.until.map(folio_proto::time::to_proto),

@@ -8,7 +8,6 @@ use folio_proto::v1;
 use tokio_stream::StreamExt as _;
 
 use crate::client::{ServerArguments, answer, explain};
-use crate::settings::Settings;
 use crate::terminal::printable;
 
 #[derive(Debug, clap::Subcommand)]
@@ -122,18 +121,18 @@ pub(crate) struct Withdraw {
     server: ServerArguments,
 }
 
-pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
+pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
-        Command::Balance(server) => balance(&server, settings).await,
-        Command::Usage(arguments) => usage(arguments, settings).await,
-        Command::Export(arguments) => export(arguments, settings).await,
-        Command::Grant(arguments) => grant(arguments, settings).await,
-        Command::Withdraw(arguments) => withdraw(arguments, settings).await,
+        Command::Balance(server) => balance(&server).await,
+        Command::Usage(arguments) => usage(arguments).await,
+        Command::Export(arguments) => export(arguments).await,
+        Command::Grant(arguments) => grant(arguments).await,
+        Command::Withdraw(arguments) => withdraw(arguments).await,
     }
 }
 
-async fn balance(server: &ServerArguments, settings: &Settings) -> Result<()> {
-    let client = server.connect(settings).await?;
+async fn balance(server: &ServerArguments) -> Result<()> {
+    let client = server.connect().await?;
     let balance = answer(client.usages().get_balance(v1::GetBalanceRequest::default())).await?;
     let v1::GetBalanceResponse { available, in_blocks, granted, expired, settled, .. } = balance;
     let mut out = std::io::stdout();
@@ -151,8 +150,8 @@ async fn balance(server: &ServerArguments, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-async fn usage(Usage { by, range, server }: Usage, settings: &Settings) -> Result<()> {
-    let client = server.connect(settings).await?;
+async fn usage(Usage { by, range, server }: Usage) -> Result<()> {
+    let client = server.connect().await?;
     let request = v1::GetUsageRequest {
         start_time: range.from.map(folio_proto::time::to_proto),
         end_time: range.until.map(folio_proto::time::to_proto),
@@ -176,8 +175,8 @@ fn line(row: &v1::UsageRow) -> String {
     if labels.is_empty() { counts } else { format!("{} {counts}", labels.join(" ")) }
 }
 
-async fn export(Export { range, server }: Export, settings: &Settings) -> Result<()> {
-    let client = server.connect(settings).await?;
+async fn export(Export { range, server }: Export) -> Result<()> {
+    let client = server.connect().await?;
     let request = v1::DownloadUsageRequest {
         start_time: range.from.map(folio_proto::time::to_proto),
         end_time: range.until.map(folio_proto::time::to_proto),
@@ -211,8 +210,8 @@ fn json(entry: &v1::UsageEntry) -> serde_json::Value {
     })
 }
 
-async fn grant(grant: Grant, settings: &Settings) -> Result<()> {
-    let client = grant.server.connect(settings).await?;
+async fn grant(grant: Grant) -> Result<()> {
+    let client = grant.server.connect().await?;
     let request = v1::GrantCreditRequest {
         organization_id: grant.organization.unwrap_or_default(),
         credits: grant.credits,
@@ -226,8 +225,8 @@ async fn grant(grant: Grant, settings: &Settings) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{} {}", granted.grant_id, granted.credits)?)
 }
 
-async fn withdraw(withdraw: Withdraw, settings: &Settings) -> Result<()> {
-    let client = withdraw.server.connect(settings).await?;
+async fn withdraw(withdraw: Withdraw) -> Result<()> {
+    let client = withdraw.server.connect().await?;
     let request = v1::WithdrawCreditRequest {
         organization_id: withdraw.organization.unwrap_or_default(),
         credits: withdraw.credits,

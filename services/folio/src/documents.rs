@@ -1,39 +1,83 @@
-//! Upload of a file, and waiting for its text.
+//! Upload of a file, search of a document by id or name, and waiting for the text.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use folio_proto::v1;
-use folio_types::limits;
+use folio_types::{Digest, DocumentId, limits};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 use tokio_stream::StreamExt as _;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::client::{Client, answer};
+use crate::names;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Interval between two reads of a document whose text is being extracted.
 const POLL: Duration = Duration::from_millis(150);
 
+/// A file to upload. It has no `Debug`, because it may contain a password.
+#[derive(Clone, Default)]
+pub(crate) struct NewFile {
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) tag_ids: Vec<String>,
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// The password of a protected PDF. Empty: none.
+    pub(crate) password: String,
+}
+
+impl NewFile {
+    /// Reads a file, which names the document.
+    pub(crate) async fn read(path: &Path) -> Result<Self> {
+        let bytes = tokio::fs::read(path).await.with_context(|| format!("{} cannot be read", path.display()))?;
+        Ok(Self { name: name_of(path), bytes, ..Self::default() })
+    }
+
+    /// Returns the id of the request that uploads the file: the same file, tags and metadata have the same id.
+    fn request_id(&self) -> String {
+        let content = Digest::of(&self.bytes);
+        format!("file-{}", Digest::of_json(&json!([self.name, content.as_str(), self.tag_ids, self.metadata])))
+    }
+}
+
+/// Uploads a file unless a document of the same file, tags and metadata exists. `progress` receives the number of bytes
+/// sent so far.
+pub(crate) async fn upload_once(
+    client: &Client,
+    file: &NewFile,
+    progress: impl FnMut(usize) + Send + 'static,
+) -> Result<v1::Document, Status> {
+    match upload(client, file, &file.request_id(), progress).await {
+        // The document of this request was deleted: upload another one.
+        Err(status) if status.code() == Code::NotFound => upload(client, file, "", |_| {}).await,
+        sent => sent,
+    }
+}
+
 /// Uploads a file. Repeating it with the same `request_id` (empty: none) returns the same document. `progress` receives
 /// the number of bytes sent so far.
 pub(crate) async fn upload(
     client: &Client,
-    name: &str,
-    bytes: Vec<u8>,
+    file: &NewFile,
     request_id: &str,
     mut progress: impl FnMut(usize) + Send + 'static,
 ) -> Result<v1::Document, Status> {
     let description = v1::DocumentDescription {
-        name: name.to_owned(),
+        name: file.name.clone(),
+        tag_ids: file.tag_ids.clone(),
+        metadata: file.metadata.clone(),
+        size_bytes: file.bytes.len() as u64,
         request_id: request_id.to_owned(),
-        size_bytes: bytes.len() as u64,
-        ..v1::DocumentDescription::default()
+        password: file.password.clone(),
     };
     let first = v1::UploadDocumentRequest { part: Some(v1::upload_document_request::Part::Description(description)) };
     let mut sent = 0;
-    let chunks: Vec<Vec<u8>> = bytes.chunks(CHUNK_BYTES).map(<[u8]>::to_vec).collect();
+    let chunks: Vec<Vec<u8>> = file.bytes.chunks(CHUNK_BYTES).map(<[u8]>::to_vec).collect();
     let chunks = chunks.into_iter().map(move |chunk| {
         sent += chunk.len();
         progress(sent);
@@ -44,6 +88,25 @@ pub(crate) async fn upload(
     document.ok_or_else(|| Status::internal("invalid response of the server: the document is missing"))
 }
 
+/// Finds a document by its id or name.
+pub(crate) async fn find(client: &Client, what: &str) -> Result<v1::Document> {
+    if what.parse::<DocumentId>().is_ok() {
+        return by_id(client, what).await;
+    }
+    let request = v1::ListDocumentsRequest {
+        page_size: names::CANDIDATES,
+        filter: names::filter(what),
+        ..v1::ListDocumentsRequest::default()
+    };
+    names::choose("document", what, answer(client.documents().list_documents(request)).await?.documents)
+}
+
+async fn by_id(client: &Client, id: &str) -> Result<v1::Document> {
+    let request = v1::GetDocumentRequest { document_id: id.to_owned() };
+    let found = answer(client.documents().get_document(request)).await?.document;
+    found.context("invalid response of the server: the document is missing")
+}
+
 /// Waits until the document's text is ready or has failed. `waiting` is called after each read of another state.
 pub(crate) async fn wait_until_settled(
     client: &Client,
@@ -51,15 +114,26 @@ pub(crate) async fn wait_until_settled(
     mut waiting: impl FnMut(&v1::Document),
 ) -> Result<v1::Document> {
     loop {
-        let request = v1::GetDocumentRequest { document_id: id.to_owned() };
-        let document = answer(client.documents().get_document(request)).await?.document;
-        let document = document.context("invalid response of the server: the document is missing")?;
+        let document = by_id(client, id).await?;
         match document.state() {
             v1::DocumentState::Ready | v1::DocumentState::NoText | v1::DocumentState::Failed => return Ok(document),
             _ => waiting(&document),
         }
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Returns the bar of an upload. `is_visible`: false for an output that is no terminal.
+pub(crate) fn upload_bar(bytes: usize, is_visible: bool) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {msg}");
+    let bar = if is_visible { ProgressBar::new(bytes as u64) } else { ProgressBar::hidden() };
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Returns the indicator of the wait for a text. `is_visible`: false for an output that is no terminal.
+pub(crate) fn text_spinner(is_visible: bool) -> ProgressBar {
+    let spinner = if is_visible { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    spinner.with_message("reading its text")
 }
 
 /// Returns the file name, reduced to a valid document name.
@@ -88,6 +162,22 @@ mod tests {
             let reduced = name_of(Path::new(path));
             assert_eq!(reduced, name);
             folio_resources::fields::check_name("name", &reduced).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_id_of_an_upload_depends_on_the_file_and_not_on_its_password() {
+        let file = NewFile { name: "a.pdf".to_owned(), bytes: b"%PDF".to_vec(), ..NewFile::default() };
+        let id = file.request_id();
+        id.parse::<folio_types::RequestId>().unwrap();
+        assert_eq!(NewFile { password: "open".to_owned(), ..file.clone() }.request_id(), id);
+        for other in [
+            NewFile { name: "b.pdf".to_owned(), ..file.clone() },
+            NewFile { bytes: b"%PDF-".to_vec(), ..file.clone() },
+            NewFile { tag_ids: vec!["tag_1".to_owned()], ..file.clone() },
+            NewFile { metadata: BTreeMap::from([("year".to_owned(), "2026".to_owned())]), ..file },
+        ] {
+            assert_ne!(other.request_id(), id, "{}", other.name);
         }
     }
 }

@@ -18,6 +18,17 @@ pub(crate) struct TlsArguments {
 }
 
 impl TlsArguments {
+    /// Returns the file with the trusted authorities. None: the system's.
+    pub(crate) fn authority(&self) -> Option<&Path> {
+        self.tls_ca.as_deref()
+    }
+
+    /// Uses `authority` unless the command line names another one.
+    #[must_use]
+    pub(crate) fn or(self, authority: Option<PathBuf>) -> Self {
+        Self { tls_ca: self.tls_ca.or(authority) }
+    }
+
     /// Returns the endpoint of `http://HOST:PORT`, `https://HOST:PORT` or `HOST:PORT` (TLS only with `--tls-ca`).
     pub(crate) fn endpoint(&self, server: &str) -> Result<Endpoint> {
         let scheme = if self.tls_ca.is_some() { "https" } else { "http" };

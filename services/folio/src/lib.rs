@@ -7,17 +7,24 @@ mod client;
 mod cluster;
 mod config;
 mod credit;
+mod data;
 mod demo;
 mod dev_certs;
 mod documents;
 mod endpoint;
 mod health;
+mod help_files;
 mod input;
 mod local_endpoint;
+mod login;
 mod migrate;
+mod names;
+mod private_file;
+mod secret_input;
 mod serve;
 mod server;
 mod settings;
+mod status;
 mod terminal;
 mod token;
 
@@ -28,7 +35,7 @@ use clap::Parser as _;
 use folio_process::signals::StopSignal;
 use folio_storage::Stores;
 
-use arguments::{Arguments, Command, Flags};
+use arguments::{Arguments, Command, Flags, SettingsArguments};
 use settings::Purpose;
 
 /// Wraps the stores of a server. The binary `folio` uses the identity; a test binary injects faults.
@@ -56,36 +63,42 @@ pub fn main(layer: StoreLayer) -> ExitCode {
 
 fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let load = |flags| settings::load(&arguments.settings, flags, Purpose::Command);
-    let settings = || load(Flags::new());
+    let load = |arguments: &SettingsArguments, flags: &Flags| settings::load(arguments, flags, Purpose::Command);
     runtime.block_on(async {
         match arguments.command {
             Command::Serve(serve) => {
-                let settings = settings::load(&arguments.settings, serve.flags(), Purpose::Serve)?;
+                let settings = settings::load(&serve.settings, &serve.flags(), Purpose::Serve)?;
                 Box::pin(serve::run(serve, settings, layer)).await
             }
             Command::Migrate(migrate) => {
-                let why = "migrate changes the keyspace of a cluster and has no listener";
-                arguments.settings.refuse_server_flags(why)?;
-                let settings = load(migrate.stores.flags())?;
+                let settings = load(&migrate.settings, &migrate.stores.flags())?;
                 migrate::run(migrate, &settings).await
             }
             Command::Cluster(command) => {
-                arguments.settings.refuse_server_flags("cluster reads the stores of a cluster and has no listener")?;
-                let settings = load(command.flags())?;
+                let settings = load(command.settings(), &command.flags())?;
                 cluster::run(command, &settings).await
             }
             Command::Demo(demo) => {
-                arguments.settings.refuse_server_flags("demo stores nothing and chooses its own port; use serve")?;
-                Box::pin(demo::run(demo, settings()?)).await
+                let settings = load(&demo.settings, &Flags::new())?;
+                Box::pin(demo::run(demo, settings)).await
             }
-            Command::Chat(chat) => Box::pin(chat::run(chat, settings()?)).await,
-            Command::Credit(command) => credit::run(command, &settings()?).await,
-            Command::Audit(command) => audit::run(command, &settings()?).await,
-            Command::Token(command) => token::run(command, &settings()?).await,
+            Command::Chat(chat) => Box::pin(chat::run(chat)).await,
+            Command::Credit(command) => credit::run(command).await,
+            Command::Audit(command) => audit::run(command).await,
+            Command::Token(command) => token::run(command).await,
+            Command::Document(command) => Box::pin(data::document::run(command)).await,
+            Command::Schema(command) => Box::pin(data::schema::run(command)).await,
+            Command::Prompt(command) => Box::pin(data::prompt::run(command)).await,
+            Command::Tag(command) => Box::pin(data::tag::run(command)).await,
+            Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
+            Command::Login(login) => login::run(login).await,
+            Command::Logout => login::logout(),
+            Command::Status(status) => status::run(status).await,
             Command::Health(health) => health::run(health).await,
-            Command::Config => config::run(&settings()?),
+            Command::Config(config) => config::run(&load(&config.settings, &config.listen.flags())?),
             Command::DevCerts(certs) => dev_certs::run(&certs),
+            Command::Completions(arguments) => help_files::print_completions(&arguments),
+            Command::Man(arguments) => help_files::write_man_pages(&arguments),
         }
     })
 }

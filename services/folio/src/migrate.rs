@@ -10,12 +10,14 @@ use folio_storage::AccessStore;
 use folio_storage_cql::{CqlStore, Migrated};
 use folio_types::System;
 
-use crate::arguments::StoreArguments;
+use crate::arguments::{SettingsArguments, StoreArguments};
 use crate::server::{AccessStores, ensure_first_token_in_cluster, replace_admin_token, with_setting};
 use crate::settings::Settings;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
     #[command(flatten)]
     pub(crate) stores: StoreArguments,
     /// Create another admin token of the first organization, to replace a lost token.

@@ -7,13 +7,17 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::StoreLayer;
-use crate::arguments::{Flags, StoreArguments, path_value, set};
+use crate::arguments::{Flags, ListenArguments, SettingsArguments, StoreArguments, path_value, set};
 use crate::local_endpoint;
 use crate::server;
 use crate::settings::{Role, Settings};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
+    #[command(flatten)]
+    listen: ListenArguments,
     /// The roles of the process: gateway, node, or both, separated by a comma [default: gateway,node].
     #[arg(long, value_name = "ROLES", value_delimiter = ',')]
     roles: Vec<Role>,
@@ -53,6 +57,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = self.stores.flags();
+        flags.extend(self.listen.flags());
         let roles: Vec<_> = self.roles.iter().map(|role| role.name()).collect();
         set(&mut flags, "server.roles", Some(roles).filter(|roles| !roles.is_empty()));
         set(&mut flags, "cluster.listen", self.node_listen.as_deref());

@@ -22,7 +22,6 @@ use anyhow::Result;
 
 use crate::client::ServerArguments;
 use crate::input::Input;
-use crate::settings::Settings;
 use crate::terminal::{DIM, Screen};
 use screen::ChatScreen;
 use session::Session;
@@ -40,16 +39,16 @@ pub(crate) struct Arguments {
 
 /// Runs the chat until the user quits, the input ends or a signal arrives. If the future is dropped, the terminal is
 /// restored, and a running turn continues on the server.
-pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let signal = folio_process::signals::termination()?;
     tokio::select! {
-        result = run_session(arguments, settings) => result,
+        result = run_session(arguments) => result,
         signal = signal => Err(signal.into()),
     }
 }
 
-async fn run_session(arguments: Arguments, settings: Settings) -> Result<()> {
-    let client = arguments.server.connect(&settings).await?;
+async fn run_session(arguments: Arguments) -> Result<()> {
+    let client = arguments.server.connect().await?;
     let mut screen = ChatScreen::new(Screen::stdout());
     let document = document::find(&client, screen.plain(), &arguments.document).await?;
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();

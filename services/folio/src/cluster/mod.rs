@@ -5,7 +5,7 @@ mod status;
 
 use anyhow::Result;
 
-use crate::arguments::Flags;
+use crate::arguments::{Flags, SettingsArguments};
 use crate::settings::Settings;
 
 #[derive(Debug, clap::Subcommand)]
@@ -15,6 +15,12 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    pub(crate) fn settings(&self) -> &SettingsArguments {
+        match self {
+            Self::Status(status) => &status.settings,
+        }
+    }
+
     pub(crate) fn flags(&self) -> Flags {
         match self {
             Self::Status(status) => status.stores.flags(),

@@ -8,7 +8,7 @@ use folio_storage_redis::shared_stores;
 use folio_types::Error;
 
 use super::report::{Health, Keyspace, Node, Report, State};
-use crate::arguments::StoreArguments;
+use crate::arguments::{SettingsArguments, StoreArguments};
 use crate::server::{redis_options, with_setting};
 use crate::settings::Settings;
 
@@ -17,6 +17,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
     #[command(flatten)]
     pub(crate) stores: StoreArguments,
     /// Print the report as one JSON object.

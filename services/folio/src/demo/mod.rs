@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::arguments::SettingsArguments;
 use crate::chat::screen::ChatScreen;
 use crate::chat::view::Waiting;
 use crate::client::{Client, explain};
-use crate::documents;
+use crate::documents::{self, NewFile};
 use crate::endpoint::TlsArguments;
 use crate::local_endpoint;
 use crate::server::{self, Server};
@@ -28,6 +29,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
     /// The document: a PDF, an image (PNG, JPEG, TIFF), HTML or plain text. Default: the sample invoice.
     file: Option<PathBuf>,
     /// Ask for each approval instead of approving every call.
@@ -47,7 +50,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<()> {
     let mut screen = ChatScreen::new(if arguments.json { Screen::stderr() } else { Screen::stdout() });
-    let (name, bytes) = read(&arguments)?;
+    let file = read(&arguments).await?;
     settings.models.local.detect &= !arguments.no_detect;
     let local = local_endpoint::choose(&settings.models, arguments.model.as_deref()).await?;
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
@@ -58,7 +61,7 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     screen.line(NOTE, &server.endpoint);
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let result = tokio::select! {
-        result = run_demo(&server, &mut screen, &name, bytes, arguments.ask) => result,
+        result = run_demo(&server, &mut screen, &file, arguments.ask) => result,
         // Do not exit here, so that the temporary folder is removed.
         () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped by a signal")),
     };
@@ -70,27 +73,19 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     Ok(())
 }
 
-fn read(arguments: &Arguments) -> Result<(String, Vec<u8>)> {
+async fn read(arguments: &Arguments) -> Result<NewFile> {
     match &arguments.file {
-        None => Ok((SAMPLE_NAME.to_owned(), SAMPLE.to_vec())),
-        Some(path) => {
-            let bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
-            Ok((documents::name_of(path), bytes))
-        }
+        None => Ok(NewFile { name: SAMPLE_NAME.to_owned(), bytes: SAMPLE.to_vec(), ..NewFile::default() }),
+        Some(path) => NewFile::read(path).await,
     }
 }
 
-async fn run_demo(
-    server: &Server,
-    screen: &mut ChatScreen,
-    name: &str,
-    bytes: Vec<u8>,
-    ask: bool,
-) -> Result<report::Report> {
+async fn run_demo(server: &Server, screen: &mut ChatScreen, file: &NewFile, ask: bool) -> Result<report::Report> {
     let token = server.first_token.as_ref().context("the admin token was not created")?;
     let client = Client::connect(&server.address.to_string(), &TlsArguments::default(), &token.reveal()).await?;
-    screen.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
-    let document = documents::upload(&client, name, bytes, "", |_| {}).await.map_err(|status| explain(&status))?;
+    let name = &file.name;
+    screen.line(BOLD, &format!("Uploading {name} ({} KiB)", file.bytes.len().div_ceil(1024)));
+    let document = documents::upload(&client, file, "", |_| {}).await.map_err(|status| explain(&status))?;
     screen.wait(Waiting::Text);
     let document = documents::wait_until_settled(&client, &document.document_id, |_| {}).await?;
     if document.pages == 0 {

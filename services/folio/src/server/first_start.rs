@@ -5,7 +5,6 @@
 //! so that only one insert succeeds. The audit log of the organization records each token that is created this way.
 
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +17,8 @@ use folio_storage::{AccessStore, AuditStore, ResourceExecutor, ResourceStore, St
 use folio_types::op::{self, Expected};
 use folio_types::token::Token;
 use folio_types::{Environment, OrgId, Reason, Role, TokenId, UserId};
+
+use crate::private_file;
 
 const ORGANIZATION: &str = "default";
 /// The author of the first token in the audit log.
@@ -102,7 +103,7 @@ pub(crate) async fn ensure_first_token(
     let token = match first {
         None => {
             let token = Token::generate(&OrgId::first(), environment);
-            let written = write(&file, &token.reveal());
+            let written = private_file::write(&file, &format!("{}\n", token.reveal()));
             written.with_context(|| format!("the admin token cannot be written to {}", file.display()))?;
             make_organization(&AccessStores::of(stores), environment).await?;
             token
@@ -175,18 +176,4 @@ async fn store(stores: &AccessStores, token: &Token, by: &str, environment: &dyn
     let entry = AuditEntry::new(&format!("token:{}", record.id), AuditKind::ChangeApplied, record.created_at, None, by);
     stores.audit.append(&record.org, &[AuditEntry { target: Some(target), ..entry }]).await?;
     Ok(true)
-}
-
-/// Writes a file that only its owner can read, atomically and durably.
-fn write(file: &Path, text: &str) -> std::io::Result<()> {
-    let temporary = file.with_extension("token.new");
-    let _ = std::fs::remove_file(&temporary);
-    let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    writeln!(out, "{text}")?;
-    out.sync_all()?;
-    std::fs::rename(&temporary, file)?;
-    match file.parent() {
-        Some(folder) => std::fs::File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
 }

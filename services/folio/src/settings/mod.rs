@@ -14,7 +14,7 @@ use folio_process::settings::{LoadedSettings, Sources, load as load_from};
 use folio_types::settings::InvalidSettings;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{Flags, SettingsArguments, path_value, set};
+use crate::arguments::{Flags, SettingsArguments};
 
 pub(crate) use server::{Role, ServerOptions};
 pub(crate) use storage::{BucketOptions, StorageOptions};
@@ -55,27 +55,25 @@ pub(crate) enum Purpose {
     Command,
 }
 
-/// Loads the defaults, then the file, then variables, then flags: those of every command, and `flags` of this one.
-pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags, purpose: Purpose) -> Result<Settings> {
+/// Loads the defaults, then the file, then variables, then the flags of the command.
+pub(crate) fn load(arguments: &SettingsArguments, flags: &Flags, purpose: Purpose) -> Result<Settings> {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let loaded = read(arguments, &mut flags, variables.collect())?;
+    let loaded = read(arguments, flags, variables.collect())?;
     for warning in &loaded.warnings {
         // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "folio: warning: {warning}");
     }
-    loaded.settings.check(&flags, purpose)?;
+    loaded.settings.check(flags, purpose)?;
     Ok(loaded.settings)
 }
 
-/// Loads the settings without checking them. The flags of every command are added to `flags`.
+/// Loads the settings without checking them.
 fn read(
     arguments: &SettingsArguments,
-    flags: &mut Flags,
+    flags: &Flags,
     variables: BTreeMap<String, String>,
 ) -> Result<LoadedSettings<Settings>> {
-    set(flags, "server.listen", arguments.listen.as_deref());
-    set(flags, "storage.data", path_value(arguments.data.as_ref()));
     let sources = Sources {
         file: Some(arguments.config.clone().unwrap_or_else(|| "folio.toml".into())),
         file_required: arguments.config.is_some(),

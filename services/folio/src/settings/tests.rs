@@ -13,16 +13,16 @@ const SECRET: &str = "[\"a secret of thirty-two bytes, at the least\"]";
 /// Loads the settings of a command line with these variables.
 fn settings(line: &[&str], variables: &[(&str, &str)]) -> Result<Settings> {
     let arguments = Arguments::try_parse_from(std::iter::once("folio").chain(line.iter().copied()))?;
-    let (mut flags, purpose) = match &arguments.command {
+    let (flags, purpose) = match &arguments.command {
         Command::Serve(serve) => (serve.flags(), Purpose::Serve),
         Command::Migrate(migrate) => (migrate.stores.flags(), Purpose::Command),
         Command::Cluster(cluster) => (cluster.flags(), Purpose::Command),
         _ => (Flags::new(), Purpose::Command),
     };
     // The settings file of a container does not exist in the test.
-    let settings_arguments = SettingsArguments { config: Some("/dev/null".into()), ..arguments.settings };
+    let settings_arguments = SettingsArguments { config: Some("/dev/null".into()) };
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let loaded = read(&settings_arguments, &mut flags, variables.collect())?;
+    let loaded = read(&settings_arguments, &flags, variables.collect())?;
     anyhow::ensure!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     loaded.settings.check(&flags, purpose)?;
     Ok(loaded.settings)

@@ -6,7 +6,6 @@ use folio_types::access::Scope;
 
 use super::Role;
 use crate::client::{ServerArguments, answer};
-use crate::settings::Settings;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -30,8 +29,8 @@ pub(crate) struct Arguments {
 }
 
 /// Creates the token. The token is printed on stdout, other text on stderr.
-pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
-    let client = arguments.server.connect(settings).await?;
+pub(crate) async fn run(arguments: Arguments) -> Result<()> {
+    let client = arguments.server.connect().await?;
     let request = v1::CreateTokenRequest {
         token: Some(v1::Token {
             name: arguments.name,

@@ -6,12 +6,11 @@ use anyhow::Result;
 use folio_proto::v1;
 
 use crate::client::{ServerArguments, answer};
-use crate::settings::Settings;
 use crate::terminal::printable;
 
 /// Prints one line per token, newest first.
-pub(crate) async fn run(server: &ServerArguments, settings: &Settings) -> Result<()> {
-    let client = server.connect(settings).await?;
+pub(crate) async fn run(server: &ServerArguments) -> Result<()> {
+    let client = server.connect().await?;
     let mut out = std::io::stdout();
     let mut request = v1::ListTokensRequest::default();
     loop {

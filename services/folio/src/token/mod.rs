@@ -7,7 +7,6 @@ use anyhow::Result;
 use folio_proto::v1;
 
 use crate::client::{ServerArguments, answer};
-use crate::settings::Settings;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -27,12 +26,12 @@ pub(crate) struct Revoke {
     server: ServerArguments,
 }
 
-pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
+pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
-        Command::Create(arguments) => create::run(arguments, settings).await,
-        Command::List(server) => list::run(&server, settings).await,
+        Command::Create(arguments) => create::run(arguments).await,
+        Command::List(server) => list::run(&server).await,
         Command::Revoke(Revoke { token_id, server }) => {
-            let client = server.connect(settings).await?;
+            let client = server.connect().await?;
             let request = v1::RevokeTokenRequest { token_id: token_id.clone(), ..Default::default() };
             answer(client.tokens().revoke_token(request)).await?;
             println!("revoked {token_id}");

@@ -1,0 +1,284 @@
+//! `folio document`.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use folio_proto::v1;
+use serde_json::{Value, json};
+
+use super::output::View;
+use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, note, present, tag, time};
+use crate::client::{Client, answer, explain};
+use crate::documents::{self, NewFile};
+use crate::secret_input;
+
+const COLUMNS: [&str; 6] = ["document_id", "name", "state", "pages", "size_bytes", "create_time"];
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Upload files and wait for their texts. A file that was uploaded before is not uploaded again.
+    Add(Add),
+    /// List documents, newest first.
+    List(List),
+    /// Print a document without its text.
+    Show(ItemArguments),
+    /// Print the text of a document.
+    Text(Text),
+    /// Add tags to a document, and remove tags from it.
+    Tag(Tag),
+    /// Delete a document with its text and its extractions.
+    Rm(ItemArguments),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Add {
+    /// The files: PDF, PNG, JPEG, TIFF, HTML, Markdown, CSV or text.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// A tag of the documents, by id or name; may be given several times.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// An entry of the metadata of the documents; may be given several times.
+    #[arg(long = "metadata", value_name = "KEY=VALUE", value_parser = entry)]
+    metadata: Vec<(String, String)>,
+    /// Read the password of protected PDFs from the terminal, or from the first line of standard input. The password is
+    /// not stored.
+    #[arg(long)]
+    password: bool,
+    /// Do not wait for the texts.
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// Only documents with this tag, by id or name; may be given several times.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    #[command(flatten)]
+    list: ListArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Text {
+    /// The first page.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    from_page: u32,
+    /// Maximum number of pages [default: all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pages: Option<u32>,
+    #[command(flatten)]
+    item: ItemArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Tag {
+    #[command(flatten)]
+    item: ItemArguments,
+    /// A tag to add, by id or name; may be given several times.
+    #[arg(long, value_name = "TAG", required_unless_present = "remove")]
+    add: Vec<String>,
+    /// A tag to remove, by id or name; may be given several times.
+    #[arg(long, value_name = "TAG")]
+    remove: Vec<String>,
+}
+
+pub(crate) async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Add(add) => {
+            let password =
+                if add.password { secret_input::read("password of the PDF: ").await? } else { String::new() };
+            ensure!(!add.password || !password.is_empty(), "the password is empty");
+            add.data.run(async |client| upload(&client, &add, password).await).await
+        }
+        Command::List(list) => list.list.data.run(async |client| documents_of(&client, &list).await).await,
+        Command::Show(show) => show.data.run(async |client| one(&client, &show.item).await).await,
+        Command::Text(text) => text.item.data.run(async |client| pages(&client, &text).await).await,
+        Command::Tag(tag) => tag.item.data.run(async |client| change_tags(&client, &tag).await).await,
+        Command::Rm(rm) => rm.data.run(async |client| remove(&client, &rm.item).await).await,
+    }
+}
+
+/// Uploads every file. A failure of one file does not stop the others, and fails the command after its output.
+async fn upload(client: &Client, add: &Add, password: String) -> Result<View> {
+    let template = NewFile {
+        tag_ids: tag::ids(client, &add.tags).await?,
+        metadata: add.metadata.iter().cloned().collect(),
+        password,
+        ..NewFile::default()
+    };
+    let mut rows = Vec::with_capacity(add.files.len());
+    let mut failures = Vec::new();
+    for path in &add.files {
+        match upload_file(client, path, &template, !add.no_wait).await {
+            Ok(document) => rows.push(row(&document)),
+            Err(error) => failures.push(format!("{}: {error:#}", path.display())),
+        }
+    }
+    ensure!(!rows.is_empty(), "{}", failures.join("\n"));
+    let view = View::list(COLUMNS, rows);
+    Ok(if failures.is_empty() { view } else { view.failing(failures.join("\n")) })
+}
+
+async fn upload_file(client: &Client, path: &Path, template: &NewFile, waits: bool) -> Result<v1::Document> {
+    let NewFile { name, bytes, .. } = NewFile::read(path).await?;
+    let file = NewFile { name, bytes, ..template.clone() };
+    let is_terminal = std::io::stderr().is_terminal();
+    let bar = documents::upload_bar(file.bytes.len(), is_terminal).with_message(file.name.clone());
+    let moving = bar.clone();
+    let sent = documents::upload_once(client, &file, move |sent| moving.set_position(sent as u64)).await;
+    bar.finish_and_clear();
+    let document = sent.map_err(|status| explain(&status))?;
+    if !waits {
+        return Ok(document);
+    }
+    let spinner = documents::text_spinner(is_terminal);
+    let document = documents::wait_until_settled(client, &document.document_id, |_| spinner.tick()).await?;
+    spinner.finish_and_clear();
+    if document.state() != v1::DocumentState::Ready {
+        note(&format!("{} has no text: {}", document.name, document.state_reason));
+    }
+    Ok(document)
+}
+
+async fn one(client: &Client, what: &str) -> Result<View> {
+    Ok(View::one(row(&documents::find(client, what).await?)))
+}
+
+async fn documents_of(client: &Client, list: &List) -> Result<View> {
+    let tags = tag::ids(client, &list.tags).await?.into_iter().map(|id| format!("tag:{id}"));
+    let conditions: Vec<String> = std::iter::once(list.list.filter()).chain(tags).collect();
+    let filter = conditions.join(" ").trim().to_owned();
+    let rows = all(client, &filter, list.list.limit).await?.iter().map(row).collect();
+    Ok(View::list(COLUMNS, rows))
+}
+
+/// Returns the documents that match a filter, newest first, at most `limit`.
+pub(super) async fn all(client: &Client, filter: &str, limit: usize) -> Result<Vec<v1::Document>> {
+    let found = collect(limit, async |page_size, page_token| {
+        let filter = filter.to_owned();
+        let request = v1::ListDocumentsRequest { page_size, page_token, filter, ..Default::default() };
+        let page = answer(client.documents().list_documents(request)).await?;
+        Ok((page.documents, page.next_page_token))
+    });
+    found.await
+}
+
+async fn pages(client: &Client, text: &Text) -> Result<View> {
+    let document = documents::find(client, &text.item.item).await?;
+    let (mut from_page, mut left) = (text.from_page, text.pages.unwrap_or(u32::MAX));
+    let mut pages = Vec::new();
+    while left > 0 {
+        let page_count = if left == u32::MAX { 0 } else { left };
+        let request = v1::GetDocumentTextRequest { document_id: document.document_id.clone(), from_page, page_count };
+        let part = answer(client.documents().get_document_text(request)).await?;
+        let is_ready = part.state() == v1::DocumentState::Ready;
+        ensure!(is_ready, "{} has no text: {}", document.name, reason(&part));
+        left = left.saturating_sub(u32::try_from(part.pages.len())?);
+        pages.extend(part.pages);
+        if part.next_page == 0 {
+            break;
+        }
+        from_page = part.next_page;
+    }
+    let text: Vec<&str> = pages.iter().map(|page| page.text.as_str()).collect();
+    let text = text.join("\n\n");
+    let rows = pages.iter().map(|page| json!({ "number": page.number, "text": page.text })).collect();
+    Ok(View::list(["number", "text"], rows).text(text))
+}
+
+/// Returns the reason of a text that is not ready.
+fn reason(part: &v1::GetDocumentTextResponse) -> String {
+    if part.state_reason.is_empty() { state(part.state()) } else { part.state_reason.clone() }
+}
+
+/// Changes the tags of the version that was read, so that a concurrent change is not lost.
+async fn change_tags(client: &Client, change: &Tag) -> Result<View> {
+    let before = documents::find(client, &change.item.item).await?;
+    let (add, remove) = (tag::ids(client, &change.add).await?, tag::ids(client, &change.remove).await?);
+    let document = v1::Document {
+        document_id: before.document_id,
+        tag_ids: changed(before.tag_ids, &add, &remove),
+        etag: before.etag,
+        ..v1::Document::default()
+    };
+    let request = v1::UpdateDocumentRequest {
+        document: Some(document),
+        update_mask: Some(prost_types::FieldMask { paths: vec!["tag_ids".to_owned()] }),
+        ..Default::default()
+    };
+    Ok(View::one(row(&present(answer(client.documents().update_document(request)).await?.document)?)))
+}
+
+fn changed(tags: Vec<String>, add: &[String], remove: &[String]) -> Vec<String> {
+    let kept = tags.into_iter().filter(|tag| !remove.contains(tag));
+    let mut tags: Vec<String> = kept.collect();
+    for tag in add {
+        if !tags.contains(tag) {
+            tags.push(tag.clone());
+        }
+    }
+    tags
+}
+
+async fn remove(client: &Client, what: &str) -> Result<View> {
+    let document_id = documents::find(client, what).await?.document_id;
+    let request = v1::DeleteDocumentRequest { document_id: document_id.clone(), ..Default::default() };
+    answer(client.documents().delete_document(request)).await?;
+    Ok(deleted(&document_id))
+}
+
+fn row(document: &v1::Document) -> Value {
+    json!({
+        "document_id": document.document_id, "name": document.name, "media_type": document.media_type,
+        "size_bytes": document.size_bytes, "sha256": document.sha256, "tag_ids": document.tag_ids,
+        "metadata": document.metadata, "state": state(document.state()), "state_reason": document.state_reason,
+        "pages": document.pages, "created_by": document.created_by,
+        "create_time": time(document.create_time.as_ref()), "update_time": time(document.update_time.as_ref()),
+        "etag": document.etag,
+    })
+}
+
+fn state(state: v1::DocumentState) -> String {
+    state.as_str_name().trim_start_matches("DOCUMENT_STATE_").to_lowercase()
+}
+
+/// Parses `KEY=VALUE`.
+fn entry(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("invalid entry {text:?}: expected KEY=VALUE"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::Format;
+    use super::*;
+
+    #[test]
+    fn tags_are_added_once_and_removed() {
+        let list = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+        assert_eq!(changed(list(&["a", "b"]), &list(&["b", "c"]), &list(&["a", "x"])), list(&["b", "c"]));
+        assert_eq!(changed(list(&["a"]), &[], &list(&["a"])), list(&[]));
+    }
+
+    #[test]
+    fn an_entry_is_divided_at_the_first_equals_sign() {
+        assert_eq!(entry("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(entry("a").is_err());
+    }
+
+    #[test]
+    fn a_row_has_the_state_as_a_word() {
+        let document = v1::Document {
+            document_id: "doc_1".to_owned(),
+            name: "a.pdf".to_owned(),
+            state: v1::DocumentState::NoText.into(),
+            ..v1::Document::default()
+        };
+        let table = View::list(COLUMNS, vec![row(&document)]).render(Format::Table);
+        assert_eq!(table.lines().nth(1).unwrap(), "doc_1        a.pdf  no_text  0      0");
+    }
+}

@@ -1,0 +1,243 @@
+//! Data commands: documents, schemas, prompts, tags and extractions for scripts and people.
+//!
+//! A command uses a server, or with `--data` the stores of a folder in this process. It returns a [`View`], which
+//! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
+
+pub(crate) mod document;
+pub(crate) mod extraction;
+mod output;
+pub(crate) mod prompt;
+pub(crate) mod schema;
+pub(crate) mod tag;
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use folio_process::signals::shutdown_on_signal;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::{Flags, set};
+use crate::client::{Client, ServerArguments};
+use crate::endpoint::TlsArguments;
+use crate::server::{self, Server, TOKEN_FILE};
+use crate::settings::{ServerOptions, Settings};
+use crate::terminal::write_stdout;
+use output::{Format, View};
+
+/// Maximum number of items of a page of a list.
+const PAGE_SIZE: usize = 100;
+
+/// Maximum time for running work to end after a command with `--data`.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The stores and the output of a data command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DataArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// Use the stores in this folder in this process, without a server.
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// The format of the output.
+    #[arg(long, value_enum, default_value = "table")]
+    output: Format,
+}
+
+/// The selection of a list.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArguments {
+    /// Only items whose name contains this text.
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// Maximum number of items.
+    #[arg(long, value_name = "N", default_value = "1000")]
+    limit: usize,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+impl ListArguments {
+    /// Returns the filter of the request.
+    fn filter(&self) -> String {
+        self.name.as_deref().map(crate::names::filter).unwrap_or_default()
+    }
+}
+
+/// An item of a command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ItemArguments {
+    /// The id or the name.
+    #[arg(value_name = "ID or NAME")]
+    item: String,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+impl DataArguments {
+    /// Runs a command with a client of the server or of the stores in the folder, and prints its result. A signal cancels
+    /// the command.
+    async fn run(&self, work: impl AsyncFnOnce(Client) -> Result<View>) -> Result<()> {
+        let shutdown = shutdown_on_signal()?;
+        let view = match &self.data {
+            None => tokio::select! {
+                view = async { Box::pin(work(self.server.connect().await?)).await } => view?,
+                () = shutdown.cancelled() => return Err(stopped()),
+            },
+            Some(folder) => Box::pin(self.run_embedded(folder, work, &shutdown)).await?,
+        };
+        write_stdout(&view.render(self.output))?;
+        match view.failure {
+            Some(failure) => Err(anyhow::anyhow!(failure)),
+            None => Ok(()),
+        }
+    }
+
+    async fn run_embedded(
+        &self,
+        folder: &Path,
+        work: impl AsyncFnOnce(Client) -> Result<View>,
+        shutdown: &CancellationToken,
+    ) -> Result<View> {
+        let settings = self.embedded_settings(folder)?;
+        let server = Box::pin(server::start(settings, None, None, |stores| stores)).await;
+        let server = server.with_context(|| {
+            format!("the stores in {} cannot be opened (a running server needs --server)", folder.display())
+        })?;
+        let result = tokio::select! {
+            result = async { Box::pin(work(self.embedded_client(&server, folder).await?)).await } => result,
+            // Do not exit here, so that the stores are closed.
+            () = shutdown.cancelled() => Err(stopped()),
+        };
+        server.stop(DRAIN).await;
+        result
+    }
+
+    /// Returns the settings of a server for this process only, on a free port of the loopback interface.
+    fn embedded_settings(&self, folder: &Path) -> Result<Settings> {
+        ensure!(self.server.server.is_none(), "--data needs no server: remove --server and FOLIO_SERVER");
+        let mut flags = Flags::new();
+        set(&mut flags, "storage.data", Some(folder.to_string_lossy().into_owned()));
+        let mut settings = self.server.load_settings(&flags)?;
+        ensure!(!settings.storage.is_shared(), "--data has no effect with the stores of a cluster: use --server");
+        settings.server = ServerOptions { listen: "127.0.0.1:0".to_owned(), ..ServerOptions::default() };
+        settings.gateway.tls = folio_gateway::TlsOptions::default();
+        settings.purchases.listen = String::new();
+        Ok(settings)
+    }
+
+    async fn embedded_client(&self, server: &Server, folder: &Path) -> Result<Client> {
+        let file = folder.join(TOKEN_FILE);
+        // A variable with the token of a server is not the token of the folder.
+        let token = match (&server.first_token, std::fs::read_to_string(&file), &self.server.token) {
+            (Some(first), ..) => first.reveal(),
+            (None, Ok(token), _) => token,
+            (None, Err(_), Some(token)) => token.clone(),
+            (None, Err(error), None) => {
+                let remedy = format!("no token: pass --token, or make {} readable", file.display());
+                return Err(error).context(remedy);
+            }
+        };
+        Client::connect(&server.address.to_string(), &TlsArguments::default(), &token).await
+    }
+}
+
+fn stopped() -> anyhow::Error {
+    anyhow::anyhow!("stopped by a signal")
+}
+
+/// Reads pages of a list until it ends or `limit` items were read. `page` returns the items of a page, given its size and
+/// its token, and the token of the next page (empty: none).
+async fn collect<T>(
+    limit: usize,
+    mut page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String)>,
+) -> Result<Vec<T>> {
+    let (mut items, mut token) = (Vec::new(), String::new());
+    while items.len() < limit {
+        let size = (limit - items.len()).min(PAGE_SIZE);
+        let (found, next) = page(i32::try_from(size)?, token).await?;
+        items.extend(found);
+        token = next;
+        if token.is_empty() {
+            return Ok(items);
+        }
+    }
+    note(&format!("the list has more than {limit} items: pass a larger --limit"));
+    Ok(items)
+}
+
+/// Prints a note on stderr, which may be closed.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "folio: {}", crate::terminal::printable(text));
+}
+
+/// Reads a text file, or standard input for `-`. Error: it has more than `max` bytes or is not UTF-8.
+fn read_text(path: &Path, max: usize) -> Result<String> {
+    let is_stdin = path.as_os_str() == "-";
+    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let unreadable = || format!("{name} cannot be read");
+    let input: Box<dyn std::io::Read> = match is_stdin {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(std::fs::File::open(path).with_context(unreadable)?),
+    };
+    let mut bytes = Vec::new();
+    input.take(max as u64 + 1).read_to_end(&mut bytes).with_context(unreadable)?;
+    ensure!(bytes.len() <= max, "{name} has more than {max} bytes");
+    String::from_utf8(bytes).ok().with_context(|| format!("{name} is not UTF-8"))
+}
+
+/// Parses JSON text of the server. Text that is no JSON remains a text.
+fn parsed(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
+}
+
+/// Returns a time as text. None: null.
+fn time(at: Option<&prost_types::Timestamp>) -> Value {
+    at.map_or(Value::Null, |at| Value::from(at.to_string()))
+}
+
+/// Returns the result of a deletion.
+fn deleted(id: &str) -> View {
+    View::one(serde_json::json!({ "deleted": id }))
+}
+
+/// Returns the answer's part that the API guarantees.
+fn present<T>(part: Option<T>) -> Result<T> {
+    part.context("invalid response of the server: the resource is missing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn pages_are_read_until_the_list_ends_or_the_limit() {
+        for (limit, expected) in [(1_000, 250), (250, 250), (120, 120), (100, 100), (0, 0)] {
+            let mut sizes = Vec::new();
+            let items = collect(limit, async |size, token: String| {
+                sizes.push(size);
+                let first: usize = token.parse().unwrap_or(0);
+                let end = usize::min(250, first + usize::try_from(size)?);
+                let next = if end == 250 { String::new() } else { end.to_string() };
+                Ok(((first..end).collect(), next))
+            });
+            let items: Vec<usize> = items.await.unwrap();
+            assert_eq!(items, (0..expected).collect::<Vec<_>>(), "limit {limit}");
+            assert!(sizes.iter().all(|size| (1..=100).contains(size)), "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn an_input_file_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.json");
+        std::fs::write(&file, "12345").unwrap();
+        assert_eq!(read_text(&file, 5).unwrap(), "12345");
+        assert!(read_text(&file, 4).unwrap_err().to_string().contains("more than 4 bytes"));
+        std::fs::write(&file, b"\xff").unwrap();
+        assert!(read_text(&file, 4).unwrap_err().to_string().contains("not UTF-8"));
+        assert!(read_text(&folder.path().join("missing"), 4).is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! `folio prompt`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use folio_proto::v1;
+use folio_types::{PromptId, PromptRevId, limits};
+use serde_json::{Value, json};
+
+use super::output::View;
+use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, read_text, schema, tag, time};
+use crate::client::{Client, answer};
+use crate::names;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// List prompts with their newest revisions, newest first.
+    List(ListArguments),
+    /// Print a prompt: the newest revision, or the revision with this id.
+    Show(ItemArguments),
+    /// Create a prompt, or a revision of the prompt with this name.
+    Create(Create),
+    /// Delete a prompt with all its revisions. Its extractions are kept.
+    Rm(ItemArguments),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    /// The name.
+    name: String,
+    /// The file with the instructions; - for standard input.
+    file: PathBuf,
+    /// The schema of the answers, by id, revision or name [default: none].
+    #[arg(long, value_name = "SCHEMA")]
+    schema: Option<String>,
+    /// The model that runs the prompt [default: the default model of the run].
+    #[arg(long, default_value = "")]
+    model: String,
+    /// A tag, by id or name; may be given several times.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+pub(crate) async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::List(list) => list.data.run(async |client| prompts(&client, &list).await).await,
+        Command::Show(show) => show.data.run(async |client| revision(&client, &show.item).await).await,
+        Command::Create(create) => {
+            // The file is read before a server is needed.
+            let content = read_text(&create.file, limits::PROMPT_BYTES)?;
+            create.data.run(async |client| make(&client, &create, content).await).await
+        }
+        Command::Rm(rm) => rm.data.run(async |client| remove(&client, &rm.item).await).await,
+    }
+}
+
+async fn remove(client: &Client, what: &str) -> Result<View> {
+    let prompt_id = id(client, what).await?;
+    let request = v1::DeletePromptRequest { prompt_id: prompt_id.clone(), ..Default::default() };
+    answer(client.prompts().delete_prompt(request)).await?;
+    Ok(deleted(&prompt_id))
+}
+
+async fn prompts(client: &Client, list: &ListArguments) -> Result<View> {
+    let found = collect(list.limit, async |page_size, page_token| {
+        let request = v1::ListPromptsRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
+        let page = answer(client.prompts().list_prompts(request)).await?;
+        Ok((page.prompts, page.next_page_token))
+    });
+    let rows = found.await?.iter().map(row).collect();
+    Ok(View::list(["prompt_id", "name", "revision", "schema_revid", "model", "revision_create_time"], rows))
+}
+
+async fn revision(client: &Client, what: &str) -> Result<View> {
+    let request = v1::GetPromptRevisionRequest { prompt_revid: id(client, what).await? };
+    let revision = present(answer(client.prompts().get_prompt_revision(request)).await?.prompt_revision)?;
+    Ok(View::one(json!({
+        "prompt_revid": revision.prompt_revid, "prompt_id": revision.prompt_id, "name": revision.name,
+        "revision": revision.revision, "schema_revid": revision.schema_revid, "model": revision.model,
+        "tag_ids": revision.tag_ids, "created_by": revision.created_by,
+        "create_time": time(revision.create_time.as_ref()), "content": revision.content,
+    })))
+}
+
+async fn make(client: &Client, create: &Create, content: String) -> Result<View> {
+    let schema_revid = match &create.schema {
+        Some(schema) => schema::id(client, schema).await?,
+        None => String::new(),
+    };
+    let prompt = v1::Prompt {
+        name: create.name.clone(),
+        content,
+        schema_revid,
+        model: create.model.clone(),
+        tag_ids: tag::ids(client, &create.tags).await?,
+        ..v1::Prompt::default()
+    };
+    let request = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
+    Ok(View::one(row(&present(answer(client.prompts().create_prompt(request)).await?.prompt)?)))
+}
+
+/// Returns the id of a prompt, or of a revision, that is named by id or name.
+pub(super) async fn id(client: &Client, what: &str) -> Result<String> {
+    if what.parse::<PromptId>().is_ok() || what.parse::<PromptRevId>().is_ok() {
+        return Ok(what.to_owned());
+    }
+    let request =
+        v1::ListPromptsRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
+    Ok(names::choose("prompt", what, answer(client.prompts().list_prompts(request)).await?.prompts)?.prompt_id)
+}
+
+fn row(prompt: &v1::Prompt) -> Value {
+    json!({
+        "prompt_id": prompt.prompt_id, "name": prompt.name, "prompt_revid": prompt.prompt_revid,
+        "revision": prompt.revision, "schema_revid": prompt.schema_revid, "model": prompt.model,
+        "tag_ids": prompt.tag_ids, "revision_created_by": prompt.revision_created_by,
+        "revision_create_time": time(prompt.revision_create_time.as_ref()), "etag": prompt.etag,
+        "content": prompt.content,
+    })
+}

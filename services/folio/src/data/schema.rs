@@ -1,0 +1,143 @@
+//! `folio schema`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use folio_proto::v1;
+use folio_types::{SchemaId, SchemaRevId, limits};
+use serde_json::{Value, json};
+
+use super::output::View;
+use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, parsed, present, read_text, time};
+use crate::client::{Client, answer};
+use crate::names;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// List schemas with their newest revisions, newest first.
+    List(ListArguments),
+    /// Print a schema: the newest revision, or the revision with this id.
+    Show(ItemArguments),
+    /// Create a schema, or a revision of the schema with this name.
+    Create(Create),
+    /// Delete a schema that no prompt refers to, with all its revisions.
+    Rm(ItemArguments),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    /// The name.
+    name: String,
+    /// The file with the JSON Schema or the response format; - for standard input.
+    file: PathBuf,
+    /// Accept a schema that violates the strict rules.
+    #[arg(long)]
+    allow_non_strict: bool,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+pub(crate) async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::List(list) => list.data.run(async |client| schemas(&client, &list).await).await,
+        Command::Show(show) => show.data.run(async |client| revision(&client, &show.item).await).await,
+        Command::Create(create) => {
+            // The file is read before a server is needed.
+            let text = read_text(&create.file, limits::SCHEMA_BYTES)?;
+            let format = response_format(&create.name, &text, !create.allow_non_strict)?;
+            create.data.run(async |client| make(&client, &create, format).await).await
+        }
+        Command::Rm(rm) => rm.data.run(async |client| remove(&client, &rm.item).await).await,
+    }
+}
+
+async fn remove(client: &Client, what: &str) -> Result<View> {
+    let schema_id = id(client, what).await?;
+    let request = v1::DeleteSchemaRequest { schema_id: schema_id.clone(), ..Default::default() };
+    answer(client.schemas().delete_schema(request)).await?;
+    Ok(deleted(&schema_id))
+}
+
+async fn schemas(client: &Client, list: &ListArguments) -> Result<View> {
+    let found = collect(list.limit, async |page_size, page_token| {
+        let request = v1::ListSchemasRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
+        let page = answer(client.schemas().list_schemas(request)).await?;
+        Ok((page.schemas, page.next_page_token))
+    });
+    let rows = found.await?.iter().map(row).collect();
+    Ok(View::list(["schema_id", "name", "revision", "strict", "revision_create_time"], rows))
+}
+
+async fn revision(client: &Client, what: &str) -> Result<View> {
+    let request = v1::GetSchemaRevisionRequest { schema_revid: id(client, what).await? };
+    let revision = present(answer(client.schemas().get_schema_revision(request)).await?.schema_revision)?;
+    Ok(View::one(json!({
+        "schema_revid": revision.schema_revid, "schema_id": revision.schema_id, "name": revision.name,
+        "revision": revision.revision, "strict": revision.strict, "created_by": revision.created_by,
+        "create_time": time(revision.create_time.as_ref()), "response_format": parsed(&revision.response_format_json),
+    })))
+}
+
+async fn make(client: &Client, create: &Create, format: String) -> Result<View> {
+    let schema = v1::Schema { name: create.name.clone(), response_format_json: format, ..v1::Schema::default() };
+    let request = v1::CreateSchemaRequest {
+        schema: Some(schema),
+        allow_non_strict: create.allow_non_strict,
+        ..Default::default()
+    };
+    Ok(View::one(row(&present(answer(client.schemas().create_schema(request)).await?.schema)?)))
+}
+
+/// Returns the id of a schema, or of a revision, that is named by id or name.
+pub(super) async fn id(client: &Client, what: &str) -> Result<String> {
+    if what.parse::<SchemaId>().is_ok() || what.parse::<SchemaRevId>().is_ok() {
+        return Ok(what.to_owned());
+    }
+    let request =
+        v1::ListSchemasRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
+    Ok(names::choose("schema", what, answer(client.schemas().list_schemas(request)).await?.schemas)?.schema_id)
+}
+
+fn row(schema: &v1::Schema) -> Value {
+    json!({
+        "schema_id": schema.schema_id, "name": schema.name, "schema_revid": schema.schema_revid,
+        "revision": schema.revision, "strict": schema.strict, "revision_created_by": schema.revision_created_by,
+        "revision_create_time": time(schema.revision_create_time.as_ref()), "etag": schema.etag,
+        "response_format": parsed(&schema.response_format_json),
+    })
+}
+
+/// Returns the response format of a file: the file itself, or a response format of the JSON Schema in the file.
+fn response_format(name: &str, text: &str, strict: bool) -> Result<String> {
+    let value: Value = serde_json::from_str(text).context("the schema is no JSON")?;
+    if value.get("json_schema").is_some() {
+        return Ok(text.to_owned());
+    }
+    let letters = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' });
+    let name: String = letters.take(FORMAT_NAME_CHARS).collect();
+    Ok(json!({ "type": "json_schema", "json_schema": { "name": name, "schema": value, "strict": strict } }).to_string())
+}
+
+/// Maximum length of the name in a response format, in characters.
+const FORMAT_NAME_CHARS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_json_schema_becomes_a_response_format_and_a_response_format_remains() {
+        let schema = r#"{"type": "object", "properties": {"total": {"type": "number"}}}"#;
+        let format = response_format("My invoice (€)", schema, true).unwrap();
+        let format: Value = serde_json::from_str(&format).unwrap();
+        assert_eq!(format["type"], "json_schema");
+        assert_eq!(format["json_schema"]["name"], "My_invoice____");
+        assert_eq!(format["json_schema"]["strict"], true);
+        assert_eq!(format["json_schema"]["schema"]["properties"]["total"]["type"], "number");
+        let whole = r#"{"type":"json_schema","json_schema":{"name":"a","schema":{},"strict":false}}"#;
+        assert_eq!(response_format("b", whole, true).unwrap(), whole);
+        assert!(response_format("b", "{", true).unwrap_err().to_string().contains("no JSON"));
+        let long = response_format(&"x".repeat(200), "{}", false).unwrap();
+        assert!(long.contains(&format!("\"{}\"", "x".repeat(64))), "{long}");
+    }
+}

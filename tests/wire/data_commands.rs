@@ -1,0 +1,125 @@
+//! The data commands of the command line, with a server and on the stores of a folder.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::command_line::{folio, text};
+use crate::process::Process;
+use crate::sandbox::{INVOICE, Sandbox};
+
+/// The model answers each extraction with these data.
+const SCRIPT: &str = "
+rules:
+  - answer: {text: '{\"total\": 12.5}'}
+";
+
+/// Returns the output of a command that succeeds.
+fn printed(folder: &Path, arguments: &[&str], input: &str) -> String {
+    let output = folio(folder, arguments, &[], input);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Returns the JSON output of a command that succeeds.
+fn json_of(folder: &Path, arguments: &[&str]) -> Value {
+    let arguments = [arguments, &["--output", "json"]].concat();
+    let out = printed(folder, &arguments, "");
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {out}"))
+}
+
+/// Returns the error output of a command that fails.
+fn refused(folder: &Path, arguments: &[&str], input: &str) -> String {
+    let output = folio(folder, arguments, &[], input);
+    assert!(!output.status.success(), "{arguments:?}: {}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+#[tokio::test]
+async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (folder, url, token) = (sandbox.folder(), sandbox.url(), sandbox.token());
+    assert!(refused(folder, &["login", &url], "folio_wrong\n").contains("INVALID_TOKEN"));
+    let stored = folder.join("configuration/folio/login.toml");
+    assert!(!stored.exists(), "a refused token is not stored");
+    printed(folder, &["login", &url], &format!("{token}\n"));
+    assert_eq!(std::fs::metadata(&stored).unwrap().permissions().mode() & 0o777, 0o600);
+    let status = printed(folder, &["status"], "");
+    let secret = token.rsplit('_').next().unwrap();
+    assert!(status.contains(&url) && status.contains("folio_") && !status.contains(secret), "{status}");
+    assert!(status.contains("accepts the token"), "{status}");
+
+    std::fs::write(folder.join("invoice.txt"), INVOICE).unwrap();
+    std::fs::write(folder.join("prompt.txt"), "Read the total.").unwrap();
+    let schema = json!({
+        "type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"], "additionalProperties": false
+    });
+    std::fs::write(folder.join("schema.json"), schema.to_string()).unwrap();
+    let tag = json_of(folder, &["tag", "create", "invoices", "--color", "#ff8800"]);
+    printed(folder, &["schema", "create", "Invoice", "schema.json"], "");
+    printed(folder, &["prompt", "create", "Total", "prompt.txt", "--schema", "invoice", "--tag", "invoices"], "");
+    let prompt = json_of(folder, &["prompt", "show", "total"]);
+    assert_eq!((prompt["content"].as_str(), prompt["revision"].as_u64()), (Some("Read the total."), Some(1)));
+    assert_eq!(json_of(folder, &["schema", "show", "invoice"])["response_format"]["json_schema"]["schema"], schema);
+
+    let add = ["document", "add", "invoice.txt", "--tag", "invoices", "--metadata", "year=2026"];
+    let added = json_of(folder, &add);
+    assert_eq!(added[0]["state"], "ready");
+    assert_eq!(added[0]["tag_ids"], json!([tag["tag_id"]]));
+    assert_eq!(added[0]["metadata"], json!({"year": "2026"}));
+    assert_eq!(json_of(folder, &add)[0]["document_id"], added[0]["document_id"], "the same file is uploaded once");
+    assert_eq!(json_of(folder, &["document", "list", "--tag", "invoices"]).as_array().unwrap().len(), 1);
+    assert_eq!(json_of(folder, &["document", "list", "--name", "other"]), json!([]));
+    assert!(printed(folder, &["document", "list"], "").starts_with("DOCUMENT_ID"));
+    assert!(printed(folder, &["document", "text", "invoice.txt"], "").contains(INVOICE.lines().next().unwrap()));
+    let untagged = json_of(folder, &["document", "tag", "invoice.txt", "--remove", "invoices"]);
+    assert_eq!(untagged["tag_ids"], json!([]));
+
+    let extraction = json_of(folder, &["extraction", "run", "invoice.txt", "Total"]);
+    assert_eq!(extraction["data"], json!({"total": 12.5}));
+    let id = extraction["extraction_id"].as_str().unwrap();
+    assert_eq!(json_of(folder, &["extraction", "show", id])["data"], extraction["data"]);
+    let csv = printed(folder, &["extraction", "export", "--prompt", "Total", "--output", "csv"], "");
+    assert_eq!(csv, format!("document,extraction_id,data.total\ninvoice.txt,{id},12.5\n"));
+    assert_eq!(json_of(folder, &["extraction", "list", "--verified"]), json!([]));
+
+    let failed = refused(folder, &["document", "add", "missing.pdf", "--no-wait"], "");
+    assert!(failed.contains("missing.pdf") && failed.contains("cannot be read"), "{failed}");
+    let failed = refused(folder, &["document", "add", "prompt.txt", "--password"], "open\n");
+    assert!(failed.contains("only a PDF has a password"), "{failed}");
+    for (kind, item) in [("document", "invoice.txt"), ("prompt", "Total"), ("schema", "Invoice"), ("tag", "invoices")] {
+        printed(folder, &[kind, "rm", item], "");
+        assert_eq!(json_of(folder, &[kind, "list"]), json!([]), "{kind}");
+    }
+    printed(folder, &["logout"], "");
+    assert!(!stored.exists());
+    assert_eq!(printed(folder, &["logout"], ""), "no login is stored\n");
+}
+
+#[test]
+fn a_data_folder_needs_no_server_and_is_used_by_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("a.txt"), "Total: 12").unwrap();
+    let data = ["--data", "data"];
+    let added = json_of(folder, &[&["document", "add", "a.txt"][..], &data].concat());
+    assert_eq!(added[0]["state"], "ready");
+    let listed = json_of(folder, &[&["document", "list"][..], &data].concat());
+    assert_eq!(listed[0]["document_id"], added[0]["document_id"]);
+    let both = refused(folder, &["document", "list", "--data", "data", "--server", "127.0.0.1:1"], "");
+    assert!(both.contains("remove --server and FOLIO_SERVER"), "{both}");
+    let server = Process::start("folio", folder, &["serve", "--listen", "127.0.0.1:0", "--data", "data"], &[]);
+    let refused = refused(folder, &[&["document", "list"][..], &data].concat(), "");
+    assert!(refused.contains("in use by another process") && refused.contains("--server"), "{refused}");
+    assert!(server.terminate());
+}
+
+#[test]
+fn completions_and_man_pages_need_no_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("folio.toml"), "[serer]\n").unwrap();
+    assert!(printed(folder.path(), &["completions", "bash"], "").contains("extraction"));
+    printed(folder.path(), &["man", "man1"], "");
+    assert!(folder.path().join("man1/folio-document-add.1").is_file());
+}
