@@ -154,6 +154,9 @@ pub struct TurnView {
     /// Usage of all model calls so far.
     pub usage: Usage,
     pub next_event: u64,
+    /// Undecided calls of `pending` that the caller may approve. Empty in events, which all watchers share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvable: Vec<CallId>,
 }
 
 impl TurnView {
@@ -174,6 +177,7 @@ impl TurnView {
             retriable: false,
             usage: Usage::default(),
             next_event: 1,
+            approvable: Vec::new(),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use folio_history::event::{Event, EventKind, TurnView};
-use folio_types::{Error, Reason, Result, TurnId};
+use folio_history::event::{Event, EventKind, TurnStatus, TurnView};
+use folio_types::{Error, Principal, Reason, Result, TurnId};
 
 use super::state::{CloseOnDrop, Pending, Queued, Recipient, State};
 use crate::events::{StreamStart, TurnBuffer};
@@ -74,6 +74,15 @@ impl State {
         let now = self.shared.dependencies.environment.now();
         let view = self.loaded.as_ref().and_then(|loaded| loaded.machine.view(now, turn));
         view.ok_or_else(|| Error::not_found("turn", TurnId::new(self.thread().clone(), turn)))
+    }
+
+    /// Returns the view of a turn with the calls that the caller may approve.
+    pub(super) fn view_for(&self, caller: &Principal, turn: u32) -> Result<TurnView> {
+        let view = self.view(turn)?;
+        let record = self.loaded.as_ref().and_then(|loaded| loaded.machine.history().turn(turn));
+        let is_waiting = view.status == TurnStatus::AwaitingApproval;
+        let approvable = record.filter(|_| is_waiting).map(|record| record.approvable(self.thread(), caller));
+        Ok(TurnView { approvable: approvable.unwrap_or_default(), ..view })
     }
 
     /// Returns the start of a stream of the turn's events with numbers from `from`.

@@ -116,12 +116,12 @@ impl State {
                 self.submit(permit, Recipient::Cancel(reply), |ticket| Command::Cancel { ticket, turn }).await
             }
             Request::GetTurn(turn, reply) => {
-                let _ = reply.send(self.view(turn));
+                let _ = reply.send(self.view_for(principal, turn));
                 self.sweep_own().await
             }
             Request::OpenTurn(reply) => {
                 let open = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().open_turn.clone());
-                let view = open.map(|open| self.view(open.number)).transpose();
+                let view = open.map(|open| self.view_for(principal, open.number)).transpose();
                 let _ = reply.send(view.map(|view| view.filter(is_open)));
                 self.sweep_own().await
             }

@@ -11,12 +11,13 @@ use crate::journal::{
     Imported, Intent, Outcome, Paused, ResumeCause, Resumed, Round, TurnOptions, WorkingChange, WorkingExtraction,
     WorkingState,
 };
+use folio_resources::policy::{ApprovalRequirement, Approver};
 use folio_types::limits;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{Expected, Target};
 use folio_types::{DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, SchemaId, SchemaRevId};
 use folio_types::{Error, Reason};
-use folio_types::{ThreadId, UserId};
+use folio_types::{OrgId, Principal, Role, ThreadId, UserId};
 
 fn at() -> Timestamp {
     Timestamp::constant(1_790_000_000, 0)
@@ -272,6 +273,35 @@ fn a_pause_is_reported_as_expired_from_its_expiry_on() {
     assert_eq!(record.view(&thread(), at()).status, TurnStatus::AwaitingApproval);
     assert_eq!(record.view(&thread(), end).status, TurnStatus::Expired);
     assert_eq!(record.view(&thread(), at()).pending.len(), 1);
+}
+
+#[test]
+fn the_policy_of_the_turn_determines_the_calls_that_a_user_may_approve() {
+    let Entry::Round(mut calls) = round(1, 1, 4, Vec::new()) else { panic!("a round") };
+    let requires = |roles: &[Role], not_by_requester| {
+        let approver = Approver { roles: roles.to_vec(), not_by_requester };
+        Some(ApprovalRequirement { rule: "a rule".to_owned(), approver })
+    };
+    calls.calls[1].approval_requirement = requires(&[Role::Admin], false);
+    calls.calls[2].approval_requirement = requires(&[], true);
+    calls.calls[3].needs_approval = false;
+    let mut history = History::fold([accepted(1, None, state(1)), Entry::Round(calls)]);
+    let by = |user: &str, role| Principal::new(OrgId::derive(&["o"]), UserId::derive(&[user]), role);
+    let approvable = |history: &History, by: &Principal| -> Vec<u32> {
+        let record = history.last().unwrap();
+        let ids = record.approvable(&thread(), by);
+        (1..=4).filter(|index| ids.contains(&record.call_id(&thread(), 1, *index))).collect()
+    };
+    assert!(approvable(&history, &by("u", Role::Admin)).is_empty(), "the turn does not wait");
+    history.push(paused(1, 1, 4));
+    assert_eq!(approvable(&history, &by("u", Role::Member)), [1]);
+    assert_eq!(approvable(&history, &by("u", Role::Admin)), [1, 2]);
+    assert_eq!(approvable(&history, &by("other", Role::Member)), [1, 3]);
+    assert!(approvable(&history, &by("other", Role::Viewer)).is_empty());
+    let own_token = Principal { token_creator: Some(UserId::derive(&["u"])), ..by("other", Role::Admin) };
+    assert_eq!(approvable(&history, &own_token), [1, 2], "the requester created the token");
+    history.push(decisions(1, 1, vec![(1, Decision::Approve)]));
+    assert_eq!(approvable(&history, &by("other", Role::Admin)), [2, 3], "a decided call");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use super::record::{CallRecord, RoundRecord, TurnRecord};
 use crate::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
 use crate::journal::{CallStatus, End, Ended, Paused};
+use folio_resources::policy::Approver;
 use folio_types::message::ThinkingBlock;
-use folio_types::{CallId, ThreadId, TurnId};
+use folio_types::{CallId, Principal, ThreadId, TurnId};
 use jiff::Timestamp;
 
 impl TurnRecord {
@@ -25,6 +26,19 @@ impl TurnRecord {
             apply_end(&mut view, ended);
         }
         view
+    }
+
+    /// Returns the undecided calls of the pause that a user with access to the thread may approve, by the policy of the
+    /// turn. Empty if the turn does not wait.
+    pub fn approvable(&self, thread: &ThreadId, by: &Principal) -> Vec<CallId> {
+        let round = self.pause().and_then(|pause| self.round(pause.round));
+        let is_requester = by.may_be(&self.accepted.user);
+        let calls = round.into_iter().flat_map(|round| round.undecided().map(move |call| (round.round, call)));
+        let permitted = calls.filter(|(_, call)| match &call.call.approval_requirement {
+            Some(requirement) => requirement.approver.lets(by.role, is_requester),
+            None => Approver::default().lets(by.role, is_requester),
+        });
+        permitted.map(|(round, call)| CallId::new(self.id(thread), round, call.call.index)).collect()
     }
 
     /// Returns the outcome of the decisions on a round: the event of the next pause, or of the end. None: the turn is

@@ -123,9 +123,10 @@ fn finish() -> impl Strategy<Value = FinishReason> {
 fn turn_view() -> impl Strategy<Value = TurnView> {
     let status = value_of::<v1::TurnStatus, TurnStatus>(7);
     let head = (turn(), status, "\\PC{0,9}", "\\PC{0,9}", vec(round(), 0..3), vec(call_view(), 0..3));
-    let tail = (of(timestamp()), working(), of(finish()), of(error()), any::<(bool, u64)>(), usage());
+    let tail =
+        (of(timestamp()), working(), of(finish()), of(error()), any::<(bool, u64)>(), usage(), vec(call(), 0..3));
     (head, tail).prop_map(|((turn, status, model, text, rounds, pending), tail)| {
-        let (expires_at, working, finish, error, (retriable, next_event), usage) = tail;
+        let (expires_at, working, finish, error, (retriable, next_event), usage, approvable) = tail;
         TurnView {
             turn,
             status,
@@ -141,6 +142,7 @@ fn turn_view() -> impl Strategy<Value = TurnView> {
             retriable,
             usage,
             next_event,
+            approvable,
         }
     })
 }

@@ -29,6 +29,7 @@ impl From<&TurnView> for v1::Turn {
             retriable: turn.retriable,
             usage: Some(turn.usage.into()),
             next_event: turn.next_event,
+            approvable_call_ids: turn.approvable.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -38,6 +39,11 @@ impl TryFrom<v1::Turn> for TurnView {
     fn try_from(turn: v1::Turn) -> Result<Self> {
         Ok(Self {
             turn: fields::id("turn_id", &turn.turn_id)?,
+            approvable: turn
+                .approvable_call_ids
+                .iter()
+                .map(|id| fields::id("approvable_call_ids", id))
+                .collect::<Result<_>>()?,
             status: turn.status().try_into()?,
             finish: turn.finish_reason().try_into().ok(),
             model: turn.model,
