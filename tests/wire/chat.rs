@@ -31,6 +31,8 @@ rules:
     answer: {text: "one two three four five six seven eight nine ten"}
   - when: {user: hello}
     answer: {text: "Hello there."}
+  - when: {user: {contains: [urgent]}}
+    answer: {text: "Mentioned."}
 "#;
 
 /// A running `folio chat` with pipes.
@@ -98,7 +100,9 @@ async fn a_person_approves_edits_and_rejects_through_a_pipe() {
         "you: tags",
         "I make three tags.",
         "┌ create_tag (1 of 3)",
-        "│   \"name\": \"first\"",
+        "│ writes, waits for your decision",
+        "│ name: first",
+        "└ [a]pprove, [r]eject, [e]dit, [s]how the full JSON, approve a[l]l",
         "decision: r not that one",
         "┌ create_tag (3 of 3)",
         "– create_tag rejected: ",
@@ -150,15 +154,22 @@ async fn a_waiting_turn_is_listed_and_resumed_by_another_chat() {
     // The local file is deleted, so the name selects the uploaded document.
     std::fs::remove_file(sandbox.folder().join("invoice.txt")).expect("the file is removed");
     let mut chat = Chat::start(&sandbox, &sandbox.url(), &[]);
-    chat.write_lines(&["/threads"]);
-    chat.until("1  hello  (2 turns)  ● a turn runs or waits").await;
+    // The pending approval is shown when the document is opened, with the number that /resume takes.
+    chat.until("Waiting for approval (/resume N continues a thread):\n  1  20").await;
+    chat.until("  hello  (2 turns)  ● waiting for you").await;
     chat.write_lines(&["/resume 1", "all"]);
     chat.until("Two tags are made.").await;
     chat.write_lines(&["/new", "hello"]);
     chat.output.until("Hello there.", 2).await;
     chat.write_lines(&["/threads"]);
-    chat.until("  2  hello  (2 turns)").await;
+    // Threads with equal titles are distinguished by the end of their ids.
+    chat.until("(2 turns)\n").await;
     let output = chat.end().await;
+    assert_eq!(
+        output.lines().filter(|line| line.contains("  hello …") && line.contains(" turn")).count(),
+        2,
+        "{output}"
+    );
     assert!(output.contains("you: hello") && output.contains("I make three tags."), "{output}");
     assert_eq!(sandbox.client().await.tag_names().await.len(), 3);
 }
@@ -180,25 +191,37 @@ async fn hostile_text_does_not_reach_the_terminal() {
     chat.until("gnp.exe").await;
     chat.write_lines(&["hostile tool"]);
     chat.until("┌ create_tag").await;
-    chat.write_lines(&["r"]);
+    chat.write_lines(&["s", "r", "no reason"]);
     let output = chat.end().await;
     let is_control = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
     assert!(!output.contains(is_control), "{output:?}");
-    assert_eq!(output.lines().filter(|line| line.starts_with('└')).count(), 1, "{output}");
+    // The card is shown again after the full JSON.
+    assert_eq!(output.lines().filter(|line| line.starts_with('└')).count(), 2, "{output}");
 }
 
 #[tokio::test]
 async fn local_commands_are_answered_without_the_model() {
     let (sandbox, mut chat) = Chat::in_sandbox().await;
-    chat.write_lines(&["/help", "/nonsense", "/cancel", "/retry", "/resume 3", "/threads", "/model", "/model second"]);
+    chat.write_lines(&[
+        "/help",
+        "/nonsense",
+        "/cancel",
+        "/retry",
+        "/resume",
+        "/resume 3",
+        "/threads",
+        "/model",
+        "/model second",
+    ]);
     chat.write_lines(&["/thinking", "hello"]);
     let output = chat.end().await;
     for line in [
-        "/resume N         continue thread N",
+        "/resume [N]         continue thread N",
         "/nonsense is not a command",
         "the thread has no running or waiting turn",
         "there is no failed turn to resume",
         "list the threads with /threads first",
+        "no thread is open; /threads lists the threads",
         "no threads yet",
         "scripted (default)",
         "(the following messages use second)",
@@ -251,4 +274,51 @@ async fn a_broken_stream_is_resumed_without_a_gap() {
     let (_, answer) = output.split_once("you: slow\n").expect("the message is shown");
     let answer = answer.replace("\n(the connection broke; reconnecting)\n", "");
     assert_eq!(answer.lines().next(), Some("one two three four five six seven eight nine ten"), "{output}");
+}
+
+#[tokio::test]
+async fn a_call_of_another_approver_is_left_to_it() {
+    let sandbox = sandbox_with_file().await;
+    let client = sandbox.client().await;
+    let policy = v1::Policy {
+        rules: vec![v1::PolicyRule {
+            name: "four eyes".to_owned(),
+            ruling: Some(v1::policy_rule::Ruling::Ask(v1::Ask { not_by_requester: true, ..v1::Ask::default() })),
+            ..v1::PolicyRule::default()
+        }],
+        ..v1::Policy::default()
+    };
+    let request = v1::SetPolicyRequest { policy: Some(policy), ..v1::SetPolicyRequest::default() };
+    let mut policies = v1::policy_service_client::PolicyServiceClient::new(client.channel.clone());
+    policies.set_policy(request).await.expect("the policy is set");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), &[]);
+    chat.write_lines(&["tags", "a", "w", "w", "w", "/threads"]);
+    let output = chat.end().await;
+    for line in [
+        "│ you may not approve this call",
+        "└ [r]eject, [s]how the full JSON, [w]ait for others",
+        "you may not approve this call; ",
+        "(the turn waits for others; /resume shows its state)",
+        "● waiting for others",
+    ] {
+        assert!(output.contains(line), "{line:?} in:\n{output}");
+    }
+    assert!(!output.contains("[a]pprove"), "{output}");
+    assert!(client.tag_names().await.is_empty(), "invariant 2");
+}
+
+#[tokio::test]
+async fn a_mention_gives_the_model_the_resource() {
+    let sandbox = sandbox_with_file().await;
+    let tag = v1::Tag { name: "very urgent".to_owned(), description: "pay today".to_owned(), ..v1::Tag::default() };
+    let request = v1::CreateTagRequest { tag: Some(tag), request_id: String::new() };
+    sandbox.client().await.tags.clone().create_tag(request).await.expect("the tag is created");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), &[]);
+    chat.write_lines(&["hello @tag:missing", "hello \\", "@tag:\"very urgent\""]);
+    let output = chat.end().await;
+    assert!(output.contains("no tag has the name \"missing\": the message is not sent"), "{output}");
+    let bodies = sandbox.sim.chat_requests().await;
+    assert_eq!(bodies.len(), 1, "{output}");
+    let body = bodies[0].body.to_string();
+    assert!(body.contains("pay today") && body.contains(r"hello \n@tag"), "{body}");
 }

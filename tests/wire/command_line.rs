@@ -72,8 +72,8 @@ fn the_demo_extracts_an_unknown_file() {
 #[test]
 fn the_user_can_reject_a_call_of_the_demo() {
     let folder = tempfile::tempdir().unwrap();
-    let output =
-        folio(folder.path(), &["demo", "--ask", "--json"], &[], "no I want another name\nn\nn\nn\nn\nn\nn\nn\n");
+    let replies = format!("r I want another name\n{}", "r no\n".repeat(7));
+    let output = folio(folder.path(), &["demo", "--ask", "--json"], &[], &replies);
     let report = report(&output);
     let first = &report["approvals"][0];
     assert_eq!((first["decision"].as_str(), first["reason"].as_str()), (Some("rejected"), Some("I want another name")));

@@ -29,6 +29,8 @@ rules:
   - when: {user: slow}
     fault: {hold: {gate: g, after_chunks: 3}}
     answer: {text: one two three four five six seven eight nine ten}
+  - when: {user: table}
+    answer: {text: \"The **total** is:\\n\\n| Item | Price |\\n|---|---|\\n| Paper | 10 |\\n\"}
   - answer: {text: Hello there.}
 ";
 
@@ -148,18 +150,74 @@ async fn a_person_rejects_with_a_reason_edits_and_approves() {
     // The editor runs with the terminal as its input, output and error output.
     let script = "test -t 0 && test -t 1 && test -t 2 && sed -i s/second/edited/ \"$1\"";
     let editor = editor(sandbox.folder(), script);
-    let mut chat = Terminal::chat(&sandbox, &[("EDITOR", &editor)]);
+    let mut chat = Terminal::chat(&sandbox, &[("EDITOR", &editor), ("PAGER", "cat")]);
     chat.answer(YOU, "tags").await;
-    chat.answer(DECISION, "r not that one").await;
+    chat.answer(DECISION, "s").await;
+    chat.answer(DECISION, "r").await;
+    chat.answer("reason (Enter: none)> ", "not that one").await;
     chat.answer(DECISION, "e").await;
     chat.answer(DECISION, "a").await;
     chat.until("Two tags are made.").await;
     assert!(chat.output.raw().contains("\u{1b}[36m"), "colours: {:?}", chat.output.raw());
     let shown = chat.leave(YOU).await;
-    for line in ["Write a message, or /help.", "I make three tags.", "\"name\": \"first\"", "– create_tag rejected: "]
-    {
+    for line in [
+        "Write a message, or /help.",
+        "I make three tags.",
+        "│ name: first",
+        "\"name\": \"first\"",
+        "– create_tag rejected: ",
+    ] {
         assert!(shown.contains(line), "{line:?} in:\n{shown}");
     }
+    let request_body = sandbox.sim.chat_requests().await.pop().expect("the model was called").body.to_string();
+    assert!(request_body.contains("not that one"), "{request_body}");
+}
+
+#[tokio::test]
+async fn an_answer_in_markdown_is_formatted() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let mut chat = Terminal::chat(&sandbox, &[]);
+    chat.answer(YOU, "table").await;
+    chat.until("The total is:").await;
+    chat.until("Item  │ Price").await;
+    let shown = chat.leave(YOU).await;
+    assert!(!shown.contains("**") && !shown.contains("|---|"), "{shown}");
+}
+
+#[tokio::test]
+async fn text_that_is_typed_during_a_turn_is_kept_for_the_next_message() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let mut chat = Terminal::chat(&sandbox, &[]);
+    chat.answer(YOU, "slow").await;
+    sandbox.sim.wait_for_waiting_request().await;
+    chat.press("next mesage\u{7f}\u{7f}\u{7f}sage");
+    sandbox.sim.open_gate("g").await;
+    chat.until("you> next message").await;
+    assert_eq!(sandbox.sim.chat_requests().await.len(), 1, "nothing is sent before Enter");
+    chat.press("\r");
+    chat.until("Hello there.").await;
+    chat.leave(YOU).await;
+    let request_body = sandbox.sim.chat_requests().await.pop().expect("the model was called").body.to_string();
+    assert!(request_body.contains("next message"), "{request_body}");
+}
+
+#[tokio::test]
+async fn tab_completes_commands_and_a_backslash_continues_a_message() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let mut chat = Terminal::chat(&sandbox, &[]);
+    chat.asks(YOU).await;
+    chat.press("/thr\t");
+    chat.until("/threads").await;
+    chat.press("\r");
+    chat.until("no threads yet").await;
+    chat.asks(YOU).await;
+    chat.press("first line\\\r");
+    chat.until("first line\\").await;
+    chat.press("second line\r");
+    chat.until("Hello there.").await;
+    chat.leave(YOU).await;
+    let request_body = sandbox.sim.chat_requests().await.pop().expect("the model was called").body.to_string();
+    assert!(request_body.contains("first line\\nsecond line"), "{request_body}");
 }
 
 #[tokio::test]
@@ -178,11 +236,12 @@ async fn text_streams_thinking_is_folded_and_ctrl_c_cancels_the_turn() {
     assert!(!chat.shown().contains("eight"));
     chat.press(CTRL_C);
     chat.until("The turn was cancelled.").await;
-    // At the prompt, Ctrl-C only discards the typed line.
+    // At the prompt, Ctrl-C only discards the typed line, and names the key that quits.
     chat.asks(YOU).await;
     chat.press("half a mess");
     chat.until("half a mess").await;
     chat.press(CTRL_C);
+    chat.until("(the line is discarded; Ctrl-D or /quit quits)").await;
     chat.answer(YOU, "hello").await;
     chat.until("Hello there.").await;
     chat.leave(YOU).await;
@@ -247,14 +306,18 @@ async fn the_demo_asks_for_approval_in_color() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = Terminal::start(folder.path(), &["demo", "--ask"], &[]);
     for _ in 1..=3 {
-        demo.answer("approve? [y]es, [n]o, or no and why: ", "y").await;
+        demo.answer(DECISION, "a").await;
     }
     assert!(demo.ended().await.success(), "{}", demo.shown());
     let (raw, shown) = (demo.output.raw(), demo.shown());
     assert!(raw.contains("\u{1b}[32m") && raw.contains("\u{1b}[1m"), "color on a terminal: {raw:?}");
-    for line in
-        ["create_schema wants to run with", "run_extraction wants to run with", "\"invoice_number\": \"INV-2026-0417\""]
-    {
+    for line in [
+        "┌ create_schema",
+        "fields (* required)",
+        "* invoice_number: ",
+        "┌ run_extraction",
+        "\"invoice_number\": \"INV-2026-0417\"",
+    ] {
         assert!(shown.contains(line), "{line:?} in:\n{shown}");
     }
 }
@@ -264,7 +327,7 @@ async fn ctrl_c_ends_the_demo_at_once_even_at_a_question() {
     let folder = tempfile::tempdir().unwrap();
     let variables = [("TMPDIR", &*folder.path().to_string_lossy())];
     let mut demo = Terminal::start(folder.path(), &["demo", "--ask"], &variables);
-    demo.until("approve? ").await;
+    demo.until(DECISION).await;
     demo.press(CTRL_C);
     assert!(!demo.ended().await.success());
     assert!(demo.shown().contains("stopped by a signal"), "{}", demo.shown());

@@ -1,19 +1,38 @@
 //! Sources of input lines: a line editor on a terminal, otherwise standard input.
 
+mod type_ahead;
+
 use std::io::{BufRead as _, Write as _};
 use std::sync::mpsc as blocking;
 
 use anyhow::Result;
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
+use rustyline::{CompletionType, Config, Editor, Helper};
 use tokio::sync::mpsc;
+
+use type_ahead::TypeAhead;
 
 /// Maximum number of lines that are read ahead.
 const READ_AHEAD: usize = 16;
+/// The end of a line that the next line continues.
+const CONTINUATION: char = '\\';
+
+/// An entry at a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// One line, or several lines with line feeds.
+    Line(String),
+    /// Ctrl-C, which discards the typed text.
+    Interrupted,
+    /// Ctrl-D, or the end of a pipe.
+    End,
+}
 
 pub(crate) enum Input {
     /// A user at a terminal.
-    Terminal(Terminal),
+    Terminal(Box<Terminal>),
     /// Lines of a pipe or a file.
     Piped(Piped),
 }
@@ -22,12 +41,24 @@ pub(crate) enum Input {
 pub(crate) struct Piped {
     lines: mpsc::Receiver<String>,
     peeked: Option<String>,
+    /// If true, prompts are written to stderr.
+    has_prompts: bool,
+}
+
+/// A prompt, and the text that is already typed.
+struct Prompt {
+    prompt: String,
+    typed: String,
 }
 
 /// The line editor. It runs in a separate thread, because a blocking read cannot be interrupted.
 pub(crate) struct Terminal {
-    prompts: blocking::Sender<String>,
-    lines: mpsc::Receiver<Option<String>>,
+    prompts: blocking::Sender<Prompt>,
+    lines: mpsc::Receiver<Entry>,
+    /// Reads the keys while no prompt is shown. None: a prompt may be shown.
+    type_ahead: Option<TypeAhead>,
+    /// The text that was typed while no prompt was shown.
+    typed: String,
     _mode: TerminalMode,
 }
 
@@ -51,25 +82,95 @@ impl Drop for TerminalMode {
 const RESET_SEQUENCE: &str = "\u{1b}[?2004l\u{1b}[?25h\r\n";
 
 impl Input {
-    pub(crate) fn new(is_terminal: bool) -> Result<Self> {
-        Ok(if is_terminal { Self::Terminal(Terminal::start()?) } else { Self::Piped(Piped::start()?) })
+    /// Starts the line editor with completions.
+    pub(crate) fn terminal(helper: impl Helper + Send + 'static) -> Result<Self> {
+        Ok(Self::Terminal(Box::new(Terminal::start(helper)?)))
+    }
+
+    /// Reads standard input. `has_prompts`: prompts are written to stderr.
+    pub(crate) fn piped(has_prompts: bool) -> Result<Self> {
+        Ok(Self::Piped(Piped::start(has_prompts)?))
     }
 
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
 
-    /// None: the end of the input.
-    pub(crate) async fn line(&mut self, prompt: &str) -> Option<String> {
+    /// Returns true if the user sees the prompts and the typed text.
+    pub(crate) fn has_prompts(&self) -> bool {
+        match self {
+            Self::Terminal(_) => true,
+            Self::Piped(piped) => piped.has_prompts,
+        }
+    }
+
+    /// Reads a message, which may have several lines: a backslash at the end of a line continues it. Text that was typed
+    /// during a turn precedes it.
+    pub(crate) async fn message(&mut self, prompt: &str) -> Entry {
+        let typed = match self {
+            Self::Terminal(terminal) => std::mem::take(&mut terminal.typed),
+            Self::Piped(_) => String::new(),
+        };
+        let mut entry = self.read(prompt, typed).await;
+        if self.is_terminal() {
+            if let Entry::Line(line) = &mut entry {
+                *line = line.replace("\\\n", "\n");
+            }
+            return entry;
+        }
+        while let Entry::Line(line) = &mut entry
+            && line.ends_with(CONTINUATION)
+        {
+            line.pop();
+            let Entry::Line(next) = self.read(prompt, String::new()).await else { break };
+            line.push('\n');
+            line.push_str(&next);
+        }
+        entry
+    }
+
+    /// Reads a line. Text that was typed during a turn is kept for the next message.
+    pub(crate) async fn line(&mut self, prompt: &str) -> Entry {
+        self.read(prompt, String::new()).await
+    }
+
+    async fn read(&mut self, prompt: &str, typed: String) -> Entry {
         match self {
             Self::Terminal(terminal) => {
-                terminal.prompts.send(prompt.to_owned()).ok()?;
-                terminal.lines.recv().await.flatten()
+                let prompt = Prompt { prompt: prompt.to_owned(), typed };
+                if terminal.prompts.send(prompt).is_err() {
+                    return Entry::End;
+                }
+                terminal.lines.recv().await.unwrap_or(Entry::End)
             }
-            Self::Piped(piped) => match piped.peeked.take() {
-                Some(line) => Some(line),
-                None => piped.lines.recv().await,
-            },
+            Self::Piped(piped) => {
+                if piped.has_prompts {
+                    // Standard error may be closed.
+                    let mut err = std::io::stderr();
+                    let _ = err.write_all(prompt.as_bytes()).and_then(|()| err.flush());
+                }
+                let line = match piped.peeked.take() {
+                    Some(line) => Some(line),
+                    None => piped.lines.recv().await,
+                };
+                line.map_or(Entry::End, Entry::Line)
+            }
+        }
+    }
+
+    /// Starts to keep the typed text for the next message, and hides it.
+    pub(crate) fn start_turn(&mut self) {
+        if let Self::Terminal(terminal) = self {
+            terminal.type_ahead = terminal.type_ahead.take().or_else(TypeAhead::start);
+        }
+    }
+
+    /// Ends the state that [`Input::start_turn`] starts.
+    pub(crate) fn end_turn(&mut self) {
+        if let Self::Terminal(terminal) = self
+            && let Some(type_ahead) = terminal.type_ahead.take()
+        {
+            type_ahead.end(&mut terminal.typed);
         }
     }
 
@@ -95,7 +196,7 @@ impl Input {
 }
 
 impl Piped {
-    fn start() -> Result<Self> {
+    fn start(has_prompts: bool) -> Result<Self> {
         let (send, lines) = mpsc::channel(READ_AHEAD);
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             for line in std::io::stdin().lock().lines() {
@@ -105,32 +206,34 @@ impl Piped {
                 }
             }
         })?;
-        Ok(Self { lines, peeked: None })
+        Ok(Self { lines, peeked: None, has_prompts })
     }
 }
 
 impl Terminal {
-    fn start() -> Result<Self> {
+    fn start(helper: impl Helper + Send + 'static) -> Result<Self> {
         let before = TerminalMode(tcgetattr(std::io::stdin())?);
-        let mut editor = rustyline::DefaultEditor::new()?;
-        let (prompts, received) = blocking::channel::<String>();
+        let config = Config::builder().completion_type(CompletionType::List).build();
+        let mut editor = Editor::<_, DefaultHistory>::with_config(config)?;
+        editor.set_helper(Some(helper));
+        let (prompts, received) = blocking::channel::<Prompt>();
         let (send, lines) = mpsc::channel(1);
         std::thread::Builder::new().name("line editor".to_owned()).spawn(move || {
-            for prompt in received {
-                let line = match editor.readline(&prompt) {
+            for Prompt { prompt, typed } in received {
+                let entry = match editor.readline_with_initial(&prompt, (typed.as_str(), "")) {
                     Ok(line) => {
                         // Failing to add a line to the history is harmless.
                         let _ = editor.add_history_entry(line.as_str());
-                        Some(line)
+                        Entry::Line(line)
                     }
-                    Err(ReadlineError::Interrupted) => Some(String::new()),
-                    Err(_) => None,
+                    Err(ReadlineError::Interrupted) => Entry::Interrupted,
+                    Err(_) => Entry::End,
                 };
-                if send.blocking_send(line).is_err() {
+                if send.blocking_send(entry).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { prompts, lines, _mode: before })
+        Ok(Self { prompts, lines, type_ahead: None, typed: String::new(), _mode: before })
     }
 }

@@ -17,6 +17,7 @@ mod help_files;
 mod input;
 mod local_endpoint;
 mod login;
+mod layout;
 mod migrate;
 mod names;
 mod private_file;

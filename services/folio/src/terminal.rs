@@ -2,7 +2,10 @@
 
 use std::io::{IsTerminal as _, Write};
 
+use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+
+use crate::layout::Span;
 
 pub(crate) const BOLD: Style = Style::new().bold();
 /// The style of secondary text.
@@ -13,25 +16,87 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 /// The style of a warning.
 pub(crate) const NOTE: Style = AnsiColor::Yellow.on_default();
+/// The style of code.
+pub(crate) const CODE: Style = AnsiColor::Cyan.on_default();
 /// The style of tool names.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default().bold();
+
+/// Maximum number of columns of formatted text: longer lines are hard to read.
+const COLUMNS_MAX: usize = 100;
+/// Minimum number of columns of formatted text.
+const COLUMNS_MIN: usize = 20;
 
 /// The stream of progress and answers: stdout, or stderr if stdout is reserved for machine-readable output.
 pub(crate) struct Screen {
     out: Box<dyn Write + Send>,
     pub(crate) is_terminal: bool,
+    /// If true, the terminal interprets control sequences, so lines can be replaced.
+    has_control: bool,
     at_line_start: bool,
+    /// Number of lines above the cursor that the next preview replaces.
+    preview_rows: usize,
 }
 
 impl Screen {
     pub(crate) fn stdout() -> Self {
-        let is_terminal = std::io::stdout().is_terminal();
-        Self { out: Box::new(anstream::AutoStream::auto(std::io::stdout())), is_terminal, at_line_start: true }
+        let (out, is_terminal) = (std::io::stdout(), std::io::stdout().is_terminal());
+        let has_control = is_terminal && AutoStream::choice(&out) != ColorChoice::Never;
+        Self::new(Box::new(AutoStream::auto(out)), is_terminal, has_control)
     }
 
     pub(crate) fn stderr() -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
-        Self { out: Box::new(anstream::AutoStream::auto(std::io::stderr())), is_terminal, at_line_start: true }
+        let (out, is_terminal) = (std::io::stderr(), std::io::stderr().is_terminal());
+        let has_control = is_terminal && AutoStream::choice(&out) != ColorChoice::Never;
+        Self::new(Box::new(AutoStream::auto(out)), is_terminal, has_control)
+    }
+
+    fn new(out: Box<dyn Write + Send>, is_terminal: bool, has_control: bool) -> Self {
+        Self { out, is_terminal, has_control, at_line_start: true, preview_rows: 0 }
+    }
+
+    /// Returns the number of columns of formatted text. None: the output is not a terminal and remains unformatted.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        let (columns, _) = self.size()?;
+        // A full line would move the cursor of some terminals to the next one.
+        Some(columns.saturating_sub(1).clamp(COLUMNS_MIN, COLUMNS_MAX))
+    }
+
+    /// Returns columns and rows of the terminal.
+    fn size(&self) -> Option<(usize, usize)> {
+        let size = self.is_terminal.then(terminal_size::terminal_size)?;
+        Some(size.map_or((80, 24), |(width, height)| (usize::from(width.0), usize::from(height.0))))
+    }
+
+    /// Writes a line of several styles.
+    pub(crate) fn spans(&mut self, line: &[Span]) {
+        self.end_line();
+        self.write_spans(line);
+        let _ = self.out.flush();
+    }
+
+    fn write_spans(&mut self, line: &[Span]) {
+        for Span { style, text } in line {
+            // A span with a line break could imitate a line of the chat.
+            let text = printable(text).replace('\n', " ");
+            let _ = write!(self.out, "{style}{text}{style:#}");
+        }
+        let _ = writeln!(self.out);
+    }
+
+    /// Replaces the last preview by lines, which other output leaves in place. Without control sequences, shows nothing.
+    /// Of more lines than the terminal has, the last ones are shown.
+    pub(crate) fn preview(&mut self, lines: &[Vec<Span>]) {
+        let Some((_, rows)) = self.size().filter(|_| self.has_control) else { return };
+        let replaced = std::mem::take(&mut self.preview_rows);
+        self.end_line();
+        if replaced > 0 {
+            let _ = write!(self.out, "\u{1b}[{replaced}A\u{1b}[J");
+        }
+        let first = lines.len().saturating_sub(rows.saturating_sub(2).max(1));
+        let visible = lines.get(first..).unwrap_or_default();
+        visible.iter().for_each(|line| self.write_spans(line));
+        self.preview_rows = visible.len();
+        let _ = self.out.flush();
     }
 
     /// Writes text in lines of its own. Ends an unfinished line first.
@@ -49,6 +114,7 @@ impl Screen {
 
     /// Writes text without a line end.
     pub(crate) fn write_text(&mut self, style: Style, text: &str) {
+        self.preview_rows = 0;
         let text = printable(text);
         if let Some(last) = text.chars().last() {
             let _ = write!(self.out, "{style}{text}{style:#}");
@@ -58,6 +124,7 @@ impl Screen {
     }
 
     pub(crate) fn end_line(&mut self) {
+        self.preview_rows = 0;
         if !self.at_line_start {
             let _ = writeln!(self.out);
             self.at_line_start = true;
@@ -94,7 +161,52 @@ fn is_bidi_control(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+
+    /// A stream whose bytes a test reads.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(is_terminal: bool, write: impl FnOnce(&mut Screen)) -> String {
+        let stream = Written::default();
+        write(&mut Screen::new(Box::new(stream.clone()), is_terminal, is_terminal));
+        let bytes = stream.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn plain(text: &str) -> Vec<Span> {
+        vec![Span::new(Style::new(), text)]
+    }
+
+    #[test]
+    fn a_preview_is_replaced_by_the_next_one_but_not_by_other_output() {
+        let shown = written(true, |screen| {
+            screen.preview(&[plain("one"), plain("two")]);
+            screen.preview(&[plain("three")]);
+            screen.line(Style::new(), "note");
+            screen.preview(&[plain("four")]);
+        });
+        assert_eq!(shown, "one\ntwo\n\u{1b}[2A\u{1b}[Jthree\nnote\nfour\n");
+        assert_eq!(written(false, |screen| screen.preview(&[plain("one")])), "");
+    }
+
+    #[test]
+    fn spans_cannot_steer_the_terminal_or_start_a_line() {
+        assert_eq!(written(true, |screen| screen.spans(&plain("a\u{1b}[2J\nb"))), "a\u{fffd}[2J b\n");
+    }
 
     #[test]
     fn nothing_in_a_text_steers_the_terminal() {

@@ -2,41 +2,82 @@
 
 use anstyle::Style;
 use folio_proto::v1;
+use serde_json::Value;
 
-use super::view::Output;
-use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, printable};
+use super::change::{self, Row};
+use super::view::{Output, answer};
+use crate::layout::{self, Span};
+use crate::terminal::{BAD, DIM, GOOD, NAME, NOTE, printable};
 
-/// Maximum number of argument lines that a card shows before all arguments are requested.
+/// Prefix of the names of the tools that return guides. Their results are not shown.
+const HELP_TOOLS: &str = "help_";
+/// Maximum number of lines of a card that show the proposed change.
 const CARD_LINES: usize = 60;
 /// Maximum number of characters of a line of a card.
-const LINE_CHARS: usize = 400;
+const LINE_CHARS: usize = 2_000;
 /// Maximum number of characters of a displayed tool result.
 const RESULT_CHARS: usize = 300;
 /// Maximum number of characters of the arguments of a call that needs no decision.
 const BRIEF_CHARS: usize = 160;
 
-/// Formats a call that waits for a decision, as number `number` of `count`.
-pub(crate) fn waiting(call: &v1::Call, number: usize, count: usize, shows_all_arguments: bool) -> Vec<Output> {
-    let (lines_max, chars_max) = if shows_all_arguments { (usize::MAX, usize::MAX) } else { (CARD_LINES, LINE_CHARS) };
+/// A call that waits for a decision, as number `number` of `count`.
+pub(crate) struct Card<'a> {
+    pub(crate) call: &'a v1::Call,
+    pub(crate) number: usize,
+    pub(crate) count: usize,
+    pub(crate) may_approve: bool,
+    /// If true, the user may approve this and all further calls of the round.
+    pub(crate) may_approve_all: bool,
+    /// The current values of the arguments. None: the call creates a resource, or the values are unknown.
+    pub(crate) current: Option<&'a Value>,
+    /// Number of columns. None: unlimited.
+    pub(crate) width: Option<usize>,
+}
+
+/// Formats a card: the approvers, the proposed change and the possible replies.
+pub(crate) fn waiting(card: &Card<'_>) -> Vec<Output> {
+    let Card { call, number, count, .. } = card;
     let access = match call.access() {
         v1::ToolAccess::ReadWrite => "writes",
         _ => "reads",
     };
-    let position = if count > 1 { format!(" ({number} of {count})") } else { String::new() };
-    let mut shown = vec![
-        Output::Line(NAME, format!("┌ {}{position}", one_line(&call.name, 80))),
-        Output::Line(DIM, format!("│ {access}, waits for {}", approvers(call))),
-    ];
-    let text = pretty(&call.arguments_json);
-    let mut lines = text.lines();
-    let in_frame = |line| Output::Line(Style::new(), format!("│ {}", one_line(line, chars_max)));
-    shown.extend(lines.by_ref().take(lines_max).map(in_frame));
-    let more = lines.count();
+    let position = if *count > 1 { format!(" ({number} of {count})") } else { String::new() };
+    let mut lines = vec![Output::Line(NAME, format!("┌ {}{position}", one_line(&call.name, 80)))];
+    lines.extend(framed(&line(DIM, format!("{access}, waits for {}", approvers(call))), card.width));
+    let arguments: Value =
+        serde_json::from_str(&call.arguments_json).unwrap_or_else(|_| call.arguments_json.clone().into());
+    let rows: Vec<Output> =
+        change::rows(&arguments, card.current).iter().flat_map(|row| framed(row, card.width)).collect();
+    let more = rows.len().saturating_sub(CARD_LINES);
+    lines.extend(rows.into_iter().take(CARD_LINES));
     if more > 0 {
-        shown.push(Output::Line(DIM, format!("│ … {more} more lines: [s]how shows them")));
+        lines.extend(framed(&line(DIM, format!("… {more} more lines: [s]how shows them")), card.width));
     }
-    shown.push(Output::Line(NAME, format!("└ {}", super::command::CHOICES)));
-    shown
+    if !card.may_approve {
+        lines.extend(framed(&line(NOTE, "you may not approve this call".to_owned()), card.width));
+    }
+    let choices = super::command::choices(card.may_approve, card.may_approve_all);
+    lines.push(Output::Line(NAME, format!("└ {choices}")));
+    lines
+}
+
+fn line(style: Style, text: String) -> Row {
+    Row { style, mark: "", text }
+}
+
+/// Puts a row into the frame of a card and breaks it into lines. The indentation of the row is kept in each line.
+fn framed(row: &Row, width: Option<usize>) -> Vec<Output> {
+    let text = one_line(&row.text, LINE_CHARS);
+    let indent = " ".repeat(text.len() - text.trim_start_matches(' ').len());
+    let first = format!("│ {}{indent}", row.mark);
+    let rest = format!("{first}  ");
+    let lines = layout::wrap(&[Span::new(row.style, text)], &first, &rest, width.unwrap_or(usize::MAX));
+    lines.into_iter().map(Output::Spans).collect()
+}
+
+/// Returns all arguments of a call as JSON with line breaks.
+pub(crate) fn json(call: &v1::Call) -> String {
+    pretty(&call.arguments_json)
 }
 
 /// Describes the required approvers and the rule that requires the decision.
@@ -58,13 +99,18 @@ fn approvers(call: &v1::Call) -> String {
     }
 }
 
+/// Returns true for a call that reads a guide. Such a call is folded: only its name is shown, when it has its result.
+pub(crate) fn is_help(name: &str) -> bool {
+    name.starts_with(HELP_TOOLS)
+}
+
 /// Formats a call in one line.
 pub(crate) fn brief(call: &v1::Call) -> Output {
     let arguments = match call.arguments_json.trim() {
         "" | "{}" => String::new(),
         arguments => format!(" {}", one_line(arguments, BRIEF_CHARS)),
     };
-    let approval = if call.needs_approval { " (asks for approval)" } else { "" };
+    let approval = if call.needs_approval { " (waits for approval)" } else { "" };
     Output::Line(DIM, format!("→ {}{approval}{arguments}", one_line(&call.name, 80)))
 }
 
@@ -73,6 +119,9 @@ pub(crate) fn result(result: &v1::ToolResult) -> Output {
 }
 
 fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Output {
+    if is_help(name) && status == v1::CallStatus::Ok {
+        return Output::Line(DIM, format!("▸ read {}", one_line(name, 80)));
+    }
     let (style, mark, word) = match status {
         v1::CallStatus::Ok => (GOOD, "✓", ""),
         v1::CallStatus::Rejected => (DIM, "–", " rejected"),
@@ -84,31 +133,23 @@ fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Output {
     Output::Line(style, format!("{mark} {}{word}: {}", one_line(name, 80), one_line(content, RESULT_CHARS)))
 }
 
-/// Formats a round whose events were not received.
-pub(crate) fn round(round: &v1::Round) -> Vec<Output> {
-    let mut shown = Vec::new();
+/// Formats a round whose events were not received. `width`: number of columns; None: the text remains Markdown.
+pub(crate) fn round(round: &v1::Round, width: Option<usize>) -> Vec<Output> {
+    let mut lines = Vec::new();
     if !round.text.is_empty() {
-        shown.push(Output::Line(Style::new(), round.text.clone()));
+        lines.extend(answer(&round.text, width));
     }
     for call in &round.calls {
         match round.results.iter().find(|result| result.call_id == call.call_id) {
-            Some(result) => shown.push(outcome(&call.name, result.status(), &result.content)),
-            None => shown.push(brief(call)),
+            Some(result) => lines.push(outcome(&call.name, result.status(), &result.content)),
+            None => lines.push(brief(call)),
         }
     }
-    shown
-}
-
-/// Formats one entry of a thread list.
-pub(crate) fn thread(number: usize, thread: &v1::Thread) -> Output {
-    let title = if thread.title.is_empty() { "(no title)" } else { thread.title.as_str() };
-    let open = if thread.open_turn_id.is_empty() { "" } else { "  ● a turn runs or waits" };
-    let turns = if thread.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", thread.turns) };
-    Output::Line(BOLD, format!("{number:>3}  {}  ({turns}){open}", one_line(title, 80)))
+    lines
 }
 
 /// Formats JSON with line breaks. Returns other text unchanged.
-pub(crate) fn pretty(json: &str) -> String {
+fn pretty(json: &str) -> String {
     serde_json::from_str::<serde_json::Value>(json)
         .and_then(|value| serde_json::to_string_pretty(&value))
         .unwrap_or_else(|_| json.to_owned())
@@ -139,6 +180,11 @@ mod tests {
         }
     }
 
+    fn card(call: &v1::Call, width: Option<usize>) -> Vec<String> {
+        let (number, count, current) = (1, 2, None);
+        lines(&waiting(&Card { call, number, count, may_approve: true, may_approve_all: true, current, width }))
+    }
+
     #[test]
     fn a_card_names_the_approvers_and_the_rule() {
         let ruled = |roles: &[v1::Role], not_by_requester| v1::Call {
@@ -149,47 +195,90 @@ mod tests {
             }),
             ..call("create_tag", "{}")
         };
-        let line_of = |call: &v1::Call| lines(&waiting(call, 1, 1, false))[1].to_owned();
+        let line_of = |call: &v1::Call| card(call, None)[1].clone();
         assert_eq!(line_of(&call("create_tag", "{}")), "│ writes, waits for your decision");
         let admins = ruled(&[v1::Role::Admin], true);
-        let expected = "│ writes, waits for the decision of the role admin, by another user than the requester, with a token that the requester did not create (rule \"four  eyes\")";
+        let expected = "│ writes, waits for the decision of the role admin, by another user than the requester, with a token that the requester did not create (rule \"four eyes\")";
         assert_eq!(line_of(&admins), expected);
-        assert_eq!(line_of(&ruled(&[], false)), "│ writes, waits for a decision (rule \"four  eyes\")");
+        assert_eq!(line_of(&ruled(&[], false)), "│ writes, waits for a decision (rule \"four eyes\")");
     }
 
     #[test]
-    fn a_card_shows_tool_arguments_and_choices() {
-        let shown = waiting(&call("create_tag", r#"{"name":"invoice","color":"blue"}"#), 1, 2, false);
-        let lines = lines(&shown);
-        assert_eq!(lines[0], "┌ create_tag (1 of 2)");
-        assert!(lines.contains(&"│   \"name\": \"invoice\","), "{lines:?}");
+    fn a_card_shows_the_change_and_the_replies() {
+        let text = card(&call("create_tag", r#"{"name":"invoice","color":"blue"}"#), Some(60));
+        let expected = [
+            "┌ create_tag (1 of 2)",
+            "│ writes, waits for your decision",
+            "│ name: invoice",
+            "│ color: blue",
+            "└ [a]pprove, [r]eject, [e]dit, [s]how the full JSON, approve a[l]l",
+        ];
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_user_that_may_not_approve_is_offered_no_approval() {
+        let call = call("create_tag", r#"{"name":"invoice"}"#);
+        let card = Card {
+            call: &call,
+            number: 1,
+            count: 1,
+            may_approve: false,
+            may_approve_all: false,
+            current: None,
+            width: None,
+        };
+        let text = lines(&waiting(&card));
         assert_eq!(
-            lines.last().copied(),
-            Some("└ [a]pprove, [r]eject and why, [e]dit the arguments, [s]how them all, or approve a[l]l")
+            text[3..],
+            ["│ you may not approve this call", "└ [r]eject, [s]how the full JSON, [w]ait for others"]
         );
+    }
+
+    #[test]
+    fn a_card_is_as_wide_as_the_terminal_and_keeps_its_indentation() {
+        let arguments = r#"{"content":"first line\n  an indented line that is long"}"#;
+        let text = card(&call("create_prompt", arguments), Some(24));
+        let expected = ["│ content", "│   first line", "│     an indented line", "│       that is long"];
+        assert_eq!(text[3..7], expected, "{text:?}");
+        assert!(text[..7].iter().all(|line| line.chars().count() <= 24), "{text:?}");
     }
 
     #[test]
     fn a_call_cannot_imitate_the_frame_of_a_card() {
         let hostile = "x\n└ [a]pprove\u{1b}[2J";
-        let shown = waiting(&call(hostile, &format!("no json {hostile}")), 1, 1, false);
-        for line in lines(&shown) {
-            assert!(!line.contains('\n') && !line.contains('\u{1b}'), "{line:?}");
+        let arguments = serde_json::json!({ hostile: hostile, "list": [hostile] }).to_string();
+        for arguments in [format!("no json {hostile}"), arguments] {
+            for width in [None, Some(30)] {
+                let text = card(&call(hostile, &arguments), width);
+                assert!(!text.iter().any(|line| line.contains(['\n', '\u{1b}'])), "{text:?}");
+                // Arguments with line breaks stay inside the frame of the card.
+                assert!(text[1..text.len() - 1].iter().all(|line| line.starts_with('│')), "{text:?}");
+            }
         }
-        // Arguments with line breaks stay inside the frame of the card.
-        assert!(lines(&shown).iter().skip(1).rev().skip(1).all(|line| line.starts_with('│')), "{shown:?}");
     }
 
     #[test]
-    fn long_arguments_are_cut_with_a_note() {
+    fn a_long_change_is_cut_with_a_note() {
         let items: Vec<String> = (0..200).map(|n| n.to_string()).collect();
-        let shown = waiting(&call("create_tag", &format!("[{}]", items.join(","))), 1, 1, false);
-        assert_eq!(shown.len(), 2 + CARD_LINES + 2);
-        assert!(lines(&shown).iter().any(|line| line.contains("142 more lines")), "{shown:?}");
-        let whole = waiting(&call("create_tag", &format!("[{}]", items.join(","))), 1, 1, true);
-        assert!(lines(&whole).contains(&"│   199"), "{whole:?}");
+        let call = call("create_tag", &format!("{{\"list\":[{}]}}", items.join(",")));
+        let text = card(&call, None);
+        assert_eq!(text.len(), 2 + CARD_LINES + 2);
+        assert!(text.contains(&"│ … 143 more lines: [s]how shows them".to_owned()), "{text:?}");
+        assert!(json(&call).contains("\n    199\n"));
         let long = one_line(&"ä".repeat(500), 10);
         assert_eq!(long, format!("{} …", "ä".repeat(10)));
+    }
+
+    #[test]
+    fn the_result_of_a_guide_is_folded() {
+        let result = v1::ToolResult {
+            name: "help_schemas".to_owned(),
+            status: v1::CallStatus::Ok.into(),
+            content: "a long guide".to_owned(),
+            ..v1::ToolResult::default()
+        };
+        assert_eq!(lines(&[super::result(&result)]), ["▸ read help_schemas"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Follows a turn: shows events as they arrive, and reconnects at the next event if the stream breaks.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -56,6 +57,25 @@ pub(crate) struct Follower<'a> {
     pub(crate) started_at: Instant,
 }
 
+/// The server did not answer several attempts to reconnect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConnectionLost {
+    /// If true, the turn is known to the server, which continues it.
+    pub(crate) is_accepted: bool,
+}
+
+impl fmt::Display for ConnectionLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_accepted {
+            "the connection is lost; the turn continues on the server"
+        } else {
+            "the connection is lost; it is unknown whether the server received the message"
+        })
+    }
+}
+
+impl std::error::Error for ConnectionLost {}
+
 /// The reason why a stream ended.
 enum StreamEnd {
     /// The stream ended with the turn's closing event.
@@ -80,7 +100,7 @@ impl Follower<'_> {
             }
             attempts = if turn.last_event > seen { 1 } else { attempts + 1 };
             if attempts > ATTEMPTS {
-                bail!("the connection is lost; the turn continues on the server: /resume shows its state");
+                bail!(ConnectionLost { is_accepted: !turn.id.is_empty() });
             }
             if attempts == 1 {
                 self.screen.line(NOTE, "(the connection broke; reconnecting)");
@@ -142,6 +162,7 @@ impl Follower<'_> {
             turn.thread.clone_from(&state.thread_id);
         }
         if is_new {
+            self.view.set_width(self.screen.columns());
             self.screen.show(self.view.event(&kind, self.started_at.elapsed()));
         }
         is_closing(&kind).then_some(kind)

@@ -1,15 +1,22 @@
 //! `folio chat`: a chat about a document at a terminal, or through a pipe.
 //!
 //! An input line is a message, a command (it starts with a slash) or, while a call waits for a decision, the reply to
-//! its card. [`view`] and [`card`] format the output without access to a terminal, [`follow`] reconnects a broken
-//! stream, and [`session`] has the state of the conversation. Text of models and documents reaches the terminal only
-//! through [`crate::terminal`], which replaces control characters.
+//! its card. [`view`], [`card`], [`change`] and [`markdown`] format the output without access to a terminal, [`follow`]
+//! reconnects a broken stream, [`decide`] prompts for decisions, and [`session`] has the state of the conversation. Text
+//! of models and documents reaches the terminal only through [`crate::terminal`], which replaces control characters.
 
-pub(crate) mod card;
-mod command;
+mod card;
+mod change;
+pub(crate) mod command;
+mod complete;
+mod current;
+pub(crate) mod decide;
 mod document;
 mod edit;
 pub(crate) mod follow;
+mod markdown;
+mod mention;
+mod pager;
 pub(crate) mod pending;
 pub(crate) mod screen;
 mod session;
@@ -23,6 +30,7 @@ use anyhow::Result;
 use crate::client::ServerArguments;
 use crate::input::Input;
 use crate::terminal::{DIM, Screen};
+use complete::{Completions, Mentions};
 use screen::ChatScreen;
 use session::Session;
 
@@ -52,9 +60,11 @@ async fn run_session(arguments: Arguments) -> Result<()> {
     let mut screen = ChatScreen::new(Screen::stdout());
     let document = document::find(&client, screen.plain(), &arguments.document).await?;
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let mentions = Mentions::default();
+    let input = if is_terminal { Input::terminal(Completions(mentions.clone()))? } else { Input::piped(false)? };
     if is_terminal {
-        screen.line(DIM, "Write a message, or /help.");
+        screen.line(DIM, "Write a message, or /help. Tab completes, Ctrl-C cancels a turn, Ctrl-D quits.");
     }
-    let input = Input::new(is_terminal)?;
-    Session::new(client, document, arguments.model.unwrap_or_default(), screen, input).run().await
+    let model = arguments.model.unwrap_or_default();
+    Session::new(client, document, model, screen, input, mentions).run().await
 }

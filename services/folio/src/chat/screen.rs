@@ -25,6 +25,11 @@ impl ChatScreen {
         &mut self.screen
     }
 
+    /// Returns the number of columns of formatted text. None: the output is not a terminal.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        self.screen.columns()
+    }
+
     pub(crate) fn show(&mut self, shown: Vec<Output>) {
         if shown.is_empty() {
             return;
@@ -34,6 +39,8 @@ impl ChatScreen {
             match shown {
                 Output::Line(style, text) => self.screen.line(style, &text),
                 Output::Part(style, text) => self.screen.write_text(style, &text),
+                Output::Spans(line) => self.screen.spans(&line),
+                Output::Preview(lines) => self.screen.preview(&lines),
             }
         }
     }

@@ -3,26 +3,28 @@
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use folio_proto::v1;
-use folio_proto::v1::decision::Decision;
 use folio_proto::v1::event::Kind;
 use folio_types::{RequestId, System};
+use jiff::tz::TimeZone;
 
-use super::command::{self, Command, InputLine, Reply};
-use super::follow::{Follower, Start, Turn, is_broken};
+use super::command::{self, Command, InputLine};
+use super::complete::Mentions;
+use super::decide::{Decided, Desk};
+use super::follow::{ConnectionLost, Follower, Start, Turn, is_broken};
 use super::pending::Pending;
 use super::screen::ChatScreen;
 use super::view::{Output, View};
-use super::{card, edit, threads};
+use super::{card, mention, threads};
 use crate::client::{Client, answer, explain};
-use crate::input::Input;
+use crate::input::{Entry, Input};
 use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
 /// Maximum number of attempts to send decisions over broken connections.
 const ATTEMPTS: u32 = 8;
-/// Page size that lists all tools of a profile.
-const TOOLS: i32 = 1_000;
+/// Maximum time to read the names that mentions complete, before a prompt.
+const MENTIONS_TIME: Duration = Duration::from_secs(1);
 
 pub(super) struct Session {
     client: Client,
@@ -31,6 +33,7 @@ pub(super) struct Session {
     model: String,
     screen: ChatScreen,
     input: Input,
+    mentions: Mentions,
     view: View,
     started_at: Instant,
     /// Empty before the first message.
@@ -38,27 +41,38 @@ pub(super) struct Session {
     turn: Turn,
     /// The round that waits for decisions.
     pending: Option<Pending>,
+    /// If true, the turn waits for decisions of other users only.
+    waits_for_others: bool,
     /// If true, the last turn failed and can be resumed.
     retriable: bool,
-    listed: Vec<v1::Thread>,
+    listed: Vec<threads::Listed>,
     models: Vec<String>,
     /// If true, the last message, decision or retry failed.
     has_failed: bool,
 }
 
 impl Session {
-    pub(super) fn new(client: Client, document: v1::Document, model: String, screen: ChatScreen, input: Input) -> Self {
+    pub(super) fn new(
+        client: Client,
+        document: v1::Document,
+        model: String,
+        screen: ChatScreen,
+        input: Input,
+        mentions: Mentions,
+    ) -> Self {
         Self {
             client,
             document,
             model,
             screen,
             input,
+            mentions,
             view: View::new(),
             started_at: Instant::now(),
             thread: String::new(),
             turn: Turn::default(),
             pending: None,
+            waits_for_others: false,
             retriable: false,
             listed: Vec::new(),
             models: Vec::new(),
@@ -68,6 +82,9 @@ impl Session {
 
     /// Runs until the user quits or the input ends. An error of one line is shown, and the next line is read.
     pub(super) async fn run(mut self) -> Result<()> {
+        if let Err(error) = self.show_waiting().await {
+            self.screen.error(&error);
+        }
         loop {
             let continues = match self.pending.take() {
                 Some(pending) => self.decide(pending).await,
@@ -81,10 +98,23 @@ impl Session {
         }
     }
 
+    /// Lists the threads of the document whose turns wait for approval.
+    async fn show_waiting(&mut self) -> Result<()> {
+        let (listed, _) = threads::list(&self.client, &self.document.document_id).await?;
+        let waiting = threads::format_waiting(&listed, &TimeZone::system());
+        if !waiting.is_empty() {
+            self.screen.show(waiting);
+            self.listed = listed;
+        }
+        Ok(())
+    }
+
     fn quit(&mut self) -> Result<()> {
         self.screen.end_line();
         if self.pending.is_some() {
-            self.screen.line(NOTE, "A turn waits for approval: /threads and /resume return to it until it expires.");
+            let name = card::one_line(&self.document.name, 80);
+            let note = format!("A turn waits for approval. To return to it before it expires: folio chat {name:?}");
+            self.screen.line(NOTE, &note);
         }
         // A user at a terminal saw the error; a script needs the exit status.
         if self.has_failed && !self.input.is_terminal() {
@@ -95,7 +125,19 @@ impl Session {
 
     async fn read_line(&mut self) -> Result<bool> {
         self.screen.end_line();
-        let Some(line) = self.input.line("you> ").await else { return Ok(false) };
+        if self.input.is_terminal() {
+            // Without the names, only commands are completed.
+            let mentions = tokio::time::timeout(MENTIONS_TIME, mention::all(&self.client)).await;
+            self.mentions.set(mentions.ok().and_then(Result::ok).unwrap_or_default());
+        }
+        let line = match self.input.message("you> ").await {
+            Entry::Line(line) => line,
+            Entry::Interrupted => {
+                self.screen.line(DIM, "(the line is discarded; Ctrl-D or /quit quits)");
+                return Ok(true);
+            }
+            Entry::End => return Ok(false),
+        };
         match command::parse(&line) {
             InputLine::Empty => Ok(true),
             InputLine::Message(text) => {
@@ -110,11 +152,13 @@ impl Session {
     }
 
     async fn chat(&mut self, text: String) -> Result<()> {
+        let mentions = mention::resolve(&self.client, &text).await?;
         let documents = if self.thread.is_empty() { vec![self.document.document_id.clone()] } else { Vec::new() };
         let request = v1::ChatRequest {
             document_ids: documents,
             thread_id: self.thread.clone(),
             text,
+            mentions,
             model: self.model.clone(),
             request_id: RequestId::generate(&System).to_string(),
             ..v1::ChatRequest::default()
@@ -126,13 +170,16 @@ impl Session {
     /// Follows the turn to its closing event and updates the state.
     async fn follow(&mut self, start: &Start) -> Result<()> {
         self.retriable = false;
+        self.waits_for_others = false;
+        self.input.start_turn();
         let (mut follower, turn) = self.follower();
         let closing = follower.run(turn, start).await;
+        self.input.end_turn();
         self.has_failed = matches!(&closing, Err(_) | Ok(Kind::Failed(_)));
         if !self.turn.thread.is_empty() {
             self.thread.clone_from(&self.turn.thread);
         }
-        self.closed(closing?);
+        self.closed(closing.map_err(with_remedy)?);
         Ok(())
     }
 
@@ -151,34 +198,31 @@ impl Session {
 
     /// Prompts for the next decision, or sends all decisions.
     async fn decide(&mut self, mut pending: Pending) -> Result<bool> {
-        let Some((call, number, count)) = pending.next() else { return self.approve(&pending).await.map(|()| true) };
-        let call = call.clone();
-        self.screen.show(card::waiting(&call, number, count, pending.shows_all_arguments));
-        let line = self.input.line("decision> ").await;
-        let Some(line) = line else {
-            self.pending = Some(pending);
-            return Ok(false);
-        };
-        if !self.input.is_terminal() {
-            self.screen.line(DIM, &format!("decision: {}", line.trim()));
+        if !pending.is_complete() {
+            // The event does not contain the permissions of the user.
+            return self.refresh_pending(Some(pending)).await.map(|()| true);
         }
-        match command::parse_reply(&line) {
-            Reply::Approve => pending.decide(Decision::Approved(v1::Approved {})),
-            Reply::ApproveAll => pending.approve_all(),
-            Reply::Reject(reason) => pending.decide(Decision::Rejected(v1::Rejected { reason })),
-            Reply::Show => pending.shows_all_arguments = true,
-            Reply::Edit => {
-                let edited = self.edit(&call, &mut pending).await;
-                self.pending = Some(pending);
-                return edited.map(|()| true);
+        if pending.next().is_none() {
+            if pending.is_left_to_others() {
+                self.waits_for_others = true;
+                self.screen.line(NOTE, "(the turn waits for others; /resume shows its state)");
+                return Ok(true);
             }
-            Reply::Other(typed) => {
-                self.pending = Some(pending);
-                return self.not_a_decision(typed).await;
-            }
+            return self.approve(&pending).await.map(|()| true);
         }
+        let Self { client, screen, input, document, .. } = self;
+        let decided = Desk { client, screen, input, document: &document.document_id }.decide(&mut pending).await;
         self.pending = Some(pending);
-        Ok(true)
+        match decided? {
+            Decided::Applied => Ok(true),
+            Decided::Other(line) => self.not_a_decision(line).await,
+            Decided::Interrupted => {
+                self.screen
+                    .line(DIM, "(nothing is decided; /cancel cancels the turn, Ctrl-D quits and leaves it waiting)");
+                Ok(true)
+            }
+            Decided::End => Ok(false),
+        }
     }
 
     async fn not_a_decision(&mut self, typed: InputLine) -> Result<bool> {
@@ -186,37 +230,9 @@ impl Session {
             InputLine::Empty => Ok(true),
             InputLine::Command(command) => self.command(command).await,
             InputLine::Message(_) | InputLine::Unknown(_) => {
-                bail!("expected a decision: {}; /cancel ends the turn, /new leaves it waiting", command::CHOICES)
+                bail!("expected a reply to the card; /cancel cancels the turn, /new leaves it waiting")
             }
         }
-    }
-
-    /// Opens the arguments in an editor. Valid arguments decide the call; invalid ones are kept as a draft.
-    async fn edit(&mut self, call: &v1::Call, pending: &mut Pending) -> Result<()> {
-        let shown = card::pretty(&call.arguments_json);
-        let before = pending.draft.clone().unwrap_or_else(|| shown.clone());
-        let edited = edit::in_editor(&before, self.input.is_terminal()).await?;
-        if edited.trim() == shown.trim() {
-            self.screen.line(NOTE, "(no change; decide about the original arguments)");
-            return Ok(());
-        }
-        match edit::check(&edited, &self.schema_of(&call.name).await?).await {
-            Ok(arguments_json) => {
-                pending.decide(Decision::ApprovedEdited(v1::ApprovedEdited { arguments_json }));
-                Ok(())
-            }
-            Err(problem) => {
-                pending.draft = Some(edited);
-                bail!("the edited arguments are not sent: {problem}\n[e]dit opens them again")
-            }
-        }
-    }
-
-    async fn schema_of(&self, tool: &str) -> Result<String> {
-        let request = v1::ListToolsRequest { page_size: TOOLS, ..v1::ListToolsRequest::default() };
-        let tools = answer(self.client.conversations().list_tools(request)).await?.tools;
-        let found = tools.into_iter().find(|found| found.name == tool);
-        Ok(found.map(|found| found.parameters_json).unwrap_or_default())
     }
 
     /// Sends the decisions and shows the following events. Retries over broken connections, because the request is
@@ -232,11 +248,13 @@ impl Session {
                 }
                 Err(Failure::Broken) => {
                     self.has_failed = true;
-                    bail!("the connection is lost; /resume shows the state of the turn");
+                    bail!(
+                        "the connection is lost; it is unknown whether the server received the decisions: /resume shows the state"
+                    );
                 }
                 Err(Failure::Refused(error)) => {
                     self.has_failed = true;
-                    self.refresh_pending().await?;
+                    self.refresh_pending(None).await?;
                     return Err(error);
                 }
             }
@@ -245,11 +263,17 @@ impl Session {
     }
 
     async fn approve_once(&mut self, request: v1::ApproveRequest) -> Result<(), Failure> {
+        self.input.start_turn();
         let (mut follower, turn) = self.follower();
-        match follower.approve(turn, request).await {
+        let answer = follower.approve(turn, request).await;
+        self.input.end_turn();
+        match answer {
             Ok(answer) => match answer.outcome {
                 Some(v1::approve_response::Outcome::StillAwaiting(_)) => {
-                    self.refresh_pending().await.map_err(Failure::Refused)
+                    self.waits_for_others = true;
+                    self.screen
+                        .line(NOTE, "(the decisions are recorded; the turn waits for others: /resume shows its state)");
+                    Ok(())
                 }
                 _ => self.follow(&Start::Watch).await.map_err(Failure::Refused),
             },
@@ -258,25 +282,38 @@ impl Session {
         }
     }
 
-    /// Reads the pending round of the turn from the server.
-    async fn refresh_pending(&mut self) -> Result<()> {
+    /// Reads the pending round of the turn from the server, or follows the turn if it no longer waits. `known`: the round
+    /// that is used if the turn cannot be read.
+    async fn refresh_pending(&mut self, known: Option<Pending>) -> Result<()> {
         let request = v1::GetTurnRequest { turn_id: self.turn.id.clone() };
-        let turn = answer(self.client.conversations().get_turn(request)).await?.turn;
+        let turn = match answer(self.client.conversations().get_turn(request)).await {
+            Ok(found) => found.turn,
+            Err(error) => {
+                self.pending = known.map(Pending::with_unknown_permissions);
+                return Err(error);
+            }
+        };
         self.pending = turn.as_ref().and_then(Pending::of_turn);
-        Ok(())
+        let status = turn.map(|turn| turn.status());
+        let has_ended = known.is_some() && self.pending.is_none();
+        match has_ended || status == Some(v1::TurnStatus::Running) {
+            true => self.follow(&Start::Watch).await,
+            false => Ok(()),
+        }
     }
 
     async fn command(&mut self, command: Command) -> Result<bool> {
         match command {
-            Command::Help => self.screen.line(Style::new(), command::HELP),
+            Command::Help => self.screen.line(Style::new(), &command::help()),
             Command::Threads => {
                 let (listed, total) = threads::list(&self.client, &self.document.document_id).await?;
-                self.screen.show(threads::format(&listed, total));
+                self.screen.show(threads::format(&listed, total, &TimeZone::system()));
                 self.listed = listed;
             }
-            Command::Resume(which) => self.resume(&which).await?,
+            Command::Resume(which) => self.resume(which.as_deref()).await?,
             Command::New => {
                 self.pending = None;
+                self.waits_for_others = false;
                 self.retriable = false;
                 self.thread.clear();
                 self.turn = Turn::default();
@@ -296,10 +333,15 @@ impl Session {
         Ok(true)
     }
 
-    async fn resume(&mut self, which: &str) -> Result<()> {
-        let id = threads::id_of(which, &self.listed)?;
-        let resumed = threads::resume(&self.client, id).await?;
+    async fn resume(&mut self, which: Option<&str>) -> Result<()> {
+        let id = match which {
+            Some(which) => threads::id_of(which, &self.listed)?,
+            None if self.thread.is_empty() => bail!("no thread is open; /threads lists the threads"),
+            None => self.thread.clone(),
+        };
+        let resumed = threads::resume(&self.client, id, self.screen.columns()).await?;
         self.pending = None;
+        self.waits_for_others = false;
         self.retriable = false;
         self.thread.clone_from(&resumed.thread.thread_id);
         self.turn = Turn { thread: self.thread.clone(), ..Turn::default() };
@@ -311,7 +353,8 @@ impl Session {
         match Pending::of_turn(&open) {
             Some(pending) => {
                 self.turn.last_event = open.next_event.saturating_sub(1);
-                self.screen.show(open.rounds.iter().flat_map(rounds_so_far).collect());
+                let width = self.screen.columns();
+                self.screen.show(open.rounds.iter().flat_map(|round| rounds_so_far(round, width)).collect());
                 self.pending = Some(pending);
                 Ok(())
             }
@@ -320,7 +363,7 @@ impl Session {
     }
 
     async fn cancel(&mut self) -> Result<()> {
-        if self.pending.is_none() {
+        if self.pending.is_none() && !self.waits_for_others {
             bail!("the thread has no running or waiting turn");
         }
         let request = v1::CancelTurnRequest { turn_id: self.turn.id.clone(), request_id: String::new() };
@@ -363,12 +406,36 @@ impl Session {
 }
 
 /// Formats a round of a waiting turn. If no call has a result, the calls are omitted, because their cards follow.
-fn rounds_so_far(round: &v1::Round) -> Vec<Output> {
-    let has_results = !round.results.is_empty();
-    if has_results { card::round(round) } else { card::round(&v1::Round { calls: Vec::new(), ..round.clone() }) }
+fn rounds_so_far(round: &v1::Round, width: Option<usize>) -> Vec<Output> {
+    match round.results.is_empty() {
+        true => card::round(&v1::Round { calls: Vec::new(), ..round.clone() }, width),
+        false => card::round(round, width),
+    }
+}
+
+/// Adds the commands that help to an error.
+fn with_remedy(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<ConnectionLost>() {
+        Some(ConnectionLost { is_accepted: true }) => anyhow!("{error}; /resume shows its state"),
+        Some(ConnectionLost { is_accepted: false }) => anyhow!("{error}; /threads lists its thread if it did"),
+        None => error,
+    }
 }
 
 enum Failure {
     Broken,
     Refused(anyhow::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_connection_names_a_command_that_helps() {
+        let text = |is_accepted| with_remedy(ConnectionLost { is_accepted }.into()).to_string();
+        assert!(text(true).ends_with("continues on the server; /resume shows its state"), "{}", text(true));
+        assert!(text(false).ends_with("/threads lists its thread if it did"), "{}", text(false));
+        assert_eq!(with_remedy(anyhow!("another error")).to_string(), "another error");
+    }
 }

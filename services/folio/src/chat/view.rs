@@ -6,16 +6,26 @@ use anstyle::Style;
 use folio_proto::v1;
 use folio_proto::v1::event::Kind;
 
-use super::card;
-use crate::terminal::{BAD, DIM, GOOD, NOTE};
+use super::{card, markdown};
+use crate::layout::Line;
+use crate::terminal::{BAD, DIM, GOOD, NOTE, printable};
 
 /// Maximum number of characters of thinking that `/thinking` shows.
 const THINKING_CHARS: usize = 100_000;
 
+/// Maximum size of the text that a preview formats.
+const PREVIEW_BYTES: usize = 8 * 1024;
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Output {
+    /// Text in lines of its own.
     Line(Style, String),
+    /// Text without a line end.
     Part(Style, String),
+    /// A formatted line.
+    Spans(Line),
+    /// Formatted lines that replace the last preview.
+    Preview(Vec<Line>),
 }
 
 /// The component that the turn waits for.
@@ -43,17 +53,34 @@ pub(crate) struct View {
     folding: Option<(usize, Duration)>,
     /// If true, the current line contains thinking.
     has_open_thinking: bool,
-    /// The displayed text of the current round.
+    /// The received text of the current round.
     text: String,
+    /// Number of columns of formatted text. None: Markdown is shown as it arrives.
+    width: Option<usize>,
+    /// Length of the text whose blocks were shown, in bytes.
+    formatted_bytes: usize,
     waiting: Waiting,
 }
 
 impl View {
     /// Starts with folded thinking.
     pub(crate) fn new() -> Self {
-        let (thinking, text) = (String::new(), String::new());
-        let waiting = Waiting::Nothing;
-        Self { unfolded: false, whole: false, thinking, folding: None, has_open_thinking: false, text, waiting }
+        Self {
+            unfolded: false,
+            whole: false,
+            thinking: String::new(),
+            folding: None,
+            has_open_thinking: false,
+            text: String::new(),
+            width: None,
+            formatted_bytes: 0,
+            waiting: Waiting::Nothing,
+        }
+    }
+
+    /// Sets the number of columns of formatted text. None: Markdown is shown as it arrives.
+    pub(crate) fn set_width(&mut self, width: Option<usize>) {
+        self.width = width;
     }
 
     /// Creates the state for output without cards and commands: it shows thinking, rounds and all calls.
@@ -84,6 +111,9 @@ impl View {
                 shown.push(Output::Part(Style::new(), "\n".to_owned()));
             }
         }
+        if !matches!(kind, Kind::TextDelta(_)) {
+            shown.extend(self.end_text());
+        }
         self.waiting = match kind {
             Kind::TurnStarted(_) | Kind::RoundStarted(_) | Kind::ToolResult(_) => Waiting::Model,
             Kind::ThinkingDelta(_) if !self.unfolded => Waiting::Thinking,
@@ -94,6 +124,7 @@ impl View {
             Kind::TurnStarted(_) => self.thinking.clear(),
             Kind::RoundStarted(round) => {
                 self.text.clear();
+                self.formatted_bytes = 0;
                 if self.whole {
                     shown.push(Output::Line(DIM, format!("\nRound {}", round.round)));
                 }
@@ -105,10 +136,14 @@ impl View {
             Kind::ThinkingDelta(delta) => shown.extend(self.think(&delta.text, now)),
             Kind::TextDelta(delta) => {
                 self.text.push_str(&delta.text);
-                shown.push(Output::Part(Style::new(), delta.text.clone()));
+                match self.width {
+                    Some(width) => shown.extend(self.format_text(width, delta.text.contains('\n'))),
+                    None => shown.push(Output::Part(Style::new(), delta.text.clone())),
+                }
             }
             Kind::ToolCalls(calls) => {
-                shown.extend(calls.calls.iter().filter(|c| self.whole || !c.needs_approval).map(card::brief));
+                let is_listed = |call: &&v1::Call| (self.whole || !call.needs_approval) && !card::is_help(&call.name);
+                shown.extend(calls.calls.iter().filter(is_listed).map(card::brief));
             }
             Kind::ToolStarted(_) | Kind::RoundFinished(_) | Kind::AwaitingApproval(_) => {}
             Kind::WaitingForStore(call) => {
@@ -121,6 +156,53 @@ impl View {
             closing => shown.extend(self.closing(closing)),
         }
         shown
+    }
+
+    /// Shows the complete blocks of the text, and a preview of the incomplete one. `has_line_end`: the newest delta may
+    /// complete a block. Other deltas are not parsed with the whole block, which may be long.
+    fn format_text(&mut self, width: usize, has_line_end: bool) -> Vec<Output> {
+        let rest = self.text.get(self.formatted_bytes..).unwrap_or_default();
+        let complete = if has_line_end { markdown::complete_bytes(rest) } else { 0 };
+        let mut lines = Vec::new();
+        if complete > 0 {
+            let blocks = rest.get(..complete).unwrap_or_default().to_owned();
+            lines.extend(self.blocks(&blocks, width));
+            self.formatted_bytes += complete;
+        }
+        let rest = self.text.get(self.formatted_bytes..).unwrap_or_default();
+        let start = rest.len().saturating_sub(PREVIEW_BYTES);
+        let start = (start..=rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let rest = rest.get(start..).unwrap_or_default();
+        let mut preview = markdown::render(&printable(rest), width);
+        if self.formatted_bytes > 0 {
+            preview.insert(0, Line::new());
+        }
+        lines.push(Output::Preview(preview));
+        lines
+    }
+
+    /// Shows the last block of the text, after which no delta follows.
+    fn end_text(&mut self) -> Vec<Output> {
+        let (Some(width), rest) = (self.width, self.text.get(self.formatted_bytes..).unwrap_or_default()) else {
+            return Vec::new();
+        };
+        if rest.trim().is_empty() {
+            return Vec::new();
+        }
+        let rest = rest.to_owned();
+        let lines = self.blocks(&rest, width);
+        self.formatted_bytes = self.text.len();
+        lines
+    }
+
+    /// Formats blocks, which replace the preview, after an empty line if blocks precede.
+    fn blocks(&self, text: &str, width: usize) -> Vec<Output> {
+        let mut lines = vec![Output::Preview(Vec::new())];
+        if self.formatted_bytes > 0 {
+            lines.push(Output::Spans(Line::new()));
+        }
+        lines.extend(answer(text, Some(width)));
+        lines
     }
 
     fn think(&mut self, text: &str, now: Duration) -> Option<Output> {
@@ -148,9 +230,10 @@ impl View {
         let Some(turn) = turn else { return Vec::new() };
         let mut shown = vec![Output::Line(DIM, "(reconnected; the turn so far)".to_owned())];
         for round in &turn.rounds {
-            shown.extend(card::round(round));
+            shown.extend(card::round(round, self.width));
         }
         self.text = turn.rounds.last().map(|round| round.text.clone()).unwrap_or_default();
+        self.formatted_bytes = self.text.len();
         self.waiting = Waiting::Model;
         shown
     }
@@ -172,7 +255,7 @@ impl View {
     fn completed(&mut self, completed: &v1::Completed) -> Vec<Output> {
         let mut shown = Vec::new();
         if completed.text != self.text {
-            shown.push(Output::Line(Style::new(), completed.text.clone()));
+            shown.extend(answer(&completed.text, self.width));
         }
         let note = match completed.finish_reason() {
             v1::FinishReason::Length => Some("(The answer was cut at the model's output limit.)"),
@@ -208,17 +291,26 @@ fn failure(failed: &v1::Failed, offers_retry: bool) -> String {
     format!("The turn failed: {message} ({reason}){again}")
 }
 
-/// Formats a message of an earlier turn.
-pub(crate) fn message(message: &v1::Message) -> Vec<Output> {
+/// Formats a text of the model. `width`: number of columns; None: the text remains Markdown.
+pub(crate) fn answer(text: &str, width: Option<usize>) -> Vec<Output> {
+    match width {
+        Some(width) => markdown::render(&printable(text), width).into_iter().map(Output::Spans).collect(),
+        None => vec![Output::Line(Style::new(), text.to_owned())],
+    }
+}
+
+/// Formats a message of an earlier turn. `width`: number of columns; None: the text remains Markdown.
+pub(crate) fn message(message: &v1::Message, width: Option<usize>) -> Vec<Output> {
     use v1::message::Kind;
     match &message.kind {
         Some(Kind::User(user)) => vec![Output::Line(GOOD, format!("you: {}", user.text))],
         Some(Kind::Assistant(assistant)) => {
             let mut shown = Vec::new();
             if !assistant.text.is_empty() {
-                shown.push(Output::Line(Style::new(), assistant.text.clone()));
+                shown.extend(answer(&assistant.text, width));
             }
-            let names: Vec<&str> = assistant.calls.iter().map(|call| call.name.as_str()).collect();
+            let calls = assistant.calls.iter().filter(|call| !card::is_help(&call.name));
+            let names: Vec<&str> = calls.map(|call| call.name.as_str()).collect();
             if !names.is_empty() {
                 shown.push(Output::Line(DIM, card::one_line(&format!("→ {}", names.join(", ")), 200)));
             }
@@ -228,10 +320,15 @@ pub(crate) fn message(message: &v1::Message) -> Vec<Output> {
     }
 }
 
-/// Returns the texts without their style.
+/// Returns the texts without their style. A preview is omitted.
 #[cfg(test)]
-pub(super) fn texts(shown: &[Output]) -> Vec<&str> {
-    shown.iter().map(|(Output::Line(_, text) | Output::Part(_, text))| text.as_str()).collect()
+pub(super) fn texts(shown: &[Output]) -> Vec<String> {
+    let text = |output: &Output| match output {
+        Output::Line(_, text) | Output::Part(_, text) => Some(text.clone()),
+        Output::Spans(line) => Some(crate::layout::text_of(line)),
+        Output::Preview(_) => None,
+    };
+    shown.iter().filter_map(text).collect()
 }
 
 #[cfg(test)]
@@ -331,7 +428,45 @@ mod tests {
             ..v1::Turn::default()
         };
         let shown = view.event(&Kind::Snapshot(v1::Snapshot { turn: Some(turn) }), NOW);
-        assert!(texts(&shown).contains(&"So far"), "{shown:?}");
+        assert!(texts(&shown).contains(&"So far".to_owned()), "{shown:?}");
         assert!(view.event(&completed("So far"), NOW).is_empty());
+    }
+
+    fn preview(shown: &[Output]) -> Vec<String> {
+        let Some(Output::Preview(lines)) = shown.last() else { panic!("no preview: {shown:?}") };
+        lines.iter().map(|line| crate::layout::text_of(line)).collect()
+    }
+
+    #[test]
+    fn formatted_text_is_previewed_until_its_block_is_complete() {
+        let mut view = View::new();
+        view.set_width(Some(20));
+        view.event(&round(1), NOW);
+        assert_eq!(preview(&view.event(&text("The **total** is"), NOW)), ["The total is"]);
+        assert_eq!(preview(&view.event(&text(" 42 euros and"), NOW)), ["The total is 42", "euros and"]);
+        let shown = view.event(&text(" more.\n\n- one"), NOW);
+        assert_eq!(shown[0], Output::Preview(Vec::new()), "the preview is replaced");
+        assert_eq!(texts(&shown), ["The total is 42", "euros and more."]);
+        assert_eq!(preview(&shown), ["", "• one"]);
+        let shown = view.event(&completed("The **total** is 42 euros and more.\n\n- one"), NOW);
+        assert_eq!(texts(&shown), ["", "• one"]);
+        assert!(view.event(&completed("The **total** is 42 euros and more.\n\n- one"), NOW).is_empty());
+    }
+
+    #[test]
+    fn control_characters_of_a_formatted_text_are_replaced() {
+        let mut view = View::new();
+        view.set_width(Some(40));
+        view.event(&round(1), NOW);
+        assert_eq!(preview(&view.event(&text("a\u{1b}[2Jb"), NOW)), ["a\u{fffd}[2Jb"]);
+        assert_eq!(texts(&view.event(&completed("c\u{1b}d"), NOW)), ["a\u{fffd}[2Jb", "c\u{fffd}d"]);
+    }
+
+    #[test]
+    fn calls_that_read_a_guide_are_folded() {
+        let mut view = View::new();
+        let call = |name: &str| v1::Call { name: name.to_owned(), ..v1::Call::default() };
+        let calls = v1::ToolCalls { calls: vec![call("help_schemas"), call("list_tags")] };
+        assert_eq!(texts(&view.event(&Kind::ToolCalls(calls), NOW)), ["→ list_tags"]);
     }
 }
