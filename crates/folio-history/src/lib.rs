@@ -1,4 +1,5 @@
-//! The data model of a conversation: thread headers, journal entries, and the pure fold of a journal into a history.
+//! The data model of conversations and jobs: thread headers, journal entries, the pure fold of a journal into a history,
+//! and the pure state machine of a job ([`job`]).
 //!
 //! A thread is an append-only journal ([`journal::Entry`]) plus one header ([`thread::ThreadHeader`]) on which every
 //! append is conditional. Readers and models see only the fold ([`History`]), so the history has no second copy.
@@ -8,6 +9,7 @@
 pub mod command;
 pub mod event;
 mod fold;
+pub mod job;
 pub mod journal;
 pub mod peer;
 pub mod thread;

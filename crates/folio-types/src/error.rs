@@ -96,6 +96,10 @@ named_enum! {
         ThreadFull = "THREAD_FULL",
         /// The resource has its maximum number of revisions, and each of them is named by another object.
         LimitReached = "LIMIT_REACHED",
+        /// The job has ended, and the request needs an open one.
+        JobEnded = "JOB_ENDED",
+        /// The job exceeded its limit of running time, of waiting for credit or limits, or of its age.
+        JobExpired = "JOB_EXPIRED",
         /// The queue behind a running turn is full.
         QueueFull = "QUEUE_FULL",
         /// The node reached its maximum of conversations or calls.

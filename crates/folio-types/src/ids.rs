@@ -197,6 +197,10 @@ plain_id!(
     /// An incarnation: one run of a node process.
     Incarnation, "inc", "incarnation"
 );
+plain_id!(
+    /// A job: unattended work in the name of a principal.
+    JobId, "job", "job"
+);
 plain_id!(GrantId, "grn", "grant");
 plain_id!(
     /// A block of credit that a process acquired.

@@ -149,3 +149,21 @@ pub const EXTRACTION_BYTES: usize = 96 * 1024;
 pub const DOCUMENT_BYTES: u64 = 50 * 1024 * 1024;
 /// Default maximum pages of a document.
 pub const DOCUMENT_PAGES: u32 = 2_000;
+/// Maximum items of a job. The header of a job contains its items.
+pub const JOB_ITEMS_MAX: usize = 100;
+/// Maximum length of the subject of a job's item, in bytes.
+pub const JOB_SUBJECT_BYTES: usize = 200;
+/// Maximum size of a job's input, in bytes.
+pub const JOB_INPUT_BYTES: usize = 32 * 1024;
+/// Maximum size of the outcome of a job's item, in bytes.
+pub const JOB_OUTCOME_BYTES: usize = ENTRY_BYTES;
+/// Maximum failed attempts of a job's item: errors that can be retried, and deaths of the owner.
+pub const JOB_FAILURES_MAX: u32 = 5;
+/// Maximum length of an error message that a job stores, in characters.
+pub const JOB_MESSAGE_CHARS: usize = 500;
+/// Maximum time for which a job waits for credit or limits without a completed item.
+pub const JOB_BLOCKED_MAX: Duration = DAY;
+/// Maximum time from the creation of a job to its end. Rows of the index of open jobs expire later.
+pub const JOB_OPEN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Time for which the record of an ended job is kept.
+pub const JOB_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);

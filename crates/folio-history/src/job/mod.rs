@@ -1,0 +1,295 @@
+//! Jobs: unattended work as a pure state machine. Commands map a header to the next header; no I/O, no clock.
+//!
+//! ```text
+//!  Queued ──Start──► Running ──Complete──► Completed
+//!    ▲                │    ▲                     Fail, limits ──► Failed
+//!    │              Wait  Start (retry_at)       Cancel (any open state) ──► Cancelled
+//!  Resume             ▼    │
+//!    └── Paused ◄─ Waiting ┘        Pause: any open state but Paused
+//! ```
+//!
+//! - **One writer.** A job has one partition with its header and the outcomes of its items. Every write is conditional on
+//!   the header's epoch and version ([`JobWrite`]), as for a thread. [`JobCommand::Start`] is the takeover: it increments
+//!   the epoch. `Cancel`, `Pause` and `Resume` are writes of any process under the current epoch; the owner finds its next
+//!   write refused, reads the header and stops.
+//! - **Running time** is counted at each write of a running job, from the write before it. Neither waiting nor the time
+//!   after the owner died counts. A job without progress ends nevertheless: each start after a death counts as a failure
+//!   of the items that ran.
+//! - **Attempts.** [`ItemRun`] identifies an attempt of an item by (job, item, epoch, attempt). Ledger keys and turns
+//!   derive from it, so that two attempts never share one. The effect of an item derives from (job, item) only, so that it
+//!   happens once.
+//! - **Pick-up.** The row of the index of open jobs is stored before the header ([`OpenJobRow`]). One row serves the job
+//!   until it ends, because an ended job never reopens. [`row_action`] decides what the sweep does with a row.
+
+mod admission;
+mod command;
+mod item_run;
+mod pick_up;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use folio_resources::{Condition, ListEntry, ListRow, term};
+use folio_types::limits::{
+    JOB_BLOCKED_MAX, JOB_INPUT_BYTES, JOB_ITEMS_MAX, JOB_OPEN_MAX, JOB_RETENTION, JOB_SUBJECT_BYTES, NAME_CHARS,
+};
+use folio_types::{Error, Incarnation, JobId, OrgId, Principal, Reason, Result, Timestamp, UnknownFields, UserId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::thread::Fence;
+
+pub use admission::{JobLimits, current_principal};
+pub use command::{JobCommand, retry_at};
+pub use item_run::ItemRun;
+pub use pick_up::{OpenJobRow, RowAction, row_action};
+pub use write::{ItemOutcome, JobDecision, JobRecord, JobWrite, JobWritten, decide};
+
+/// The name of jobs in lists and errors.
+pub const KIND: &str = "job";
+
+/// The header of a job: the row on which every write is conditional.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobHeader {
+    pub id: JobId,
+    /// The caller that caused the job, with its role at that time. The job belongs to its organization.
+    pub principal: Principal,
+    /// Name of the work, such as `extraction`.
+    pub kind: String,
+    /// Arguments of the kind.
+    pub input: Value,
+    pub items: Vec<JobItem>,
+    pub state: JobState,
+    /// Incremented by each start. 0: the job never started.
+    pub epoch: u64,
+    /// Owner of the newest start.
+    pub owner: Option<Incarnation>,
+    /// Incremented by each write.
+    pub version: u64,
+    pub created_at: Timestamp,
+    /// Time of the last write.
+    pub updated_at: Timestamp,
+    /// Running time until the last write, in milliseconds.
+    pub running_millis: u64,
+    /// Maximum running time, in milliseconds.
+    pub running_max_millis: u64,
+    /// Since when the job waits for credit or limits without a completed item. None: it does not.
+    pub blocked_since: Option<Timestamp>,
+    /// None: the job is open.
+    pub ended_at: Option<Timestamp>,
+    #[serde(skip)]
+    pub unknown: UnknownFields,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// The job waits for a node with capacity.
+    Queued,
+    /// The owner works on items. Without a live owner, another node starts the job.
+    Running,
+    Waiting {
+        reason: WaitReason,
+        /// Error that caused the wait. None: the job waits for a decision.
+        error: Option<Error>,
+        /// Time of the next start.
+        retry_at: Timestamp,
+    },
+    /// A user paused the job. Only a user resumes it.
+    Paused,
+    Completed,
+    Failed(Error),
+    Cancelled,
+}
+
+/// The reason for which a job waits. No reason counts as running time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitReason {
+    /// A tool call of an item waits for decisions.
+    Approval,
+    /// The organization lacks credit. After [`JOB_BLOCKED_MAX`] the job fails.
+    Credit,
+    /// A quota or rate limit is exhausted. After [`JOB_BLOCKED_MAX`] the job fails.
+    Limit,
+    /// A store or a model endpoint is unavailable.
+    Store,
+}
+
+/// A part of a job that is done as a whole: a document, a window of pages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobItem {
+    /// Subject of the item, unique in the job: the id of a document, the pages of a window.
+    pub id: String,
+    pub state: ItemState,
+    /// Number of attempts.
+    pub attempt: u32,
+    /// Number of attempts that failed retriably or whose owner died. Attempts that were interrupted by a wait or a pause
+    /// do not count.
+    pub failures: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemState {
+    Pending,
+    Running,
+    Done,
+    Failed(Error),
+}
+
+/// Numbers of a job's items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    pub items: usize,
+    pub done: usize,
+    pub failed: usize,
+}
+
+/// A job before its first write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewJob {
+    pub id: JobId,
+    pub principal: Principal,
+    pub kind: String,
+    pub input: Value,
+    /// Subjects of the items, in order.
+    pub items: Vec<String>,
+    pub running_max: Duration,
+    pub at: Timestamp,
+}
+
+impl NewJob {
+    /// Returns the header of the queued job.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` if the items are empty, too many, equal or too long; `TOO_LARGE` for the input.
+    pub fn header(self) -> Result<JobHeader> {
+        let count = self.items.len();
+        if count == 0 || count > JOB_ITEMS_MAX {
+            let problem = format!("a job needs 1 to {JOB_ITEMS_MAX} items, and this one has {count}");
+            return Err(Error::invalid_field("items", problem));
+        }
+        if let Some(long) = self.items.iter().find(|id| id.is_empty() || id.len() > JOB_SUBJECT_BYTES) {
+            let problem = format!("the subject of an item has {} bytes: expected 1 to {JOB_SUBJECT_BYTES}", long.len());
+            return Err(Error::invalid_field("items", problem));
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(repeated) = self.items.iter().find(|id| !seen.insert(id.as_str())) {
+            return Err(Error::invalid_field("items", format!("{repeated} is listed twice")));
+        }
+        let bytes = self.input.to_string().len();
+        if bytes > JOB_INPUT_BYTES {
+            let message = format!("the input of a job has {bytes} bytes, at most {JOB_INPUT_BYTES} are allowed");
+            return Err(Error::invalid(Reason::TooLarge, message));
+        }
+        if self.kind.is_empty() || self.kind.chars().count() > NAME_CHARS {
+            return Err(Error::internal("the kind of a job has no name or a long one"));
+        }
+        let pending = |id| JobItem { id, state: ItemState::Pending, attempt: 0, failures: 0 };
+        Ok(JobHeader {
+            id: self.id,
+            principal: self.principal,
+            kind: self.kind,
+            input: self.input,
+            items: self.items.into_iter().map(pending).collect(),
+            state: JobState::Queued,
+            epoch: 0,
+            owner: None,
+            version: 0,
+            created_at: self.at,
+            updated_at: self.at,
+            running_millis: 0,
+            running_max_millis: u64::try_from(self.running_max.as_millis()).unwrap_or(u64::MAX),
+            blocked_since: None,
+            ended_at: None,
+            unknown: UnknownFields::default(),
+        })
+    }
+}
+
+impl JobHeader {
+    pub fn org(&self) -> &OrgId {
+        &self.principal.org
+    }
+
+    /// Returns the fence of the next write.
+    pub fn fence(&self) -> Fence {
+        Fence { epoch: self.epoch, version: self.version }
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.ended_at.is_some()
+    }
+
+    /// Returns the time at which an open job fails.
+    pub fn open_until(&self) -> Timestamp {
+        self.created_at.saturating_add(JOB_OPEN_MAX).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Returns the time at which the job fails unless it gets credit and capacity. None: it does not wait for them.
+    pub fn blocked_until(&self) -> Option<Timestamp> {
+        self.blocked_since.map(|since| since.saturating_add(JOB_BLOCKED_MAX).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Returns the time at which the record is deleted. None: the job is open.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.ended_at.map(|ended| ended.saturating_add(JOB_RETENTION).unwrap_or(Timestamp::MAX))
+    }
+
+    pub fn progress(&self) -> Progress {
+        let count = |wanted: fn(&ItemState) -> bool| self.items.iter().filter(|item| wanted(&item.state)).count();
+        Progress {
+            items: self.items.len(),
+            done: count(|state| matches!(state, ItemState::Done)),
+            failed: count(|state| matches!(state, ItemState::Failed(_))),
+        }
+    }
+
+    /// Returns the index of the first item that no attempt works on and that has not ended.
+    pub fn next_item(&self) -> Option<usize> {
+        self.items.iter().position(|item| item.state == ItemState::Pending)
+    }
+
+    /// Returns the running attempt of the item with this index. None: no attempt of it runs.
+    pub fn run_of(&self, index: usize) -> Option<ItemRun> {
+        let item = self.items.get(index).filter(|item| item.state == ItemState::Running)?;
+        let number = u32::try_from(index).ok()?.checked_add(1)?;
+        Some(ItemRun { job: self.id.clone(), item: number, epoch: self.epoch, attempt: item.attempt })
+    }
+
+    /// Returns the list entry of the job. It changes only when the job ends.
+    pub fn listed(&self) -> ListEntry {
+        let status = if self.is_ended() { "ended" } else { "open" };
+        let terms = [term("status", status), term("kind", &self.kind), term("user", &self.principal.user)];
+        let row = ListRow { id: self.id.to_string(), terms: terms.into(), ..ListRow::default() };
+        ListEntry { row, created_at: self.created_at, version: self.version.saturating_add(1) }
+    }
+
+    /// Returns the approximate bytes of the stored header.
+    pub fn size_bytes(&self) -> usize {
+        self.input.to_string().len() + self.items.len() * 100 + 1024
+    }
+}
+
+/// All conditions that are set must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobFilter {
+    pub is_open: Option<bool>,
+    pub kind: Option<String>,
+    pub user: Option<UserId>,
+}
+
+impl JobFilter {
+    pub fn conditions(&self) -> Vec<Condition> {
+        let Self { is_open, kind, user } = self;
+        let status = is_open.map(|is_open| term("status", if is_open { "open" } else { "ended" }));
+        let kind = kind.as_ref().map(|kind| term("kind", kind));
+        let user = user.as_ref().map(|user| term("user", user));
+        let terms = status.into_iter().chain(kind).chain(user);
+        terms.map(|term| Condition::AnyTerm(vec![term])).collect()
+    }
+}
