@@ -119,7 +119,7 @@ impl Tables {
 
     /// Returns the index of open turns: thread, turn and epoch. No sweep reads a row that arrived below the floor.
     pub async fn open_turns(&self) -> Result<Vec<(String, u32, u64)>> {
-        let text = "SELECT bucket FROM open_turn_floor";
+        let text = "SELECT bucket FROM open_turn_floor WHERE name = 'floor'";
         let floor = self.session.query_iter(text, ()).await?.rows_stream::<(i64,)>()?.try_next().await?;
         let text = "SELECT bucket, key FROM open_turns";
         let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(i64, String)>()?;

@@ -42,6 +42,7 @@ pub fn with_crash_points(stores: &Stores) -> Stores {
         audit: Layered::over(CrashPoints, &stores.audit),
         blobs: Layered::over(CrashPoints, &stores.blobs),
         credit: Layered::over(CrashPoints, &stores.credit),
+        jobs: Layered::over(CrashPoints, &stores.jobs),
         open_turns: Layered::over(CrashPoints, &stores.open_turns),
         ops: Layered::over(CrashPoints, &stores.ops),
         resources: Layered::over(CrashPoints, &stores.resources),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use folio_credit::{AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
+use folio_history::job::{ItemOutcome, JobCommand, JobFilter, JobHeader};
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
@@ -16,10 +17,11 @@ use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::Token;
-use folio_types::{BlockId, GrantId, OrgId, System, Timestamp, TokenId, TurnId};
+use folio_types::{BlockId, Environment as _, GrantId, OrgId, System, Timestamp, TokenId, TurnId};
 use serde_json::json;
 
 use super::context::{Context, blob_key, create_extraction, done};
+use super::jobs::{executed, new_job, start};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check, same};
 use folio_storage::{HourSums, Stores, UsageHour, UsageRecord, UsageSum};
@@ -55,7 +57,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 
 /// Returns the number of an organization's rows of each kind.
 async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
-    let Stores { audit, blobs, credit, threads, usage, .. } = &context.stores;
+    let Stores { audit, blobs, credit, jobs, threads, usage, .. } = &context.stores;
     let access = context.stores.access();
     let documents = context.stores.of::<Document>();
     let page = PageRequest { size: 10, token: None, skip: 0, order: Order::Newest };
@@ -71,6 +73,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         context.stores.texts.text(org, id.as_str(), 1, 10).await?.len(),
         usize::from(blobs.open(&blob_key(org, &id)).await?.is_some()),
         threads.list(org, &filter, &page).await?.items.len(),
+        jobs.list(org, &JobFilter::default(), &page).await?.items.len(),
         usage.list(org, Timestamp::UNIX_EPOCH, 10).await?.len(),
         tokens.items.len(),
         access.last_uses(org, &[TokenId::derive(&[org.as_str(), "good"])]).await?.into_iter().flatten().count(),
@@ -110,6 +113,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     done(stores.of::<TokenRecord>().decide(&revoked, revoke).await?)?;
     filled_document(&context, &name).await?;
     filled_thread(&context, &name).await?;
+    filled_job(&context, &name).await?;
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
     let entry = AuditEntry::new("request", AuditKind::ChangeApplied, context.now(), user, word);
@@ -160,6 +164,18 @@ async fn filled_thread(context: &Context, name: &str) -> Outcome {
     let until = Timestamp::from_second(2_000_000_000).unwrap_or(Timestamp::MAX);
     append.opens = Some(OpenTurnRow { org: context.org.clone(), turn, epoch: 1, at: context.now(), until });
     appended(threads.append(&context.org, &header.id, append).await?).map(|_| ())
+}
+
+async fn filled_job(context: &Context, name: &str) -> Outcome {
+    // The row of the index expires by the clock of the store.
+    let new = JobHeader { created_at: System.now(), ..new_job(context, "extraction", json!({ "name": name }))? };
+    let header = context.stores.jobs.create(new).await?;
+    let started = executed(context, &header, start(context), None).await?;
+    let begun = executed(context, &started, JobCommand::Begin { item: 0 }, None).await?;
+    let outcome = ItemOutcome { item: 1, attempt: 1, value: json!(name), at: context.now() };
+    let finish = JobCommand::Finish { item: 0, result: Ok(()) };
+    let done = executed(context, &begun, finish, Some(outcome)).await?;
+    executed(context, &done, JobCommand::Cancel, None).await.map(drop)
 }
 
 async fn filled_account(context: &Context, name: &str) -> Outcome {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, ReserveOutcome};
 use folio_history::event::Event;
+use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobWrite, JobWritten, OpenJobRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::audit::{AuditEntry, AuditPosition};
@@ -16,7 +17,7 @@ use folio_storage::*;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{
-    BlobKey, BlockId, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
+    BlobKey, BlockId, DocumentId, Incarnation, JobId, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
 };
 use futures::stream::BoxStream;
 
@@ -105,6 +106,18 @@ layers! {
         settle(org: &OrgId, block: &BlockId, row: LedgerRow) -> LedgerRow;
         seal(org: &OrgId, block: &BlockId) -> ();
         ledger(org: &OrgId, block: &BlockId) -> Ledger;
+    }
+    JobRecordLayer of JobRecordStore {
+        create(header: JobHeader) -> JobHeader;
+        header(org: &OrgId, id: &JobId) -> Option<JobHeader>;
+        write(write: JobWrite) -> JobWritten;
+        outcomes(org: &OrgId, id: &JobId, after: u32, limit: usize) -> Vec<ItemOutcome>;
+        list(org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Page<JobHeader>;
+        delete(org: &OrgId, id: &JobId) -> ();
+        expired(now: Timestamp, limit: usize) -> Vec<(OrgId, JobId)>;
+        open(after: Option<&OpenJobRow>, limit: usize) -> Vec<OpenJobRow>;
+        remove_open(rows: &[OpenJobRow]) -> ();
+        compact_open() -> ();
     }
     OpenTurnLayer of OpenTurnStore {
         remove(rows: &[OpenTurnRow]) -> ();

@@ -16,6 +16,7 @@ mod erasure;
 mod extraction_lists;
 pub mod faults;
 mod health;
+mod jobs;
 pub mod layer;
 mod memory;
 mod open_turns;
@@ -77,6 +78,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("credit", |context| Box::pin(async move { credit::suite(&context).await })),
     ("erasure", |context| Box::pin(async move { erasure::suite(&context).await })),
     ("health", |context| Box::pin(async move { health::suite(&context).await })),
+    ("jobs", |context| Box::pin(async move { jobs::suite(&context).await })),
     ("open_turns", |context| Box::pin(async move { open_turns::suite(&context).await })),
     ("ops", |context| Box::pin(async move { ops::suite(&context).await })),
     ("resources", |context| Box::pin(async move { resources::suite(&context).await })),

@@ -24,7 +24,7 @@ pub(crate) struct Keyspace {
     pub(crate) counts: Arc<Counts>,
     pub(crate) headers: Arc<HeaderCache>,
     pub(crate) references: Arc<ReferenceQueues>,
-    /// The newest bucket of open turns that this process entered in the directory.
+    /// The newest bucket of open turns and jobs that this process entered in the directory.
     pub(crate) open_turn_bucket: Arc<AtomicI64>,
     pub(crate) migrated: Migrated,
 }

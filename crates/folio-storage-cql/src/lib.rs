@@ -26,9 +26,11 @@
 //!   name. `list_groups` (organization, list, group of characters, shard): the items whose name or metadata contains the
 //!   group. Plain, with the version as timestamp: a row is a hint. Only `list_buckets` has a grace period for deleted rows.
 //! - `content_sizes` (organization, shard): the bytes of each text and journal. Plain, with the version as timestamp.
-//! - `system_rows` (index, one of 16 buckets): texts to extract, deletions, expiring threads, requests. Plain: a row is a
+//! - `system_rows` (index, one of 16 buckets): texts to extract, deletions, expiring threads and jobs, requests. Plain: a row is a
 //!   hint.
-//! - `open_turns` (bucket of ten seconds, shard): open turns, with a time to live. Plain: a row is a hint.
+//! - `jobs` (organization, job): in static columns, the header, epoch and version. Rows by part: batches, outcomes of
+//!   items. Conditional, except the removal of rows after the tombstone.
+//! - `open_turns` (bucket of ten seconds, shard): open turns and open jobs, with a time to live. Plain: a row is a hint.
 //!   `open_turn_buckets` (day), `open_turn_floor` (name): the buckets with rows, and the first one that scans read. Plain.
 //! - `org_rows` (organization, group): encoded rows such as members and the last uses of tokens. A group is either
 //!   conditional or plain.
@@ -83,6 +85,7 @@ mod error;
 mod headers;
 mod health;
 mod idempotency;
+mod jobs;
 mod keyspace;
 mod migrate;
 mod names;
@@ -182,6 +185,7 @@ impl CqlStore {
             credit: Arc::new(credit::Credits(keyspace())),
             erasure: Arc::new(erasure::Erasures(keyspace())),
             health: Arc::new(health::Health(keyspace())),
+            jobs: Arc::new(jobs::Jobs(keyspace())),
             open_turns: Arc::new(open_turns::OpenTurns(keyspace())),
             ops: Arc::new(ops::Ops(keyspace())),
             resources: self.resources(),

@@ -1,4 +1,4 @@
-//! The index of open turns.
+//! The indexes of open turns and of open jobs.
 //!
 //! The time of a row selects its bucket of ten seconds. A removed row leaves a tombstone, so a scan must not read a bucket
 //! for long: [`OpenTurns::compact`] copies the rows that remain in an old bucket to a later one and raises the floor, the
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use folio_history::job::OpenJobRow;
 use folio_history::thread::OpenTurnRow;
 use folio_types::{Error, Reason, Result, Timestamp};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -30,7 +31,7 @@ use super::session::Statements;
 use super::table::{OPEN_TURN_SHARDS, open_turn_shard};
 use super::values::{micros, time_to_live};
 use folio_storage::OpenTurnStore;
-use folio_storage::value::{decode, encode};
+use folio_storage::value::{Stored, decode, encode};
 
 /// Time range of a bucket, in microseconds.
 const BUCKET: i64 = 10 * 1_000_000;
@@ -39,7 +40,7 @@ const BUCKETS_PER_DAY: i64 = 24 * 60 * 60 * 1_000_000 / BUCKET;
 const INSERTED_WITHIN: i64 = 3;
 /// Number of buckets after its own for which a row stays in its bucket.
 const KEPT_FOR: i64 = 6;
-/// Age in days at which the directory forgets a bucket. The rows of an open turn expire earlier.
+/// Age in days at which the directory forgets a bucket. The rows of open turns and jobs expire earlier.
 const DIRECTORY_DAYS: i64 = 60;
 const DIRECTORY_TTL: i32 = 60 * 24 * 60 * 60;
 /// Maximum number of partitions that a scan reads concurrently.
@@ -47,121 +48,195 @@ const PARTITIONS_AT_ONCE: usize = 8;
 /// Maximum number of rows of a batch, about 300 bytes each. Servers refuse batches of more than 50 KiB.
 const BATCH_ROWS: usize = 50;
 
+/// A row of an index of open work. The indexes share their tables and the directory of buckets; each has its own shards
+/// and its own floor.
+pub(crate) trait OpenRow: Stored + Clone + Send + Sync {
+    /// The name of the floor.
+    const FLOOR: &'static str;
+    /// The first of the index's [`OPEN_TURN_SHARDS`] shards.
+    const FIRST_SHARD: i32;
+
+    /// Returns the key, which begins with the organization.
+    fn key(&self) -> String;
+
+    fn at(&self) -> Timestamp;
+
+    /// Returns the time at which the row expires.
+    fn until(&self) -> Timestamp;
+
+    /// Replaces the time that selects the bucket.
+    #[must_use]
+    fn moved(self, at: Timestamp) -> Self;
+}
+
+impl OpenRow for OpenTurnRow {
+    const FLOOR: &'static str = "floor";
+    const FIRST_SHARD: i32 = 0;
+
+    fn key(&self) -> String {
+        format!("{}/{}/{:010}/{:020}", self.org, self.turn.thread, self.turn.number, self.epoch)
+    }
+
+    fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    fn until(&self) -> Timestamp {
+        self.until
+    }
+
+    fn moved(self, at: Timestamp) -> Self {
+        Self { at, ..self }
+    }
+}
+
+impl OpenRow for OpenJobRow {
+    const FLOOR: &'static str = "jobs";
+    const FIRST_SHARD: i32 = OPEN_TURN_SHARDS;
+
+    fn key(&self) -> String {
+        format!("{}/{}", self.org, self.job)
+    }
+
+    fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    fn until(&self) -> Timestamp {
+        self.until
+    }
+
+    fn moved(self, at: Timestamp) -> Self {
+        Self { at, ..self }
+    }
+}
+
 pub(crate) struct OpenTurns(pub(crate) Arc<Keyspace>);
 
 #[async_trait]
 impl OpenTurnStore for OpenTurns {
     async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()> {
-        let now = bucket(self.0.now());
-        let mut partitions = BTreeMap::<(i64, i32), Vec<String>>::new();
-        for row in rows {
-            let key = key(row);
-            for bucket in positions(bucket(row.at), now) {
-                partitions.entry((bucket, open_turn_shard(&key))).or_default().push(key.clone());
-            }
-        }
-        for ((bucket, _), keys) in partitions {
-            for keys in keys.chunks(BATCH_ROWS) {
-                let statements = keys.iter().map(|key| self.0.tables.open_turns.remove(bucket, key)).collect();
-                self.0.cql.write_all(statements).await?;
-            }
-        }
-        Ok(())
+        remove(&self.0, rows).await
     }
 
     async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {
-        let (from, mut position) = match after {
-            Some(row) => (bucket(row.at), Some((bucket(row.at), key(row)))),
-            // Another process may have a clock that is a little faster.
-            None => (self.floor().await?.min(bucket(self.0.now()) - KEPT_FOR), None),
-        };
-        let mut found = Vec::new();
-        for bucket in self.buckets(from, bucket(self.0.now()) + 2 * KEPT_FOR).await? {
-            let after = position.take().filter(|(last, _)| *last == bucket).map_or(String::new(), |(_, key)| key);
-            let first = if after.is_empty() { 0 } else { open_turn_shard(&after) };
-            let reads = (first..OPEN_TURN_SHARDS).map(|shard| {
-                let after = if shard == first { after.as_str() } else { "" };
-                self.0.tables.open_turns.list((bucket, shard), after, limit)
-            });
-            let mut reads = futures::stream::iter(reads.collect::<Vec<_>>()).buffered(PARTITIONS_AT_ONCE);
-            while let Some(rows) = reads.try_next().await? {
-                for (_, value) in rows {
-                    if found.len() == limit {
-                        return Ok(found);
-                    }
-                    found.push(decode(&value)?);
-                }
-            }
-        }
-        Ok(found)
+        scan(&self.0, after, limit).await
     }
 
     async fn compact(&self) -> Result<()> {
-        self.0.cql.options().environment.check_clock()?;
-        let (floor, end) = (self.floor().await?, bucket(self.0.now()) - KEPT_FOR);
-        if floor >= end {
-            return Ok(());
-        }
-        for bucket in self.buckets(floor, end).await? {
-            for shard in 0..OPEN_TURN_SHARDS {
-                self.move_rows(bucket, shard).await?;
-            }
-        }
-        self.0.tables.open_turns.raise_floor(end).await
+        compact::<OpenTurnRow>(&self.0).await
     }
 }
 
-impl OpenTurns {
-    async fn floor(&self) -> Result<i64> {
-        let oldest = bucket(self.0.now()) - DIRECTORY_DAYS * BUCKETS_PER_DAY;
-        Ok(self.0.tables.open_turns.floor().await?.unwrap_or(oldest))
-    }
-
-    /// Returns the buckets with rows from `from` to below `end`.
-    async fn buckets(&self, from: i64, end: i64) -> Result<Vec<i64>> {
-        let table = &self.0.tables.open_turns;
-        let days = (day(from)..=day(end)).map(|day| table.buckets(day, from, end));
-        futures::stream::iter(days.collect::<Vec<_>>()).buffered(PARTITIONS_AT_ONCE).try_concat().await
-    }
-
-    /// Copies the rows of a shard to a later bucket, and deletes the shard.
-    async fn move_rows(&self, bucket: i64, shard: i32) -> Result<()> {
-        let table = &self.0.tables.open_turns;
-        let mut after = String::new();
-        loop {
-            let rows = table.list((bucket, shard), &after, BATCH_ROWS).await?;
-            let Some((last, _)) = rows.last() else { break };
-            after.clone_from(last);
-            let (now, target) = (self.0.now(), next_position(bucket, self::bucket(self.0.now())));
-            let mut statements = vec![table.put_bucket(day(target), target, DIRECTORY_TTL)];
-            for (key, value) in rows {
-                let row = OpenTurnRow { at: start_of(target)?, ..decode(&value)? };
-                statements.push(table.put(target, &key, encode(&row)?, time_to_live(now, row.until)));
-            }
-            self.0.cql.write_all(statements).await?;
-            check_in_time(&self.0, target)?;
+pub(crate) async fn remove<R: OpenRow>(keyspace: &Keyspace, rows: &[R]) -> Result<()> {
+    let now = bucket(keyspace.now());
+    let mut partitions = BTreeMap::<(i64, i32), Vec<String>>::new();
+    for row in rows {
+        let key = row.key();
+        for bucket in positions(bucket(row.at()), now) {
+            partitions.entry((bucket, shard::<R>(&key))).or_default().push(key.clone());
         }
-        if after.is_empty() { Ok(()) } else { table.clear(bucket, shard).await }
     }
+    for (partition, keys) in partitions {
+        for keys in keys.chunks(BATCH_ROWS) {
+            let statements = keys.iter().map(|key| keyspace.tables.open_turns.remove(partition, key)).collect();
+            keyspace.cql.write_all(statements).await?;
+        }
+    }
+    Ok(())
 }
 
-/// Stores a row and removes others in one write. The caller sends the append that opens the turn only after this
-/// function returns.
-pub(crate) async fn replace(keyspace: &Keyspace, row: &OpenTurnRow, removes: &[OpenTurnRow]) -> Result<()> {
+pub(crate) async fn scan<R: OpenRow>(keyspace: &Keyspace, after: Option<&R>, limit: usize) -> Result<Vec<R>> {
+    let (from, mut position) = match after {
+        Some(row) => (bucket(row.at()), Some((bucket(row.at()), row.key()))),
+        // Another process may have a clock that is a little faster.
+        None => (floor::<R>(keyspace).await?.min(bucket(keyspace.now()) - KEPT_FOR), None),
+    };
+    let mut found = Vec::new();
+    for bucket in buckets(keyspace, from, bucket(keyspace.now()) + 2 * KEPT_FOR).await? {
+        let after = position.take().filter(|(last, _)| *last == bucket).map_or(String::new(), |(_, key)| key);
+        let first = if after.is_empty() { R::FIRST_SHARD } else { shard::<R>(&after) };
+        let reads = (first..R::FIRST_SHARD + OPEN_TURN_SHARDS).map(|shard| {
+            let after = if shard == first { after.as_str() } else { "" };
+            keyspace.tables.open_turns.list((bucket, shard), after, limit)
+        });
+        let mut reads = futures::stream::iter(reads.collect::<Vec<_>>()).buffered(PARTITIONS_AT_ONCE);
+        while let Some(rows) = reads.try_next().await? {
+            for (_, value) in rows {
+                if found.len() == limit {
+                    return Ok(found);
+                }
+                found.push(decode(&value)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) async fn compact<R: OpenRow>(keyspace: &Keyspace) -> Result<()> {
+    keyspace.cql.options().environment.check_clock()?;
+    let (floor, end) = (floor::<R>(keyspace).await?, bucket(keyspace.now()) - KEPT_FOR);
+    if floor >= end {
+        return Ok(());
+    }
+    for bucket in buckets(keyspace, floor, end).await? {
+        for shard in R::FIRST_SHARD..R::FIRST_SHARD + OPEN_TURN_SHARDS {
+            move_rows::<R>(keyspace, (bucket, shard)).await?;
+        }
+    }
+    keyspace.tables.open_turns.raise_floor(R::FLOOR, end).await
+}
+
+async fn floor<R: OpenRow>(keyspace: &Keyspace) -> Result<i64> {
+    let oldest = bucket(keyspace.now()) - DIRECTORY_DAYS * BUCKETS_PER_DAY;
+    Ok(keyspace.tables.open_turns.floor(R::FLOOR).await?.unwrap_or(oldest))
+}
+
+/// Returns the buckets with rows from `from` to below `end`.
+async fn buckets(keyspace: &Keyspace, from: i64, end: i64) -> Result<Vec<i64>> {
+    let table = &keyspace.tables.open_turns;
+    let days = (day(from)..=day(end)).map(|day| table.buckets(day, from, end));
+    futures::stream::iter(days.collect::<Vec<_>>()).buffered(PARTITIONS_AT_ONCE).try_concat().await
+}
+
+/// Copies the rows of a shard to a later bucket, and deletes the shard.
+async fn move_rows<R: OpenRow>(keyspace: &Keyspace, (bucket, shard): (i64, i32)) -> Result<()> {
+    let table = &keyspace.tables.open_turns;
+    let mut after = String::new();
+    loop {
+        let rows = table.list((bucket, shard), &after, BATCH_ROWS).await?;
+        let Some((last, _)) = rows.last() else { break };
+        after.clone_from(last);
+        let (now, target) = (keyspace.now(), next_position(bucket, self::bucket(keyspace.now())));
+        let mut statements = vec![table.put_bucket(day(target), target, DIRECTORY_TTL)];
+        for (key, value) in rows {
+            let row = decode::<R>(&value)?.moved(start_of(target)?);
+            let ttl = time_to_live(now, row.until());
+            statements.push(table.put((target, shard), &key, encode(&row)?, ttl));
+        }
+        keyspace.cql.write_all(statements).await?;
+        check_in_time(keyspace, target)?;
+    }
+    if after.is_empty() { Ok(()) } else { table.clear(bucket, shard).await }
+}
+
+/// Stores a row and removes others in one write. The caller sends the write that opens the turn or the job only after
+/// this function returns.
+pub(crate) async fn replace<R: OpenRow>(keyspace: &Keyspace, row: &R, removes: &[R]) -> Result<()> {
     let (table, now) = (&keyspace.tables.open_turns, keyspace.now());
-    // An append that is sent again may be older than a bucket.
-    let at = if bucket(row.at) + 1 < bucket(now) { now } else { row.at };
-    let row = OpenTurnRow { at, ..row.clone() };
-    let bucket = bucket(at);
-    let mut statements: Statements<'_> =
-        vec![table.put(bucket, &key(&row), encode(&row)?, time_to_live(now, row.until))];
+    // A write that is sent again may be older than a bucket.
+    let at = if bucket(row.at()) + 1 < bucket(now) { now } else { row.at() };
+    let (row, bucket) = (row.clone().moved(at), bucket(at));
+    let (key, ttl) = (row.key(), time_to_live(now, row.until()));
+    let mut statements: Statements<'_> = vec![table.put((bucket, shard::<R>(&key)), &key, encode(&row)?, ttl)];
     let is_listed = keyspace.open_turn_bucket.load(Ordering::Relaxed) == bucket;
     if !is_listed {
         statements.push(table.put_bucket(day(bucket), bucket, DIRECTORY_TTL));
     }
     for row in removes {
-        let (key, from) = (key(row), self::bucket(row.at));
-        statements.extend(positions(from, self::bucket(now)).map(|bucket| table.remove(bucket, &key)));
+        let (key, from) = (row.key(), self::bucket(row.at()));
+        let partitions = positions(from, self::bucket(now)).map(|bucket| (bucket, shard::<R>(&key)));
+        statements.extend(partitions.map(|partition| table.remove(partition, &key)));
     }
     keyspace.cql.write_all(statements).await?;
     if !is_listed {
@@ -170,12 +245,16 @@ pub(crate) async fn replace(keyspace: &Keyspace, row: &OpenTurnRow, removes: &[O
     check_in_time(keyspace, bucket)
 }
 
+fn shard<R: OpenRow>(key: &str) -> i32 {
+    R::FIRST_SHARD + open_turn_shard(key)
+}
+
 /// Fails if a compaction may have read a bucket before a write to the bucket was acknowledged.
 fn check_in_time(keyspace: &Keyspace, written: i64) -> Result<()> {
     if bucket(keyspace.now()) <= written + INSERTED_WITHIN {
         return Ok(());
     }
-    Err(Error::unavailable(Reason::StoreUnavailable, "the row of an open turn was acknowledged too late"))
+    Err(Error::unavailable(Reason::StoreUnavailable, "the row of an open turn or job was acknowledged too late"))
 }
 
 fn bucket(at: Timestamp) -> i64 {
@@ -201,10 +280,6 @@ fn next_position(bucket: i64, now: i64) -> i64 {
 fn positions(bucket: i64, now: i64) -> impl Iterator<Item = i64> {
     let newest = if now - bucket > KEPT_FOR { next_position(bucket, now) } else { bucket };
     (0..3).map(move |steps| newest - steps * KEPT_FOR).filter(move |position| *position >= bucket)
-}
-
-fn key(row: &OpenTurnRow) -> String {
-    format!("{}/{}/{:010}/{:020}", row.org, row.turn.thread, row.turn.number, row.epoch)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 //! A key is text: parts joined by `/`. Only the last part may contain a slash; ids, kinds and numbers never contain
 //! one.
 
+use folio_history::job::OpenJobRow;
 use folio_history::thread::OpenTurnRow;
 use folio_resources::audit::AuditPosition;
 use folio_types::op::{OpKey, Target};
-use folio_types::{BlockId, OrgId, RequestId, ThreadId, Timestamp};
+use folio_types::{BlockId, JobId, OrgId, RequestId, ThreadId, Timestamp};
 
 use folio_storage::TextWait;
 use folio_storage::value::OpDataIndexRow;
@@ -90,6 +91,11 @@ keys! {
     sealed_block(org: &OrgId, block: &BlockId) = "{org}/block/{block}";
     ledger(org: &OrgId, block: &BlockId) = "{org}/ledger/{block}/";
     ledger_row(org: &OrgId, block: &BlockId, call: &str) = "{org}/ledger/{block}/{call}";
+    job(org: &OrgId, id: &JobId) = "{org}/job/{id}/header";
+    job_batches(org: &OrgId, id: &JobId) = "{org}/job/{id}/batch/";
+    job_batch(org: &OrgId, id: &JobId, batch: u128) = "{org}/job/{id}/batch/{batch:032x}";
+    job_outcomes(org: &OrgId, id: &JobId) = "{org}/job/{id}/outcome/";
+    job_outcome(org: &OrgId, id: &JobId, item: u32) = "{org}/job/{id}/outcome/{item:010}";
     threads_of(org: &OrgId, referenced: &str) = "{org}/thread_of/{referenced}/";
     thread_of(org: &OrgId, referenced: &str, id: &ThreadId) = "{org}/thread_of/{referenced}/{id}";
 }
@@ -131,6 +137,10 @@ keys! {
         time = sortable_time(row.at), org = row.org, id = row.id, version = row.version;
     expiries() = "thread_expiry/";
     expiry(at: Timestamp, org: &OrgId, id: &ThreadId) = "thread_expiry/{time}/{org}/{id}", time = sortable_time(at);
+    job_expiries() = "job_expiry/";
+    job_expiry(at: Timestamp, org: &OrgId, id: &JobId) = "job_expiry/{time}/{org}/{id}", time = sortable_time(at);
+    open_jobs() = "open_job/";
+    open_job(row: &OpenJobRow) = "open_job/{org}/{job}", org = row.org, job = row.job;
     open_turns() = "open_turn/";
     open_turn(row: &OpenTurnRow) = "open_turn/{org}/{thread}/{number:010}/{epoch:020}",
         org = row.org, thread = row.turn.thread, number = row.turn.number, epoch = row.epoch;

@@ -33,6 +33,9 @@
 //! | | `ORG/audit/AT/KEY` | an entry of the audit log |
 //! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the credit account; its changes |
 //! | | `ORG/block/BLOCK`, `ORG/ledger/BLOCK/KEY` | a mark: the block is sealed; a model call in it |
+//! | | `ORG/job/JOB/header` | the header of a job, or its tombstone |
+//! | | `ORG/job/JOB/batch/BATCH` | a mark: this write is committed |
+//! | | `ORG/job/JOB/outcome/ITEM` | the outcome of an item |
 //! | `threads` | `ORG/THREAD/header` | the header, or the tombstone |
 //! | | `ORG/THREAD/entry/SEQUENCE` | a journal entry |
 //! | | `ORG/THREAD/batch/BATCH` | a mark: this append is committed |
@@ -45,6 +48,8 @@
 //! | | `request/AT/ORG/OP` | a request outside turns, until its record is removed |
 //! | | `op_data/AT/ORG/ID/VERSION` | data of an op row, until it is removed |
 //! | | `thread_expiry/AT/ORG/THREAD` | a thread that expires |
+//! | | `job_expiry/AT/ORG/JOB` | a job that expires |
+//! | | `open_job/ORG/JOB` | a row of the index of open jobs |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!
 //! Only background jobs read the rows of `system`. `ORG` is [`folio_types::OrgId::platform`] for the resources of the
@@ -57,6 +62,7 @@ mod deletions;
 mod engine;
 mod erasure;
 mod health;
+mod jobs;
 mod keys;
 mod listing;
 mod names;
@@ -173,6 +179,7 @@ impl EmbeddedStore {
             credit: Arc::new(credit::Credits(Arc::clone(&engine))),
             erasure: Arc::new(erasure::Erasures(Arc::clone(&engine))),
             health: Arc::new(health::Health(Arc::clone(&engine))),
+            jobs: Arc::new(jobs::Jobs(Arc::clone(&engine))),
             open_turns: Arc::new(open_turns::OpenTurns(Arc::clone(&engine))),
             ops: Arc::new(ops::Ops(Arc::clone(&engine))),
             resources: Arc::new(resources::Resources(Arc::clone(&engine))),

@@ -48,8 +48,18 @@ async fn invariant_6_every_key_that_a_request_can_reach_begins_with_its_organiza
             assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
         }
     }
-    let expected =
-        ["deleted", "missing_program", "op_data", "open_turn", "pending_text", "probe", "request", "thread_expiry"];
+    let expected = [
+        "deleted",
+        "job_expiry",
+        "missing_program",
+        "op_data",
+        "open_job",
+        "open_turn",
+        "pending_text",
+        "probe",
+        "request",
+        "thread_expiry",
+    ];
     let system = first_key_parts(&store.engine, Space::System);
     assert!(system.iter().all(|beginning| expected.contains(&beginning.as_str())), "{system:?}");
     store.close().await;

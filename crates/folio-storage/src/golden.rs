@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use folio_credit::{Account, AccountEntry, Basis, BlockPart, Grant, GrantKind, LedgerRow, OpenBlock, SettlementRecord};
+use folio_history::job::{
+    ItemOutcome, ItemState, JobHeader, JobItem, JobRecord, JobState, NewJob, OpenJobRow, WaitReason,
+};
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
@@ -129,7 +132,7 @@ macro_rules! ids {
     ($($name:ident: $id:ident,)+) => { $(fn $name() -> $id { $id::derive(&["golden"]) })+ };
 }
 
-ids! { org: OrgId, user: UserId, document_id: DocumentId, extraction_id: ExtractionId, tag_id: TagId, thread_id: ThreadId, }
+ids! { org: OrgId, user: UserId, document_id: DocumentId, extraction_id: ExtractionId, tag_id: TagId, thread_id: ThreadId, job_id: JobId, }
 
 fn schema_revid() -> SchemaRevId {
     SchemaRevId::new(SchemaId::derive(&["golden"]), 2)
@@ -164,6 +167,7 @@ fn samples() -> Vec<Sample> {
     samples.push(sample("plain", DeletionRow { org: org(), id: document_id().to_string(), at: at() }));
     samples.extend(ops());
     samples.extend(threads());
+    samples.extend(jobs());
     samples.extend(entries::entries());
     samples.extend(rows());
     samples.extend(credit());
@@ -259,6 +263,50 @@ fn threads() -> Vec<Sample> {
         sample("plain", request),
         sample("plain", open),
         sample("plain", ThreadExpiryRow { org: org(), thread: thread_id(), at: at() }),
+    ]
+}
+
+fn jobs() -> Vec<Sample> {
+    let new = NewJob {
+        id: job_id(),
+        principal: Principal::new(org(), user(), Role::Member),
+        kind: "extraction".into(),
+        input: json!({"prompt": "p"}),
+        items: vec!["first".into()],
+        running_max: std::time::Duration::from_secs(3_600),
+        at: at(),
+    };
+    let queued = new.header().unwrap();
+    let item = |id: &str, state| JobItem { id: id.to_owned(), state, attempt: 2, failures: 1 };
+    let error = Error::exhausted(Reason::CreditExhausted, "no credit");
+    let items = vec![
+        item("first", ItemState::Done),
+        item("second", ItemState::Failed(Error::invalid(Reason::NoText, "no text"))),
+        item("third", ItemState::Pending),
+        item("fourth", ItemState::Running),
+    ];
+    let waiting = JobHeader {
+        items,
+        state: JobState::Waiting { reason: WaitReason::Credit, error: Some(error), retry_at: at() },
+        epoch: 2,
+        owner: Some(Incarnation::derive(&["golden"])),
+        version: 7,
+        running_millis: 1_500,
+        blocked_since: Some(at()),
+        ..queued.clone()
+    };
+    let failed = JobState::Failed(Error::precondition(Reason::NoText, "no text"));
+    let failed = JobHeader { state: failed, ended_at: Some(at()), ..queued.clone() };
+    let row = OpenJobRow { org: org(), job: job_id(), at: at(), until: at() };
+    let outcome = ItemOutcome { item: 1, attempt: 2, value: data(), at: at() };
+    vec![
+        sample("tombstone", queued.tombstone()),
+        sample("queued", JobRecord::Live(Box::new(queued))),
+        sample("waiting", JobRecord::Live(Box::new(waiting))),
+        sample("failed", JobRecord::Live(Box::new(failed))),
+        sample("plain", row),
+        sample("plain", JobExpiryRow { org: org(), job: job_id(), at: at() }),
+        sample("plain", outcome),
     ]
 }
 

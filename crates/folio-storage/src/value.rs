@@ -4,12 +4,13 @@
 //! change keeps these fields ([`UnknownFields`]).
 
 use folio_credit::{Account, AccountEntry, LedgerRow};
+use folio_history::job::{ItemOutcome, JobRecord, OpenJobRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
 use folio_resources::{ListRow, Member, RevisionNames, TextRecord, decode_value, encode_value};
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
-use folio_types::{OrgId, Result, ThreadId, Timestamp, UnknownFields};
+use folio_types::{JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -124,6 +125,14 @@ pub struct ThreadExpiryRow {
     pub at: Timestamp,
 }
 
+/// A row of the system index of jobs that expire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobExpiryRow {
+    pub org: OrgId,
+    pub job: JobId,
+    pub at: Timestamp,
+}
+
 /// A reference entry. Its key contains the referring resource and the op that wrote the entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
@@ -141,22 +150,32 @@ pub struct LateUsage {
     pub at: Timestamp,
 }
 
-impl Stored for ThreadRecord {
-    const KIND: &'static str = "thread";
+/// Implements [`Stored`] for records that are a header or a tombstone.
+macro_rules! stored_record {
+    ($($kind:literal => $type:ty,)+) => {$(
+        impl Stored for $type {
+            const KIND: &'static str = $kind;
 
-    fn unknown(&self) -> Option<&UnknownFields> {
-        match self {
-            Self::Live(header) => Some(&header.unknown),
-            Self::Tombstone { .. } => None,
-        }
-    }
+            fn unknown(&self) -> Option<&UnknownFields> {
+                match self {
+                    Self::Live(header) => Some(&header.unknown),
+                    Self::Tombstone { .. } => None,
+                }
+            }
 
-    fn unknown_mut(&mut self) -> Option<&mut UnknownFields> {
-        match self {
-            Self::Live(header) => Some(&mut header.unknown),
-            Self::Tombstone { .. } => None,
+            fn unknown_mut(&mut self) -> Option<&mut UnknownFields> {
+                match self {
+                    Self::Live(header) => Some(&mut header.unknown),
+                    Self::Tombstone { .. } => None,
+                }
+            }
         }
-    }
+    )+};
+}
+
+stored_record! {
+    "thread" => ThreadRecord,
+    "job" => JobRecord,
 }
 
 /// Implements [`Stored`]. A process changes values of a kind in `changed`: it reads a value and writes it with other
@@ -182,7 +201,7 @@ macro_rules! stored {
 
         /// All kinds. True: processes change values of the kind.
         #[cfg(test)]
-        pub(crate) const KINDS: &[(&str, bool)] = &[("thread", true), $(($changed, true),)+ $(($kind, false),)+];
+        pub(crate) const KINDS: &[(&str, bool)] = &[("thread", true), ("job", true), $(($changed, true),)+ $(($kind, false),)+];
     };
 }
 
@@ -210,6 +229,9 @@ stored! {
         "request_row" => RequestRow,
         "thread_expiry" => ThreadExpiryRow,
         "open_turn" => OpenTurnRow,
+        "open_job" => OpenJobRow,
+        "job_expiry" => JobExpiryRow,
+        "item_outcome" => ItemOutcome,
         "account_entry" => AccountEntry,
         "usage" => UsageRecord,
         "usage_sums" => HourSums,

@@ -5,6 +5,7 @@
 
 mod blobs;
 mod credit;
+mod jobs;
 mod records;
 mod resources;
 mod rows;
@@ -123,6 +124,12 @@ faults! {
     AuditLogKept = "audit-log-kept", audit, records, ["erasure"];
     /// A row is written although another write was executed first.
     RowOverwritten = "row-overwritten", rows, rows, ["access"];
+    /// A write of a job is not refused for its epoch or version: it is sent again under the stored ones.
+    JobFenceOff = "job-fence-off", jobs, jobs, ["jobs"];
+    /// A new job leaves no row in the index of open jobs.
+    OpenJobRowMissing = "open-job-row-missing", jobs, jobs, ["jobs"];
+    /// The outcome of an item is not stored.
+    ItemOutcomeMissing = "item-outcome-missing", jobs, jobs, ["jobs"];
     /// An account changes at any version.
     AccountVersionIgnored = "account-version-ignored", credit, credit, ["credit"];
     /// A reservation is answered as done and is not stored.

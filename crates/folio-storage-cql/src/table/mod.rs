@@ -30,6 +30,7 @@ mod catalogue;
 mod content_sizes;
 mod credit;
 mod idempotency;
+mod jobs;
 mod names;
 mod open_turns;
 mod rows;
@@ -45,6 +46,7 @@ use folio_types::Result;
 pub(crate) use aggregates::{Header, Part};
 pub(crate) use catalogue::{ALL, Key, Position, RowChange, SHARDS, Source, StoredValue, bucket, by_bucket, shard};
 pub(crate) use credit::ENDED;
+pub(crate) use jobs::JOB_PARTS;
 pub(crate) use names::NameRow;
 pub(crate) use open_turns::{SHARDS as OPEN_TURN_SHARDS, shard as open_turn_shard};
 pub(crate) use system_rows::SystemRow;
@@ -76,6 +78,7 @@ tables! {
     catalogue: catalogue::Catalogue,
     content_sizes: content_sizes::ContentSizes,
     credit: credit::Credit,
+    jobs: jobs::Jobs,
     names: names::Names,
     open_turns: open_turns::OpenTurnRows,
     rows: rows::Rows,

@@ -1,7 +1,8 @@
-//! `open_turns`: rows of open turns by bucket of time and shard; the hash of a row's key selects its shard.
-//! `open_turn_buckets`: the buckets with rows of a day. `open_turn_floor`: the first bucket that may contain rows.
+//! `open_turns`: rows of open turns and of open jobs by bucket of time and shard; each index has its own shards, and the
+//! hash of a row's key selects one of them. `open_turn_buckets`: the buckets with rows of a day. `open_turn_floor`: the
+//! first bucket of each index that may contain rows.
 //!
-//! Writes are unconditional: a row is a hint, and its reader first reads the thread.
+//! Writes are unconditional: a row is a hint, and its reader first reads the thread or the job.
 
 use folio_types::Result;
 
@@ -9,7 +10,7 @@ use crate::session::{Read, Statement};
 use crate::values::{limit, values};
 use folio_storage::page_token;
 
-/// Number of partitions of a bucket.
+/// Number of partitions of a bucket for each index.
 pub(crate) const SHARDS: i32 = 4;
 
 table! { OpenTurnRows:
@@ -19,17 +20,17 @@ table! { OpenTurnRows:
     list: read "SELECT key, value FROM open_turns WHERE bucket = ? AND shard = ? AND key > ? LIMIT ?",
     put_bucket: write "INSERT INTO open_turn_buckets (day, bucket) VALUES (?, ?) USING TTL ?",
     buckets: read "SELECT bucket FROM open_turn_buckets WHERE day = ? AND bucket >= ? AND bucket < ?",
-    raise_floor: write "INSERT INTO open_turn_floor (name, bucket) VALUES ('floor', ?) USING TIMESTAMP ?",
-    floor: read "SELECT bucket FROM open_turn_floor WHERE name = 'floor'",
+    raise_floor: write "INSERT INTO open_turn_floor (name, bucket) VALUES (?, ?) USING TIMESTAMP ?",
+    floor: read "SELECT bucket FROM open_turn_floor WHERE name = ?",
 }
 
 impl OpenTurnRows {
-    pub(crate) fn put(&self, bucket: i64, key: &str, value: Vec<u8>, ttl: i32) -> Statement<'_> {
-        (&self.put, values![bucket, shard(key), key, value, ttl])
+    pub(crate) fn put(&self, (bucket, shard): (i64, i32), key: &str, value: Vec<u8>, ttl: i32) -> Statement<'_> {
+        (&self.put, values![bucket, shard, key, value, ttl])
     }
 
-    pub(crate) fn remove(&self, bucket: i64, key: &str) -> Statement<'_> {
-        (&self.remove, values![bucket, shard(key), key])
+    pub(crate) fn remove(&self, (bucket, shard): (i64, i32), key: &str) -> Statement<'_> {
+        (&self.remove, values![bucket, shard, key])
     }
 
     /// Deletes all rows of a shard.
@@ -57,17 +58,18 @@ impl OpenTurnRows {
         Ok(rows.into_iter().map(|(bucket,)| bucket).collect())
     }
 
-    /// Stores a floor unless a higher one is stored.
-    pub(crate) async fn raise_floor(&self, bucket: i64) -> Result<()> {
-        self.cql.write(&self.raise_floor, values![bucket, bucket]).await
+    /// Stores a floor of an index unless a higher one is stored.
+    pub(crate) async fn raise_floor(&self, index: &str, bucket: i64) -> Result<()> {
+        self.cql.write(&self.raise_floor, values![index, bucket, bucket]).await
     }
 
-    pub(crate) async fn floor(&self) -> Result<Option<i64>> {
-        let row: Option<(i64,)> = self.cql.row(&self.floor, Read::Quorum, values![]).await?;
+    pub(crate) async fn floor(&self, index: &str) -> Result<Option<i64>> {
+        let row: Option<(i64,)> = self.cql.row(&self.floor, Read::Quorum, values![index]).await?;
         Ok(row.map(|(bucket,)| bucket))
     }
 }
 
+/// Returns the shard of a key, from 0, within its index.
 pub(crate) fn shard(key: &str) -> i32 {
     let [first, ..] = page_token::digest(&[key.as_bytes()]);
     i32::from(first) % SHARDS

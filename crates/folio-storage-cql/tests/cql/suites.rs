@@ -37,6 +37,7 @@ suites! {
     invariant_5_credit_passes_its_suite: "credit",
     erasure_passes_its_suite: "erasure",
     health_passes_its_suite: "health",
+    invariant_1_jobs_pass_their_suite: "jobs",
     open_turns_pass_their_suite: "open_turns",
     invariant_3_ops_pass_their_suite: "ops",
     resources_of_all_kinds_pass_their_suite: "resources",

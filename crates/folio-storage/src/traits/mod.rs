@@ -11,6 +11,7 @@ mod blobs;
 mod credit;
 mod erasure;
 mod health;
+mod job_records;
 mod open_turns;
 mod ops;
 mod resources;
@@ -30,6 +31,7 @@ pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
+pub use job_records::{JobRecordStore, encode_outcome};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};
@@ -51,6 +53,7 @@ pub struct Stores {
     pub credit: Arc<dyn CreditStore>,
     pub erasure: Arc<dyn ErasureStore>,
     pub health: Arc<dyn StoreHealth>,
+    pub jobs: Arc<dyn JobRecordStore>,
     pub open_turns: Arc<dyn OpenTurnStore>,
     pub ops: Arc<dyn OpStore>,
     /// [`Stores::of`] returns the typed store of one kind.

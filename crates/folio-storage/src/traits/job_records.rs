@@ -1,0 +1,59 @@
+//! Jobs: headers and outcomes of items, and the index of open jobs. A job has nothing in common with the jobs of a queue
+//! ([`crate::JobStore`]), which are hints.
+
+use async_trait::async_trait;
+use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobWrite, JobWritten, OpenJobRow};
+use folio_types::limits::JOB_OUTCOME_BYTES;
+use folio_types::page::{Page, PageRequest};
+use folio_types::{Error, JobId, OrgId, Reason, Result, Timestamp};
+
+use crate::value::encode;
+
+#[async_trait]
+pub trait JobRecordStore: Send + Sync {
+    /// Creates a job, with its row in the index of open jobs, unless a job with its id exists; returns the stored header.
+    /// The row is durable before the header is. `NOT_FOUND` if a job with this id was deleted.
+    async fn create(&self, header: JobHeader) -> Result<JobHeader>;
+
+    async fn header(&self, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>>;
+
+    /// Replaces the header under the fence of `before`, and stores the outcome, atomically. `NOT_FOUND` if the job was
+    /// deleted; `TOO_LARGE` for the outcome; any other error leaves the result unknown. The same write may be repeated,
+    /// and is executed once.
+    async fn write(&self, write: JobWrite) -> Result<JobWritten>;
+
+    /// Returns at most `limit` outcomes of items with numbers above `after`, in order.
+    async fn outcomes(&self, org: &OrgId, id: &JobId, after: u32, limit: usize) -> Result<Vec<ItemOutcome>>;
+
+    async fn list(&self, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>>;
+
+    /// Removes a job with its outcomes. Idempotent: a missing job is no error.
+    async fn delete(&self, org: &OrgId, id: &JobId) -> Result<()>;
+
+    /// Returns at most `limit` jobs of all organizations whose `expires_at` has passed: a system index that no request
+    /// reads.
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, JobId)>>;
+
+    /// Returns at most `limit` rows of open jobs of all organizations after `after` (None: from the start) in a fixed
+    /// order. Jobs that have ended may have rows.
+    async fn open(&self, after: Option<&OpenJobRow>, limit: usize) -> Result<Vec<OpenJobRow>>;
+
+    /// Removes rows that [`Self::open`] returned. A row that the store moved to another time may stay; the next scan
+    /// returns it. The caller has read that each job has ended, was deleted, or was not created in time.
+    async fn remove_open(&self, rows: &[OpenJobRow]) -> Result<()>;
+
+    /// Rewrites old rows such that scans read few traces of removed rows. The sweep calls it after each scan of the whole
+    /// index; concurrent calls do no harm.
+    async fn compact_open(&self) -> Result<()>;
+}
+
+/// Encodes an outcome. `TOO_LARGE` above [`JOB_OUTCOME_BYTES`].
+pub fn encode_outcome(outcome: &ItemOutcome) -> Result<Vec<u8>> {
+    let encoded = encode(outcome)?;
+    if encoded.len() > JOB_OUTCOME_BYTES {
+        let (item, bytes) = (outcome.item, encoded.len());
+        let message = format!("the outcome of item {item} has {bytes} bytes, at most {JOB_OUTCOME_BYTES} are allowed");
+        return Err(Error::invalid(Reason::TooLarge, message));
+    }
+    Ok(encoded)
+}
