@@ -40,6 +40,8 @@ pub enum JobCommand {
         error: Option<Error>,
         retry_at: Timestamp,
     },
+    /// Hands the job over: the node stops. Interrupted attempts do not count as failures.
+    Release,
     /// Ends the job, all of whose items have ended.
     Complete,
     Fail {
@@ -103,6 +105,7 @@ impl JobHeader {
             JobCommand::Finish { item, result } => self.finish(item, result, now)?,
             JobCommand::Checkpoint => self.check_running_time(now),
             JobCommand::Wait { reason, error, retry_at } => self.wait(reason, error, retry_at, now),
+            JobCommand::Release => self.interrupt(JobState::Queued),
             JobCommand::Complete => {
                 if self.items.iter().any(|item| !item.has_ended()) {
                     return Err(Error::internal("a job with open items cannot be completed"));

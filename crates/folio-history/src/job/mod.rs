@@ -6,6 +6,7 @@
 //!    │              Wait  Start (retry_at)       Cancel (any open state) ──► Cancelled
 //!  Resume             ▼    │
 //!    └── Paused ◄─ Waiting ┘        Pause: any open state but Paused
+//!                                   Release: Running ──► Queued
 //! ```
 //!
 //! - **One writer.** A job has one partition with its header and the outcomes of its items. Every write is conditional on

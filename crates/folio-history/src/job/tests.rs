@@ -121,6 +121,7 @@ fn each_state_accepts_its_commands_only() {
         ("finish", finish(Ok(())), "conflict changed conflict conflict ended"),
         ("checkpoint", JobCommand::Checkpoint, "conflict changed conflict conflict ended"),
         ("wait", wait(WaitReason::Store, 9), "conflict changed conflict conflict ended"),
+        ("release", JobCommand::Release, "conflict changed conflict conflict ended"),
         ("fail", JobCommand::Fail { error: exhausted() }, "conflict changed conflict conflict ended"),
         ("cancel", JobCommand::Cancel, "changed changed changed changed same"),
         ("pause", JobCommand::Pause, "changed changed changed same ended"),
@@ -150,6 +151,7 @@ fn every_sequence_of_commands_keeps_the_rules_of_a_job() {
         finish(Err(Error::unavailable(Reason::ModelFailed, "failed"))),
         finish(Err(Error::invalid(Reason::NoText, "no text"))),
         JobCommand::Checkpoint,
+        JobCommand::Release,
         wait(WaitReason::Credit, 0),
         wait(WaitReason::Approval, 0),
         JobCommand::Complete,
@@ -229,6 +231,14 @@ fn waiting_does_not_count_as_running_time_and_interrupts_items_without_a_failure
         let early = after(queued(1), [(0, start()), (10, wait(reason, 50))]).after(start(), at(49)).unwrap_err();
         assert_eq!(early.reason, Reason::VersionConflict);
     }
+}
+
+#[test]
+fn a_job_that_is_handed_over_starts_again_without_a_failure() {
+    let released =
+        after(queued(1), [(0, start()), (0, JobCommand::Begin { item: 0 }), (10, JobCommand::Release), (20, start())]);
+    assert_eq!((released.epoch, released.running_millis), (2, 10_000));
+    assert_eq!((released.items[0].attempt, released.items[0].failures, released.next_item()), (1, 0, Some(0)));
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! The work of jobs.
+
+use async_trait::async_trait;
+use folio_history::job::{ItemRun, JobHeader, WaitReason};
+use folio_types::{Error, Principal, Reason, Result, Role};
+use serde_json::Value;
+
+/// An attempt of an item.
+#[derive(Debug, Clone)]
+pub struct ItemTask {
+    /// The job when the attempt began.
+    pub job: JobHeader,
+    /// The principal of the job with its role at the start.
+    pub principal: Principal,
+    pub run: ItemRun,
+}
+
+impl ItemTask {
+    /// Returns the subject of the item.
+    pub fn subject(&self) -> Option<&str> {
+        let index = usize::try_from(self.run.item).ok()?.checked_sub(1)?;
+        self.job.items.get(index).map(|item| item.id.as_str())
+    }
+}
+
+/// One kind of job.
+#[async_trait]
+pub trait JobKind: Send + Sync {
+    /// Returns the name in [`JobHeader::kind`].
+    fn name(&self) -> &'static str;
+
+    /// Returns the role that the principal needs at each start.
+    fn role_min(&self) -> Role;
+
+    /// Runs an item and returns its outcome. The future is dropped when the job is cancelled, paused or taken over, and the
+    /// item is attempted again. An effect must therefore be written under [`ItemRun::effect`], which is the same for all
+    /// attempts, and model calls under [`ItemRun::ledger_key`].
+    ///
+    /// # Errors
+    /// A lack of credit or capacity makes the job wait. Another retriable error repeats the item a few times.
+    async fn run_item(&self, task: ItemTask) -> Result<Value>;
+}
+
+/// Returns the reason for which a job waits after an error of an item. None: the attempt failed.
+pub(crate) fn wait_reason(error: &Error) -> Option<WaitReason> {
+    match error.reason {
+        Reason::CreditExhausted => Some(WaitReason::Credit),
+        Reason::QuotaExceeded | Reason::Overloaded | Reason::QueueFull | Reason::ModelRateLimited => {
+            Some(WaitReason::Limit)
+        }
+        Reason::StoreUnavailable | Reason::ModelUnavailable => Some(WaitReason::Store),
+        _ => None,
+    }
+}

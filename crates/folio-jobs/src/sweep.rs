@@ -1,0 +1,138 @@
+//! The sweep: starts jobs without an owner, fails jobs that are open for too long, removes rows of ended jobs from the
+//! index, and deletes records after their retention.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_history::job::{JobCommand, JobHeader, JobWrite, OpenJobRow, RowAction, row_action};
+use folio_types::{OrgId, Reason, Result, Timestamp};
+use ractor::ActorRef;
+
+use crate::shared::{Key, Shared};
+use crate::supervisor::SupervisorMsg;
+
+const ROWS_PER_READ: usize = 256;
+/// Maximum number of records that one sweep deletes.
+const DELETIONS_MAX: usize = 64;
+/// Maximum time until a waiting or paused job is read again, because a user may have resumed it.
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// Sweeps until the node stops: at once, periodically, when a node is lost, and when a job ended or was created.
+pub(crate) fn until_stopped(shared: &Arc<Shared>, supervisor: ActorRef<SupervisorMsg>) {
+    let shared = Arc::clone(shared);
+    let tracker = shared.tracker.clone();
+    tracker.spawn(async move {
+        let stopped = shared.stopped.clone();
+        let mut sweeper = Sweeper { shared, supervisor, waiting: HashMap::new() };
+        let _ = stopped.run_until_cancelled(sweeper.sweep_forever()).await;
+    });
+}
+
+struct Sweeper {
+    shared: Arc<Shared>,
+    supervisor: ActorRef<SupervisorMsg>,
+    /// Jobs that need no check before a time.
+    waiting: HashMap<Key, Timestamp>,
+}
+
+/// Jobs that a sweep found.
+#[derive(Default)]
+struct Found {
+    waiting: HashMap<Key, Timestamp>,
+    /// Number of jobs that may still start.
+    free: HashMap<OrgId, usize>,
+}
+
+impl Sweeper {
+    async fn sweep_forever(&mut self) {
+        loop {
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(%error, "the sweep of jobs was interrupted; the next one repeats it");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(self.shared.options.sweep_interval) => {}
+                () = self.shared.wake.notified() => {}
+                () = self.shared.dependencies.placement.wait_for_node_loss() => {}
+            }
+        }
+    }
+
+    async fn sweep(&mut self) -> Result<()> {
+        let mut found = Found::default();
+        if self.shared.take_recheck() {
+            self.waiting.clear();
+        }
+        let mut after: Option<OpenJobRow> = None;
+        loop {
+            let rows = self.shared.jobs().open(after.as_ref(), ROWS_PER_READ).await?;
+            let has_more = rows.len() == ROWS_PER_READ;
+            for row in rows {
+                match self.check(&row, &mut found).await {
+                    Ok(()) => {}
+                    Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
+                    // An unreadable job does not stop the sweep of the others.
+                    Err(error) => tracing::error!(job = %row.job, %error, "cannot check an open job"),
+                }
+                after = Some(row);
+            }
+            if !has_more {
+                break;
+            }
+        }
+        self.waiting = found.waiting;
+        self.shared.jobs().compact_open().await?;
+        self.delete_expired().await
+    }
+
+    async fn check(&self, row: &OpenJobRow, found: &mut Found) -> Result<()> {
+        let (shared, key, now) = (&self.shared, (row.org.clone(), row.job.clone()), self.shared.now());
+        if shared.draining.is_cancelled() || shared.is_running(&key) {
+            return Ok(());
+        }
+        if let Some(until) = self.waiting.get(&key).filter(|until| now < **until) {
+            found.waiting.insert(key, *until);
+            return Ok(());
+        }
+        // Most jobs of an organization that uses all its slots are queued: they are not read.
+        let free = found.free.entry(row.org.clone()).or_insert_with(|| shared.free(&row.org));
+        if *free == 0 || !shared.dependencies.placement.is_placed_here(&key.0, &key.1).await {
+            return Ok(());
+        }
+        let header = shared.jobs().header(&key.0, &key.1).await?;
+        match row_action(row, header.as_ref(), |owner| shared.liveness(owner), now) {
+            RowAction::Remove => shared.jobs().remove_open(std::slice::from_ref(row)).await?,
+            RowAction::Skip => {}
+            RowAction::CheckAt(at) => {
+                let recheck = now.saturating_add(RECHECK).unwrap_or(at);
+                found.waiting.insert(key, at.min(recheck));
+            }
+            RowAction::Start if header.as_ref().is_some_and(|header| shared.kind(&header.kind).is_some()) => {
+                *free -= 1;
+                let _ = self.supervisor.send_message(SupervisorMsg::Start(key));
+            }
+            RowAction::Start => {}
+            RowAction::Expire => self.expire(header).await?,
+        }
+        Ok(())
+    }
+
+    /// Fails a job that is open for too long. If another process changed it meanwhile, the next sweep reads it again.
+    async fn expire(&self, header: Option<JobHeader>) -> Result<()> {
+        let Some(before) = header else { return Ok(()) };
+        if let Some(after) = before.after(JobCommand::Expire, self.shared.now())? {
+            let batch = self.shared.dependencies.environment.random();
+            self.shared.jobs().write(JobWrite { batch, before, after, outcome: None }).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_expired(&self) -> Result<()> {
+        for (org, job) in self.shared.jobs().expired(self.shared.now(), DELETIONS_MAX).await? {
+            if self.shared.dependencies.placement.is_placed_here(&org, &job).await {
+                self.shared.jobs().delete(&org, &job).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,367 @@
+//! Tests of running jobs on the embedded store: each node of a test is a [`Jobs`] with an incarnation of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_history::job::{
+    ItemRun, JobCommand, JobFilter, JobHeader, JobState, JobWrite, JobWritten, NewJob, WaitReason,
+};
+use folio_resources::{Member, MemberWrite};
+use folio_storage::{SharedOptions, SlotStore, Stores};
+use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
+use folio_testkit::{Simulated, wait_for};
+use folio_types::page::PageRequest;
+use folio_types::{
+    Environment, Error, Incarnation, JobId, Liveness, OrgId, Principal, Reason, Result, Role, Timestamp, UserId,
+};
+use serde_json::{Value, json};
+
+use crate::{Dependencies, Failpoint, ItemTask, JobKind, Jobs, Options, Placement};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Behavior of [`TestKind`] with an item. Default: it returns the item's subject.
+#[derive(Debug, Clone)]
+enum Script {
+    Fail(Error),
+    /// Never returns.
+    Hang,
+    Panic,
+}
+
+#[derive(Default)]
+struct TestKind {
+    script: Mutex<BTreeMap<String, Script>>,
+    /// The attempts so far.
+    runs: Mutex<Vec<ItemRun>>,
+}
+
+impl TestKind {
+    fn set(&self, subject: &str, script: Option<Script>) {
+        let mut scripts = self.script.lock().unwrap();
+        match script {
+            Some(script) => scripts.insert(subject.to_owned(), script),
+            None => scripts.remove(subject),
+        };
+    }
+
+    fn runs(&self) -> Vec<ItemRun> {
+        self.runs.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl JobKind for TestKind {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn role_min(&self) -> Role {
+        Role::Member
+    }
+
+    async fn run_item(&self, task: ItemTask) -> Result<Value> {
+        self.runs.lock().unwrap().push(task.run.clone());
+        let subject = task.subject().unwrap_or_default();
+        let script = self.script.lock().unwrap().get(subject).cloned();
+        match script {
+            None => Ok(json!(subject)),
+            Some(Script::Fail(error)) => Err(error),
+            Some(Script::Hang) => std::future::pending().await,
+            Some(Script::Panic) => panic!("a fault of the kind"),
+        }
+    }
+}
+
+/// Every node is alive except those in the set.
+#[derive(Default)]
+struct TestPlacement {
+    dead: Mutex<BTreeSet<Incarnation>>,
+}
+
+#[async_trait]
+impl Placement for TestPlacement {
+    fn liveness(&self, owner: &Incarnation) -> Liveness {
+        if self.dead.lock().unwrap().contains(owner) { Liveness::Dead } else { Liveness::Live }
+    }
+
+    async fn is_placed_here(&self, _org: &OrgId, _job: &JobId) -> bool {
+        true
+    }
+
+    async fn wait_for_node_loss(&self) {
+        std::future::pending().await
+    }
+}
+
+struct Sandbox {
+    stores: Stores,
+    slots: Arc<dyn SlotStore>,
+    environment: Arc<Simulated>,
+    placement: Arc<TestPlacement>,
+    kind: Arc<TestKind>,
+    org: OrgId,
+    _store: EmbeddedStore,
+    _folder: tempfile::TempDir,
+}
+
+impl Sandbox {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
+        let environment = Arc::new(Simulated::new(7));
+        let shared = folio_storage_memory::shared_stores(Arc::clone(&environment) as _, SharedOptions::default());
+        Self {
+            stores: store.stores(),
+            slots: shared.slots,
+            environment,
+            placement: Arc::default(),
+            kind: Arc::default(),
+            org: OrgId::derive(&["o"]),
+            _store: store,
+            _folder: folder,
+        }
+    }
+
+    fn dependencies(&self, node: &str) -> Dependencies {
+        Dependencies {
+            stores: self.stores.clone(),
+            slots: Arc::clone(&self.slots),
+            environment: Arc::clone(&self.environment) as _,
+            incarnation: Incarnation::derive(&[node]),
+            placement: Arc::clone(&self.placement) as _,
+            kinds: vec![Arc::clone(&self.kind) as _],
+            failpoint: None,
+        }
+    }
+
+    async fn start(&self, node: &str) -> Jobs {
+        Jobs::start(self.dependencies(node), options()).await.unwrap()
+    }
+
+    fn principal(&self) -> Principal {
+        Principal::new(self.org.clone(), UserId::derive(&["u"]), Role::Member)
+    }
+
+    async fn create(&self, name: &str, items: &[&str]) -> JobHeader {
+        let new = NewJob {
+            id: JobId::derive(&[name]),
+            principal: self.principal(),
+            kind: "test".to_owned(),
+            input: json!({}),
+            items: items.iter().map(|item| (*item).to_owned()).collect(),
+            running_max: Duration::from_secs(3_600),
+            at: self.environment.now(),
+        };
+        self.stores.jobs.create(new.header().unwrap()).await.unwrap()
+    }
+
+    async fn header(&self, job: &JobHeader) -> JobHeader {
+        self.stores.jobs.header(&self.org, &job.id).await.unwrap().unwrap()
+    }
+
+    /// Waits until a condition of the job is true; returns the header.
+    async fn wait(&self, job: &JobHeader, what: &str, condition: impl Fn(&JobHeader) -> bool) -> JobHeader {
+        wait_for(what, LIMIT, || async { Some(self.header(job).await).filter(|header| condition(header)) }).await
+    }
+
+    async fn wait_for_end(&self, job: &JobHeader) -> JobHeader {
+        self.wait(job, "the job ends", JobHeader::is_ended).await
+    }
+
+    /// Executes a command of a user, as any process may.
+    async fn command(&self, job: &JobHeader, command: JobCommand) {
+        loop {
+            let before = self.header(job).await;
+            let Some(after) = before.after(command.clone(), self.environment.now()).unwrap() else { return };
+            let write = JobWrite { batch: self.environment.random(), before, after, outcome: None };
+            if let JobWritten::Done(_) = self.stores.jobs.write(write).await.unwrap() {
+                return;
+            }
+        }
+    }
+
+    async fn outcomes(&self, job: &JobHeader) -> Vec<(u32, u32, Value)> {
+        let found = self.stores.jobs.outcomes(&self.org, &job.id, 0, 100).await.unwrap();
+        found.into_iter().map(|outcome| (outcome.item, outcome.attempt, outcome.value)).collect()
+    }
+}
+
+fn options() -> Options {
+    let short = Duration::from_millis(20);
+    Options { sweep_interval: short, poll_interval: short, retry_pause: short, ..Options::default() }
+}
+
+/// Returns a failpoint at which a task never continues, as if its node had died.
+fn hang_at(step: &'static str) -> Option<Failpoint> {
+    Some(Arc::new(move |name: &str| -> futures::future::BoxFuture<'static, ()> {
+        if name == step { Box::pin(std::future::pending()) } else { Box::pin(std::future::ready(())) }
+    }))
+}
+
+#[tokio::test]
+async fn a_job_runs_its_items_stores_their_outcomes_and_leaves_the_index() {
+    let sandbox = Sandbox::new();
+    let jobs = sandbox.start("a").await;
+    let job = sandbox.create("j", &["one", "two"]).await;
+    jobs.wake();
+    let ended = sandbox.wait_for_end(&job).await;
+    assert_eq!((&ended.state, ended.epoch), (&JobState::Completed, 1));
+    assert_eq!(sandbox.outcomes(&job).await, [(1, 1, json!("one")), (2, 1, json!("two"))]);
+    wait_for("an empty index", LIMIT, || async {
+        sandbox.stores.jobs.open(None, 10).await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(jobs.running(), 0);
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn another_node_completes_the_job_of_a_dead_node_and_repeats_no_answered_item() {
+    for step in ["start:after", "begin:before", "begin:after", "finish:before", "finish:after", "complete:before"] {
+        let sandbox = Sandbox::new();
+        let dead = Dependencies { failpoint: hang_at(step), ..sandbox.dependencies("dead") };
+        let first = Jobs::start(dead, options()).await.unwrap();
+        let job = sandbox.create("j", &["one"]).await;
+        let is_reached = |header: &JobHeader| match step {
+            "start:after" | "begin:before" => header.version == 1,
+            "begin:after" => header.version == 2,
+            "finish:before" => header.version == 2 && !sandbox.kind.runs().is_empty(),
+            _ => header.version == 3,
+        };
+        let before = sandbox.wait(&job, step, is_reached).await;
+        let next = sandbox.start("next").await;
+        assert_eq!(sandbox.header(&job).await.owner, before.owner, "a live owner keeps its job");
+        sandbox.placement.dead.lock().unwrap().insert(Incarnation::derive(&["dead"]));
+        let ended = sandbox.wait_for_end(&job).await;
+        assert_eq!((&ended.state, ended.epoch), (&JobState::Completed, 2), "{step}");
+        let runs = sandbox.kind.runs();
+        let attempts: BTreeSet<_> = runs.iter().map(|run| run.ledger_key(1)).collect();
+        assert_eq!(attempts.len(), runs.len(), "{step}: two attempts have one ledger key");
+        assert_eq!(runs.len(), if step == "finish:before" { 2 } else { 1 }, "{step}: {runs:?}");
+        assert_eq!(sandbox.outcomes(&job).await.len(), 1, "{step}");
+        assert_eq!(ended.items[0].failures, u32::from(["begin:after", "finish:before"].contains(&step)), "{step}");
+        next.stop().await;
+        first.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_replaced_owner_writes_nothing_and_stops() {
+    let sandbox = Sandbox::new();
+    sandbox.kind.set("one", Some(Script::Hang));
+    let jobs = sandbox.start("a").await;
+    let job = sandbox.create("j", &["one"]).await;
+    for (command, state) in [(JobCommand::Pause, JobState::Paused), (JobCommand::Cancel, JobState::Cancelled)] {
+        sandbox.wait(&job, "the item runs", |header| header.run_of(0).is_some()).await;
+        sandbox.command(&job, command).await;
+        wait_for("the actor stops", LIMIT, || async { (jobs.running() == 0).then_some(()) }).await;
+        assert_eq!(sandbox.header(&job).await.state, state);
+        if state == JobState::Paused {
+            sandbox.command(&job, JobCommand::Resume).await;
+            jobs.wake();
+        }
+    }
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_without_credit_waits_and_tries_again() {
+    let sandbox = Sandbox::new();
+    let error = Error::exhausted(Reason::CreditExhausted, "no credit");
+    sandbox.kind.set("two", Some(Script::Fail(error)));
+    let jobs = sandbox.start("a").await;
+    let job = sandbox.create("j", &["one", "two"]).await;
+    let waits = |header: &JobHeader| matches!(header.state, JobState::Waiting { reason: WaitReason::Credit, .. });
+    let waiting = sandbox.wait(&job, "the job waits", waits).await;
+    assert_eq!((waiting.items[1].attempt, waiting.items[1].failures), (1, 0));
+    sandbox.kind.set("two", None);
+    sandbox.environment.advance(Duration::from_secs(60));
+    let ended = sandbox.wait_for_end(&job).await;
+    assert_eq!((&ended.state, ended.blocked_since), (&JobState::Completed, None));
+    assert_eq!(sandbox.outcomes(&job).await, [(1, 1, json!("one")), (2, 2, json!("two"))]);
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn the_job_of_a_removed_member_fails() {
+    let sandbox = Sandbox::new();
+    let member = Member::new(sandbox.principal().user, "u", Role::Member, sandbox.environment.now());
+    let removed = Member { removed_at: Some(Timestamp::UNIX_EPOCH), ..member };
+    sandbox.stores.access().write_member(&sandbox.org, MemberWrite::unguarded(None, removed)).await.unwrap();
+    let jobs = sandbox.start("a").await;
+    let ended = sandbox.wait_for_end(&sandbox.create("j", &["one"]).await).await;
+    assert!(matches!(&ended.state, JobState::Failed(error) if error.reason == Reason::RoleNotAllowed), "{ended:?}");
+    assert_eq!(sandbox.kind.runs(), []);
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn an_item_that_kills_its_actor_fails_after_some_attempts() {
+    let sandbox = Sandbox::new();
+    sandbox.kind.set("one", Some(Script::Panic));
+    let jobs = sandbox.start("a").await;
+    let ended = sandbox.wait_for_end(&sandbox.create("j", &["one", "two"]).await).await;
+    assert_eq!((ended.progress().done, ended.progress().failed), (1, 1));
+    assert_eq!(ended.items[0].failures, folio_types::limits::JOB_FAILURES_MAX);
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn an_organization_runs_a_bounded_number_of_jobs_in_all_nodes_together() {
+    let sandbox = Sandbox::new();
+    sandbox.kind.set("one", Some(Script::Hang));
+    let nodes = [sandbox.start("a").await, sandbox.start("b").await];
+    for number in 0..12 {
+        sandbox.create(&format!("j{number}"), &["one"]).await;
+    }
+    let running = async || {
+        let filter = JobFilter { is_open: Some(true), ..JobFilter::default() };
+        let page = sandbox.stores.jobs.list(&sandbox.org, &filter, &PageRequest::default()).await.unwrap();
+        assert_eq!(page.total, 12);
+        page.items.iter().filter(|job| job.state == JobState::Running).count()
+    };
+    wait_for("eight running jobs", LIMIT, || async { (running().await == 8).then_some(()) }).await;
+    nodes.iter().for_each(Jobs::wake);
+    // Several sweeps of both nodes pass, which must start no other job.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(running().await, 8);
+    for node in nodes {
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_drained_node_hands_its_jobs_over_without_a_failure() {
+    let sandbox = Sandbox::new();
+    sandbox.kind.set("one", Some(Script::Hang));
+    let first = sandbox.start("a").await;
+    let job = sandbox.create("j", &["one"]).await;
+    sandbox.wait(&job, "the item runs", |header| header.run_of(0).is_some()).await;
+    first.drain(Duration::from_millis(50)).await;
+    assert_eq!(sandbox.header(&job).await.state, JobState::Queued);
+    sandbox.kind.set("one", None);
+    let next = sandbox.start("b").await;
+    let ended = sandbox.wait_for_end(&job).await;
+    assert_eq!((&ended.state, ended.items[0].attempt, ended.items[0].failures), (&JobState::Completed, 2, 0));
+    next.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_open_for_too_long_fails_and_its_record_is_deleted_after_its_retention() {
+    let sandbox = Sandbox::new();
+    let job = sandbox.create("j", &["one"]).await;
+    sandbox.command(&job, JobCommand::Pause).await;
+    sandbox.environment.advance(folio_types::limits::JOB_OPEN_MAX);
+    let jobs = sandbox.start("a").await;
+    let ended = sandbox.wait_for_end(&job).await;
+    assert!(matches!(&ended.state, JobState::Failed(error) if error.reason == Reason::JobExpired), "{ended:?}");
+    sandbox.environment.advance(folio_types::limits::JOB_RETENTION);
+    wait_for("a deleted record", LIMIT, || async {
+        sandbox.stores.jobs.header(&sandbox.org, &job.id).await.unwrap().is_none().then_some(())
+    })
+    .await;
+    jobs.stop().await;
+}
