@@ -339,7 +339,7 @@ fn the_keys_of_an_attempt_derive_from_job_item_epoch_and_attempt() {
 }
 
 #[test]
-fn the_sweep_starts_jobs_without_a_live_owner_and_removes_rows_of_ended_ones() {
+fn the_sweep_starts_jobs_without_a_live_owner_and_removes_rows_of_ended_jobs() {
     let row = OpenJobRow::of(&queued(1));
     let action = |header: &JobHeader, liveness, seconds| row_action(&row, Some(header), |_| liveness, at(seconds));
     assert_eq!(row_action(&row, None, |_| Liveness::Live, at(3_599)), RowAction::Skip, "its creation may arrive");
