@@ -26,7 +26,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0006.cql"),
     include_str!("migrations/0007.cql"),
     include_str!("migrations/0008.cql"),
-    include_str!("migrations/0010.cql"),
+    include_str!("migrations/0009.cql"),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
