@@ -133,7 +133,7 @@ impl JobRecordStore for Jobs {
 
     async fn list(&self, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>> {
         let conditions = filter.conditions();
-        let query = Query::new(KIND, None, &conditions, format!("{conditions:?}"));
+        let query = Query::new(KIND, &conditions, format!("{conditions:?}"));
         let load = |found: CatalogueRow| self.item(org, &conditions, found);
         catalogue::page(&self.0, org, &query, page, |found| Box::pin(load(found))).await
     }

@@ -152,7 +152,6 @@ impl Client {
         usages: usage_service_client::UsageServiceClient,
         tags: tag_service_client::TagServiceClient,
         tokens: token_service_client::TokenServiceClient,
-        tags: tag_service_client::TagServiceClient,
         threads: thread_service_client::ThreadServiceClient,
     }
 }

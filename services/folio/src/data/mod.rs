@@ -102,7 +102,7 @@ impl DataArguments {
         shutdown: &CancellationToken,
     ) -> Result<View> {
         let settings = self.embedded_settings(folder)?;
-        let server = Box::pin(server::start(settings, None, None, |stores| stores)).await;
+        let server = Box::pin(server::start(settings, (None, None), None, |stores| stores)).await;
         let server = server.with_context(|| {
             format!("the stores in {} cannot be opened (a running server needs --server)", folder.display())
         })?;
