@@ -7,6 +7,7 @@ use folio_proto::v1;
 use folio_types::limits;
 
 use crate::client::{Client, answer};
+use crate::names;
 
 /// Maximum number of resources of each kind whose names are completed.
 const NAMES_MAX: i32 = 100;
@@ -84,8 +85,7 @@ pub(super) async fn resolve(client: &Client, text: &str) -> Result<Vec<v1::Menti
     }
     let mut resolved = Vec::new();
     for mention in mentions {
-        let filter = format!("name:{}", quoted(&mention.name));
-        let targets = read(client, mention.kind, &filter).await?;
+        let targets = read(client, mention.kind, &names::filter(&mention.name)).await?;
         let is_named = |(name, _): &(String, Target)| name.to_lowercase() == mention.name.to_lowercase();
         let Some((_, target)) = targets.into_iter().find(is_named) else {
             bail!("no {} has the name {:?}: the message is not sent", mention.kind.as_str(), mention.name);
@@ -93,11 +93,6 @@ pub(super) async fn resolve(client: &Client, text: &str) -> Result<Vec<v1::Menti
         resolved.push(v1::Mention { target: Some(target) });
     }
     Ok(resolved)
-}
-
-/// Returns a value of a filter condition.
-pub(super) fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Returns the mentions that can be completed.
