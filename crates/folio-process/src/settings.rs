@@ -139,27 +139,36 @@ fn member<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
 /// Returns the path of the first key of `file` that `schema` does not have. Lists and scalars are not checked.
 fn unknown_key(file: &Value, schema: &Value, path: &str) -> Option<String> {
     let (Value::Object(file), Value::Object(_)) = (file, schema) else { return None };
-    file.iter().find_map(|(name, value)| {
-        let child_path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        match member(schema, name) {
-            None => Some(child_path),
-            Some(member) => unknown_key(value, member, &child_path),
-        }
+    file.iter().find_map(|(name, value)| match member(schema, name) {
+        None => Some(joined(path, name)),
+        Some(member) => unknown_key(value, member, &joined(path, name)),
     })
+}
+
+/// Returns the path of a member of the section at `path`. An empty path: the top level.
+fn joined(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// Appends the path of every key of the schema to `into`.
 fn schema_paths(schema: &Value, path: &str, into: &mut Vec<String>) {
     if let Value::Object(members) = schema {
         for (name, value) in members {
-            let child_path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let child_path = joined(path, name);
             schema_paths(value, &child_path, into);
             into.push(child_path);
         }
     }
 }
 
+/// Returns the known key that is most similar to an unknown one: a key of the same section, otherwise a key with the
+/// same name in another section. If the section is unknown, or the key is at the top level, every key is compared.
 fn nearest(key: &str, schema: &Value) -> Option<String> {
+    let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
+    if let Some(near) = nearest_in_section(section, name, schema) {
+        return Some(near);
+    }
+    let is_section = !section.is_empty() && leaf(schema, section).is_some_and(Value::is_object);
     let mut paths = Vec::new();
     schema_paths(schema, "", &mut paths);
     // Replace the wildcards in the paths with the names that the given key has at these positions.
@@ -173,6 +182,7 @@ fn nearest(key: &str, schema: &Value) -> Option<String> {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     paths
         .into_iter()
+        .filter(|path| !is_section || last(path) == name)
         .map(|path| {
             // A correct key in the wrong section is as similar as a misspelled key in the right section.
             let distance =
@@ -182,6 +192,14 @@ fn nearest(key: &str, schema: &Value) -> Option<String> {
         .min()
         .filter(|(distance, path)| *distance <= 2 + path.len() / 4)
         .map(|(_, path)| path)
+}
+
+/// Returns the most similar key of a section. None: the section is unknown, or none of its keys is similar enough.
+fn nearest_in_section(section: &str, name: &str, schema: &Value) -> Option<String> {
+    let members = if section.is_empty() { schema } else { leaf(schema, section)? }.as_object()?;
+    let keys = members.keys().filter(|known| *known != ANY);
+    let (distance, near) = keys.map(|known| (strsim::damerau_levenshtein(name, known), known)).min()?;
+    (distance <= 1 + near.len() / 3).then(|| joined(section, near))
 }
 
 type Variables = Vec<(String, String)>;
@@ -240,7 +258,14 @@ mod tests {
     #[serde(deny_unknown_fields, default)]
     struct Settings {
         gateway: Gateway,
+        node: Node,
         providers: BTreeMap<String, Provider>,
+    }
+
+    #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Node {
+        listener: String,
     }
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -294,6 +319,9 @@ mod tests {
             ("[gatway]\nlisten = \"x\"\n", "gatway", Some("gateway")),
             ("listen = \"x\"\n", "listen", Some("gateway.listen")),
             ("[providers.a]\nbase_ur = \"x\"\n", "providers.a.base_ur", Some("providers.a.base_url")),
+            ("[node]\nlisten = \"x\"\n", "node.listen", Some("node.listener")),
+            ("[node]\nstreams = 1\n", "node.streams", Some("gateway.streams")),
+            ("[node]\nstrems = 1\n", "node.strems", None),
             ("zzzzzzzzzzzzzzzzzzzz = 1\n", "zzzzzzzzzzzzzzzzzzzz", None),
         ] {
             let (_dir, sources) = sources(file, &[], &[]);
