@@ -5,9 +5,13 @@ use serde_json::Value;
 
 /// Maximum length of a message, in characters.
 const MESSAGE_CHARS: usize = 500;
-/// Minimum length of a part of the key that is removed, in characters. Endpoints repeat keys with asterisks in the
-/// middle.
-const KEY_PART_CHARS: usize = 6;
+/// Minimum length of a key that is removed, in bytes. A shorter one, such as "none", is the placeholder of an endpoint
+/// without keys and may be a word of the message.
+const KEY_BYTES_MIN: usize = 8;
+/// Minimum length of the characters that remain of an abbreviated key, in bytes: the start and the end together.
+const KEY_PART_BYTES: usize = 6;
+/// The replacement of a key.
+const MASK: &str = "[key]";
 
 pub(crate) fn message_of_body(body: &[u8]) -> String {
     match serde_json::from_slice::<Value>(body) {
@@ -56,17 +60,55 @@ pub(crate) fn one_line(text: &str) -> String {
     }
 }
 
-/// Returns the text without words that may contain a part of the key.
+/// Returns the text with `[key]` in place of the key, also where the endpoint abbreviates the key with asterisks, dots or
+/// an ellipsis. Other words remain, even if they start like the key.
 pub(crate) fn without_key(text: &str, key: &Secret) -> String {
     let key = key.reveal();
-    if key.is_empty() {
+    if key.len() < KEY_BYTES_MIN {
         return text.to_owned();
     }
-    let replaced = text.replace(key, "[key]");
-    let Some((begin, _)) = key.char_indices().nth(KEY_PART_CHARS) else { return replaced };
-    let begin = key.get(..begin).unwrap_or(key);
-    let words = replaced.split(' ').map(|word| if word.contains(begin) { "[key]" } else { word });
-    words.collect::<Vec<_>>().join(" ")
+    let text = text.replace(key, MASK);
+    let (mut masked, mut rest) = (String::with_capacity(text.len()), text.as_str());
+    while let Some(at) = rest.find(is_ellipsis) {
+        let (before, after) = rest.split_at(at);
+        let end = after.find(|c| !is_ellipsis(c)).unwrap_or(after.len());
+        let (ellipsis, after) = after.split_at(end);
+        let (start, end) = (start_of_key(before, key), end_of_key(after, key));
+        if is_abbreviation(start, ellipsis, end) {
+            masked.push_str(before.get(..before.len() - start).unwrap_or_default());
+            masked.push_str(MASK);
+            rest = after.get(end..).unwrap_or_default();
+        } else {
+            masked.push_str(before);
+            masked.push_str(ellipsis);
+            rest = after;
+        }
+    }
+    masked + rest
+}
+
+/// Returns true for the characters that endpoints write in place of the middle of a key.
+fn is_ellipsis(c: char) -> bool {
+    matches!(c, '*' | '.' | '…' | '•')
+}
+
+/// Returns true if a key is abbreviated. `start` and `end`: the numbers of its bytes that remain. Dots without the end of
+/// the key may end a sentence whose last word starts like the key, so they need a longer start.
+fn is_abbreviation(start: usize, ellipsis: &str, end: usize) -> bool {
+    let may_be_sentence = end == 0 && ellipsis.chars().all(|c| c == '.');
+    start + end >= if may_be_sentence { KEY_BYTES_MIN } else { KEY_PART_BYTES }
+}
+
+/// Returns the length of the longest end of `text` that is a start of the key.
+fn start_of_key(text: &str, key: &str) -> usize {
+    let is_end = |length: &usize| key.get(..*length).is_some_and(|start| text.ends_with(start));
+    (1..=key.len().min(text.len())).rev().find(is_end).unwrap_or(0)
+}
+
+/// Returns the length of the longest start of `text` that is an end of the key.
+fn end_of_key(text: &str, key: &str) -> usize {
+    let end_at = |at: usize| key.get(at..).filter(|end| text.starts_with(*end));
+    (key.len().saturating_sub(text.len())..key.len()).find_map(end_at).map_or(0, str::len)
 }
 
 /// Returns the text of an HTML page.
@@ -119,13 +161,27 @@ mod tests {
     #[test]
     fn no_part_of_a_key_remains() {
         let key = Secret::new("sk-abcdefghijklmnop");
-        for text in
-            ["key sk-abcdefghijklmnop is bad", "Incorrect key: sk-abc***********mnop.", "\"sk-abcdefghijklmnop\""]
-        {
-            let shown = without_key(text, &key);
-            assert!(!shown.contains("abc") && !shown.contains("mnop"), "{shown}");
+        for (text, shown) in [
+            ("key sk-abcdefghijklmnop is bad", "key [key] is bad"),
+            ("Incorrect key: sk-abc***********mnop.", "Incorrect key: [key]."),
+            ("\"sk-abcdefghijklmnop\"", "\"[key]\""),
+            ("Received sk-...mnop, and sk-abcdefg…", "Received [key], and [key]"),
+            ("(sk-abcd••••) sk-abcdefgh...", "([key]) [key]"),
+        ] {
+            assert_eq!(without_key(text, &key), shown);
         }
         assert_eq!(without_key("nothing here", &key), "nothing here");
-        assert_eq!(without_key("nothing here", &Secret::default()), "nothing here");
+    }
+
+    #[test]
+    fn no_other_word_is_masked() {
+        for (text, key) in [
+            ("nothing here", ""),
+            ("none of the models is loaded", "none"),
+            ("ollama is loading ollama-small... **wait** 1.5 s", "ollama-key"),
+            ("use sk-project keys, not sk-...abcd", "sk-proj-0123456789"),
+        ] {
+            assert_eq!(without_key(text, &Secret::new(key)), text, "{key}");
+        }
     }
 }
