@@ -31,6 +31,8 @@ async fn commands_reach_a_server_with_tls_by_its_authority() {
     let folder = tempfile::tempdir().unwrap();
     let created = folio(folder.path(), &["dev-certs", "--out", "certs", "--name", "localhost"], &[], "");
     assert!(created.status.success(), "{}", text(&created.stderr));
+    let again = text(&folio(folder.path(), &["dev-certs", "--out", "certs"], &[], "").stderr);
+    assert!(again.contains("already exists") && again.contains("NAME_TAKEN"), "{again}");
     let tls = ["--tls-cert", "certs/node.pem", "--tls-key", "certs/node-key.pem"];
     let server =
         Process::start("folio", folder.path(), &[&["serve", "--listen", "127.0.0.1:0"][..], &tls].concat(), &[]);
@@ -51,7 +53,8 @@ fn a_public_listener_without_tls_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let output = folio(folder.path(), &["serve", "--listen", "0.0.0.0:0", "--data", "data"], &[], "");
     assert!(!output.status.success());
-    assert!(text(&output.stderr).contains("--insecure"), "{}", text(&output.stderr));
+    let printed = text(&output.stderr);
+    assert!(printed.contains("--insecure") && !printed.contains("INTERNAL"), "{printed}");
     assert!(!folder.path().join("data").exists(), "nothing is created before the refusal");
 
     let half = folio(folder.path(), &["serve", "--tls-cert", "cert.pem"], &[], "");

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use folio_types::{Error, Result, Timestamp};
+use folio_types::{Code, Error, Reason, Result, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose as Purpose, IsCa, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -34,7 +34,11 @@ pub fn write(folder: &Path, names: &[String], now: Timestamp) -> Result<Vec<Path
     {
         let path = folder.join(name);
         if path.exists() {
-            return Err(Error::internal(format!("{} already exists; no file was written", path.display())));
+            let message = format!(
+                "{} already exists; no file was written: remove it, or name another folder with --out",
+                path.display()
+            );
+            return Err(Error::new(Code::AlreadyExists, Reason::NameTaken, message));
         }
     }
     let ca_key = KeyPair::generate().map_err(failed)?;
@@ -82,7 +86,10 @@ fn signed(
 }
 
 fn params(names: Vec<String>, title: &str, now: Timestamp) -> Result<CertificateParams> {
-    let mut params = CertificateParams::new(names).map_err(failed)?;
+    let mut params = CertificateParams::new(names).map_err(|error| {
+        let message = format!("a name of nodes is invalid: expected DNS names or addresses: {error}");
+        Error::invalid(Reason::InvalidField, message)
+    })?;
     params.distinguished_name.push(DnType::CommonName, title);
     // Start at the first of the month, because clocks may differ, and every month has this day.
     let today = now.to_zoned(jiff::tz::TimeZone::UTC).date();
@@ -100,7 +107,7 @@ fn save(path: PathBuf, mode: u32, text: &str) -> Result<PathBuf> {
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Error {
-    Error::internal(format!("{}: {error}", path.display()))
+    Error::invalid(Reason::InvalidField, format!("{} cannot be written: {error}", path.display()))
 }
 
 fn failed(error: rcgen::Error) -> Error {
@@ -127,7 +134,12 @@ mod tests {
             assert!(!is_key || mode == 0o600, "{} has mode {mode:o}", file.display());
         }
         let again = write(&folder, &[], now).unwrap_err();
-        assert!(again.message.contains("already"), "{again}");
-        assert!(write(&outer.path().join("other"), &["no name ä".to_owned()], now).is_err());
+        assert_eq!(again.code, Code::AlreadyExists);
+        assert!(again.message.contains("already exists") && again.message.contains("--out"), "{again}");
+        let invalid = write(&outer.path().join("other"), &["no name ä".to_owned()], now).unwrap_err();
+        assert_eq!(invalid.code, Code::InvalidArgument, "{invalid}");
+        let file = outer.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(write(&file, &[], now).unwrap_err().code, Code::InvalidArgument);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
-use folio_types::{Error, Result, Secret};
+use folio_types::{Error, Reason, Result, Secret};
 
 use crate::membership::MembershipOptions;
 use crate::placement::LoadBound;
@@ -159,12 +159,12 @@ impl Options {
     /// # Errors
     /// The address is malformed or not permitted.
     pub fn check_address(&self, address: &str) -> Result<()> {
-        let host =
-            host(address).ok_or_else(|| Error::internal(format!("invalid address {address:?}: expected HOST:PORT")))?;
+        let invalid = |message: String| Error::invalid(Reason::InvalidField, message);
+        let host = host(address).ok_or_else(|| invalid(format!("invalid address {address:?}: expected HOST:PORT")))?;
         if self.tls.is_enabled() || self.insecure || is_loopback(host) {
             return Ok(());
         }
-        Err(Error::internal(format!("address {address:?} is not loopback: set cluster.tls or cluster.insecure")))
+        Err(invalid(format!("address {address:?} is not loopback: set cluster.tls or cluster.insecure")))
     }
 
     /// Returns every secret, those of the file first.
@@ -172,7 +172,8 @@ impl Options {
         let mut secrets = Vec::new();
         if let Some(path) = &self.secret_file {
             let text = std::fs::read_to_string(path).map_err(|error| {
-                Error::internal(format!("cannot read cluster.secret_file {}: {error}", path.display()))
+                let message = format!("cannot read cluster.secret_file {}: {error}", path.display());
+                Error::invalid(Reason::InvalidField, message)
             })?;
             secrets.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Secret::new));
         }
@@ -237,6 +238,7 @@ mod tests {
         }
         for bad in ["", ":1", "host", "host:port", "host:70000", "http://host:1"] {
             assert!(problems(|o| (o.listen, o.insecure) = (bad.into(), true)).contains("expected HOST:PORT"), "{bad}");
+            assert_eq!(Options::default().check_address(bad).unwrap_err().reason, Reason::InvalidField, "{bad}");
         }
     }
 
@@ -258,7 +260,8 @@ mod tests {
         let secrets: Vec<_> = options.all_secrets().unwrap().iter().map(|s| s.reveal().to_owned()).collect();
         assert_eq!(secrets, ["first", "second", "third"]);
         let missing = Options { secret_file: Some(folder.path().join("none")), ..Options::default() };
-        assert!(missing.all_secrets().unwrap_err().message.contains("secret_file"));
+        let refused = missing.all_secrets().unwrap_err();
+        assert!(refused.reason == Reason::InvalidField && refused.message.contains("secret_file"), "{refused}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use folio_types::{Error, Result};
+use folio_types::{Error, Reason, Result};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig};
 
 use crate::options::{Options, TlsOptions};
@@ -83,7 +83,7 @@ impl Tls {
 }
 
 fn read(name: &str, path: Option<&Path>) -> Result<Vec<u8>> {
-    let path = path.ok_or_else(|| Error::internal(format!("cluster.tls.{name} is missing")))?;
-    std::fs::read(path)
-        .map_err(|error| Error::internal(format!("cannot read cluster.tls.{name} {}: {error}", path.display())))
+    let invalid = |problem: String| Error::invalid(Reason::InvalidField, problem);
+    let path = path.ok_or_else(|| invalid(format!("cluster.tls.{name} is missing")))?;
+    std::fs::read(path).map_err(|error| invalid(format!("cannot read cluster.tls.{name} {}: {error}", path.display())))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use folio_permits::Amount;
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
-use folio_types::{Error, Result};
+use folio_types::{Error, Reason, Result};
 use ipnet::IpNet;
 
 use crate::call_shares::ShareBounds;
@@ -193,8 +193,9 @@ impl Options {
         if self.tls.is_enabled() || self.insecure || address.ip().is_loopback() {
             return Ok(());
         }
-        Err(Error::internal(format!(
+        let message = format!(
             "{address} is not a loopback address: configure a certificate (--tls-cert, --tls-key), or permit plain text (--insecure)"
-        )))
+        );
+        Err(Error::invalid(Reason::InvalidField, message))
     }
 }

@@ -82,7 +82,8 @@ impl Shared {
 
     fn connect(&self, address: &str) -> Result<RemotePeer> {
         let options = &self.options;
-        options.check_address(address)?;
+        // The address comes from another process: its error is no fault of the caller.
+        options.check_address(address).map_err(|error| Error::internal(error.message))?;
         let request_signer = RequestSigner { signer: self.signer.clone(), environment: Arc::clone(&self.environment) };
         let channel = SigningChannel::new(self.channel(address)?, request_signer);
         macro_rules! client {

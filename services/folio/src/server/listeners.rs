@@ -1,6 +1,7 @@
 //! The ports of a process. They are bound before any other component starts, so that a process that fails because a
 //! port is in use has no side effects.
 
+use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
@@ -47,5 +48,37 @@ impl Listeners {
 
 async fn listen(address: Option<&str>) -> Result<Option<TcpListener>> {
     let Some(address) = address else { return Ok(None) };
-    TcpListener::bind(address).await.map(Some).with_context(|| format!("cannot listen on {address}"))
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) => {
+            let problem = format!("cannot listen on {address}: {}", remedy(error.kind()));
+            Err(anyhow::Error::new(error).context(problem))
+        }
+    }
+}
+
+/// Returns the next step after a failure to bind an address.
+fn remedy(failure: io::ErrorKind) -> &'static str {
+    match failure {
+        io::ErrorKind::AddrInUse => "another process uses the port; stop it, or choose another port",
+        io::ErrorKind::AddrNotAvailable => "choose an address of this machine",
+        io::ErrorKind::PermissionDenied => "choose a port above 1023, or permit the process to use this one",
+        _ => "expected HOST:PORT with a name or address of this machine",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_failure_to_listen_names_the_address_and_the_remedy() {
+        let used = listen(Some("127.0.0.1:0")).await.unwrap().unwrap();
+        let address = used.local_addr().unwrap().to_string();
+        for (address, remedy) in [(address.as_str(), "choose another port"), ("no address", "expected HOST:PORT")] {
+            let error = format!("{:#}", listen(Some(address)).await.unwrap_err());
+            assert!(error.contains(&format!("cannot listen on {address}: ")) && error.contains(remedy), "{error}");
+        }
+        assert!(listen(None).await.unwrap().is_none());
+    }
 }

@@ -106,7 +106,10 @@ impl Keys {
     pub(super) async fn start(name: &str, options: &IssuerOptions, tasks: &mut JoinSet<()>) -> Result<Self> {
         let source = Source::of(options).await?;
         if let Source::File(_) = source {
-            let bad = |why| Error::internal(format!("gateway.jwt.{name}.jwks_file is unusable: {why}"));
+            let bad = |why| {
+                let message = format!("gateway.jwt.{name}.jwks_file is unusable: {why}");
+                Error::invalid(Reason::InvalidField, message)
+            };
             source.read().await.map_err(bad)?;
         }
         let (sender, cached) = watch::channel(CachedKeys::default());

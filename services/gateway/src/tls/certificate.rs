@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use folio_types::{Error, Result};
+use folio_types::{Error, Reason, Result};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -53,7 +53,7 @@ impl Certificates {
         let (certificate, key) = match (&options.certificate, &options.key) {
             (None, None) => return Ok(None),
             (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
-            _ => return Err(Error::internal("gateway.tls requires both certificate and key")),
+            _ => return Err(unusable("gateway.tls requires both certificate and key".to_owned())),
         };
         let files = Files { certificate, key };
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -103,10 +103,15 @@ impl Certificates {
     }
 }
 
+/// Returns the error for files that the operator must correct.
+fn unusable(message: String) -> Error {
+    Error::invalid(Reason::InvalidField, message)
+}
+
 impl Files {
     fn read(&self) -> Result<Pem> {
         let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| Error::internal(format!("{} cannot be read: {error}", path.display())))
+            std::fs::read(path).map_err(|error| unusable(format!("{} cannot be read: {error}", path.display())))
         };
         Ok(Pem { certificate: read(&self.certificate)?, key: read(&self.key)? })
     }
@@ -114,7 +119,7 @@ impl Files {
 
 impl Pem {
     fn parse(&self, files: &Files, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>> {
-        let bad = |path: &PathBuf, why: String| Error::internal(format!("{} cannot be used: {why}", path.display()));
+        let bad = |path: &PathBuf, why: String| unusable(format!("{} cannot be used: {why}", path.display()));
         let chain = CertificateDer::pem_slice_iter(&self.certificate).collect::<std::result::Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| bad(&files.certificate, error.to_string()))?;
         if chain.is_empty() {

@@ -97,6 +97,8 @@ fn plain_text_stays_on_loopback_unless_it_is_allowed() {
         assert!(allowed(&options(folder.path()), address));
         assert!(allowed(&Options { insecure: true, ..Options::default() }, address));
     }
+    let refused = Options::default().allows("0.0.0.0:1".parse().unwrap()).unwrap_err();
+    assert_eq!(refused.code, folio_types::Code::InvalidArgument, "{refused}");
     let half = TlsOptions { key: None, ..options(folder.path()).tls };
     let problems = Options { tls: half, ..Options::default() }.check().unwrap_err().to_string();
     assert!(problems.contains("gateway.tls"), "{problems}");
