@@ -46,4 +46,6 @@ async fn a_token_created_on_the_command_line_works_until_it_is_revoked() {
         "{}",
         text(&invalid.stderr)
     );
+    let wrong = text(&run(&["token", "list", "--token", "folio_wrong"]).stderr);
+    assert!(wrong.contains("(INVALID_TOKEN); the token is from --token"), "{wrong}");
 }

@@ -12,6 +12,7 @@ mod demo;
 mod dev_certs;
 mod documents;
 mod endpoint;
+mod field_names;
 mod health;
 mod help_files;
 mod input;

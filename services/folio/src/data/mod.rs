@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::{Flags, set};
-use crate::client::{Client, ServerArguments};
+use crate::client::{Client, ServerArguments, Sourced};
 use crate::endpoint::TlsArguments;
 use crate::server::{self, Server, TOKEN_FILE};
 use crate::settings::{ServerOptions, Settings};
@@ -132,9 +132,9 @@ impl DataArguments {
         let file = folder.join(TOKEN_FILE);
         // A variable with the token of a server is not the token of the folder.
         let token = match (&server.first_token, std::fs::read_to_string(&file), &self.server.token) {
-            (Some(first), ..) => first.reveal(),
-            (None, Ok(token), _) => token,
-            (None, Err(_), Some(token)) => token.clone(),
+            (Some(first), ..) => Sourced::new(first.reveal(), "the first start"),
+            (None, Ok(token), _) => Sourced::new(token, file.display().to_string()),
+            (None, Err(_), Some(token)) => Sourced::new(token.clone(), "--token or FOLIO_TOKEN"),
             (None, Err(error), None) => {
                 let remedy = format!("no token: pass --token, or make {} readable", file.display());
                 return Err(error).context(remedy);

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::arguments::SettingsArguments;
 use crate::chat::screen::ChatScreen;
 use crate::chat::view::Waiting;
-use crate::client::{Client, explain};
+use crate::client::{Client, Sourced, explain};
 use crate::documents::{self, NewFile};
 use crate::endpoint::TlsArguments;
 use crate::local_endpoint;
@@ -82,7 +82,8 @@ async fn read(arguments: &Arguments) -> Result<NewFile> {
 
 async fn run_demo(server: &Server, screen: &mut ChatScreen, file: &NewFile, ask: bool) -> Result<report::Report> {
     let token = server.first_token.as_ref().context("the admin token was not created")?;
-    let client = Client::connect(&server.address.to_string(), &TlsArguments::default(), &token.reveal()).await?;
+    let token = Sourced::new(token.reveal(), "the demo");
+    let client = Client::connect(&server.address.to_string(), &TlsArguments::default(), &token).await?;
     let name = &file.name;
     screen.line(BOLD, &format!("Uploading {name} ({} KiB)", file.bytes.len().div_ceil(1024)));
     let document = documents::upload(&client, file, "", |_| {}).await.map_err(|status| explain(&status))?;

@@ -1,0 +1,105 @@
+//! Names of request fields on the command line. The server names the fields of the proto files, which a user of the
+//! terminal does not know.
+
+use folio_types::Error;
+
+/// Fields of the proto files, each with the flag or the argument that sets it.
+const NAMES: [(&str, &str); 39] = [
+    ("chunk", "FILE"),
+    ("credits", "CREDITS"),
+    ("description", "FILE"),
+    ("description.metadata", "--metadata"),
+    ("description.name", "the name of the file"),
+    ("description.password", "--password"),
+    ("description.tag_ids", "--tag"),
+    ("document.tag_ids", "the tags of the document"),
+    ("document_id", "DOCUMENT"),
+    ("document_ids", "DOCUMENT"),
+    ("end_time", "--until"),
+    ("expire_time", "--expires-at"),
+    ("extraction_id", "ID"),
+    ("filter", "the filter"),
+    ("group_by", "--by"),
+    ("mentions", "the mentions of the message"),
+    ("model", "--model"),
+    ("note", "--note"),
+    ("organization_id", "--organization"),
+    ("priority", "--priority"),
+    ("prompt.content", "FILE"),
+    ("prompt.model", "--model"),
+    ("prompt.name", "NAME"),
+    ("prompt.schema_revid", "--schema"),
+    ("prompt.tag_ids", "--tag"),
+    ("prompt_revid", "PROMPT"),
+    ("request_id", "--request-id"),
+    ("schema.name", "NAME"),
+    ("schema.response_format_json", "FILE"),
+    ("start_time", "--from"),
+    ("tag.color", "--color"),
+    ("tag.description", "--description"),
+    ("tag.name", "NAME"),
+    ("text", "the message"),
+    ("token.name", "NAME"),
+    ("token.scopes", "--scope"),
+    ("token.user_id", "--user"),
+    ("token_id", "TOKEN_ID"),
+    ("ttl_seconds", "--expires-in"),
+];
+
+/// Returns the message of an error. The field at its start, with an index or a part, is replaced by the flag or the
+/// argument that sets it.
+pub(crate) fn message_of(error: &Error) -> String {
+    let renamed = error.violations.first().and_then(|violation| {
+        let problem = error.message.strip_prefix(violation.field.as_str())?;
+        Some(format!("{}{problem}", argument_of(&violation.field)?))
+    });
+    renamed.unwrap_or_else(|| error.message.clone())
+}
+
+/// Returns the flag or the argument that sets a field. None: no argument sets it.
+fn argument_of(field: &str) -> Option<&'static str> {
+    let contains =
+        |path: &str| field.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+    let (_, argument) = NAMES.iter().filter(|(path, _)| contains(path)).max_by_key(|(path, _)| path.len())?;
+    Some(*argument)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory as _};
+    use folio_types::Reason;
+
+    use super::*;
+    use crate::arguments::Arguments;
+
+    #[test]
+    fn a_field_is_replaced_by_the_argument_that_sets_it() {
+        let shown = |field: &str| message_of(&Error::invalid_field(field, "is missing"));
+        assert_eq!(shown("prompt.schema_revid"), "--schema: is missing");
+        assert_eq!(shown("prompt.tag_ids[2]"), "--tag: is missing");
+        assert_eq!(shown("description.metadata[year]"), "--metadata: is missing");
+        assert_eq!(shown("description.size_bytes"), "FILE: is missing");
+        assert_eq!(shown("decisions[0].digest"), "decisions[0].digest: is missing", "no argument sets the field");
+        assert_eq!(shown("models"), "models: is missing", "another field starts with the same letters");
+    }
+
+    #[test]
+    fn another_message_remains() {
+        let error = Error::invalid(Reason::InvalidSchema, "the schema is invalid");
+        assert_eq!(message_of(&error), "the schema is invalid");
+    }
+
+    fn has_flag(command: &Command, flag: &str) -> bool {
+        command.get_arguments().any(|argument| argument.get_long() == Some(flag))
+            || command.get_subcommands().any(|command| has_flag(command, flag))
+    }
+
+    #[test]
+    fn every_flag_exists() {
+        let mut line = Arguments::command();
+        line.build();
+        for flag in NAMES.iter().filter_map(|(_, argument)| argument.strip_prefix("--")) {
+            assert!(has_flag(&line, flag), "--{flag}");
+        }
+    }
+}
