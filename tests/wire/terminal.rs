@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 
 use folio_proto::v1;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -218,6 +218,43 @@ async fn tab_completes_commands_and_a_backslash_continues_a_message() {
     chat.leave(YOU).await;
     let request_body = sandbox.sim.chat_requests().await.pop().expect("the model was called").body.to_string();
     assert!(request_body.contains("first line\\nsecond line"), "{request_body}");
+}
+
+#[tokio::test]
+async fn a_quoted_line_feed_continues_a_message_and_ctrl_d_says_that_it_ends_the_chat() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let mut chat = Terminal::chat(&sandbox, &[]);
+    chat.asks(YOU).await;
+    chat.press("third line\u{16}\nfourth line\r");
+    chat.until("Hello there.").await;
+    let shown = chat.leave(YOU).await;
+    assert!(shown.contains("(Ctrl-D ends the chat; /threads"), "{shown}");
+    let request_body = sandbox.sim.chat_requests().await.pop().expect("the model was called").body.to_string();
+    assert!(request_body.contains("third line\\nfourth line"), "{request_body}");
+
+    let mut chat = Terminal::chat(&sandbox, &[]);
+    chat.answer(YOU, "tags").await;
+    let shown = chat.leave(DECISION).await;
+    assert!(shown.contains("(Ctrl-D ends the chat; nothing is decided)"), "{shown}");
+    assert!(shown.contains("To return to it before it expires: folio chat \"invoice.txt\""), "{shown}");
+}
+
+#[tokio::test]
+async fn the_start_of_a_server_ends_with_commands_that_work_as_printed() {
+    let (data, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut server = Terminal::start(data.path(), &["serve", "--listen", "127.0.0.1:0"], &[]);
+    server.until(" chat folio-sample.txt").await;
+    let shown = server.shown();
+    let (_, steps) = shown.split_once("Next, in another terminal:\n").expect("the next steps");
+    // The log is written to the same terminal.
+    let commands: Vec<&str> = steps.lines().filter_map(|line| line.strip_prefix("  ")).take(3).collect();
+    assert_eq!(commands.len(), 3, "{shown}");
+    let mut shell = command("sh", other.path(), &[]);
+    let output = shell.args(["-e", "-c", &commands.join("\n")]).stdin(Stdio::null()).output().expect("a shell runs");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && printed.contains("accepts the token"), "{commands:?}: {printed}");
+    server.press(CTRL_C);
+    assert!(server.ended().await.success(), "{}", server.shown());
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod local_endpoint;
 mod login;
 mod migrate;
 mod names;
+mod next_steps;
 mod private_file;
 mod secret_input;
 mod serve;

@@ -9,6 +9,7 @@ use anyhow::Result;
 use crate::StoreLayer;
 use crate::arguments::{Flags, ListenArguments, SettingsArguments, StoreArguments, path_value, set};
 use crate::local_endpoint;
+use crate::next_steps::NextSteps;
 use crate::server;
 use crate::settings::{Role, Settings};
 
@@ -80,8 +81,9 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLa
     folio_process::signals::survive_file_size_limit()?;
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let drain = Duration::from_secs(settings.server.drain_timeout_seconds);
+    let next_steps = NextSteps::of(&settings);
     let mut server = server::start(settings, (arguments.model.as_deref(), local), Some(&telemetry), layer).await?;
-    announce(&server)?;
+    announce(&server, next_steps.as_ref())?;
     tokio::select! {
         () = shutdown.cancelled() => {
             server.stop(drain).await;
@@ -92,8 +94,8 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLa
     }
 }
 
-/// Prints the addresses, and the first token, which is shown only once.
-fn announce(server: &server::Server) -> Result<()> {
+/// Prints the addresses, the first token, which is shown only once, and the next steps.
+fn announce(server: &server::Server, next_steps: Option<&NextSteps>) -> Result<()> {
     let mut out = std::io::stdout();
     if let Some(first) = &server.first_token {
         first.print(&mut out)?;
@@ -103,5 +105,8 @@ fn announce(server: &server::Server) -> Result<()> {
         writeln!(out, "{name} on {address}")?;
     }
     writeln!(out, "listening on {}", server.address)?;
+    if let Some(next_steps) = next_steps {
+        write!(out, "{}", next_steps.text(server.address))?;
+    }
     Ok(out.flush()?)
 }

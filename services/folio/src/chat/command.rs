@@ -67,7 +67,7 @@ pub(super) fn help() -> String {
     });
     let keys = [
         "Tab completes commands and mentions: @schema:NAME, @prompt:NAME and @tag:NAME.",
-        "A backslash at the end of a line continues the message in the next line.",
+        "A backslash at the end of a line, or Ctrl-V Ctrl-J, continues the message in the next line.",
         "Ctrl-C cancels the turn that runs; at the prompt it discards the line. Ctrl-D quits.",
         "Text that is typed while a turn runs is kept for the next message.",
     ];

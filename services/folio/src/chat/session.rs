@@ -109,6 +109,13 @@ impl Session {
         Ok(())
     }
 
+    /// Shows the effect of Ctrl-D. The end of a pipe needs no explanation.
+    fn explain_end(&mut self, text: &str) {
+        if self.input.is_terminal() {
+            self.screen.line(DIM, text);
+        }
+    }
+
     fn quit(&mut self) -> Result<()> {
         self.screen.end_line();
         if self.pending.is_some() {
@@ -136,7 +143,12 @@ impl Session {
                 self.screen.line(DIM, "(the line is discarded; Ctrl-D or /quit quits)");
                 return Ok(true);
             }
-            Entry::End => return Ok(false),
+            Entry::End => {
+                self.explain_end(
+                    "(Ctrl-D ends the chat; /threads in the next chat about the document lists its threads)",
+                );
+                return Ok(false);
+            }
         };
         match command::parse(&line) {
             InputLine::Empty => Ok(true),
@@ -221,7 +233,10 @@ impl Session {
                     .line(DIM, "(nothing is decided; /cancel cancels the turn, Ctrl-D quits and leaves it waiting)");
                 Ok(true)
             }
-            Decided::End => Ok(false),
+            Decided::End => {
+                self.explain_end("(Ctrl-D ends the chat; nothing is decided)");
+                Ok(false)
+            }
         }
     }
 
