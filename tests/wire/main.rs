@@ -5,6 +5,7 @@
 
 mod approve;
 mod cancel;
+mod captures;
 mod chat;
 mod command_line;
 mod composition;
@@ -21,6 +22,7 @@ mod operate;
 mod program;
 mod purchases;
 mod sandbox;
+mod screen;
 mod settings;
 mod telemetry;
 mod terminal;

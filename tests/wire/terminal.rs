@@ -36,14 +36,17 @@ rules:
 
 /// Ctrl-C and Ctrl-D as a keyboard sends them.
 const CTRL_C: &str = "\u{3}";
-const CTRL_D: &str = "\u{4}";
+pub(crate) const CTRL_D: &str = "\u{4}";
 
 /// The prompt of the chat.
-const YOU: &str = "you> ";
-const DECISION: &str = "decision> ";
+pub(crate) const YOU: &str = "you> ";
+pub(crate) const DECISION: &str = "decision> ";
+
+/// The number of columns of a terminal.
+const COLUMNS: u16 = 200;
 
 /// A program on its own pseudo-terminal. Dropping it kills the program.
-struct Terminal {
+pub(crate) struct Terminal {
     running: Running,
     keyboard: File,
     /// The program's side, to check in which state it leaves the terminal.
@@ -57,7 +60,12 @@ struct Terminal {
 impl Terminal {
     /// Starts `folio` in a folder, in a session on this terminal.
     fn start(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        Self::start_in(COLUMNS, folder, arguments, variables)
+    }
+
+    /// Like [`Terminal::start`], with another number of columns.
+    pub(crate) fn start_in(columns: u16, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).expect("a pseudo-terminal");
         // Processes that other tests start at the same time must not inherit the terminal.
         for end in [&pty.master, &pty.slave] {
@@ -73,6 +81,8 @@ impl Terminal {
             .env("TERM", "xterm-256color")
             .env("VISUAL", "")
             .env_remove("NO_COLOR")
+            // The program warns about variables with its prefix that are no settings.
+            .env_remove("FOLIO_WRITE_DOCS")
             .stdin(end())
             .stdout(end())
             .stderr(end())
@@ -84,41 +94,51 @@ impl Terminal {
 
     /// Starts `folio chat` about a file in the sandbox's folder.
     fn chat(sandbox: &Sandbox, variables: &[(&str, &str)]) -> Self {
+        Self::chat_in(COLUMNS, sandbox, variables)
+    }
+
+    /// Like [`Terminal::chat`], with another number of columns.
+    pub(crate) fn chat_in(columns: u16, sandbox: &Sandbox, variables: &[(&str, &str)]) -> Self {
         std::fs::write(sandbox.folder().join("invoice.txt"), INVOICE).expect("the file is written");
         let server = sandbox.url().trim_start_matches("http://").to_owned();
         let token = sandbox.token();
         let variables = [variables, &[("FOLIO_TOKEN", &token)]].concat();
-        Self::start(sandbox.folder(), &["chat", "invoice.txt", "--server", &server], &variables)
+        Self::start_in(columns, sandbox.folder(), &["chat", "invoice.txt", "--server", &server], &variables)
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.answered = self.shown().len();
         self.keyboard.write_all(keys.as_bytes()).expect("the keys arrive");
     }
 
     /// Types a line at a prompt.
-    async fn answer(&mut self, prompt: &str, line: &str) {
+    pub(crate) async fn answer(&mut self, prompt: &str, line: &str) {
         self.asks(prompt).await;
         self.press(&format!("{line}\r"));
     }
 
     /// Waits for a prompt after the last keys.
-    async fn asks(&self, prompt: &str) {
+    pub(crate) async fn asks(&self, prompt: &str) {
         let is_new = || self.shown().get(self.answered..).is_some_and(|new| new.ends_with(prompt)).then_some(());
         self.output.wait(prompt, is_new).await;
     }
 
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.output.shown()
     }
 
+    /// Returns the output with its control sequences.
+    pub(crate) fn raw(&self) -> String {
+        self.output.raw()
+    }
+
     /// Waits until the text was shown.
-    async fn until(&self, text: &str) {
+    pub(crate) async fn until(&self, text: &str) {
         self.output.until(text, 1).await;
     }
 
     /// Waits until the program has ended and restored the terminal.
-    async fn ended(&mut self) -> ExitStatus {
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
         let child = &mut self.running.0;
         let status = self.output.wait("the end", || child.try_wait().expect("the program is a child")).await;
         assert_eq!(tcgetattr(&self.line).expect("the terminal has settings"), self.before, "the terminal is restored");
