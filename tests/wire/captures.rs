@@ -1,4 +1,4 @@
-//! docs/terminal.md contains captures of the terminal in its main states. The test drives the program on a
+//! The document docs/terminal.md contains captures of the terminal in its main states. The test drives the program on a
 //! pseudo-terminal and compares the document with the rendered screens.
 //! `FOLIO_WRITE_DOCS=1 cargo test -p folio-tests --test wire captures` writes the document.
 
