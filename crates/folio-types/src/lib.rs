@@ -17,6 +17,7 @@ pub mod limits;
 mod liveness;
 pub mod message;
 pub mod models;
+pub mod notation;
 pub mod op;
 pub mod page;
 pub mod profile;

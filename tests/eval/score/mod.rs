@@ -6,7 +6,7 @@
 
 use std::ops::AddAssign;
 
-use llm_sim::offline::reading::{Style, currency};
+use folio_types::notation::{Style, currency};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -114,18 +114,12 @@ fn text_means(expected: &str, actual: &str) -> bool {
     (is_currency && is_sign && currency(actual) == Some(expected)) || folded(expected) == folded(actual)
 }
 
-/// Returns the styles of numbers and dates in documents.
-fn styles() -> impl Iterator<Item = Style> {
-    let each = [(false, false), (false, true), (true, false), (true, true)];
-    each.into_iter().map(|(comma_decimal, month_first)| Style { comma_decimal, month_first })
-}
-
 fn numbers(text: &str) -> impl Iterator<Item = Value> {
-    styles().filter_map(move |style| style.number(text))
+    Style::all().into_iter().filter_map(move |style| style.number(text))
 }
 
 fn dates(text: &str) -> impl Iterator<Item = String> {
-    styles().filter_map(move |style| style.date(text))
+    Style::all().into_iter().filter_map(move |style| style.date(text))
 }
 
 /// Returns a text in lower case, with single blanks and without punctuation at its ends.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::reading::{Kind, Reading, canonical, property_name};
+use super::reading::{Kind, Reading, canonical, property_name, value_kind};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Proposal {
@@ -74,7 +74,7 @@ fn object(properties: Map<String, Value>) -> Value {
 /// Returns the property of a labelled value. Its description contains the label, which filling matches.
 fn scalar(reading: &Reading, label: &str, value: &str) -> Value {
     let printed = format!("As printed under {label:?}");
-    match reading.style.kind(label, value) {
+    match value_kind(reading.style, label, value) {
         Kind::Number => {
             json!({"type": ["number", "null"], "description": format!("{printed}; without currency and unit")})
         }

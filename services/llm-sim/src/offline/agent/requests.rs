@@ -1,11 +1,12 @@
 //! Single operations: change a value, the document or tags, and list resources.
 
+use folio_types::notation::Style;
 use serde_json::{Value, json};
 
 use super::Context;
 use crate::answer::{Answer, Call};
 use crate::offline::fill::similarity;
-use crate::offline::reading::{Style, tokens};
+use crate::offline::reading::tokens;
 
 /// Returns the next step. None: the message requests something else.
 pub(super) fn next(context: &Context<'_>, message: &str) -> Option<Answer> {

@@ -1,6 +1,8 @@
 //! Values of a letter without labels: date line, greeted person, signature.
 
-use super::labels::{canonical, fold};
+use folio_types::notation::fold;
+
+use super::labels::canonical;
 use super::{Field, Style};
 
 /// Folded words that start a greeting.

@@ -1,6 +1,8 @@
 //! The type of value that a label requires. A value of another type was read from the wrong position, so it is dropped.
 
-use super::labels::{canonical, fold};
+use folio_types::notation::fold;
+
+use super::labels::canonical;
 use super::{Style, currency};
 
 /// Type that the meaning of a label requires.

@@ -1,6 +1,8 @@
 //! Labelled values in lines.
 
-use super::labels::{canonical, fold};
+use folio_types::notation::fold;
+
+use super::labels::canonical;
 use super::{Field, Style, accepts};
 
 /// Maximum length of a label, in characters.

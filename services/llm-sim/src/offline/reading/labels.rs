@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use folio_types::notation::fold;
+
 /// Canonical names with the folded labels that documents print for them.
 const VOCABULARY: [(&str, &str); 31] = [
     (
@@ -102,36 +104,6 @@ const VOCABULARY: [(&str, &str); 31] = [
 const IDENTIFIERS: &str = "number no nr id code iban bic swift phone telephone tel telefon fax mobile zip postcode \
                            postal account reference ref nummer numero serial sku ean isbn vin konto kundennummer \
                            rechnungsnummer receipt order meter";
-
-/// Folds a text: lower case, without accents and signs, words separated by single spaces.
-pub(crate) fn fold(text: &str) -> String {
-    let mut folded = String::with_capacity(text.len());
-    for c in text.chars().flat_map(char::to_lowercase) {
-        match c {
-            'ä' => folded.push_str("ae"),
-            'ö' => folded.push_str("oe"),
-            'ü' => folded.push_str("ue"),
-            'ß' => folded.push_str("ss"),
-            'æ' => folded.push_str("ae"),
-            'à' | 'á' | 'â' | 'ã' | 'å' | 'ą' => folded.push('a'),
-            'ç' | 'ć' | 'č' => folded.push('c'),
-            'è' | 'é' | 'ê' | 'ë' | 'ę' | 'ě' => folded.push('e'),
-            'ì' | 'í' | 'î' | 'ï' => folded.push('i'),
-            'ñ' | 'ń' | 'ň' => folded.push('n'),
-            'ò' | 'ó' | 'ô' | 'õ' | 'ø' => folded.push('o'),
-            'ù' | 'ú' | 'û' | 'ů' => folded.push('u'),
-            'ý' | 'ÿ' => folded.push('y'),
-            'ś' | 'š' => folded.push('s'),
-            'ź' | 'ż' | 'ž' => folded.push('z'),
-            'ł' => folded.push('l'),
-            '#' | '№' => folded.push_str(" no "),
-            'º' | '°' => folded.push_str("o "),
-            c if c.is_alphanumeric() => folded.push(c),
-            _ => folded.push(' '),
-        }
-    }
-    folded.split_whitespace().collect::<Vec<_>>().join(" ")
-}
 
 /// Returns the folded words of a name, with abbreviations expanded.
 pub fn tokens(name: &str) -> Vec<String> {

@@ -2,18 +2,15 @@
 //! vocabulary contains the usual labels of business documents in some languages. Other labels stay as printed.
 
 mod correspondence;
-mod dates;
 mod label_types;
 mod labelled_values;
 mod labels;
-mod numbers;
 mod tables;
 
-use serde_json::Value;
+use folio_types::notation::{Style, currency};
 
 pub(crate) use label_types::accepts;
 pub use labels::{canonical, is_identifier, property_name, tokens};
-pub use numbers::currency;
 
 /// Maximum fields of a document. Further fields are omitted.
 const FIELDS_MAX: usize = 60;
@@ -50,15 +47,6 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Notation of numbers and dates in a document.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Style {
-    /// True for `1.234,56`, false for `1,234.56`.
-    pub comma_decimal: bool,
-    /// True for `03/17/2026`, false for `17/03/2026`, if a date is ambiguous.
-    pub month_first: bool,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A number, an amount or a percentage.
@@ -68,31 +56,14 @@ pub enum Kind {
     Text,
 }
 
-impl Style {
-    /// Detects the style of a text.
-    fn of(text: &str) -> Self {
-        Self { comma_decimal: numbers::prefers_comma(text), month_first: dates::prefers_month_first(text) }
-    }
-
-    /// Parses a number. None: the text is not a number.
-    pub fn number(self, text: &str) -> Option<Value> {
-        numbers::number(text, self)
-    }
-
-    /// Parses a date and returns it as `YYYY-MM-DD`. None: the text is not a date.
-    pub fn date(self, text: &str) -> Option<String> {
-        dates::date(text, self)
-    }
-
-    /// Returns the type of the value of a label.
-    pub fn kind(self, label: &str, value: &str) -> Kind {
-        if self.date(value).is_some() {
-            Kind::Date
-        } else if !is_identifier(label) && self.number(value).is_some() {
-            Kind::Number
-        } else {
-            Kind::Text
-        }
+/// Returns the type of the value of a label in a document of this style.
+pub fn value_kind(style: Style, label: &str, value: &str) -> Kind {
+    if style.date(value).is_some() {
+        Kind::Date
+    } else if !is_identifier(label) && style.number(value).is_some() {
+        Kind::Number
+    } else {
+        Kind::Text
     }
 }
 

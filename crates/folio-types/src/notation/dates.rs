@@ -1,7 +1,6 @@
 //! Parsing of printed dates.
 
-use super::Style;
-use super::labels::fold;
+use super::{Style, fold};
 
 /// Folded month names and abbreviations in English, German, French, Spanish, Italian, Dutch, Portuguese, Swedish.
 const MONTHS: [&[&str]; 12] = [
