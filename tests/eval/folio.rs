@@ -101,7 +101,8 @@ impl Folio {
         let response = self.client.extractions.clone().run_extraction(request).await?.into_inner();
         let extraction = response.extraction.context("the response has no extraction")?;
         let data = serde_json::from_str(&extraction.original_json)?;
-        Ok(Answer { data, cost: self.cost(document).await? })
+        let windows = extraction.coverage.context("the extraction has no coverage")?.windows;
+        Ok(Answer { data, cost: Cost { windows: windows.into(), ..self.cost(document).await? } })
     }
 
     /// Returns the prompt revision for a schema, which the first call creates.
@@ -127,7 +128,7 @@ impl Folio {
         Ok(revid)
     }
 
-    /// Returns the recorded cost of a document, and waits until it is recorded.
+    /// Returns the recorded cost of a document without its windows, and waits until it is recorded.
     async fn cost(&self, document: &str) -> Result<Cost> {
         let mut usages = UsageServiceClient::new(self.client.channel.clone());
         let end = Instant::now() + USAGE_TIMEOUT;
@@ -137,7 +138,7 @@ impl Folio {
             let rows = usages.get_usage(request).await?.into_inner().rows;
             if let Some(row) = rows.into_iter().find(|row| row.document_id == document) {
                 return Ok(Cost {
-                    windows: 1,
+                    windows: 0,
                     model_calls: row.calls,
                     input_tokens: row.input_tokens,
                     output_tokens: row.output_tokens,

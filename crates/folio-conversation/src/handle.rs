@@ -53,6 +53,8 @@ pub struct Dependencies {
     pub turn_slots: Slots,
     pub tools: Arc<Registry>,
     pub environment: Arc<dyn Environment>,
+    /// Bounds of extractions.
+    pub extraction: folio_tools::extraction::Options,
     /// Incarnation of this node. Thread headers name it as the owner.
     pub incarnation: Incarnation,
     pub owners: Arc<dyn Owners>,

@@ -30,8 +30,8 @@ folio_types::settings! {
         pub watchers_per_conversation: usize = 32,
         /// Maximum number of concurrent read-only calls of a round.
         pub read_calls_at_once: usize = 8,
-        /// Time limit of a call of a tool that calls models. Must exceed the timeouts of the two model calls of an
-        /// extraction.
+        /// Time limit of a call of a tool that calls models. Must exceed the timeouts of the model calls of an
+        /// extraction, two for each window.
         pub model_tool_timeout: Duration as "model_tool_timeout_seconds" = Duration::from_secs(900),
         /// Time limit of a call of any other tool.
         pub tool_timeout: Duration as "tool_timeout_seconds" = Duration::from_secs(60),

@@ -104,8 +104,8 @@ impl Shared {
     }
 
     pub(crate) fn resources(&self) -> ToolResources {
-        let Dependencies { stores, models, meter, environment, .. } = self.dependencies.clone();
-        ToolResources { stores, models, meter, environment, tasks: self.tracker.clone() }
+        let Dependencies { stores, models, meter, environment, extraction, .. } = self.dependencies.clone();
+        ToolResources { stores, models, meter, environment, extraction, tasks: self.tracker.clone() }
     }
 
     /// Reads the journal of a thread in order, up to the entries that the header counts. `INTERNAL` if the thread has

@@ -70,6 +70,9 @@ pub enum Settlement {
 /// Meter of model calls. Every model call requests a permit before it starts and settles the permit after it ends.
 #[async_trait]
 pub trait Meter: Send + Sync {
+    /// Returns the maximum price of a call in credits. 0 if the meter only records usage.
+    fn max_price(&self, call: &MeteredCall) -> u64;
+
     /// Requests a permit. After an error the caller must not make the call.
     ///
     /// # Errors

@@ -182,9 +182,12 @@ impl CreditMeter {
 
 #[async_trait]
 impl Meter for CreditMeter {
+    fn max_price(&self, call: &MeteredCall) -> u64 {
+        self.shared.options.price.max_price(&call.prices, call.input_tokens, call.max_output_tokens)
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
-        let prices = &self.shared.options.price;
-        let need = prices.max_price(&call.prices, call.input_tokens, call.max_output_tokens);
+        let need = self.max_price(&call);
         for _ in 0..BLOCK_ATTEMPTS {
             let reserved = self.reserve(&call, need).await.inspect_err(|error| {
                 if error.reason == Reason::CreditExhausted {

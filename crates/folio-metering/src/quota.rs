@@ -27,6 +27,10 @@ impl QuotaMeter {
 
 #[async_trait]
 impl Meter for QuotaMeter {
+    fn max_price(&self, call: &MeteredCall) -> u64 {
+        self.inner.max_price(call)
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         let slot = self.slots.take(&call.org, &call.key).await?;
         let own = self.slots.quotas_of(&call.org).await?.abandoned_calls;

@@ -30,6 +30,10 @@ impl UsageRecorder {
 
 #[async_trait]
 impl Meter for UsageRecorder {
+    fn max_price(&self, _: &MeteredCall) -> u64 {
+        0
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         let abandoned_calls = self.abandoned_calls;
         Ok(Permit { call, abandoned_calls, reservation: None, slot: None, _reserved: None })

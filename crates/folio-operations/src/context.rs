@@ -12,7 +12,7 @@ use folio_providers::Providers;
 use folio_resources::quota::Quotas;
 use folio_resources::{Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
-use folio_tools::ToolResources;
+use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
 use folio_types::page::Order;
 use folio_types::{Environment, Error, Etag, ExtractionId, OrgId, Principal, Reason, Result, limits};
@@ -48,6 +48,8 @@ pub struct Components {
     /// Balances and grants.
     pub credit: CreditMeter,
     pub environment: Arc<dyn Environment>,
+    /// Bounds of extractions.
+    pub extraction: extraction::Options,
     pub uploader: Uploader,
     /// Starts the clean-up after a deletion.
     pub clean_up: CleanupHandle,
@@ -419,6 +421,7 @@ impl Context {
             models: Arc::clone(&components.models),
             meter: Arc::clone(&components.meter),
             environment: Arc::clone(&components.environment),
+            extraction: components.extraction.clone(),
             tasks: components.tasks.clone(),
         })
     }

@@ -46,13 +46,15 @@ impl Operation for RunExtraction {
         if request.recorded_result(stores, &Extraction::target(&id)).await?.is_none() {
             let prompt = context.revision::<Prompt>(&self.prompt_revid).await?.revid;
             let unique = context.environment().uuid();
+            let key = format!("request:{}:{}", principal.user, request.id());
             let run = extraction::Request {
                 principal: principal.clone(),
                 document: self.document_id,
                 prompt,
                 model: self.model,
                 fallback_model: None,
-                key: format!("request:{}:{}:{}", principal.user, request.id(), unique.simple()),
+                key: format!("{key}:{}", unique.simple()),
+                run: request.is_repeatable().then_some(key),
             };
             let extracted = extraction::run(&context.tool_resources()?, run).await?;
             request.create::<Extraction>(stores, ExtractionChange::Create(extracted.into_new())).await?;
@@ -154,7 +156,7 @@ pub struct ListExtractions {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExtractionPage {
-    /// Without data, `original` is null and `edited` is None.
+    /// Without data, `original` is null, `edited` is None, and the report has no values.
     pub page: ListPage<Extraction>,
     pub has_data: bool,
 }
@@ -188,7 +190,10 @@ impl Operation for ListExtractions {
 }
 
 fn without_data(page: Page<Extraction>) -> Page<Extraction> {
-    let bare = |extraction: Extraction| Extraction { original: Value::Null, edited: None, ..extraction };
+    let bare = |extraction: Extraction| {
+        let report = extraction.report.without_values();
+        Extraction { original: Value::Null, edited: None, report, ..extraction }
+    };
     Page { items: page.items.into_iter().map(bare).collect(), ..page }
 }
 

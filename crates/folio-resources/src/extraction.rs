@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use folio_types::op::{OpResult, Write};
 use folio_types::{
-    DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId, Timestamp, UserId,
+    Coverage, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId, Timestamp,
+    UserId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,6 +33,9 @@ pub struct Extraction {
     pub verified: bool,
     /// User that confirmed the data. None: not verified.
     pub verified_by: Option<UserId>,
+    /// The parts of the document that were read, and facts about single values.
+    #[serde(default, skip_serializing_if = "ExtractionReport::is_empty")]
+    pub report: ExtractionReport,
     /// User that ran the prompt.
     pub created_by: UserId,
     pub created_at: Timestamp,
@@ -47,6 +51,90 @@ impl Extraction {
     }
 }
 
+/// Maximum number of conflicts of an extraction.
+// proto: Extraction.conflicts "at most {}."
+pub const CONFLICTS_MAX: usize = 100;
+/// Maximum size of the value of a conflict as JSON, in bytes. Of a larger value, the start is stored as a text.
+// proto: ExtractionConflict.value_json "more than {} KiB"
+pub const CONFLICT_VALUE_BYTES: usize = 1_024;
+/// Maximum number of original texts of an extraction.
+// proto: Extraction.originals "at most {}."
+pub const ORIGINALS_MAX: usize = 500;
+/// Maximum length of an original text, in characters.
+// proto: OriginalText.text "at most {} characters"
+pub const ORIGINAL_CHARS: usize = 200;
+/// Maximum length of a path in a report, in bytes. Facts about a value with a longer path are counted only.
+// proto: ExtractionConflict.path "at most {} KiB"
+// proto: OriginalText.path "at most {} KiB"
+pub const REPORT_PATH_BYTES: usize = 1_024;
+
+/// A value of a part of the document that differs from the merged data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    /// Path of the chosen value, such as `a.b`.
+    pub path: String,
+    pub value: Value,
+    /// Page whose text contains the value. None: no page does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<u32>,
+}
+
+/// The text that the model returned for a normalized value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OriginalText {
+    /// Path of the value in the original data, such as `items[0].price`.
+    pub path: String,
+    pub text: String,
+}
+
+/// Facts about a prompt run apart from its data.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ExtractionReport {
+    pub coverage: Coverage,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<Conflict>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub originals: Vec<OriginalText>,
+}
+
+impl ExtractionReport {
+    /// Counts all conflicts and original texts, and keeps as many as the bounds permit.
+    pub fn new(coverage: Coverage, conflicts: Vec<Conflict>, originals: Vec<OriginalText>) -> Self {
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let coverage = Coverage { conflicts: count(conflicts.len()), originals: count(originals.len()), ..coverage };
+        let has_short_path = |path: &str| path.len() <= REPORT_PATH_BYTES;
+        let conflicts = conflicts.into_iter().filter(|conflict| has_short_path(&conflict.path)).take(CONFLICTS_MAX);
+        let originals = originals.into_iter().filter(|original| has_short_path(&original.path)).take(ORIGINALS_MAX);
+        Self {
+            coverage,
+            conflicts: conflicts.map(|conflict| Conflict { value: bounded(conflict.value), ..conflict }).collect(),
+            originals: originals
+                .map(|original| OriginalText { text: original.text.chars().take(ORIGINAL_CHARS).collect(), ..original })
+                .collect(),
+        }
+    }
+
+    /// Returns true for the report of an extraction that no prompt run produced.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the report without values of the document.
+    #[must_use]
+    pub fn without_values(self) -> Self {
+        Self { coverage: self.coverage, ..Self::default() }
+    }
+}
+
+fn bounded(value: Value) -> Value {
+    let mut text = value.to_string();
+    if text.len() <= CONFLICT_VALUE_BYTES {
+        return value;
+    }
+    text.truncate(text.floor_char_boundary(CONFLICT_VALUE_BYTES));
+    Value::from(format!("{text}…"))
+}
+
 /// Result of a prompt run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewExtraction {
@@ -58,6 +146,7 @@ pub struct NewExtraction {
     /// Model that answered.
     pub model: String,
     pub data: Value,
+    pub report: ExtractionReport,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -168,41 +257,46 @@ impl Resource for Extraction {
     }
 
     fn apply(id: &ExtractionId, write: &Write<ExtractionChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |extraction: Self| {
+        let done = |extraction: Self, coverage| {
             let result = OpResult::Extraction {
                 id: extraction.id.clone(),
                 document: extraction.document.clone(),
                 prompt: extraction.prompt.clone(),
                 version: extraction.version,
                 data: extraction.current().clone(),
+                coverage,
             };
             Ok(Plan { after: Some(extraction), result })
         };
         let changed = |extraction: Self| Self { version: extraction.version + 1, updated_at: write.at, ..extraction };
         match (&write.change, before) {
-            (ExtractionChange::Create(new), None) => done(Self {
-                id: id.clone(),
-                org: write.org.clone(),
-                document: new.document.clone(),
-                prompt: new.prompt.clone(),
-                schema: new.schema.clone(),
-                model: new.model.clone(),
-                original: new.data.clone(),
-                edited: None,
-                verified: false,
-                verified_by: None,
-                created_by: write.by.clone(),
-                created_at: write.at,
-                updated_at: write.at,
-                version: 1,
-            }),
+            (ExtractionChange::Create(new), None) => {
+                let extraction = Self {
+                    id: id.clone(),
+                    org: write.org.clone(),
+                    document: new.document.clone(),
+                    prompt: new.prompt.clone(),
+                    schema: new.schema.clone(),
+                    model: new.model.clone(),
+                    original: new.data.clone(),
+                    edited: None,
+                    verified: false,
+                    verified_by: None,
+                    report: new.report.clone(),
+                    created_by: write.by.clone(),
+                    created_at: write.at,
+                    updated_at: write.at,
+                    version: 1,
+                };
+                done(extraction, (!new.report.is_empty()).then_some(new.report.coverage))
+            }
             (ExtractionChange::Edit { data }, Some(extraction)) => {
                 let edited = Self { edited: Some(data.clone()), verified: false, verified_by: None, ..extraction };
-                done(changed(edited))
+                done(changed(edited), None)
             }
             (ExtractionChange::Verify { verified }, Some(extraction)) => {
                 let verified_by = verified.then(|| write.by.clone());
-                done(changed(Self { verified: *verified, verified_by, ..extraction }))
+                done(changed(Self { verified: *verified, verified_by, ..extraction }), None)
             }
             (ExtractionChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
             _ => Err(Self::not_found(id)),
@@ -216,7 +310,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::golden::{at, extraction};
+    use crate::golden::{assert_golden, at, extraction};
 
     #[test]
     fn an_edit_replaces_the_current_data_and_a_verification_keeps_it() {
@@ -236,8 +330,52 @@ mod tests {
             let write = Write::by_platform(before.org.clone(), key, later, Expected::Version(3), change);
             let plan = Extraction::apply(&before.id, &write, Some(before.clone())).unwrap();
             let (id, document, prompt) = (before.id.clone(), before.document.clone(), before.prompt.clone());
-            assert_eq!(plan.result, OpResult::Extraction { id, document, prompt, version: 4, data });
+            assert_eq!(plan.result, OpResult::Extraction { id, document, prompt, version: 4, data, coverage: None });
             assert_eq!(plan.after, Some(expected));
         }
+    }
+    fn report() -> ExtractionReport {
+        let coverage = Coverage { pages: 137, pages_read: 136, windows: 9, model_calls: 10, ..Coverage::default() };
+        let conflict = |page| Conflict { path: "total".into(), value: json!(12.5), page };
+        let original = OriginalText { path: "items[0].date".into(), text: "17. März 2026".into() };
+        ExtractionReport::new(coverage, vec![conflict(Some(14)), conflict(None)], vec![original])
+    }
+
+    #[test]
+    fn a_report_is_stored_with_the_extraction_and_its_numbers_with_the_result() {
+        assert_golden("windows", Extraction { report: report(), ..extraction() });
+        let stored = extraction();
+        let new = NewExtraction {
+            document: stored.document.clone(),
+            prompt: stored.prompt.clone(),
+            schema: None,
+            model: "model".into(),
+            data: json!({}),
+            report: report(),
+        };
+        let key = "create".parse().unwrap();
+        let create = Write::by_platform(stored.org, key, at(), Expected::Absent, ExtractionChange::Create(new));
+        let plan = Extraction::apply(&stored.id, &create, None).unwrap();
+        let OpResult::Extraction { coverage, .. } = plan.result else { panic!("{:?}", plan.result) };
+        assert_eq!(coverage, Some(Coverage { conflicts: 2, originals: 1, ..report().coverage }));
+        assert_eq!(plan.after.unwrap().report, report());
+        assert_eq!(report().without_values(), ExtractionReport { coverage: report().coverage, ..Default::default() });
+    }
+
+    #[test]
+    fn a_report_is_bounded_and_counts_everything() {
+        let conflict = |path: &str, value| Conflict { path: path.into(), value, page: None };
+        let original = |path: &str, text: &str| OriginalText { path: path.into(), text: text.into() };
+        let long = "p".repeat(REPORT_PATH_BYTES + 1);
+        let mut conflicts = vec![conflict(&long, json!(1)), conflict("a", json!("ä".repeat(1_000)))];
+        conflicts.extend((0..CONFLICTS_MAX).map(|_| conflict("b", json!(1))));
+        let mut originals = vec![original(&long, "x"), original("a", &"ü".repeat(ORIGINAL_CHARS + 1))];
+        originals.extend((0..ORIGINALS_MAX).map(|_| original("b", "x")));
+        let report = ExtractionReport::new(Coverage::default(), conflicts, originals);
+        assert_eq!((report.coverage.conflicts, report.coverage.originals), (102, 502));
+        assert_eq!((report.conflicts.len(), report.originals.len()), (CONFLICTS_MAX, ORIGINALS_MAX));
+        let value = report.conflicts[0].value.as_str().unwrap();
+        assert!(value.ends_with('…') && (1_000..=CONFLICT_VALUE_BYTES + 3).contains(&value.len()), "{}", value.len());
+        assert_eq!(report.originals[0].text.chars().count(), ORIGINAL_CHARS);
     }
 }

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 
 use crate::stored::encode_value;
 use crate::{
-    Document, Extraction, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt, PromptRevision, Provider,
-    Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState, TokenRecord,
+    Document, Extraction, ExtractionReport, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt,
+    PromptRevision, Provider, Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState, TokenRecord,
 };
 
 pub(crate) fn at() -> Timestamp {
@@ -116,6 +116,7 @@ pub(crate) fn extraction() -> Extraction {
         edited: Some(json!({"zeta": 2})),
         verified: true,
         verified_by: Some(user()),
+        report: ExtractionReport::default(),
         created_by: user(),
         created_at: at(),
         updated_at: at(),

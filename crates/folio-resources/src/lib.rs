@@ -39,7 +39,10 @@ pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, TextRecord, TextState, text_record_of,
 };
 pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
-pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
+pub use extraction::{
+    CONFLICT_VALUE_BYTES, CONFLICTS_MAX, Conflict, Extraction, ExtractionChange, ExtractionFilter, ExtractionReport,
+    NewExtraction, ORIGINAL_CHARS, ORIGINALS_MAX, OriginalText, REPORT_PATH_BYTES,
+};
 pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};
 pub use listing::{Condition, CreationPeriod, ListQuery, ListRow, folded, parent_term, partly_searchable_keys, term};

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use folio_credit::LedgerRow;
 use folio_history::thread::NewThread;
 use folio_resources::{
-    Document, DocumentChange, Extraction, ExtractionChange, NewDocument, NewExtraction, Prompt, Resource, Schema, Tag,
-    TextState,
+    Document, DocumentChange, Extraction, ExtractionChange, ExtractionReport, NewDocument, NewExtraction, Prompt,
+    Resource, Schema, Tag, TextState,
 };
 use folio_types::message::Usage;
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
@@ -228,6 +228,7 @@ pub(crate) fn create_extraction(document: &DocumentId, prompt: &PromptRevId, dat
         schema: None,
         model: "model".to_owned(),
         data,
+        report: ExtractionReport::default(),
     })
 }
 

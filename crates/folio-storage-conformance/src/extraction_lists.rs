@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use folio_resources::{
     CreationPeriod, Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter,
-    NewExtraction,
+    ExtractionReport, NewExtraction,
 };
 use folio_types::op::Expected;
 use folio_types::page::{Order, Page, PageRequest};
@@ -236,6 +236,7 @@ async fn create(
         schema: schema.clone(),
         model: "model".to_owned(),
         data: json!({}),
+        report: ExtractionReport::default(),
     };
     let write = context.write(Expected::Absent, ExtractionChange::Create(new))?;
     let at = write.at;

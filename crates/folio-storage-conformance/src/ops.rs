@@ -200,7 +200,7 @@ async fn data(context: &Context) -> Outcome {
     check!(indexed(edit).await?.is_empty(), "the index contains data that was removed");
     same!(ops.row(org, &target, &edit.op).await?, Some(edited.clone()), "a recorded op whose data is kept");
     let removed = ops.row(org, &target, &first.op).await?.map(|row| row.state);
-    let without = OpResult::Extraction { id, document, prompt, version: 1, data: Value::Null };
+    let without = OpResult::Extraction { id, document, prompt, version: 1, data: Value::Null, coverage: None };
     same!(removed, Some(OpState::Done(without)), "a recorded op whose data was removed");
     Ok(())
 }

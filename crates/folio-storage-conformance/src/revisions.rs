@@ -2,7 +2,9 @@
 
 use folio_history::journal::WorkingState;
 use folio_history::thread::{Append, HeaderChange, OpenTurn, Phase, ThreadHeader};
-use folio_resources::{Extraction, ExtractionChange, NewExtraction, Prompt, Resource, Schema, SchemaChange, Tag};
+use folio_resources::{
+    Extraction, ExtractionChange, ExtractionReport, NewExtraction, Prompt, Resource, Schema, SchemaChange, Tag,
+};
 use folio_storage::Stores;
 use folio_types::op::{Expected, OpKey, Write};
 use folio_types::page::{Order, PageRequest};
@@ -182,6 +184,7 @@ impl FullSchema {
             schema: Some(self.revid(number)),
             model: "model".to_owned(),
             data: json!({}),
+            report: ExtractionReport::default(),
         };
         let id = context.extraction_id();
         let write = context.write(Expected::Absent, ExtractionChange::Create(new))?;

@@ -187,6 +187,7 @@ fn ops() -> Vec<Sample> {
         prompt: prompt_revid(),
         version: 4,
         data: Value::Null,
+        coverage: None,
     };
     let indexed_data = OpDataIndexRow {
         org: org(),

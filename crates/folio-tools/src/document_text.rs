@@ -1,8 +1,10 @@
 //! Reads and cuts the text of a document.
 
+use std::ops::ControlFlow;
+
 use folio_llm::count_tokens;
 use folio_resources::{Document, TextState};
-use folio_storage::Stores;
+use folio_storage::{NewPage, Stores};
 use folio_types::{DocumentId, Error, OrgId, Reason, Result};
 
 /// Pages per read of the store.
@@ -44,28 +46,52 @@ pub(crate) async fn read(
     count: u32,
     bytes: usize,
 ) -> Result<Text> {
-    let mut text = String::new();
+    let (mut text, mut cut) = (String::new(), None);
+    let add = |page: NewPage| {
+        add_page(&mut text, (count > 1).then_some(page.number), &page.text);
+        if text.len() <= bytes {
+            return ControlFlow::Continue(());
+        }
+        text.truncate(text.floor_char_boundary(bytes));
+        text.push_str(CUT);
+        cut = Some(Cut { page: page.number });
+        ControlFlow::Break(())
+    };
+    for_each_page(stores, org, id, (from, count), add).await?;
+    Ok(Text { text, cut })
+}
+
+/// Appends a page, or a part of it, with a line end. `heading`: number in the heading of the page. None: no heading.
+pub(crate) fn add_page(text: &mut String, heading: Option<u32>, page: &str) {
+    if let Some(number) = heading {
+        text.push_str(&format!("--- page {number} ---\n"));
+    }
+    text.push_str(page);
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+/// Reads the pages `from..from + count` in order, a few at once, until `each` breaks.
+pub(crate) async fn for_each_page(
+    stores: &Stores,
+    org: &OrgId,
+    id: &DocumentId,
+    (from, count): (u32, u32),
+    mut each: impl FnMut(NewPage) -> ControlFlow<()>,
+) -> Result<()> {
     let end = from.saturating_add(count);
     let mut next = from;
     while next < end {
         let batch = PAGES_AT_ONCE.min(end - next);
         for page in stores.texts.text(org, id.as_str(), next, batch).await? {
-            if count > 1 {
-                text.push_str(&format!("--- page {} ---\n", page.number));
-            }
-            text.push_str(&page.text);
-            if text.len() > bytes {
-                text.truncate(text.floor_char_boundary(bytes));
-                text.push_str(CUT);
-                return Ok(Text { text, cut: Some(Cut { page: page.number }) });
-            }
-            if !text.ends_with('\n') {
-                text.push('\n');
+            if each(page).is_break() {
+                return Ok(());
             }
         }
         next += batch;
     }
-    Ok(Text { text, cut: None })
+    Ok(())
 }
 
 /// Cuts a text to at most `tokens` tokens and appends a marker if it was cut.

@@ -41,8 +41,12 @@ pub(crate) fn of(target: &Target, result: OpResult) -> ToolOutput {
             content.insert("name".to_owned(), Value::from(name));
             Value::Object(content)
         }
-        OpResult::Extraction { id, document, prompt, data, .. } => {
-            let content = json!({ "extraction_id": id, "document_id": document, "prompt_revid": prompt, "data": data });
+        OpResult::Extraction { id, document, prompt, data, coverage, .. } => {
+            let mut content =
+                json!({ "extraction_id": id, "document_id": document, "prompt_revid": prompt, "data": data });
+            if let (Some(coverage), Some(content)) = (coverage, content.as_object_mut()) {
+                content.insert("coverage".to_owned(), json!(coverage));
+            }
             change.extraction = Some(WorkingExtraction { id, document, prompt, data });
             content
         }

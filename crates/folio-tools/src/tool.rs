@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use crate::arguments::{self, Argument};
+use crate::extraction;
 pub use crate::spelling::Spellings;
 
 /// Description of a tool for models and clients.
@@ -34,6 +35,8 @@ pub struct ToolResources {
     pub models: Arc<dyn Models>,
     pub meter: SharedMeter,
     pub environment: Arc<dyn Environment>,
+    /// Bounds of extractions.
+    pub extraction: extraction::Options,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }

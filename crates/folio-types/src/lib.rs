@@ -7,6 +7,7 @@
 mod named_enum;
 
 pub mod access;
+mod coverage;
 pub mod environment;
 mod error;
 mod etag;
@@ -29,6 +30,7 @@ pub mod token;
 mod unknown_fields;
 
 pub use access::{Principal, Role};
+pub use coverage::Coverage;
 pub use environment::{Environment, System};
 pub use error::{Code, Error, FieldViolation, Reason, Result};
 pub use etag::Etag;

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::coverage::Coverage;
 use crate::error::{Error, Reason};
 use crate::ids::{
     CallId, Digest, DocumentId, ExtractionId, OrgId, PromptRevId, RequestId, SchemaRevId, ThreadId, UserId,
@@ -287,6 +288,9 @@ pub enum OpResult {
         version: u64,
         /// The data after the op. Null in a stored op row, and after the row with the data was removed.
         data: Value,
+        /// The parts of the document that a prompt run read. None: an edit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        coverage: Option<Coverage>,
     },
     /// The target was deleted.
     Deleted,
@@ -369,6 +373,7 @@ mod tests {
             prompt: PromptRevId::new(PromptId::derive(&["a"]), 1),
             version: 7,
             data,
+            coverage: None,
         };
         let mut stored = row(OpState::Done(extraction(Value::from(1))), Digest::of(b"{}"));
         assert_eq!((stored.data_version(), stored.replace_data(Value::Null)), (Some(7), Some(Value::from(1))));

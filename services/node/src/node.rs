@@ -31,6 +31,8 @@ pub struct NodeParts {
     pub models: Arc<dyn Models>,
     pub meter: SharedMeter,
     pub environment: Arc<dyn Environment>,
+    /// Bounds of extractions.
+    pub extraction: folio_tools::extraction::Options,
     /// Limits the running turns.
     pub turn_slots: Slots,
     /// Stores in which the node publishes its turns.
@@ -160,6 +162,7 @@ impl RunningIncarnation {
             turn_slots: parts.turn_slots.clone(),
             tools: Registry::standard()?,
             environment: parts.environment.clone(),
+            extraction: parts.extraction.clone(),
             incarnation: incarnation.clone(),
             owners,
             shared_turns: Some(parts.shared_turns.clone()),

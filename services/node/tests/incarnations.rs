@@ -90,6 +90,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
         stores: stores.clone(),
         models: Arc::new(NoModels),
         environment: environment.clone(),
+        extraction: folio_tools::extraction::Options::default(),
         shared_turns: SharedTurnStores { turns: shared.turns, events: Some(shared.events) },
         cluster: Some(ClusterParts {
             membership: membership.clone(),

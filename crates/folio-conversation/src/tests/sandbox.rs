@@ -135,6 +135,7 @@ impl Base {
             meter: Arc::new(LimitedMeter { models: self.models.clone(), meter: usage }),
             tools: Registry::standard().unwrap(),
             environment: self.environment.clone(),
+            extraction: folio_tools::extraction::Options::default(),
             incarnation,
             owners: Arc::new(crate::SingleProcessOwners),
             shared_turns: None,
@@ -346,6 +347,10 @@ struct LimitedMeter {
 
 #[async_trait]
 impl Meter for LimitedMeter {
+    fn max_price(&self, call: &MeteredCall) -> u64 {
+        self.meter.max_price(call)
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         match self.models.is_unaffordable(&call.model) {
             true => Err(Error::exhausted(Reason::CreditExhausted, "the credit does not suffice for the call")),

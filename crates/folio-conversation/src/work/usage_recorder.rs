@@ -25,6 +25,10 @@ impl UsageRecorder {
 
 #[async_trait]
 impl Meter for UsageRecorder {
+    fn max_price(&self, call: &MeteredCall) -> u64 {
+        self.meter.max_price(call)
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         self.meter.request_permit(call).await
     }

@@ -2,8 +2,8 @@
 
 use folio_history::thread::{Append, Fence, NewThread};
 use folio_resources::{
-    DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange, Prompt,
-    PromptChange, Resource as _,
+    DocumentChange, Extraction, ExtractionChange, ExtractionReport, NewExtraction, Organization, OrganizationChange,
+    Prompt, PromptChange, Resource as _,
 };
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{BlobId, BlobKey, ExtractionId, Principal, PromptId, PromptRevId, ThreadId, Timestamp, limits};
@@ -120,6 +120,7 @@ async fn requests_and_the_data_of_op_rows_expire() {
         schema: None,
         model: "model".to_owned(),
         data: json!({ "secret": 1 }),
+        report: ExtractionReport::default(),
     };
     let extractions = fixture.stores().of::<Extraction>();
     extractions.decide(&id, write("made", Expected::Absent, ExtractionChange::Create(new))).await.unwrap();

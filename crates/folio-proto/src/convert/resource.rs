@@ -1,9 +1,10 @@
 //! Conversions of stored resources.
 
 use folio_resources::{
-    Document, Extraction, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState, partly_searchable_keys,
+    Conflict, Document, Extraction, OriginalText, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState,
+    partly_searchable_keys,
 };
-use folio_types::{Etag, Temperature};
+use folio_types::{Coverage, Etag, Temperature};
 
 use super::time;
 use crate::fields::text_of;
@@ -134,6 +135,7 @@ impl From<&Tag> for v1::Tag {
 
 impl From<&Extraction> for v1::Extraction {
     fn from(extraction: &Extraction) -> Self {
+        let report = &extraction.report;
         Self {
             extraction_id: extraction.id.to_string(),
             document_id: extraction.document.to_string(),
@@ -148,6 +150,39 @@ impl From<&Extraction> for v1::Extraction {
             create_time: Some(time::to_proto(extraction.created_at)),
             update_time: Some(time::to_proto(extraction.updated_at)),
             etag: Etag::new(extraction.version).to_string(),
+            coverage: (!report.is_empty()).then(|| (&report.coverage).into()),
+            conflicts: report.conflicts.iter().map(Into::into).collect(),
+            originals: report.originals.iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<&Coverage> for v1::ExtractionCoverage {
+    fn from(coverage: &Coverage) -> Self {
+        let Coverage { pages, pages_read, windows, model_calls, conflicts, originals } = *coverage;
+        Self { pages, pages_read, windows, model_calls, conflicts, originals }
+    }
+}
+
+impl From<&v1::ExtractionCoverage> for Coverage {
+    fn from(coverage: &v1::ExtractionCoverage) -> Self {
+        let v1::ExtractionCoverage { pages, pages_read, windows, model_calls, conflicts, originals } = *coverage;
+        Self { pages, pages_read, windows, model_calls, conflicts, originals }
+    }
+}
+
+impl From<&Conflict> for v1::ExtractionConflict {
+    fn from(conflict: &Conflict) -> Self {
+        Self {
+            path: conflict.path.clone(),
+            value_json: json::text(&conflict.value),
+            page: conflict.page.unwrap_or_default(),
+        }
+    }
+}
+
+impl From<&OriginalText> for v1::OriginalText {
+    fn from(original: &OriginalText) -> Self {
+        Self { path: original.path.clone(), text: original.text.clone() }
     }
 }

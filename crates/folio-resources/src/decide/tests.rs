@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, KINDS, NewDocument, NewExtraction, Prompt,
-    PromptChange, PromptRevision, Schema, SchemaChange, Tag, TagChange, golden,
+    Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, ExtractionReport, KINDS, NewDocument,
+    NewExtraction, Prompt, PromptChange, PromptRevision, Schema, SchemaChange, Tag, TagChange, golden,
 };
 
 fn at(seconds: i64) -> Timestamp {
@@ -406,6 +406,7 @@ fn an_extraction_is_added_to_its_document_once_and_an_edit_resets_verified() {
         schema: None,
         model: "model".into(),
         data: json!({"a": 1}),
+        report: ExtractionReport::default(),
     };
     let create = extraction_write(Expected::Absent, ExtractionChange::Create(new));
     let mut plan = written(decide(&create, &StoredState::default()));

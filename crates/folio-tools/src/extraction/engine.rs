@@ -1,4 +1,7 @@
-//! The extraction engine: runs a prompt on a document.
+//! The extraction engine: runs a prompt on a document, window by window.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use folio_llm::schema::{Violation, describe};
 use folio_llm::{
@@ -6,23 +9,33 @@ use folio_llm::{
 };
 use folio_metering::MeteredCall;
 
-use folio_resources::{Document, NewExtraction, Prompt, PromptRevision, Schema, SchemaRevision};
+use folio_resources::{Document, ExtractionReport, NewExtraction, Prompt, PromptRevision, Schema, SchemaRevision};
+use folio_storage::NewPage;
 use folio_types::message::{FinishReason, Message, Usage};
-use folio_types::{Code, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId, json};
+use folio_types::notation::Style;
+use folio_types::{Code, Coverage, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId, json};
 use serde_json::Value;
 
 use super::answer_size::answer_tokens;
+use super::evidence::pages_of;
+use super::merge::{Merged, WindowAnswer, merge};
+use super::message::Position;
+use super::normalize::normalize;
+use super::window_record::WindowRecord;
+use super::windows::{Plan, Planner, Window};
 use super::{message, metered};
 use crate::document_text::{self, fit};
 use crate::rules;
 use crate::tool::ToolResources;
 
-/// Model calls per run: the first, and one correction with the violations.
+/// Model calls per window: the first, and one correction with the violations.
 const ATTEMPTS: u32 = 2;
 /// Tokens of the context that are reserved for the violations of the first answer.
 const CORRECTION_TOKENS: u64 = 1_500;
-/// Maximum bytes per token. Bounds the text that is read before its tokens are counted.
-const TOKEN_BYTES_MAX: u64 = 8;
+/// Minimum tokens of the text of a window.
+const WINDOW_TOKENS_MIN: u64 = 256;
+/// Position with the longest text.
+const LAST_POSITION: Position = Position { window: 64, windows: 64, first_page: 100_000, last_page: 100_000 };
 
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -34,8 +47,12 @@ pub struct Request {
     pub model: Option<String>,
     /// Model if neither the caller nor the prompt names one (the model of the turn). None: the default model.
     pub fallback_model: Option<String>,
-    /// Prefix of the ledger keys of the model calls, unique per run. The attempt is appended.
+    /// Prefix of the ledger keys of the model calls, unique per attempt of the run. The window and the number of the call are
+    /// appended.
     pub key: String,
+    /// Identity of the run, equal for all of its attempts. The answers of windows are recorded under it. None: the run is
+    /// never repeated.
+    pub run: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +63,9 @@ pub struct Extracted {
     pub schema: Option<SchemaRevId>,
     /// Model that produced the data.
     pub model: String,
+    /// Data of all windows, normalized and merged.
     pub data: Value,
+    pub report: ExtractionReport,
     /// Sum over all answered model calls, including calls of a model that was replaced by a fallback.
     pub usage: Usage,
 }
@@ -60,6 +79,7 @@ impl Extracted {
             schema: self.schema,
             model: self.model,
             data: self.data,
+            report: self.report,
         }
     }
 }
@@ -81,12 +101,13 @@ pub(super) fn model<'a>(
     }
 }
 
-/// Runs a prompt: calls the model with the schema as response format, validates the answer, and calls the model once
-/// more with the violations if there are any. Every model call is metered.
+/// Runs a prompt on all windows of the document, one after another, and merges the data. For each window it calls the model
+/// with the schema as response format, validates the answer, and calls the model once more with the violations if there are
+/// any. Every model call is metered.
 ///
 /// # Errors
-/// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, errors of the model endpoint, and
-/// `SCHEMA_MISMATCH` if the second answer violates the schema too.
+/// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, errors of the model endpoint, `TOO_LARGE` beyond the
+/// bounds of [`Options`](super::Options), and `SCHEMA_MISMATCH` if a second answer or the merged data violate the schema.
 pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracted> {
     let (mut job, candidates) = Job::load(resources, request).await?;
     // A run may be repeated in the same epoch (if its write was refused); a random part keeps the ledger keys unique.
@@ -114,7 +135,7 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
 /// Failure of a run with one model.
 enum RunError {
     Model(ModelError),
-    /// The model's context is too small for the prompt.
+    /// The model's context is too small for the prompt, or the extraction exceeds a bound with this model.
     TooSmall(Error),
     Other(Error),
 }
@@ -134,49 +155,225 @@ impl From<RunError> for Error {
     }
 }
 
+/// The question of one window.
+struct Question {
+    text: String,
+    /// Notation of numbers and dates in the window.
+    style: Style,
+    /// Number of the window, from 1. Part of the ledger key.
+    window: usize,
+}
+
+/// A valid answer to a question.
+struct Answer {
+    data: Value,
+    /// Original texts of normalized values by path.
+    originals: BTreeMap<String, String>,
+    model_calls: u32,
+}
+
 impl Job<'_> {
     /// Runs the prompt with one model and adds its usage to `usage`.
     async fn extract(&self, usage: &mut Usage) -> Result<Extracted, RunError> {
-        let mut messages = vec![Message::User { text: self.question().await? }];
+        let plan = self.plan().await?;
+        let mut answers = Vec::with_capacity(plan.windows.len());
+        for number in 1..=plan.windows.len() {
+            answers.push(self.window(&plan, number, usage).await?);
+        }
+        let Merged { data, conflicts, originals } = merge(&answers);
+        if answers.len() > 1 {
+            self.check_merged(&data).await?;
+        }
+        let coverage = Coverage {
+            pages: self.document.pages,
+            pages_read: plan.pages_read,
+            windows: u32::try_from(answers.len()).unwrap_or(u32::MAX),
+            model_calls: answers.iter().map(|answer| answer.model_calls).sum(),
+            ..Coverage::default()
+        };
+        Ok(Extracted {
+            document: self.document.id.clone(),
+            prompt: self.prompt.revid.clone(),
+            schema: self.schema.as_ref().map(|schema| schema.revid.clone()),
+            model: self.model.name.clone(),
+            data,
+            report: ExtractionReport::new(coverage, conflicts, originals),
+            usage: *usage,
+        })
+    }
+
+    /// Divides the text into windows, and refuses an extraction beyond the bounds before the first model call.
+    async fn plan(&self) -> Result<Plan, RunError> {
+        let (options, document) = (&self.resources.extraction, &self.document);
+        let refused = |message: String| RunError::TooSmall(Error::precondition(Reason::TooLarge, message));
+        if document.pages > options.pages_max {
+            let message = format!(
+                "the document has {} pages; an extraction reads at most {} (setting extraction.pages_max)",
+                document.pages, options.pages_max
+            );
+            return Err(refused(message));
+        }
+        let budget = self.budget();
+        if budget.text < WINDOW_TOKENS_MIN {
+            return Err(refused(format!("the context of model {} is too small for this prompt", self.model.name)));
+        }
+        let mut planner = Planner::new(budget.text);
+        let (stores, org) = (&self.resources.stores, &self.request.principal.org);
+        let add = |page: NewPage| {
+            planner.add_page(page.number, &page.text);
+            ControlFlow::Continue(())
+        };
+        document_text::for_each_page(stores, org, &document.id, (1, document.pages), add).await?;
+        let plan = planner.finish();
+        let (windows, windows_max) = (plan.windows.len(), options.windows_max);
+        if u32::try_from(windows).unwrap_or(u32::MAX) > windows_max {
+            let message = format!(
+                "the document needs {windows} windows of {} tokens with model {}; an extraction has at most {windows_max} \
+                 (setting extraction.windows_max): use a model with a larger context",
+                budget.text, self.model.name
+            );
+            return Err(refused(message));
+        }
+        let max_price = |window: &Window| {
+            let input_tokens = window.tokens.saturating_add(budget.overhead).saturating_add(budget.schema);
+            let call = self.metered_call(String::new(), input_tokens, budget.answer);
+            self.resources.meter.max_price(&call).saturating_mul(u64::from(ATTEMPTS))
+        };
+        let credits = plan.windows.iter().map(max_price).fold(0, u64::saturating_add);
+        if credits > options.credits_max {
+            let message = format!(
+                "the extraction may cost {credits} credits in {windows} windows; the maximum is {} (setting \
+                 extraction.credits_max)",
+                options.credits_max
+            );
+            return Err(refused(message));
+        }
+        Ok(plan)
+    }
+
+    /// Returns the answer for a window: the recorded one of an earlier attempt of this run, else that of the model.
+    async fn window(&self, plan: &Plan, number: usize, usage: &mut Usage) -> Result<WindowAnswer, RunError> {
+        let windows = plan.windows.len();
+        let window = number.checked_sub(1).and_then(|index| plan.windows.get(index)).cloned().unwrap_or_default();
+        let pages = self.pages(&window).await?;
+        let position = window.pages().filter(|_| windows > 1).map(|(first_page, last_page)| Position {
+            window: number,
+            windows,
+            first_page,
+            last_page,
+        });
+        let question = self.question(position, number, &pages);
+        let (stores, principal) = (&self.resources.stores, &self.request.principal);
+        let record = match self.request.run.as_deref().filter(|_| windows > 1) {
+            Some(run) => {
+                let input = format!("{}\n{}", self.prompt.revid, question.text);
+                Some(WindowRecord::new(principal, run, &self.model.name, number, &input)?)
+            }
+            None => None,
+        };
+        if let Some(record) = &record
+            && let Some(answer) = record.read(stores, principal).await?
+        {
+            return Ok(answer);
+        }
+        let Answer { data, originals, model_calls } = self.answer(question, usage).await?;
+        let mut answer = WindowAnswer { data, originals, model_calls, ..WindowAnswer::default() };
+        if windows > 1 {
+            answer = with_pages(answer, pages).await?;
+        }
+        if let Some(record) = record {
+            record.write(stores, principal, &answer, self.resources.environment.now()).await;
+        }
+        Ok(answer)
+    }
+
+    /// Reads the text of a window by page.
+    async fn pages(&self, window: &Window) -> Result<Vec<(u32, String)>> {
+        let Some((first, last)) = window.pages() else { return Ok(Vec::new()) };
+        let mut pages = Vec::with_capacity(window.parts.len());
+        let add = |page: NewPage| {
+            let part = window.parts.iter().find(|part| part.page == page.number);
+            let text = part.and_then(|part| page.text.get(part.range.clone()));
+            pages.extend(text.map(|text| (page.number, text.to_owned())));
+            ControlFlow::Continue(())
+        };
+        let (stores, org) = (&self.resources.stores, &self.request.principal.org);
+        document_text::for_each_page(stores, org, &self.document.id, (first, last - first + 1), add).await?;
+        if pages.len() == window.parts.len() {
+            return Ok(pages);
+        }
+        let message = "the text of the document changed during the extraction; repeat the extraction";
+        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+    }
+
+    /// Returns the user message for the text of a window.
+    fn question(&self, position: Option<Position>, window: usize, pages: &[(u32, String)]) -> Question {
+        let mut document = String::new();
+        for (number, page) in pages {
+            document_text::add_page(&mut document, (self.document.pages > 1).then_some(*number), page);
+        }
+        let question = message::user(&self.prompt.content, &self.document.name, position, &document);
+        // If the endpoint does not support a response format, the prompt contains the schema.
+        let schema = self.schema.as_ref().filter(|_| !self.model.options.json_schema).and_then(SchemaRevision::schema);
+        let text = schema.map_or(question.clone(), |schema| message::with_schema(&question, schema));
+        Question { text, style: Style::of(&document), window }
+    }
+
+    /// Calls the model, and once more with the violations if there are any.
+    async fn answer(&self, question: Question, usage: &mut Usage) -> Result<Answer, RunError> {
+        let Question { text, style, window } = question;
+        let mut messages = vec![Message::User { text }];
         let mut violations = Vec::new();
         for attempt in 1..=ATTEMPTS {
-            let reply = self.call_model(messages.clone(), attempt).await?;
+            let key = format!("{}.{window}.{attempt}", self.request.key);
+            let reply = self.call_model(messages.clone(), key, attempt).await?;
             *usage = usage.plus(reply.usage);
-            match self.parse_answer(&reply).await? {
-                Ok(data) => {
-                    return Ok(Extracted {
-                        document: self.document.id.clone(),
-                        prompt: self.prompt.revid.clone(),
-                        schema: self.schema.as_ref().map(|schema| schema.revid.clone()),
-                        model: self.model.name.clone(),
-                        data,
-                        usage: *usage,
-                    });
-                }
+            match self.parse_answer(&reply, style).await? {
+                Ok((data, originals)) => return Ok(Answer { data, originals, model_calls: attempt }),
                 Err(found) => violations = found,
             }
             let text = fit(reply.text, self.budget().first_answer);
             messages.push(Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() });
             messages.push(Message::User { text: message::correction(&violations) });
         }
-        let mut error = rules::schema_mismatch("data", &violations);
-        error.message = format!(
-            "The model {} answered {ATTEMPTS} times with data that do not match the schema:\n{}",
-            self.model.name,
-            describe(&violations)
-        );
-        error.code = Code::FailedPrecondition;
-        Err(error.into())
+        let subject = format!("The model {} answered {ATTEMPTS} times with data that", self.model.name);
+        Err(mismatch(&subject, &violations).into())
     }
+
+    /// Validates the merged data, because each window was validated alone.
+    async fn check_merged(&self, data: &Value) -> Result<()> {
+        rules::check_data("data", data)?;
+        let Some(schema) = &self.schema else { return Ok(()) };
+        let violations = rules::violations_of("schema", schema, data).await?;
+        if violations.is_empty() { Ok(()) } else { Err(mismatch("The merged data of the windows", &violations)) }
+    }
+}
+
+/// Returns the error for data of a model that violate the schema.
+fn mismatch(subject: &str, violations: &[Violation]) -> Error {
+    let mut error = rules::schema_mismatch("data", violations);
+    error.message = format!("{subject} do not match the schema:\n{}", describe(violations));
+    error.code = Code::FailedPrecondition;
+    error
+}
+
+/// Adds the pages whose text contains the values. Runs on a blocking thread, because a window may be long.
+async fn with_pages(answer: WindowAnswer, pages: Vec<(u32, String)>) -> Result<WindowAnswer> {
+    let find = move || WindowAnswer { pages: pages_of(&answer.data, &pages), ..answer };
+    let found = tokio::task::spawn_blocking(find).await;
+    found.map_err(|error| Error::internal(format!("the search for extracted values failed: {error}")))
 }
 
 /// Token budget of a model call.
 struct Budget {
+    /// Text of a window.
     text: u64,
     answer: u64,
     /// Part of the first answer that the correction call repeats.
     first_answer: u64,
     schema: u64,
+    /// System message, instructions, and separators of the messages.
+    overhead: u64,
 }
 
 /// A run with its loaded document, prompt, schema and model.
@@ -222,45 +419,18 @@ impl<'a> Job<'a> {
         let (answer, first_answer) = (output.min(context / 2), output.min(context / 8));
         let schema = self.schema.as_ref().map_or(0, |schema| count_tokens(&schema.response_format.to_string()));
         let overhead = count_tokens(message::SYSTEM)
-            + count_tokens(&message::user(&self.prompt.content, &self.document.name, ""))
+            + count_tokens(&message::user(&self.prompt.content, &self.document.name, Some(LAST_POSITION), ""))
             + 4 * MESSAGE_OVERHEAD_TOKENS;
         let reserved = answer + first_answer + CORRECTION_TOKENS + schema + overhead;
-        Budget { text: context.saturating_sub(reserved), answer, first_answer, schema }
+        Budget { text: context.saturating_sub(reserved), answer, first_answer, schema, overhead }
     }
 
-    /// Returns the user message. The text is cut so that the context also has space for the correction call.
-    async fn question(&self) -> Result<String, RunError> {
-        let text_tokens = self.budget().text;
-        if text_tokens == 0 {
-            let message = format!("the context of model {} is too small for this prompt", self.model.name);
-            return Err(RunError::TooSmall(Error::precondition(Reason::TooLarge, message)));
-        }
-        let (stores, org) = (&self.resources.stores, &self.request.principal.org);
-        let document = &self.document;
-        let bytes = usize::try_from(text_tokens * TOKEN_BYTES_MAX).unwrap_or(usize::MAX);
-        let read = document_text::read(stores, org, &document.id, 1, document.pages, bytes).await?;
-        let question = message::user(&self.prompt.content, &document.name, &fit(read.text, text_tokens));
-        // If the endpoint does not support a response format, the prompt contains the schema.
-        let schema = self.schema.as_ref().filter(|_| !self.model.options.json_schema).and_then(SchemaRevision::schema);
-        Ok(schema.map_or(question.clone(), |schema| message::with_schema(&question, schema)))
-    }
-
-    async fn call_model(&self, messages: Vec<Message>, attempt: u32) -> Result<ModelReply, RunError> {
+    async fn call_model(&self, messages: Vec<Message>, key: String, attempt: u32) -> Result<ModelReply, RunError> {
         let budget = self.budget();
         // The correction may be longer than the estimate, because the length limit may have ended the first answer.
         let estimate = self.schema.as_ref().and_then(SchemaRevision::schema).and_then(answer_tokens);
         let answer = estimate.filter(|_| attempt == 1).unwrap_or(u64::MAX).min(budget.answer);
-        let call = MeteredCall {
-            org: self.request.principal.org.clone(),
-            user: self.request.principal.user.clone(),
-            key: format!("{}.{attempt}", self.request.key),
-            operation: "extraction",
-            model: self.model.name.clone(),
-            prices: self.model.prices(),
-            document: Some(self.document.id.clone()),
-            input_tokens: count(&messages) + budget.schema,
-            max_output_tokens: answer,
-        };
+        let call = self.metered_call(key, count(&messages) + budget.schema, answer);
         let request = ModelRequest {
             system: message::SYSTEM.to_owned(),
             response_format: self.schema.as_ref().and_then(response_format),
@@ -271,13 +441,28 @@ impl<'a> Job<'a> {
         metered::complete_metered(self.resources, call, request).await?.map_err(RunError::Model)
     }
 
-    /// Parses and validates an answer. The inner error lists the violations.
-    async fn parse_answer(&self, reply: &ModelReply) -> Result<Result<Value, Vec<Violation>>> {
+    fn metered_call(&self, key: String, input_tokens: u64, max_output_tokens: u64) -> MeteredCall {
+        MeteredCall {
+            org: self.request.principal.org.clone(),
+            user: self.request.principal.user.clone(),
+            key,
+            operation: "extraction",
+            model: self.model.name.clone(),
+            prices: self.model.prices(),
+            document: Some(self.document.id.clone()),
+            input_tokens,
+            max_output_tokens,
+        }
+    }
+
+    /// Parses, normalizes and validates an answer. Also returns the original texts of normalized values. The inner error
+    /// lists the violations.
+    async fn parse_answer(&self, reply: &ModelReply, style: Style) -> Result<Result<Parsed, Vec<Violation>>> {
         let invalid = |message: String| Ok(Err(vec![Violation { path: "#".to_owned(), message }]));
         if reply.finish == Some(FinishReason::Length) {
             return invalid("the answer reached the length limit; answer shorter".to_owned());
         }
-        let data = match json::read(unfenced(&reply.text)) {
+        let mut data = match json::read(unfenced(&reply.text)) {
             Ok(data) => data,
             Err(refused) => return invalid(refused.to_string()),
         };
@@ -285,12 +470,21 @@ impl<'a> Job<'a> {
             return invalid(error.message);
         }
         let Some(schema) = &self.schema else {
-            return if data.is_object() { Ok(Ok(data)) } else { invalid("must be a JSON object".to_owned()) };
+            let is_object = data.is_object();
+            return if is_object {
+                Ok(Ok((data, BTreeMap::new())))
+            } else {
+                invalid("must be a JSON object".to_owned())
+            };
         };
+        let originals = schema.schema().map(|schema| normalize(schema, &mut data, style)).unwrap_or_default();
         let violations = rules::violations_of("schema", schema, &data).await?;
-        Ok(if violations.is_empty() { Ok(data) } else { Err(violations) })
+        Ok(if violations.is_empty() { Ok((data, originals)) } else { Err(violations) })
     }
 }
+
+/// Data, and the original texts of normalized values by path.
+type Parsed = (Value, BTreeMap<String, String>);
 
 fn response_format(schema: &SchemaRevision) -> Option<ResponseFormat> {
     let name = schema.response_format.get("json_schema")?.get("name")?.as_str()?.to_owned();

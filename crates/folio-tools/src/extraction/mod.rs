@@ -3,15 +3,23 @@
 mod answer_size;
 mod edit;
 mod engine;
+mod evidence;
+mod merge;
 mod message;
 mod metered;
+mod normalize;
+mod options;
 mod result;
 mod run_tool;
 mod update_field;
+mod window_record;
+mod windows;
 
 pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, Request, run};
 pub use metered::complete_metered;
+pub use options::Options;
+pub use windows::runs_as_job;
 
 use crate::tool::Tool;
 

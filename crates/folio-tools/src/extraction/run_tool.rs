@@ -19,8 +19,8 @@ pub(super) fn tool() -> Tool {
     write_tool::<RunExtraction>(
         "run_extraction",
         "Runs a prompt on the conversation's document and stores the data as a new extraction. Needs a prompt \
-         (create_prompt). Costs one or two model calls; if it fails, nothing is stored. Result: extraction_id, \
-         document_id, prompt_revid, data.",
+         (create_prompt). Costs model calls; if it fails, nothing is stored. Result: extraction_id, document_id, \
+         prompt_revid, data, coverage.",
         vec![
             optional("prompt_revid", text("Id of the prompt version, such as prm_….1. Default: the working prompt."))
                 .or_empty(),
@@ -77,6 +77,8 @@ impl WriteCall for RunExtraction {
             model: None,
             fallback_model: Some(context.model.clone()),
             key: format!("{}.{}", context.call, context.epoch),
+            // A model that repeats a failed call in the same turn does not pay for its windows again.
+            run: Some(context.call.turn.to_string()),
         };
         let extracted = engine::run(&context.resources, request).await.map_err(for_model)?;
         Ok(ExtractionChange::Create(extracted.into_new()))

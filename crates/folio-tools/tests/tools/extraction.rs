@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use folio_llm::{ModelError, TimeLimit};
-use folio_resources::ExtractionChange;
+use folio_resources::{Conflict, ExtractionChange, OriginalText};
 use folio_storage::UsageRecord;
 use folio_testkit::wait_for;
-use folio_tools::extraction::{Request, apply_edit, run};
+use folio_tools::extraction::{Options, Request, apply_edit, run};
 use folio_types::{Code, Reason, Temperature};
 use serde_json::json;
 
-use crate::fixture::{Fixture, text, usage};
+use crate::fixture::{Fixture, format_of, text, usage};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -21,6 +21,7 @@ async fn an_extraction_runs_the_working_prompt_with_its_schema_and_is_stored() {
     let (schema, prompt) = test.invoice_prompt().await;
     let result = test.extract("```json\n{\"total\": 120.5}\n```").await;
     assert_eq!((&result["data"], &result["prompt_revid"]), (&json!({ "total": 120.5 }), &json!(prompt)));
+    assert_eq!(result["coverage"], json!({"pages": 2, "pages_read": 2, "windows": 1, "model_calls": 1}));
     let requests = test.models.requests();
     let [request] = requests.as_slice() else { panic!("{} requests instead of one", requests.len()) };
     let format = request.response_format.as_ref().unwrap();
@@ -299,16 +300,124 @@ async fn a_prompt_without_a_schema_takes_any_object() {
     test.assert_errors("update_extraction_field", [(json!({ "path": "new", "value": 1 }), "does not exist")]).await;
 }
 
+/// Adds a document of 20 pages that does not fit into the model's context, and makes it the document of the conversation.
+/// Its last page states the total 957.50.
+async fn long_document(test: &mut Fixture) {
+    let page = |number: u32| {
+        let last = if number == 20 { "Total: 957.50" } else { "" };
+        format!("start of page {number}\n{}\n{last}", "word ".repeat(450))
+    };
+    let pages: Vec<String> = (1..=20).map(page).collect();
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    test.context.documents = vec![test.add_document("long", &pages, &[]).await];
+}
+
 #[tokio::test]
-async fn a_long_document_is_cut_to_the_models_context_with_a_mark() {
+async fn a_long_document_is_extracted_in_windows_that_cover_every_page() {
     let mut test = Fixture::new().await;
     test.invoice_prompt().await;
-    let page = "word ".repeat(10_000);
-    let id = test.add_document("long", &[&page, &page], &[]).await;
-    test.context.documents = vec![id];
-    test.extract(r#"{"total": 1}"#).await;
-    let sent = test.models.message(0);
-    assert!(sent.contains("[… cut]") && sent.len() < 8_000 * 3, "{}", sent.len());
+    long_document(&mut test).await;
+    test.models.answer(r#"{"total": 7777}"#);
+    for _ in 0..10 {
+        test.models.answer(r#"{"total": 957.5}"#);
+    }
+    let result = test.ok("run_extraction", json!({})).await;
+    let count = test.models.requests().len();
+    assert!(count > 1, "{count}");
+    for (index, number) in (0..count).zip(1..) {
+        let sent = test.models.message(index);
+        assert!(sent.contains(&format!("Part {number} of {count} (pages ")), "{}", &sent[..300]);
+        assert!(!sent.contains("[… cut]") && sent.len() < 8_000 * 4, "{}", sent.len());
+    }
+    for page in 1..=20 {
+        let heading = format!("--- page {page} ---\nstart of page {page}\n");
+        assert!((0..count).any(|index| test.models.message(index).contains(&heading)), "page {page}");
+    }
+    let coverage = json!({"pages": 20, "pages_read": 20, "windows": count, "model_calls": count, "conflicts": 1});
+    assert_eq!((&result["data"], &result["coverage"]), (&json!({ "total": 957.5 }), &coverage));
+    let stored = test.extraction(&text(&result["extraction_id"]).parse().unwrap()).await;
+    assert_eq!(stored.report.conflicts, [Conflict { path: "total".to_owned(), value: json!(7777), page: None }]);
+    let mut keys: Vec<String> = usage(&test).await.into_iter().map(|record| record.key).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), count, "each call has its own ledger key");
+}
+
+#[tokio::test]
+async fn an_extraction_beyond_a_bound_is_refused_with_the_number_before_a_model_call() {
+    let mut test = Fixture::new().await;
+    test.invoice_prompt().await;
+    let defaults = Options::default();
+    test.context.resources.extraction = Options { credits_max: 1, ..defaults.clone() };
+    let message = test.error_of("run_extraction", json!({})).await;
+    assert!(message.contains("may cost 2 credits in 1 windows"), "{message}");
+    long_document(&mut test).await;
+    for (options, says) in [
+        (Options { pages_max: 19, ..defaults.clone() }, "has 20 pages; an extraction reads at most 19"),
+        (Options { windows_max: 1, ..defaults }, "windows of"),
+    ] {
+        test.context.resources.extraction = options;
+        let message = test.error_of("run_extraction", json!({})).await;
+        assert!(message.contains(says) && message.contains("setting extraction."), "{message}");
+    }
+    assert!(test.models.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_repeated_run_does_not_pay_for_answered_windows_again() {
+    let mut test = Fixture::new().await;
+    let (_, prompt) = test.invoice_prompt().await;
+    long_document(&mut test).await;
+    let request = Request { run: Some("run".to_owned()), ..request(&test, &prompt) };
+    test.models.answer(r#"{"total": "much"}"#);
+    test.models.answer(r#"{"total": 957.5}"#);
+    test.models.fail(ModelError::Timeout(TimeLimit::WholeCall));
+    let error = run(&test.context.resources, request.clone()).await.unwrap_err();
+    assert_eq!((error.reason, test.models.requests().len()), (Reason::ModelTimeout, 3));
+    for _ in 0..10 {
+        test.models.answer(r#"{"total": 957.5}"#);
+    }
+    let extracted = run(&test.context.resources, request.clone()).await.unwrap();
+    let coverage = extracted.report.coverage;
+    // The second run calls the model for every window but the first, whose two calls count nevertheless.
+    assert_eq!(test.models.requests().len(), 3 + coverage.windows as usize - 1);
+    assert_eq!((coverage.model_calls, extracted.usage.model_calls), (coverage.windows + 1, coverage.windows - 1));
+    let calls = test.models.requests().len();
+    assert_eq!(run(&test.context.resources, request.clone()).await.unwrap().data, extracted.data);
+    assert_eq!(test.models.requests().len(), calls);
+    for _ in 0..coverage.windows {
+        test.models.answer(r#"{"total": 957.5}"#);
+    }
+    let other = Request { run: Some("another run".to_owned()), ..request };
+    run(&test.context.resources, other).await.unwrap();
+    assert_eq!(test.models.requests().len(), calls + coverage.windows as usize);
+}
+
+#[tokio::test]
+async fn windows_that_do_not_match_the_schema_together_are_refused() {
+    let mut test = Fixture::new().await;
+    let list = json!({ "items": { "type": "array", "items": { "type": "integer" }, "maxItems": 1 } });
+    let schema = test.ok("create_schema", json!({ "name": "List", "response_format": format_of(list) })).await;
+    let prompt = json!({ "name": "List", "content": "Read it.", "schema_id": schema["schema_id"] });
+    test.ok("create_prompt", prompt).await;
+    long_document(&mut test).await;
+    for number in 0..10 {
+        test.models.answer(&format!(r#"{{"items": [{number}]}}"#));
+    }
+    let message = test.error_of("run_extraction", json!({})).await;
+    assert!(message.contains("merged data of the windows do not match the schema"), "{message}");
+}
+
+#[tokio::test]
+async fn a_text_is_normalized_by_the_type_of_its_schema_and_kept() {
+    let mut test = Fixture::new().await;
+    test.invoice_prompt().await;
+    let result = test.extract(r#"{"total": "120,50 EUR"}"#).await;
+    assert_eq!(result["data"], json!({ "total": 120.5 }));
+    assert_eq!((&result["coverage"]["originals"], test.models.requests().len()), (&json!(1), 1));
+    let stored = test.extraction(&text(&result["extraction_id"]).parse().unwrap()).await;
+    let original = OriginalText { path: "total".to_owned(), text: "120,50 EUR".to_owned() };
+    assert_eq!(stored.report.originals, [original]);
 }
 
 fn request(test: &Fixture, prompt: &str) -> Request {
@@ -319,6 +428,7 @@ fn request(test: &Fixture, prompt: &str) -> Request {
         model: None,
         fallback_model: None,
         key: "request:1".to_owned(),
+        run: None,
     }
 }
 

@@ -58,6 +58,7 @@ impl Fixture {
             models: models.clone(),
             meter: Arc::new(PricedMeter { models: models.clone(), meter }),
             environment: environment.clone(),
+            extraction: folio_tools::extraction::Options::default(),
             tasks: TaskTracker::new(),
         };
         let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);
@@ -335,6 +336,11 @@ struct PricedMeter {
 
 #[async_trait]
 impl Meter for PricedMeter {
+    /// One credit per call.
+    fn max_price(&self, _: &MeteredCall) -> u64 {
+        1
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit, Error> {
         let is_unaffordable = self.models.unaffordable_models.lock().unwrap().contains(&call.model.as_str());
         match is_unaffordable {

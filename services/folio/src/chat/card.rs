@@ -2,6 +2,8 @@
 
 use anstyle::Style;
 use folio_proto::v1;
+use folio_types::Coverage;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::change::{self, Row};
@@ -130,7 +132,14 @@ fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Output {
         v1::CallStatus::Expired | v1::CallStatus::Superseded | v1::CallStatus::NotRun => (DIM, "–", " not run"),
         v1::CallStatus::Failed | v1::CallStatus::Unspecified => (BAD, "✗", " failed"),
     };
-    Output::Line(style, format!("{mark} {}{word}: {}", one_line(name, 80), one_line(content, RESULT_CHARS)))
+    let read = coverage(content).map(|coverage| format!(" ({coverage})")).unwrap_or_default();
+    Output::Line(style, format!("{mark} {}{word}{read}: {}", one_line(name, 80), one_line(content, RESULT_CHARS)))
+}
+
+/// Returns the parts of the document that an extraction read. None: the result of another tool.
+fn coverage(content: &str) -> Option<Coverage> {
+    let result: Value = serde_json::from_str(content).ok()?;
+    Coverage::deserialize(result.get("coverage")?).ok()
 }
 
 /// Formats a round whose events were not received. `width`: number of columns; None: the text remains Markdown.
@@ -296,5 +305,14 @@ mod tests {
         assert_eq!(ended(v1::CallStatus::Ok), "✓ get_tag: { }");
         assert_eq!(ended(v1::CallStatus::Rejected), "– get_tag rejected: { }");
         assert_eq!(ended(v1::CallStatus::Failed), "✗ get_tag failed: { }");
+    }
+
+    #[test]
+    fn the_result_of_an_extraction_states_what_was_read() {
+        let coverage = Coverage { pages: 137, pages_read: 136, windows: 9, model_calls: 9, ..Coverage::default() };
+        let content = serde_json::json!({"data": {"total": 1}, "coverage": coverage}).to_string();
+        let Output::Line(_, text) = outcome("run_extraction", v1::CallStatus::Ok, &content) else { panic!("a line") };
+        let expected = "✓ run_extraction (136 of 137 pages in 9 windows, 9 model calls; 1 page has no text): {";
+        assert!(text.starts_with(expected), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use folio_proto::v1;
-use folio_types::ExtractionId;
+use folio_types::{Coverage, ExtractionId};
 use serde_json::{Map, Value, json};
 
 use super::output::View;
@@ -76,7 +76,8 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 async fn list(client: &Client, selection: &Selection) -> Result<View> {
     let rows = selected(client, selection).await?.iter().map(|(document, found)| row(document, found)).collect();
-    let columns = ["extraction_id", "document", "prompt_revid", "model", "edited", "verified", "create_time"];
+    let columns =
+        ["extraction_id", "document", "prompt_revid", "model", "windows", "edited", "verified", "create_time"];
     Ok(View::list(columns, rows))
 }
 
@@ -163,8 +164,25 @@ fn whole(extraction: &v1::Extraction) -> Value {
         "edited": extraction.edited_json.is_some(), "verified": extraction.verified,
         "verified_by": extraction.verified_by, "created_by": extraction.created_by,
         "create_time": time(extraction.create_time.as_ref()), "update_time": time(extraction.update_time.as_ref()),
-        "etag": extraction.etag, "data": data(extraction),
+        "etag": extraction.etag, "coverage": coverage(extraction),
+        "windows": extraction.coverage.as_ref().map(|coverage| coverage.windows),
+        "conflicts": extraction.conflicts.iter().map(conflict).collect::<Vec<_>>(),
+        "originals": extraction.originals.iter().map(original).collect::<Vec<_>>(), "data": data(extraction),
     })
+}
+
+/// Returns a line that states which parts of the document were read. None: no prompt run made the extraction.
+pub(crate) fn coverage(extraction: &v1::Extraction) -> Option<String> {
+    extraction.coverage.as_ref().map(|coverage| Coverage::from(coverage).to_string())
+}
+
+fn conflict(conflict: &v1::ExtractionConflict) -> Value {
+    let page = (conflict.page > 0).then_some(conflict.page);
+    json!({ "path": conflict.path, "value": parsed(&conflict.value_json), "page": page })
+}
+
+fn original(original: &v1::OriginalText) -> Value {
+    json!({ "path": original.path, "text": original.text })
 }
 
 /// Returns the data of extractions of named documents. Tables and CSV have a column for each path of a value, in the
@@ -240,6 +258,27 @@ mod tests {
         let document = v1::Document { name: "a.pdf".to_owned(), ..v1::Document::default() };
         let row = row(&document, &stored("ext_1", "{}", Some("{\"a\":1}")));
         assert_eq!((&row["document"], &row["edited"], &row["data"]), (&json!("a.pdf"), &json!(true), &json!({"a": 1})));
+    }
+
+    #[test]
+    fn a_row_states_what_was_read_and_the_conflicts() {
+        let coverage =
+            v1::ExtractionCoverage { pages: 2, pages_read: 2, windows: 2, model_calls: 3, conflicts: 1, originals: 1 };
+        let conflict = |page| v1::ExtractionConflict { path: "total".to_owned(), value_json: "12.5".to_owned(), page };
+        let extraction = v1::Extraction {
+            coverage: Some(coverage),
+            conflicts: vec![conflict(2), conflict(0)],
+            originals: vec![v1::OriginalText { path: "total".to_owned(), text: "957,00 €".to_owned() }],
+            ..stored("ext_1", "{}", None)
+        };
+        let shown = whole(&extraction);
+        assert_eq!(shown["coverage"], "2 of 2 pages in 2 windows, 3 model calls, 1 conflict");
+        let conflicts =
+            json!([{"path": "total", "value": 12.5, "page": 2}, {"path": "total", "value": 12.5, "page": null}]);
+        assert_eq!((&shown["windows"], &shown["conflicts"]), (&json!(2), &conflicts));
+        assert_eq!(shown["originals"], json!([{"path": "total", "text": "957,00 €"}]));
+        let without = whole(&stored("ext_1", "{}", None));
+        assert_eq!((&without["coverage"], &without["windows"]), (&Value::Null, &Value::Null));
     }
 
     #[test]

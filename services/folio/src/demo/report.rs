@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::conversation::FinishedTurn;
 use crate::chat::screen::ChatScreen;
 use crate::client::{Client, answer};
+use crate::data::extraction;
 use crate::terminal::{BOLD, NOTE};
 
 /// The JSON object that `--json` prints.
@@ -20,6 +21,8 @@ pub(crate) struct Report {
     schema: Value,
     prompt: Value,
     extraction: Value,
+    /// The parts of the document that were read.
+    coverage: Option<String>,
     usage: Value,
 }
 
@@ -40,6 +43,13 @@ pub(crate) async fn collect(
         Value::Null => screen.line(NOTE, "none: the agent ended without one"),
         data => screen.line(anstyle::Style::new(), &serde_json::to_string_pretty(data)?),
     }
+    let coverage = match &working.extraction {
+        Some(extraction) => coverage(client, &extraction.extraction_id).await?,
+        None => None,
+    };
+    if let Some(coverage) = &coverage {
+        screen.line(NOTE, coverage);
+    }
     let usage = finished.completed.usage.unwrap_or_default();
     Ok(Report {
         document: json!({
@@ -52,12 +62,20 @@ pub(crate) async fn collect(
         schema: schema(client, &working.schema_revid).await?,
         prompt: prompt(client, &working.prompt_revid).await?,
         extraction,
+        coverage,
         usage: json!({
             "model_calls": usage.model_calls, "input_tokens": usage.input_tokens,
             "cached_input_tokens": usage.cached_input_tokens, "output_tokens": usage.output_tokens,
             "reported": usage.reported,
         }),
     })
+}
+
+/// Returns a line that states which parts of the document the extraction read.
+async fn coverage(client: &Client, extraction_id: &str) -> Result<Option<String>> {
+    let request = v1::GetExtractionRequest { extraction_id: extraction_id.to_owned() };
+    let extraction = answer(client.extractions().get_extraction(request)).await?.extraction;
+    Ok(extraction.as_ref().and_then(extraction::coverage))
 }
 
 fn parsed(json: &str) -> Value {

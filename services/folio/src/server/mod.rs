@@ -203,6 +203,7 @@ pub(crate) async fn start(
                 meter,
                 credit,
                 environment,
+                extraction: settings.extraction,
                 conversations: peer,
                 uploader,
                 clean_up,

@@ -66,6 +66,7 @@ impl RunningNode {
             meter: base.meter.clone(),
             turn_slots: Slots::of_turns(base.quotas.clone(), Arc::clone(&base.shared.slots)),
             environment: Arc::clone(&base.environment),
+            extraction: settings.extraction.clone(),
             cluster,
             clock,
         };

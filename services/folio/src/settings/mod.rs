@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     /// The public API.
     pub(crate) gateway: folio_gateway::Options,
     pub(crate) conversation: folio_conversation::Options,
+    /// Bounds of extractions.
+    pub(crate) extraction: folio_tools::extraction::Options,
     /// Uploads and ingestion.
     pub(crate) documents: folio_documents::Options,
     /// The clean-up after deletions.
@@ -111,6 +113,7 @@ impl Settings {
             self.cluster.check(),
             self.gateway.check(),
             self.conversation.check(),
+            self.extraction.check(),
             self.documents.check(),
             self.cleanup.check(),
             self.limits.check(),

@@ -289,6 +289,7 @@ impl Server {
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),
             environment: Arc::clone(&environment),
+            extraction: folio_tools::extraction::Options::default(),
             shared_turns: SharedTurnStores { turns: shared.turns.clone(), events: None },
             cluster: None,
         };
@@ -308,6 +309,7 @@ impl Server {
             uploader,
             clean_up,
             environment,
+            extraction: folio_tools::extraction::Options::default(),
             tasks: TaskTracker::new(),
         };
         let gateway = Gateway { components, rates: shared.rates.clone(), counters: Counters::default(), options };

@@ -1,0 +1,230 @@
+//! Merges the data of the windows of a document. Pure.
+//!
+//! | data | merged |
+//! |---|---|
+//! | objects | member by member |
+//! | arrays | concatenated; an item that an earlier window contains is dropped |
+//! | equal values | the value, as the first window wrote it |
+//! | different values | one that the text of its window contains, else that of most windows, else that of the first window |
+//!
+//! Null and blank texts are no values. Texts are equal if their words are, numbers if their values are. The values that are
+//! not chosen become conflicts. An array keeps items that are equal if one window contains them all.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::ops::Bound;
+
+use folio_resources::{Conflict, OriginalText};
+use folio_types::notation::fold;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Data of one window, with the facts about them.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(super) struct WindowAnswer {
+    pub(super) data: Value,
+    /// Pages by the paths of the values that their text contains. Values in arrays have no page.
+    pub(super) pages: BTreeMap<String, u32>,
+    /// Texts by the paths of the values that were normalized.
+    pub(super) originals: BTreeMap<String, String>,
+    /// Number of model calls for the window.
+    pub(super) model_calls: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Merged {
+    pub(super) data: Value,
+    pub(super) conflicts: Vec<Conflict>,
+    pub(super) originals: Vec<OriginalText>,
+}
+
+/// Returns the path of a member of the value at `path`.
+pub(super) fn member_path(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// Returns the path of an item of the array at `path`.
+pub(super) fn item_path(path: &str, index: usize) -> String {
+    format!("{path}[{index}]")
+}
+
+/// Merges the answers, in the order of the windows.
+pub(super) fn merge(answers: &[WindowAnswer]) -> Merged {
+    let mut merge = Merge { answers, conflicts: Vec::new(), originals: Vec::new() };
+    let data = match answers {
+        [only] => {
+            merge.keep_originals(0, "", "");
+            only.data.clone()
+        }
+        _ => merge.values("", answers.iter().map(|answer| &answer.data).enumerate().collect()),
+    };
+    Merged { data, conflicts: merge.conflicts, originals: merge.originals }
+}
+
+/// A value of a window, with the index of the window.
+type Candidate<'a> = (usize, &'a Value);
+
+struct Merge<'a> {
+    answers: &'a [WindowAnswer],
+    conflicts: Vec<Conflict>,
+    originals: Vec<OriginalText>,
+}
+
+impl<'a> Merge<'a> {
+    fn values(&mut self, path: &str, candidates: Vec<Candidate<'a>>) -> Value {
+        let present: Vec<Candidate<'a>> = candidates.iter().copied().filter(|(_, value)| has_value(value)).collect();
+        let objects: Vec<_> = present.iter().filter_map(|(at, value)| Some((*at, value.as_object()?))).collect();
+        let arrays: Vec<_> = present.iter().filter_map(|(at, value)| Some((*at, value.as_array()?))).collect();
+        if present.is_empty() {
+            candidates.first().map(|(_, value)| (*value).clone()).unwrap_or_default()
+        } else if objects.len() == present.len() {
+            self.objects(path, &objects)
+        } else if arrays.len() == present.len() {
+            self.arrays(path, &arrays)
+        } else {
+            self.scalars(path, &present)
+        }
+    }
+
+    /// Merges members in the order in which the windows name them first.
+    fn objects(&mut self, path: &str, objects: &[(usize, &'a Map<String, Value>)]) -> Value {
+        let mut merged = Map::new();
+        for (_, object) in objects {
+            for name in object.keys() {
+                if !merged.contains_key(name) {
+                    let of_member = |(at, object): &(usize, &'a Map<String, Value>)| Some((*at, object.get(name)?));
+                    let candidates = objects.iter().filter_map(of_member).collect();
+                    merged.insert(name.clone(), self.values(&member_path(path, name), candidates));
+                }
+            }
+        }
+        Value::Object(merged)
+    }
+
+    fn arrays(&mut self, path: &str, arrays: &[(usize, &'a Vec<Value>)]) -> Value {
+        let mut merged: Vec<Value> = Vec::new();
+        // Numbers of equal items, by key.
+        let mut counts: HashMap<String, u32> = HashMap::new();
+        for (at, items) in arrays {
+            let mut earlier = counts.clone();
+            for (index, item) in items.iter().enumerate() {
+                let key = key(item);
+                match earlier.get_mut(&key).filter(|count| **count > 0) {
+                    Some(count) => *count -= 1,
+                    None => {
+                        self.keep_originals(*at, &item_path(path, index), &item_path(path, merged.len()));
+                        merged.push(item.clone());
+                        *counts.entry(key).or_default() += 1;
+                    }
+                }
+            }
+        }
+        Value::Array(merged)
+    }
+
+    fn scalars(&mut self, path: &str, present: &[Candidate<'a>]) -> Value {
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        for (at, value) in present {
+            let page = self.answers.get(*at).and_then(|answer| answer.pages.get(path)).copied();
+            let key = key(value);
+            match groups.iter_mut().find(|group| group.key == key) {
+                Some(group) => {
+                    group.windows += 1;
+                    group.page = group.page.or(page);
+                }
+                None => groups.push(Group { first: *at, value: *value, key, windows: 1, page }),
+            }
+        }
+        let best = groups.iter().max_by_key(|group| (group.page.is_some(), group.windows, Reverse(group.first)));
+        let Some(chosen) = best.map(|group| group.first) else { return Value::Null };
+        let mut merged = Value::Null;
+        for group in groups {
+            if group.first == chosen {
+                self.keep_originals(chosen, path, path);
+                merged = group.value.clone();
+            } else {
+                let Group { value, page, .. } = group;
+                self.conflicts.push(Conflict { path: path.to_owned(), value: value.clone(), page });
+            }
+        }
+        merged
+    }
+
+    /// Keeps the original texts of a window at and below a path, under another path.
+    fn keep_originals(&mut self, window: usize, from: &str, to: &str) {
+        let Some(answer) = self.answers.get(window) else { return };
+        for (path, text) in answer.originals.range::<str, _>((Bound::Included(from), Bound::Unbounded)) {
+            let Some(rest) = path.strip_prefix(from) else { return };
+            if from.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']) {
+                self.originals.push(OriginalText { path: format!("{to}{rest}"), text: text.clone() });
+            }
+        }
+    }
+}
+
+/// Windows with the same value.
+struct Group<'a> {
+    /// Index of the first window.
+    first: usize,
+    /// Value as the first window wrote it.
+    value: &'a Value,
+    key: String,
+    windows: usize,
+    /// Page whose text contains the value.
+    page: Option<u32>,
+}
+
+/// Returns false for null, blank texts, empty arrays, and objects without a value.
+fn has_value(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => members.values().any(has_value),
+        Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+/// Returns a text that is equal for values of the same meaning.
+fn key(value: &Value) -> String {
+    let mut key = String::new();
+    write_key(value, &mut key);
+    key
+}
+
+fn write_key(value: &Value, key: &mut String) {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(float) => _ = write!(key, "{float}"),
+            None => _ = write!(key, "{number}"),
+        },
+        Value::String(text) => {
+            let folded = fold(text);
+            _ = write!(key, "{:?}", if folded.is_empty() { text } else { &folded });
+        }
+        Value::Array(items) => {
+            key.push('[');
+            for item in items {
+                write_key(item, key);
+                key.push(',');
+            }
+            key.push(']');
+        }
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| name.as_str());
+            key.push('{');
+            for (name, member) in members {
+                _ = write!(key, "{name:?}:");
+                write_key(member, key);
+                key.push(',');
+            }
+            key.push('}');
+        }
+        Value::Null | Value::Bool(_) => _ = write!(key, "{value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
