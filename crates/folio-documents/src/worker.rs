@@ -10,6 +10,7 @@ mod html;
 mod layout;
 mod pdf;
 pub mod sandbox;
+mod structured_invoice;
 mod text;
 
 use std::fs::File;
@@ -48,7 +49,7 @@ pub(crate) struct Task {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Job {
-    /// Reads the text of the PDF on standard input, by page.
+    /// Reads the text of the PDF on standard input, by page, and of a structured invoice that is attached to it.
     Pdf {
         max_pages: u32,
         /// Maximum number of characters per page.

@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pdf_extract::{Document, Error, LoadOptions, output_doc_page};
 
 use super::layout::Layout;
-use super::{Line, Output};
+use super::{Line, Output, structured_invoice};
 
 const DAMAGED: &str = "the file is damaged: it cannot be read as a PDF";
 /// The reason of a protected PDF that was uploaded without its password.
 const LOCKED: &str = "the PDF is protected by a password: delete it and upload it again with its password";
 
-/// Writes the pages. A file that opens without a password is refused with one, because only a file without a password
+/// Writes the pages, and a further page with an attached structured invoice unless there are `max_pages`. A file that opens without a password is refused with one, because only a file without a password
 /// gets OCR.
 pub(super) fn read(
     input: &[u8],
@@ -43,6 +43,12 @@ pub(super) fn read(
     }
     for page in 1..=pages {
         output.line(&Line::Page { text: read_page(&document, page, page_chars) })?;
+    }
+    let invoice = || catch_unwind(AssertUnwindSafe(|| structured_invoice::read(&document, page_chars)));
+    if pages < max_pages
+        && let Ok(Some(text)) = invoice()
+    {
+        output.line(&Line::Page { text: Some(text) })?;
     }
     output.line(&Line::End)
 }

@@ -136,3 +136,49 @@ async fn office_documents_have_no_text_and_a_reason() {
     let reading = read("a.docx", &docx).await;
     assert!(matches!(&reading.state, TextState::NoText(reason) if reason.contains("officedocument")), "{reading:?}");
 }
+
+/// Returns a PDF of one page with an attached file of this name.
+fn with_attachment(name: &str, xml: &str) -> Vec<u8> {
+    let text = |text: &str| text.as_bytes().to_vec();
+    let names = "<< /Type /Catalog /Pages 2 0 R /Names << /EmbeddedFiles << /Kids [8 0 R] >> >> >>";
+    let page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>";
+    objects_to_file(&[
+        text(names),
+        text("<< /Type /Pages /Kids [3 0 R] /Count 1 >>"),
+        text(page),
+        stream("", b"BT /F1 14 Tf 72 700 Td (Total: 1.00) Tj ET"),
+        text("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"),
+        text(&format!("<< /Type /Filespec /F ({name}) /UF ({name}) /EF << /F 7 0 R >> >>")),
+        stream("/Type /EmbeddedFile", xml.as_bytes()),
+        // A kid that is its own child must not be followed forever.
+        text(&format!("<< /Names [({name}) 6 0 R] /Kids [8 0 R] >>")),
+    ])
+}
+
+#[tokio::test]
+async fn a_structured_invoice_is_a_further_page_that_names_its_attachment() {
+    let xml = "<Invoice><ExchangedDocument><ID>RE-7</ID></ExchangedDocument></Invoice>";
+    let file = with_attachment("Factur-X.xml", xml);
+    let reading = read("invoice.pdf", &file).await;
+    let pages: Vec<&str> = reading.pages.iter().map(|page| page.text.as_str()).collect();
+    assert_eq!(pages.len(), 2, "{reading:?}");
+    assert_eq!(pages[0], "Total: 1.00");
+    assert!(pages[1].starts_with("Structured invoice data of the attachment factur-x.xml."), "{}", pages[1]);
+    assert!(pages[1].ends_with("\n\nInvoice Number: RE-7"), "{}", pages[1]);
+    let short = read_with(Options { page_chars: 60, ..options() }, "invoice.pdf", &file).await;
+    assert!(short.pages[1].text.contains("cut here"), "{}", short.pages[1].text);
+    let bounded = read_with(Options { max_pages: 1, ..options() }, "invoice.pdf", &file).await;
+    assert_eq!((bounded.state, bounded.pages.len()), (TextState::Ready, 1));
+}
+
+#[tokio::test]
+async fn other_and_malformed_attachments_are_ignored() {
+    let xml = "<a><b>1</b></a>";
+    let bomb = "<!DOCTYPE a [<!ENTITY b 'bbbb'>]><a><c>&b;</c></a>";
+    for (name, xml) in
+        [("notes.xml", xml), ("factur-x.xml", "<a><b>1</a>"), ("factur-x.xml", bomb), ("factur-x.xml", "")]
+    {
+        let reading = read("invoice.pdf", &with_attachment(name, xml)).await;
+        assert_eq!((reading.state, reading.pages.len()), (TextState::Ready, 1), "{name} {xml}");
+    }
+}
