@@ -12,8 +12,8 @@ const DAMAGED: &str = "the file is damaged: it cannot be read as a PDF";
 /// The reason of a protected PDF that was uploaded without its password.
 const LOCKED: &str = "the PDF is protected by a password: delete it and upload it again with its password";
 
-/// Writes the pages, and a further page with an attached structured invoice unless there are `max_pages`. A file that opens without a password is refused with one, because only a file without a password
-/// gets OCR.
+/// Writes the pages, and a further page with an attached structured invoice unless there are `max_pages`. A file that opens
+/// without a password is refused with one, because only a file without a password gets OCR.
 pub(super) fn read(
     input: &[u8],
     password: Option<&str>,
