@@ -6,12 +6,16 @@
 //! | `supervisor.rs` | starts an actor for a job, within the limits of the organization and the node |
 //! | `actor.rs`, `runner.rs` | starts the job under a new epoch, runs its items one after the other, and writes each step |
 //! | [`JobKind`] | does the work of an item |
+//! | [`JobControl`] | creates jobs and changes them for users, in any process |
+//! | [`JobHints`] | hints of jobs that can start, through Redis |
 //!
 //! [`folio_history::job`] decides; this crate reads, writes and waits. It must not know what an item is. A job survives
 //! its node: the sweep of the node at which it is placed starts it again once the membership reports the owner dead.
-//! [`Jobs::wake`] only saves the time until the next sweep.
+//! A hint only saves the time until the next sweep.
 
 mod actor;
+mod control;
+mod hints;
 mod kind;
 mod runner;
 mod shared;
@@ -30,6 +34,8 @@ use folio_types::{Environment, Error, Incarnation, JobId, Liveness, OrgId, Resul
 use futures::future::BoxFuture;
 use ractor::{Actor, ActorRef};
 
+pub use control::{JobControl, JobRequest};
+pub use hints::JobHints;
 pub use kind::{ItemTask, JobKind};
 
 use crate::shared::Shared;
@@ -81,6 +87,7 @@ pub struct Dependencies {
     pub stores: Stores,
     /// Counts the running jobs of an organization in all nodes together.
     pub slots: Arc<dyn SlotStore>,
+    pub hints: JobHints,
     pub environment: Arc<dyn Environment>,
     /// Incarnation of this node. Headers of jobs name it as the owner.
     pub incarnation: Incarnation,

@@ -8,7 +8,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::actor::{JobActor, Start};
 use crate::shared::{Key, Shared};
-use crate::sweep;
+use crate::{hints, sweep};
 
 pub(crate) enum SupervisorMsg {
     /// Start a job unless it has an actor.
@@ -33,6 +33,7 @@ impl Actor for Supervisor {
         myself: ActorRef<SupervisorMsg>,
         shared: Arc<Shared>,
     ) -> Result<SupervisorState, ActorProcessingErr> {
+        hints::until_stopped(&shared, myself.clone());
         sweep::until_stopped(&shared, myself);
         Ok(SupervisorState { shared, keys: HashMap::new() })
     }

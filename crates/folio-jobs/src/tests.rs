@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::job::{
-    ItemRun, JobCommand, JobFilter, JobHeader, JobState, JobWrite, JobWritten, NewJob, WaitReason,
+    ItemRun, JobCommand, JobFilter, JobHeader, JobLimits, JobState, JobWrite, JobWritten, NewJob, WaitReason,
 };
 use folio_resources::{Member, MemberWrite};
 use folio_storage::{SharedOptions, SlotStore, Stores};
@@ -18,7 +18,7 @@ use folio_types::{
 };
 use serde_json::{Value, json};
 
-use crate::{Dependencies, Failpoint, ItemTask, JobKind, Jobs, Options, Placement};
+use crate::{Dependencies, Failpoint, ItemTask, JobControl, JobHints, JobKind, JobRequest, Jobs, Options, Placement};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -99,6 +99,7 @@ impl Placement for TestPlacement {
 struct Sandbox {
     stores: Stores,
     slots: Arc<dyn SlotStore>,
+    hints: JobHints,
     environment: Arc<Simulated>,
     placement: Arc<TestPlacement>,
     kind: Arc<TestKind>,
@@ -116,6 +117,7 @@ impl Sandbox {
         Self {
             stores: store.stores(),
             slots: shared.slots,
+            hints: JobHints::new(shared.jobs),
             environment,
             placement: Arc::default(),
             kind: Arc::default(),
@@ -129,6 +131,7 @@ impl Sandbox {
         Dependencies {
             stores: self.stores.clone(),
             slots: Arc::clone(&self.slots),
+            hints: self.hints.clone(),
             environment: Arc::clone(&self.environment) as _,
             incarnation: Incarnation::derive(&[node]),
             placement: Arc::clone(&self.placement) as _,
@@ -156,6 +159,16 @@ impl Sandbox {
             at: self.environment.now(),
         };
         self.stores.jobs.create(new.header().unwrap()).await.unwrap()
+    }
+
+    fn control(&self, limits: JobLimits) -> JobControl {
+        let environment: Arc<dyn Environment> = Arc::clone(&self.environment) as _;
+        JobControl::new(Arc::clone(&self.stores.jobs), self.hints.clone(), environment, limits)
+    }
+
+    fn request(&self, name: &str) -> JobRequest {
+        let (id, principal, items) = (JobId::derive(&[name]), self.principal(), vec!["one".to_owned()]);
+        JobRequest { id, principal, kind: "test", input: json!({}), items }
     }
 
     async fn header(&self, job: &JobHeader) -> JobHeader {
@@ -364,4 +377,35 @@ async fn a_job_that_is_open_for_too_long_fails_and_its_record_is_deleted_after_i
     })
     .await;
     jobs.stop().await;
+}
+
+#[tokio::test]
+async fn a_hint_starts_a_job_before_the_next_sweep() {
+    let sandbox = Sandbox::new();
+    let jobs =
+        Jobs::start(sandbox.dependencies("a"), Options { sweep_interval: 2 * LIMIT, ..options() }).await.unwrap();
+    let control = sandbox.control(JobLimits::default());
+    let job = control.create(sandbox.request("j")).await.unwrap();
+    assert_eq!(sandbox.wait_for_end(&job).await.state, JobState::Completed);
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn a_user_controls_a_job_in_any_process() {
+    let sandbox = Sandbox::new();
+    let control = sandbox.control(JobLimits { waiting_max: 1, running_max: 1, ..JobLimits::default() });
+    let job = control.create(sandbox.request("j")).await.unwrap();
+    assert_eq!(control.create(sandbox.request("j")).await.unwrap(), job, "a repeated creation");
+    control.create(sandbox.request("k")).await.unwrap();
+    assert_eq!(control.create(sandbox.request("l")).await.unwrap_err().reason, Reason::QueueFull);
+    let execute = async |command| control.execute(&sandbox.org, &job.id, command).await.map(|header| header.state);
+    assert_eq!(execute(JobCommand::Pause).await, Ok(JobState::Paused));
+    assert_eq!(execute(JobCommand::Pause).await, Ok(JobState::Paused), "a repeated command");
+    assert_eq!(execute(JobCommand::Resume).await, Ok(JobState::Queued));
+    assert_eq!(execute(JobCommand::Cancel).await, Ok(JobState::Cancelled));
+    assert_eq!(execute(JobCommand::Resume).await.unwrap_err().reason, Reason::JobEnded);
+    let other = OrgId::derive(&["other"]);
+    assert_eq!(control.find(&other, &job.id).await.unwrap_err().reason, Reason::NotFound);
+    assert_eq!(control.execute(&other, &job.id, JobCommand::Cancel).await.unwrap_err().reason, Reason::NotFound);
+    control.create(sandbox.request("l")).await.unwrap();
 }

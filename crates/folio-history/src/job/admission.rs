@@ -1,20 +1,36 @@
 //! Limits of an organization's jobs, and the principal under which a job runs.
 
+use std::time::Duration;
+
 use folio_resources::Member;
+use folio_types::limits::JOB_OPEN_MAX;
+use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Code, Error, Principal, Reason, Result, Role};
 
-folio_types::with_defaults! {
-    /// Limits of the jobs of an organization.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+folio_types::settings! {
+    /// The settings section `jobs`: limits of the jobs of an organization.
+    #[derive(Copy, Eq)]
     pub struct JobLimits {
-        /// Maximum number of open jobs that do not run (10,000).
+        /// Maximum number of open jobs that do not run.
         pub waiting_max: u64 = 10_000,
-        /// Maximum number of running jobs (8).
+        /// Maximum number of running jobs.
         pub running_max: u32 = 8,
+        /// Maximum running time of a job. Time in which a job waits does not count.
+        pub running_time: Duration as "running_time_seconds" = Duration::from_secs(6 * 60 * 60),
     }
 }
 
 impl JobLimits {
+    /// # Errors
+    /// Lists every invalid setting with its bounds.
+    pub fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("jobs");
+        problems.number("waiting_max", self.waiting_max, 0, 1_000_000);
+        problems.number("running_max", self.running_max, 1, 1_000);
+        problems.seconds("running_time_seconds", self.running_time, Duration::from_secs(1), JOB_OPEN_MAX);
+        problems.into_result()
+    }
+
     /// Checks that one more job may be created. `open`: the number of open jobs of the organization.
     ///
     /// # Errors

@@ -322,6 +322,17 @@ fn an_organization_has_a_bounded_number_of_open_jobs() {
 }
 
 #[test]
+fn the_limits_of_jobs_have_bounds() {
+    let limits = JobLimits::default();
+    assert_eq!(limits.check(), Ok(()));
+    let bad = JobLimits { waiting_max: 1_000_001, running_max: 0, running_time: JOB_OPEN_MAX + Duration::from_secs(1) };
+    let problems = bad.check().unwrap_err().problems;
+    for key in ["jobs.waiting_max", "jobs.running_max", "jobs.running_time_seconds"] {
+        assert!(problems.iter().any(|problem| problem.starts_with(key)), "{key}: {problems:?}");
+    }
+}
+
+#[test]
 fn the_keys_of_an_attempt_derive_from_job_item_epoch_and_attempt() {
     let job = JobId::derive(&["j"]);
     let run = |item, epoch, attempt| ItemRun { job: job.clone(), item, epoch, attempt };

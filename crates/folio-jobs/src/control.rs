@@ -1,0 +1,120 @@
+//! Creates jobs and changes them for users, in any process. The owner of a job finds such a change at its next write.
+
+use std::sync::Arc;
+
+use folio_history::job::{
+    ItemOutcome, JobCommand, JobFilter, JobHeader, JobLimits, JobWrite, JobWritten, KIND, NewJob,
+};
+use folio_storage::JobRecordStore;
+use folio_types::limits::JOB_ITEMS_MAX;
+use folio_types::page::{Page, PageRequest};
+use folio_types::{Code, Environment, Error, JobId, OrgId, Principal, Reason, Result};
+use serde_json::Value;
+
+use crate::hints::JobHints;
+
+/// Maximum number of attempts of a command that meets writes of the owner.
+const ATTEMPTS: u32 = 10;
+
+/// A job to create.
+#[derive(Debug, Clone)]
+pub struct JobRequest {
+    pub id: JobId,
+    pub principal: Principal,
+    /// Name of the kind.
+    pub kind: &'static str,
+    pub input: Value,
+    /// Subjects of the items, in order.
+    pub items: Vec<String>,
+}
+
+/// Creates, reads and changes jobs. Cheap to clone.
+#[derive(Clone)]
+pub struct JobControl {
+    store: Arc<dyn JobRecordStore>,
+    hints: JobHints,
+    environment: Arc<dyn Environment>,
+    limits: JobLimits,
+}
+
+impl std::fmt::Debug for JobControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobControl").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl JobControl {
+    pub fn new(
+        store: Arc<dyn JobRecordStore>,
+        hints: JobHints,
+        environment: Arc<dyn Environment>,
+        limits: JobLimits,
+    ) -> Self {
+        Self { store, hints, environment, limits }
+    }
+
+    /// Creates a job, and returns the header that is then stored. Idempotent by the id.
+    ///
+    /// # Errors
+    /// `QUEUE_FULL`; `INVALID_FIELD` or `TOO_LARGE` of the items or the input.
+    pub async fn create(&self, request: JobRequest) -> Result<JobHeader> {
+        let JobRequest { id, principal, kind, input, items } = request;
+        if let Some(stored) = self.store.header(&principal.org, &id).await? {
+            return Ok(stored);
+        }
+        let is_open = JobFilter { is_open: Some(true), ..JobFilter::default() };
+        let first = PageRequest { size: 1, ..PageRequest::default() };
+        let open = self.store.list(&principal.org, &is_open, &first).await?.total;
+        self.limits.admit(open)?;
+        let (kind, running_max, at) = (kind.to_owned(), self.limits.running_time, self.environment.now());
+        let new = NewJob { id, principal, kind, input, items, running_max, at };
+        let created = self.store.create(new.header()?).await?;
+        self.hints.push(created.org(), &created.id).await;
+        Ok(created)
+    }
+
+    /// # Errors
+    /// `NOT_FOUND`, also for a job of another organization.
+    pub async fn find(&self, org: &OrgId, id: &JobId) -> Result<JobHeader> {
+        self.store.header(org, id).await?.ok_or_else(|| Error::not_found(KIND, id))
+    }
+
+    /// Returns the outcomes of a job's items, in the order of the items.
+    pub async fn outcomes(&self, org: &OrgId, id: &JobId) -> Result<Vec<ItemOutcome>> {
+        self.store.outcomes(org, id, 0, JOB_ITEMS_MAX).await
+    }
+
+    pub async fn list(&self, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>> {
+        self.store.list(org, filter, page).await
+    }
+
+    /// Executes a command of a user, and returns the header that is then stored. A command that was already executed
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `JOB_ENDED`; `VERSION_CONFLICT` if the owner writes too often meanwhile.
+    pub async fn execute(&self, org: &OrgId, id: &JobId, command: JobCommand) -> Result<JobHeader> {
+        let is_start = command == JobCommand::Resume;
+        for _ in 0..ATTEMPTS {
+            let before = self.find(org, id).await?;
+            let Some(after) = before.after(command.clone(), self.environment.now())? else { return Ok(before) };
+            let write = JobWrite { batch: self.environment.random(), before, after, outcome: None };
+            if let JobWritten::Done(written) = self.write(write).await? {
+                if is_start {
+                    self.hints.push(org, id).await;
+                }
+                return Ok(*written);
+            }
+        }
+        let message = format!("the job {id} was changed concurrently too often; retry");
+        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+    }
+
+    /// Repeats a write whose result is unknown once. The store executes it once.
+    async fn write(&self, write: JobWrite) -> Result<JobWritten> {
+        match self.store.write(write.clone()).await {
+            Err(error) if error.reason == Reason::StoreUnavailable => self.store.write(write).await,
+            written => written,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Hints of jobs that can start, so that a node starts them before its next sweep.
+//!
+//! The processes of a cluster share a queue of hints in Redis. Any node takes a hint and starts the job, wherever the job
+//! is placed: the fence of the header permits one start. A lost hint costs the time until the next sweep.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_storage::{Job, JobStore};
+use folio_types::{Incarnation, JobId, OrgId, Result};
+use ractor::ActorRef;
+use tokio::sync::Notify;
+
+use crate::shared::{Key, Shared};
+use crate::supervisor::SupervisorMsg;
+
+const QUEUE: &str = "jobs";
+/// Maximum number of hints of one read.
+const HINTS_PER_READ: usize = 16;
+/// Time after which another node takes a hint whose node died.
+const ABANDONED_AFTER: Duration = Duration::from_secs(30);
+/// Interval of reads if this process adds no hint.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of reads while the queue is unavailable.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The hints of a process. Cheap to clone.
+#[derive(Clone)]
+pub struct JobHints {
+    queue: Arc<dyn JobStore>,
+    /// Notified of a hint of this process.
+    pushed: Arc<Notify>,
+}
+
+impl std::fmt::Debug for JobHints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JobHints")
+    }
+}
+
+impl JobHints {
+    pub fn new(queue: Arc<dyn JobStore>) -> Self {
+        Self { queue, pushed: Arc::default() }
+    }
+
+    /// Adds a hint. If the queue is full or unavailable, the next sweep finds the job.
+    pub(crate) async fn push(&self, org: &OrgId, job: &JobId) {
+        let hint = Job { key: format!("{org} {job}"), group: org.to_string(), payload: String::new() };
+        match self.queue.push(QUEUE, &hint).await {
+            Ok(_) => self.pushed.notify_one(),
+            Err(error) => tracing::debug!(%error, %job, "a job has no hint; the next sweep finds it"),
+        }
+    }
+
+    /// Takes hints. Each hint is taken once, whether or not the job starts.
+    pub(crate) async fn take(&self, worker: &Incarnation) -> Result<Vec<Key>> {
+        let claimed = self.queue.claim(QUEUE, worker, HINTS_PER_READ, ABANDONED_AFTER).await?;
+        let mut keys = Vec::with_capacity(claimed.len());
+        for hint in claimed {
+            self.queue.complete(QUEUE, &hint).await?;
+            keys.extend(parse(&hint.job.key));
+        }
+        Ok(keys)
+    }
+
+    /// Waits for a hint of this process.
+    pub(crate) async fn wait(&self) {
+        self.pushed.notified().await;
+    }
+}
+
+/// Starts the jobs of hints until the node drains or stops.
+pub(crate) fn until_stopped(shared: &Arc<Shared>, supervisor: ActorRef<SupervisorMsg>) {
+    let shared = Arc::clone(shared);
+    let tracker = shared.tracker.clone();
+    tracker.spawn(async move {
+        let stopped = shared.stopped.clone();
+        let _ = stopped.run_until_cancelled(start_jobs(&shared, &supervisor)).await;
+    });
+}
+
+async fn start_jobs(shared: &Shared, supervisor: &ActorRef<SupervisorMsg>) {
+    let hints = &shared.dependencies.hints;
+    while !shared.draining.is_cancelled() {
+        let pause = match hints.take(&shared.dependencies.incarnation).await {
+            Ok(keys) => {
+                for key in keys {
+                    let _ = supervisor.send_message(SupervisorMsg::Start(key));
+                }
+                POLL_INTERVAL
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the hints of jobs are unavailable");
+                RETRY_INTERVAL
+            }
+        };
+        tokio::select! {
+            () = hints.wait() => {}
+            () = tokio::time::sleep(pause) => {}
+            () = shared.draining.cancelled() => {}
+        }
+    }
+}
+
+/// None: a process of another version wrote the hint.
+fn parse(key: &str) -> Option<Key> {
+    let (org, job) = key.split_once(' ')?;
+    Some((org.parse().ok()?, job.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_storage::SharedOptions;
+    use folio_testkit::Simulated;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_hint_is_taken_once() {
+        let shared = folio_storage_memory::shared_stores(Arc::new(Simulated::new(7)), SharedOptions::default());
+        let (hints, worker) = (JobHints::new(shared.jobs), Incarnation::derive(&["n"]));
+        let key = (OrgId::derive(&["o"]), JobId::derive(&["j"]));
+        hints.push(&key.0, &key.1).await;
+        hints.push(&key.0, &key.1).await;
+        hints.wait().await;
+        assert_eq!(hints.take(&worker).await.unwrap(), [key]);
+        assert!(hints.take(&worker).await.unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_malformed_hint_is_skipped() {
+        for key in ["", "org", "org job", "org_1 job_1"] {
+            assert_eq!(parse(key), None, "{key}");
+        }
+    }
+}
