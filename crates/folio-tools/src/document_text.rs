@@ -25,7 +25,7 @@ pub(crate) struct Cut {
 }
 
 /// Checks that the text of a document is available. Fails with `NO_TEXT` and the reason.
-pub(crate) fn check_ready(document: &Document) -> Result<()> {
+pub fn check_ready(document: &Document) -> Result<()> {
     let message = match &document.state {
         TextState::Ready => return Ok(()),
         TextState::Uploaded | TextState::Processing => {

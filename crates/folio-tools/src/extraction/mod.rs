@@ -5,6 +5,7 @@ mod edit;
 mod engine;
 mod evidence;
 mod merge;
+mod job;
 mod message;
 mod metered;
 mod normalize;
@@ -16,7 +17,9 @@ mod window_record;
 mod windows;
 
 pub use edit::{apply_edit, check_replacement};
+pub use crate::document_text::check_ready;
 pub use engine::{Extracted, Request, run};
+pub use job::{JOB_KIND, JobInput, run_job_item};
 pub use metered::complete_metered;
 pub use options::Options;
 pub use windows::runs_as_job;

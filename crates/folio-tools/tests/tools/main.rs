@@ -9,6 +9,7 @@
 
 mod documents;
 mod extraction;
+mod extraction_job;
 mod fixture;
 mod invented_ids;
 mod once;
