@@ -1,4 +1,4 @@
-//! Placement of a thread without a live owner: a pure function of the thread and the live nodes.
+//! Placement of a thread or a job without a live owner: a pure function of its id and the live nodes.
 //!
 //! Rendezvous hashing with a load bound: every node has a score for the thread, and the best node below the bound is
 //! chosen. All processes with the same membership view agree, a joining node takes only the threads for which it has
@@ -6,7 +6,7 @@
 //! restarted node gets its threads back.
 
 use folio_storage::ClusterNode;
-use folio_types::{OrgId, ThreadId};
+use folio_types::OrgId;
 use sha2::{Digest as _, Sha256};
 
 folio_types::with_defaults! {
@@ -37,7 +37,7 @@ impl LoadBound {
 /// Returns the best node that stays within the bound with one more conversation. None: there are no nodes.
 pub fn place<'a>(
     org: &OrgId,
-    thread: &ThreadId,
+    id: &str,
     nodes: impl IntoIterator<Item = &'a ClusterNode> + Clone,
     bound: LoadBound,
 ) -> Option<&'a ClusterNode> {
@@ -45,12 +45,12 @@ pub fn place<'a>(
     nodes
         .into_iter()
         .filter(|node| node.node.conversations < max)
-        .max_by_key(|node| (score(org, thread, &node.node.address), &node.node.incarnation))
+        .max_by_key(|node| (score(org, id, &node.node.address), &node.node.incarnation))
 }
 
-fn score(org: &OrgId, thread: &ThreadId, address: &str) -> [u8; 32] {
+fn score(org: &OrgId, id: &str, address: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for part in [org.as_str(), thread.as_str(), address] {
+    for part in [org.as_str(), id, address] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::membership::tests::record;
     use folio_storage::NodeRecord;
-    use folio_types::Incarnation;
+    use folio_types::{Incarnation, ThreadId};
     use proptest::prelude::*;
 
     fn node(name: usize, conversations: u64) -> ClusterNode {
@@ -84,14 +84,14 @@ mod tests {
     }
 
     fn address(number: u32, nodes: &[ClusterNode], bound: LoadBound) -> &str {
-        &place(&org(), &thread(number), nodes, bound).unwrap().node.address
+        &place(&org(), thread(number).as_str(), nodes, bound).unwrap().node.address
     }
 
     const LOOSE: LoadBound = LoadBound { percent: 125, slack: 1_000_000 };
 
     #[test]
     fn without_nodes_there_is_no_placement_and_a_single_node_gets_every_thread() {
-        assert_eq!(place(&org(), &thread(1), &[], LoadBound::default()), None);
+        assert_eq!(place(&org(), thread(1).as_str(), &[], LoadBound::default()), None);
         for load in [0, 1, 1_000, u64::MAX / 4] {
             let single = nodes(&[load]);
             assert_eq!(address(1, &single, LoadBound { percent: 100, slack: 0 }), "node-0:7000");
@@ -158,7 +158,7 @@ mod tests {
         ) {
             let bound = LoadBound { percent, slack };
             let nodes = nodes(&loads);
-            let chosen = place(&org(), &thread(number), &nodes, bound).expect("some node is not above the mean");
+            let chosen = place(&org(), thread(number).as_str(), &nodes, bound).expect("some node is not above the mean");
             let total: u64 = loads.iter().sum::<u64>() + 1;
             let max = (total * percent).div_ceil(100 * loads.len() as u64) + slack;
             prop_assert!(chosen.node.conversations < max);

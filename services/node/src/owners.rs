@@ -47,7 +47,7 @@ impl Owners for ClusterOwners {
     async fn is_placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool {
         let live = self.membership.live().borrow().clone();
         let up: Vec<_> = live.iter().filter(|member| !member.node.draining).collect();
-        place(org, thread, up, IGNORE_LOAD).is_some_and(|member| member.node.incarnation == self.me)
+        place(org, thread.as_str(), up, IGNORE_LOAD).is_some_and(|member| member.node.incarnation == self.me)
     }
 
     async fn wait_for_node_loss(&self) {

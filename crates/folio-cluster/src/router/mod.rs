@@ -207,7 +207,7 @@ impl Inner {
             return Some(node.clone());
         }
         let (org, thread) = key;
-        let of = |nodes: Vec<&ClusterNode>| place(org, thread, nodes, self.bound).cloned();
+        let of = |nodes: Vec<&ClusterNode>| place(org, thread.as_str(), nodes, self.bound).cloned();
         let up: Vec<&ClusterNode> = live.iter().filter(|node| !node.node.draining && is_uncalled(node)).collect();
         let reachable = up.iter().copied().filter(|node| !self.avoided.contains_key(&node.node.incarnation)).collect();
         of(reachable).or_else(|| of(up)).or_else(|| of(live.iter().filter(|node| is_uncalled(node)).collect()))

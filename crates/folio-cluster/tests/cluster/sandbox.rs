@@ -132,7 +132,8 @@ impl Cluster {
     pub(crate) fn thread_of(&self, node: usize) -> ThreadId {
         let members: Vec<ClusterNode> = self.nodes.iter().map(Node::member).collect();
         let placed = |thread: &ThreadId| {
-            folio_cluster::placement::place(&principal().org, thread, &members, options().load_bound()).cloned()
+            let (org, bound) = (principal().org, options().load_bound());
+            folio_cluster::placement::place(&org, thread.as_str(), &members, bound).cloned()
         };
         (0..).map(thread).find(|thread| placed(thread).as_ref() == Some(&members[node])).unwrap()
     }
