@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-tools", "documents history llm metering resources storage"),
     ("folio-jobs", "history storage"),
     ("folio-conversation", "documents history llm metering quotas resources storage tools"),
-    ("folio-operations", "credit documents history llm metering permits providers resources storage tools"),
+    ("folio-operations", "credit documents history jobs llm metering permits providers resources storage tools"),
     ("folio-cluster", "history proto resources storage"),
     ("folio-testkit", ""),
     ("folio-test-servers", ""),
@@ -43,7 +43,7 @@ const MAY_USE: &[(&str, &str)] = &[
         "folio-gateway",
         "cluster credit documents history llm metering operations permits proto providers resources storage tools",
     ),
-    ("folio-node", "cluster conversation documents history llm metering proto quotas resources storage tools"),
+    ("folio-node", "cluster conversation documents history jobs llm metering proto quotas resources storage tools"),
     ("llm-sim", ""),
     ("xtask", "test-servers"),
 ];

@@ -98,11 +98,41 @@ pub struct Dependencies {
     pub failpoint: Option<Failpoint>,
 }
 
-/// The jobs of a node. Cheap to clone.
+/// Placement in a single process: every other incarnation is an earlier, dead run of this process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SingleProcess;
+
+#[async_trait]
+impl Placement for SingleProcess {
+    fn liveness(&self, _owner: &Incarnation) -> Liveness {
+        Liveness::Dead
+    }
+
+    async fn is_placed_here(&self, _org: &OrgId, _job: &JobId) -> bool {
+        true
+    }
+
+    async fn wait_for_node_loss(&self) {
+        std::future::pending().await
+    }
+}
+
+/// The jobs of a node. Cheap to clone. Dropping the last clone stops them without a drain.
 #[derive(Clone)]
 pub struct Jobs {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
     shared: Arc<Shared>,
     supervisor: ActorRef<SupervisorMsg>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.stopped.cancel();
+        self.supervisor.stop(None);
+    }
 }
 
 impl std::fmt::Debug for Jobs {
@@ -118,22 +148,22 @@ impl Jobs {
         let (supervisor, _joined) = Actor::spawn(None, Supervisor, Arc::clone(&shared))
             .await
             .map_err(|error| Error::internal(format!("cannot start the supervisor of jobs: {error}")))?;
-        Ok(Self { shared, supervisor })
+        Ok(Self { handle: Arc::new(Handle { shared, supervisor }) })
     }
 
     /// Sweeps all open jobs at once, because a job was created or resumed.
     pub fn wake(&self) {
-        self.shared.recheck_all();
+        self.handle.shared.recheck_all();
     }
 
     /// Returns the number of jobs that have an actor.
     pub fn running(&self) -> usize {
-        self.shared.running_count()
+        self.handle.shared.running_count()
     }
 
     /// Starts no further item, waits for running items until the deadline, hands the jobs over to other nodes and stops.
     pub async fn drain(&self, deadline: Duration) {
-        let shared = &self.shared;
+        let shared = &self.handle.shared;
         shared.draining.cancel();
         if tokio::time::timeout(deadline, shared.wait_until_idle()).await.is_err() {
             shared.interrupted.cancel();
@@ -144,13 +174,14 @@ impl Jobs {
 
     /// Stops at once. Another node starts the jobs when it finds this incarnation dead.
     pub async fn stop(&self) {
-        self.shared.draining.cancel();
-        self.shared.stopped.cancel();
-        if let Err(error) = self.supervisor.stop_and_wait(None, Some(STOP_TIMEOUT)).await {
+        let Handle { shared, supervisor } = &*self.handle;
+        shared.draining.cancel();
+        shared.stopped.cancel();
+        if let Err(error) = supervisor.stop_and_wait(None, Some(STOP_TIMEOUT)).await {
             tracing::warn!(%error, "the supervisor of jobs did not stop in time");
         }
-        self.shared.tracker.close();
-        if tokio::time::timeout(STOP_TIMEOUT, self.shared.tracker.wait()).await.is_err() {
+        shared.tracker.close();
+        if tokio::time::timeout(STOP_TIMEOUT, shared.tracker.wait()).await.is_err() {
             tracing::warn!("the sweep of jobs did not end in time");
         }
     }

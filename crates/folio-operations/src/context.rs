@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use folio_documents::{CleanupHandle, Uploader};
 use folio_history::peer::{ConversationPeer, SharedPeer};
+use folio_jobs::JobControl;
 use folio_llm::{Catalogue, Models};
 use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Amount, Bounds, Permit, Permits};
@@ -50,6 +51,8 @@ pub struct Components {
     pub environment: Arc<dyn Environment>,
     /// Bounds of extractions.
     pub extraction: extraction::Options,
+    /// The jobs of all nodes.
+    pub jobs: JobControl,
     pub uploader: Uploader,
     /// Starts the clean-up after a deletion.
     pub clean_up: CleanupHandle,
@@ -249,6 +252,19 @@ impl Context {
     pub(crate) fn pending_windows(&self) -> Windows {
         let (components, random) = (self.components(), self.environment().random());
         self.operations.inner.pending_pollers.subscribe(&self.principal().org, &components.open_turns, random)
+    }
+
+    /// Reads and changes jobs.
+    pub fn jobs(&self) -> &JobControl {
+        &self.components().jobs
+    }
+
+    /// Creates jobs whose items call models. The nodes that run them count the model calls.
+    ///
+    /// # Errors
+    /// The operation does not declare [`Quota::ModelCalls`].
+    pub fn job_creator(&self) -> Result<&JobControl> {
+        self.require(Quota::ModelCalls).map(|()| self.jobs())
     }
 
     pub fn nodes(&self) -> Option<&dyn NodeStore> {

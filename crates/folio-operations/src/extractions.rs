@@ -1,5 +1,6 @@
 //! Operations on extractions.
 
+use folio_jobs::JobRequest;
 use folio_resources::fields;
 use folio_resources::{
     CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, Prompt, Resource as _,
@@ -7,21 +8,26 @@ use folio_resources::{
 use folio_tools::extraction;
 use folio_types::access::Scope;
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{DocumentId, Etag, ExtractionId, Result, Timestamp};
+use folio_types::{DocumentId, Error, Etag, ExtractionId, JobId, Result, Timestamp};
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
+use crate::jobs::{self, JobView};
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, Period, SortKeys};
 use crate::operation::{Operation, delete_operation, get_operation};
 use crate::reference::{PromptRef, SchemaRef};
 
+/// Maximum number of documents that a request reads at a time.
+const DOCUMENTS_AT_ONCE: usize = 8;
+
 service! {
     "ExtractionService", Some(Scope::Extractions) =>
-    RunExtraction, GetExtraction, UpdateExtractionField, ReplaceExtraction, VerifyExtraction, DeleteExtraction,
-    ListExtractions
+    RunExtraction, RunExtractions, GetExtraction, UpdateExtractionField, ReplaceExtraction, VerifyExtraction,
+    DeleteExtraction, ListExtractions
 }
 
 /// Runs a prompt on a document and stores the data. A repeated request returns the stored extraction without a model
@@ -60,6 +66,54 @@ impl Operation for RunExtraction {
             request.create::<Extraction>(stores, ExtractionChange::Create(extracted.into_new())).await?;
         }
         context.find(&id).await
+    }
+}
+
+/// Creates a job that runs a prompt on several documents and stores the data of each. The documents are the items of the
+/// job. A repeated request returns the same job.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunExtractions {
+    /// The documents, whose texts must be ready: at least one, and at most the items of a job.
+    pub document_ids: Vec<DocumentId>,
+    pub prompt_revid: PromptRef,
+    /// None: the prompt's model, or the default model if the prompt names none.
+    pub model: Option<String>,
+}
+
+impl Operation for RunExtractions {
+    const DECLARATION: Declaration = SERVICE.change("RunExtractions").quota(Quota::ModelCalls).recorded_outcome();
+    type Output = JobView;
+
+    fn to_outcome(job: &JobView) -> Result<Value> {
+        jobs::to_outcome(job)
+    }
+
+    async fn replay(&self, context: &Context, outcome: Value) -> Result<JobView> {
+        jobs::replay(context, outcome).await
+    }
+
+    async fn run(self, context: &Context) -> Result<JobView> {
+        if self.document_ids.is_empty() {
+            return Err(Error::invalid_field("document_ids", "is missing"));
+        }
+        let prompt = context.revision::<Prompt>(&self.prompt_revid).await?;
+        let catalogue = context.catalogue().await?;
+        catalogue.for_prompts(self.model.as_deref().or(prompt.model.as_deref()))?;
+        let ready = self.document_ids.clone().into_iter().map(|id| async move {
+            let document = context.find::<Document>(&id).await?;
+            let name_document = |error: Error| Error { message: format!("{id}: {}", error.message), ..error };
+            extraction::check_ready(&document).map_err(name_document)
+        });
+        futures::stream::iter(ready).buffered(DOCUMENTS_AT_ONCE).try_collect::<Vec<()>>().await?;
+        let request = JobRequest {
+            id: JobId::derive(&context.request.id_parts()),
+            principal: context.principal().clone(),
+            kind: extraction::JOB_KIND,
+            input: json!(extraction::JobInput { prompt: prompt.revid, model: self.model }),
+            items: self.document_ids.iter().map(ToString::to_string).collect(),
+        };
+        let job = context.job_creator()?.create(request).await?;
+        JobView::read(context, job).await
     }
 }
 

@@ -23,6 +23,7 @@ mod declaration;
 pub mod documents;
 pub mod extractions;
 pub mod filter;
+pub mod jobs;
 pub mod limits;
 mod list;
 pub mod members;
@@ -65,6 +66,7 @@ const GROUPS: &[&[Declaration]] = &[
     prompts::DECLARATIONS,
     tags::DECLARATIONS,
     extractions::DECLARATIONS,
+    jobs::DECLARATIONS,
     models::DECLARATIONS,
     providers::DECLARATIONS,
     tokens::DECLARATIONS,

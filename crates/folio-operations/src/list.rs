@@ -13,12 +13,13 @@ use serde::Serialize;
 const TOKEN_BYTES: usize = 2_048;
 const SCOPE_DIGEST_DIGITS: usize = 16;
 
-/// Maximum page size of the lists with large items: schemas, prompts, their revisions and extractions.
+/// Maximum page size of the lists with large items: schemas, prompts, their revisions, extractions and jobs.
 // proto: ListSchemasRequest.page_size "per page, at most {}."
 // proto: ListSchemaRevisionsRequest.page_size "per page, at most {}."
 // proto: ListPromptsRequest.page_size "per page, at most {}."
 // proto: ListPromptRevisionsRequest.page_size "per page, at most {}."
 // proto: ListExtractionsRequest.page_size "per page, at most {}."
+// proto: ListJobsRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.

@@ -150,6 +150,7 @@ pub const DOCUMENT_BYTES: u64 = 50 * 1024 * 1024;
 /// Default maximum pages of a document.
 pub const DOCUMENT_PAGES: u32 = 2_000;
 /// Maximum items of a job. The header of a job contains its items.
+// proto: RunExtractionsRequest.document_ids "1 to {} different"
 pub const JOB_ITEMS_MAX: usize = 100;
 /// Maximum length of the subject of a job's item, in bytes.
 pub const JOB_SUBJECT_BYTES: usize = 200;
@@ -162,8 +163,10 @@ pub const JOB_FAILURES_MAX: u32 = 5;
 /// Maximum length of an error message that a job stores, in characters.
 pub const JOB_MESSAGE_CHARS: usize = 500;
 /// Maximum time for which a job waits for credit or limits without a completed item.
+// proto: JobService "for {} hours"
 pub const JOB_BLOCKED_MAX: Duration = DAY;
 /// Maximum time from the creation of a job to its end. Rows of the index of open jobs expire later.
 pub const JOB_OPEN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Time for which the record of an ended job is kept.
+// proto: JobService "after {} days"
 pub const JOB_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);

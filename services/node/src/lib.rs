@@ -1,12 +1,13 @@
-//! A node of a cluster, which runs conversations.
+//! A node of a cluster, which runs conversations and jobs.
 //!
 //! [`Node`] starts the conversations with their dependencies, and is the [`ConversationPeer`] of this process.
 //!
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
+mod extraction_jobs;
 mod node;
 mod owners;
 mod peer;
 
 pub use folio_conversation::{Options, SharedTurnStores};
-pub use node::{ClusterParts, Node, NodeParts};
+pub use node::{ClusterParts, JobParts, Node, NodeParts};

@@ -9,21 +9,26 @@ use folio_cluster::{Describe, Membership, Peers};
 use folio_conversation::{
     Conversations, Dependencies, Failpoints, Options, Owners, SharedTurnStores, SingleProcessOwners, Snapshot,
 };
+use folio_history::job::JobLimits;
+use folio_jobs::{JobHints, Jobs};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_quotas::Slots;
-use folio_storage::{NodeRecord, Stores};
-use folio_tools::Registry;
+use folio_storage::{NodeRecord, SlotStore, Stores};
+use folio_tools::{Registry, ToolResources};
 use folio_types::{Environment, Incarnation, Result, Timestamp};
 use futures::future::OptionFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::extraction_jobs::ExtractionJobs;
 use crate::owners::ClusterOwners;
 
 /// Delay before the next attempt of a failed restart.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// Maximum wait for the settlement of the model calls of stopped jobs.
+const SETTLEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub struct NodeParts {
@@ -37,10 +42,20 @@ pub struct NodeParts {
     pub turn_slots: Slots,
     /// Stores in which the node publishes its turns.
     pub shared_turns: SharedTurnStores,
+    pub jobs: JobParts,
     /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
     /// True while the clock of the process is right. With a wrong clock the node runs no conversation.
     pub clock: watch::Receiver<bool>,
+}
+
+/// Dependencies of the jobs of a node.
+#[derive(Clone)]
+pub struct JobParts {
+    /// Counts the running jobs of an organization.
+    pub slots: Arc<dyn SlotStore>,
+    pub hints: JobHints,
+    pub limits: JobLimits,
 }
 
 #[derive(Clone)]
@@ -51,7 +66,7 @@ pub struct ClusterParts {
     pub peers: Peers,
 }
 
-/// The conversations of this process. Cheap to clone. Dropping the last clone stops the node without a drain.
+/// The conversations and jobs of this process. Cheap to clone. Dropping the last clone stops the node without a drain.
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,
@@ -71,6 +86,9 @@ struct Inner {
 struct RunningIncarnation {
     incarnation: Incarnation,
     conversations: Conversations,
+    jobs: Jobs,
+    /// The settlements of model calls of jobs.
+    settlements: TaskTracker,
 }
 
 impl Drop for Inner {
@@ -125,9 +143,9 @@ impl Node {
         self.conversations().snapshot()
     }
 
-    /// Announces the drain to the other nodes, refuses new work, waits for running turns until the deadline and
-    /// releases idle threads. Turns that still run at the deadline are stopped; their next owner ends them as failed,
-    /// retriable. Pending turns keep their state.
+    /// Announces the drain to the other nodes, refuses new work, waits for running turns and items of jobs until the
+    /// deadline and releases idle threads. Turns that still run at the deadline are stopped; their next owner ends them
+    /// as failed, retriable. Pending turns keep their state. Jobs are handed over to other nodes.
     pub async fn drain(&self, deadline: Duration) {
         self.inner.draining.store(true, Ordering::SeqCst);
         let membership = self.inner.parts.cluster.as_ref().map(|cluster| &cluster.membership);
@@ -135,7 +153,7 @@ impl Node {
             membership.announce().await;
         }
         let current = self.inner.current();
-        current.conversations.drain(deadline).await;
+        tokio::join!(current.conversations.drain(deadline), current.drain_jobs(deadline));
         self.inner.token.cancel();
         self.inner.tracker.close();
         self.inner.tracker.wait().await;
@@ -169,9 +187,58 @@ impl RunningIncarnation {
             failpoints: Failpoints::from_environment(),
         };
         let conversations = Conversations::start(dependencies, options.clone()).await?;
+        let settlements = TaskTracker::new();
+        let jobs = start_jobs(&incarnation, parts, settlements.clone()).await?;
         tracing::info!(%incarnation, "node started");
-        Ok(Self { incarnation, conversations })
+        Ok(Self { incarnation, conversations, jobs, settlements })
     }
+
+    /// Stops the conversations and jobs at once.
+    async fn stop(&self) {
+        tokio::join!(self.conversations.stop(), self.jobs.stop());
+        self.settle().await;
+    }
+
+    async fn drain_jobs(&self, deadline: Duration) {
+        self.jobs.drain(deadline).await;
+        self.settle().await;
+    }
+
+    async fn settle(&self) {
+        self.settlements.close();
+        if tokio::time::timeout(SETTLEMENT_TIMEOUT, self.settlements.wait()).await.is_err() {
+            tracing::warn!(calls = self.settlements.len(), "model calls of jobs were not settled in time");
+        }
+    }
+}
+
+/// Starts the jobs of an incarnation, with every kind of job.
+async fn start_jobs(incarnation: &Incarnation, parts: &NodeParts, settlements: TaskTracker) -> Result<Jobs> {
+    let resources = ToolResources {
+        stores: parts.stores.clone(),
+        models: Arc::clone(&parts.models),
+        meter: Arc::clone(&parts.meter),
+        environment: Arc::clone(&parts.environment),
+        tasks: settlements,
+    };
+    let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {
+        None => Arc::new(folio_jobs::SingleProcess),
+        Some(ClusterParts { membership, peers, .. }) => {
+            Arc::new(ClusterOwners::new(incarnation.clone(), membership.clone(), peers.clone()))
+        }
+    };
+    let dependencies = folio_jobs::Dependencies {
+        stores: parts.stores.clone(),
+        slots: Arc::clone(&parts.jobs.slots),
+        hints: parts.jobs.hints.clone(),
+        environment: Arc::clone(&parts.environment),
+        incarnation: incarnation.clone(),
+        placement,
+        kinds: vec![Arc::new(ExtractionJobs(resources))],
+        failpoint: None,
+    };
+    let options = folio_jobs::Options { limits: parts.jobs.limits, ..folio_jobs::Options::default() };
+    Jobs::start(dependencies, options).await
 }
 
 impl Inner {
@@ -220,7 +287,7 @@ async fn restart_when_needed(node: Weak<Inner>, membership: Option<Membership>, 
             Ok(_) = clock.wait_for(|is_right| !is_right) => {}
             else => return,
         }
-        current.conversations.stop().await;
+        current.stop().await;
         if !*clock.borrow() {
             tracing::error!("the clock is wrong; the node hands its threads over");
             OptionFuture::from(membership.as_ref().map(Membership::leave)).await;

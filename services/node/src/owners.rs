@@ -1,10 +1,11 @@
-//! Liveness and placement of nodes for the conversations of this node.
+//! Liveness and placement of nodes for the conversations and the jobs of this node.
 
 use async_trait::async_trait;
 use folio_cluster::placement::{LoadBound, place};
 use folio_cluster::{Membership, NodePeer as _, Peers};
 use folio_conversation::Owners;
-use folio_types::{Error, Incarnation, Liveness, OrgId, Reason, Result, ThreadId};
+use folio_jobs::Placement;
+use folio_types::{Error, Incarnation, JobId, Liveness, OrgId, Reason, Result, ThreadId};
 use tokio::sync::{Mutex, watch};
 
 /// Placement ignores load, because load reports reach each node at a different time. All nodes with the same membership
@@ -22,6 +23,18 @@ impl ClusterOwners {
     pub(crate) fn new(me: Incarnation, membership: Membership, peers: Peers) -> Self {
         let losses = Mutex::new(membership.losses());
         Self { me, membership, peers, losses }
+    }
+
+    fn is_here(&self, org: &OrgId, id: &str) -> bool {
+        let live = self.membership.live().borrow().clone();
+        let up: Vec<_> = live.iter().filter(|member| !member.node.draining).collect();
+        place(org, id, up, IGNORE_LOAD).is_some_and(|member| member.node.incarnation == self.me)
+    }
+
+    async fn next_loss(&self) {
+        if self.losses.lock().await.changed().await.is_err() {
+            std::future::pending().await
+        }
     }
 }
 
@@ -45,14 +58,25 @@ impl Owners for ClusterOwners {
     }
 
     async fn is_placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool {
-        let live = self.membership.live().borrow().clone();
-        let up: Vec<_> = live.iter().filter(|member| !member.node.draining).collect();
-        place(org, thread.as_str(), up, IGNORE_LOAD).is_some_and(|member| member.node.incarnation == self.me)
+        self.is_here(org, thread.as_str())
     }
 
     async fn wait_for_node_loss(&self) {
-        if self.losses.lock().await.changed().await.is_err() {
-            std::future::pending().await
-        }
+        self.next_loss().await;
+    }
+}
+
+#[async_trait]
+impl Placement for ClusterOwners {
+    fn liveness(&self, owner: &Incarnation) -> Liveness {
+        self.membership.liveness(owner)
+    }
+
+    async fn is_placed_here(&self, org: &OrgId, job: &JobId) -> bool {
+        self.is_here(org, job.as_str())
+    }
+
+    async fn wait_for_node_loss(&self) {
+        self.next_loss().await;
     }
 }

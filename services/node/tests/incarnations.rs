@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use folio_cluster::{Membership, MembershipOptions, NodePeer as _, Peers};
 use folio_conversation::SharedTurnStores;
 use folio_history::peer::ConversationPeer as _;
+use folio_jobs::JobHints;
 use folio_llm::{Catalogue, ModelError, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::UsageRecorder;
-use folio_node::{ClusterParts, Node, NodeParts, Options};
+use folio_node::{ClusterParts, JobParts, Node, NodeParts, Options};
 use folio_quotas::{QuotaCache, Slots};
 use folio_resources::quota::Quotas;
 use folio_storage::{HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore, SharedOptions};
@@ -91,6 +92,11 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
         models: Arc::new(NoModels),
         environment: environment.clone(),
         extraction: folio_tools::extraction::Options::default(),
+        jobs: JobParts {
+            slots: shared.slots.clone(),
+            hints: JobHints::new(shared.jobs),
+            limits: folio_history::job::JobLimits::default(),
+        },
         shared_turns: SharedTurnStores { turns: shared.turns, events: Some(shared.events) },
         cluster: Some(ClusterParts {
             membership: membership.clone(),

@@ -43,6 +43,7 @@ macro_rules! same_fields {
 mod access;
 mod error;
 mod event;
+mod job;
 mod message;
 mod policy;
 mod quota;

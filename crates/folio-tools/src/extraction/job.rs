@@ -43,14 +43,8 @@ pub async fn run_job_item(
     if let Some(row) = resources.stores.ops.row(&principal.org, &Extraction::target(&id), &op).await? {
         return outcome(&id, &row, &digest);
     }
-    let request = Request {
-        principal: principal.clone(),
-        document,
-        prompt,
-        model,
-        fallback_model: None,
-        key: run.ledger_key(1),
-    };
+    let request =
+        Request { principal: principal.clone(), document, prompt, model, fallback_model: None, key: run.ledger_key(1) };
     let extracted = engine::run(resources, request).await?;
     let write = Write {
         org: principal.org.clone(),

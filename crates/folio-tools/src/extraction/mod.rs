@@ -16,8 +16,8 @@ mod update_field;
 mod window_record;
 mod windows;
 
-pub use edit::{apply_edit, check_replacement};
 pub use crate::document_text::check_ready;
+pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, Request, run};
 pub use job::{JOB_KIND, JobInput, run_job_item};
 pub use metered::complete_metered;

@@ -23,6 +23,7 @@ use folio_documents::{CleanupHandle, IngestHandle, Uploader};
 use folio_gateway::purchases::Purchases;
 use folio_gateway::{Counters, Gateway};
 use folio_history::peer::SharedPeer;
+use folio_jobs::{JobControl, JobHints};
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
 use folio_operations::Components;
 use folio_process::clock::ProcessClock;
@@ -157,12 +158,16 @@ pub(crate) async fn start(
     let (stores, environment) = (base.stores.clone(), Arc::clone(&base.environment));
     let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
     let uploader = uploader.with_quotas(base.quotas.clone());
+    let hints = JobHints::new(Arc::clone(&base.shared.jobs));
+    let (job_store, environment) = (Arc::clone(&base.stores.jobs), Arc::clone(&base.environment));
+    let jobs = JobControl::new(job_store, hints.clone(), environment, settings.jobs);
     let (mut node, mut clean_up) = (None, CleanupHandle::default());
     let local_ingest = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);
         let (running, handle) =
-            RunningNode::start(&settings, &base, (ingest, process_clock.watch()), clustered, health.reporter()).await?;
+            RunningNode::start(&settings, &base, (ingest, hints, process_clock.watch()), clustered, health.reporter())
+                .await?;
         (node, clean_up) = (Some(running), handle);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
@@ -204,6 +209,7 @@ pub(crate) async fn start(
                 credit,
                 environment,
                 extraction: settings.extraction,
+                jobs,
                 conversations: peer,
                 uploader,
                 clean_up,

@@ -1,4 +1,4 @@
-//! The node role: hosts conversations, reads documents, and cleans up.
+//! The node role: hosts conversations and jobs, reads documents, and cleans up.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use folio_cluster::NodeServer;
 use folio_documents::{Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, TextReader, always_sweeper};
-use folio_node::{Node, NodeParts, SharedTurnStores};
+use folio_jobs::JobHints;
+use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
 use folio_quotas::Slots;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -38,7 +39,7 @@ impl RunningNode {
     pub(crate) async fn start(
         settings: &Settings,
         base: &SharedComponents,
-        (ingest, clock): (IngestHandle, watch::Receiver<bool>),
+        (ingest, hints, clock): (IngestHandle, JobHints, watch::Receiver<bool>),
         clustered: Option<(&Cluster, TcpListener)>,
         health: HealthReporter,
     ) -> Result<(Self, CleanupHandle)> {
@@ -67,6 +68,7 @@ impl RunningNode {
             turn_slots: Slots::of_turns(base.quotas.clone(), Arc::clone(&base.shared.slots)),
             environment: Arc::clone(&base.environment),
             extraction: settings.extraction.clone(),
+            jobs: JobParts { slots: Arc::clone(&base.shared.slots), hints, limits: settings.jobs },
             cluster,
             clock,
         };
@@ -96,7 +98,7 @@ impl RunningNode {
         }
     }
 
-    /// Waits for running work until the limit, and releases the conversations. The listener serves peers until the end,
+    /// Waits for running work until the limit, and releases the conversations and jobs. The listener serves peers until the end,
     /// because they query the activity of threads.
     pub(crate) async fn drain(self, limit: Duration) {
         let Self { node, ingestor, cleaner, listener } = self;

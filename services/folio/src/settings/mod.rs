@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) conversation: folio_conversation::Options,
     /// Bounds of extractions.
     pub(crate) extraction: folio_tools::extraction::Options,
+    /// The limits of jobs.
+    pub(crate) jobs: folio_history::job::JobLimits,
     /// Uploads and ingestion.
     pub(crate) documents: folio_documents::Options,
     /// The clean-up after deletions.
@@ -114,6 +116,7 @@ impl Settings {
             self.gateway.check(),
             self.conversation.check(),
             self.extraction.check(),
+            self.jobs.check(),
             self.documents.check(),
             self.cleanup.check(),
             self.limits.check(),

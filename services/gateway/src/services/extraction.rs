@@ -1,7 +1,7 @@
 //! Serves `ExtractionService`.
 
 use folio_operations::extractions::{
-    DeleteExtraction, ExtractionPage, GetExtraction, ListExtractions, ReplaceExtraction, RunExtraction,
+    DeleteExtraction, ExtractionPage, GetExtraction, ListExtractions, ReplaceExtraction, RunExtraction, RunExtractions,
     UpdateExtractionField, VerifyExtraction,
 };
 use folio_proto::{fields, json, v1};
@@ -10,7 +10,7 @@ use folio_types::limits;
 use v1::extraction_service_server::ExtractionService;
 
 use super::handler::{change, delete, get, read};
-use super::{Api, list_request, period, total_size};
+use super::{Api, job, list_request, period, total_size};
 
 #[tonic::async_trait]
 impl ExtractionService for Api {
@@ -18,6 +18,14 @@ impl ExtractionService for Api {
         document_id: fields::id("document_id", &request.document_id)?,
         prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
         model: fields::optional_word("model", &request.model)?,
+    });
+
+    change!(run_extractions, RunExtractionsRequest, RunExtractionsResponse { job: job::to_proto }, |request| {
+        RunExtractions {
+            document_ids: fields::ids("document_ids", &request.document_ids, limits::JOB_ITEMS_MAX)?,
+            prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
+            model: fields::optional_word("model", &request.model)?,
+        }
     });
 
     get!(get_extraction, GetExtractionRequest, GetExtraction { extraction_id }, GetExtractionResponse { extraction });

@@ -6,6 +6,7 @@ mod credit;
 mod document;
 mod extraction;
 mod handler;
+mod job;
 mod limit;
 mod model;
 mod organization;
@@ -65,6 +66,7 @@ pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
         extraction_service_server::ExtractionServiceServer,
+        job_service_server::JobServiceServer,
         model_service_server::ModelServiceServer,
         provider_service_server::ProviderServiceServer,
         organization_service_server::OrganizationServiceServer,

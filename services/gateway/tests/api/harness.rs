@@ -9,11 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReader, Uploader, always_sweeper};
 use folio_gateway::{Counters, Gateway, Options, Shutdown};
+use folio_history::job::JobLimits;
+use folio_jobs::{JobControl, JobHints};
 use folio_llm::{
     Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
 };
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
-use folio_node::{Node, NodeParts, SharedTurnStores};
+use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
 use folio_operations::Components;
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
@@ -219,6 +221,8 @@ pub(crate) struct Server {
     pub(crate) index_reads: Arc<IndexReads>,
     pub(crate) data_age: Arc<DataAge>,
     pub(crate) model: Arc<Scripted>,
+    /// The dependencies of the node, with which a test starts another node.
+    pub(crate) node_parts: NodeParts,
     pub(crate) channel: Channel,
     pub(crate) address: std::net::SocketAddr,
     pub(crate) shutdown: Shutdown,
@@ -282,7 +286,10 @@ impl Server {
             Providers::new(table, &folio_providers::Options::default(), vault, &stores, Arc::clone(&environment))
                 .unwrap();
         assert!(model.set.set(providers.clone()).is_ok());
+        let (hints, job_limits) = (JobHints::new(shared.jobs.clone()), JobLimits::default());
+        let jobs = JobControl::new(stores.jobs.clone(), hints.clone(), Arc::clone(&environment), job_limits);
         let parts = NodeParts {
+            jobs: JobParts { slots: shared.slots.clone(), hints, limits: job_limits },
             clock: tokio::sync::watch::channel(true).1,
             turn_slots: Slots::of_turns(limits.clone(), shared.slots.clone()),
             stores: stores.clone(),
@@ -293,7 +300,7 @@ impl Server {
             shared_turns: SharedTurnStores { turns: shared.turns.clone(), events: None },
             cluster: None,
         };
-        let node = Node::start(folio_node::Options::default(), parts).await.unwrap();
+        let node = Node::start(folio_node::Options::default(), parts.clone()).await.unwrap();
         let index_reads = Arc::new(IndexReads::default());
         let data_age = Arc::new(DataAge(Mutex::new(Duration::from_secs(3_600))));
         let components = Components {
@@ -310,6 +317,7 @@ impl Server {
             clean_up,
             environment,
             extraction: folio_tools::extraction::Options::default(),
+            jobs,
             tasks: TaskTracker::new(),
         };
         let gateway = Gateway { components, rates: shared.rates.clone(), counters: Counters::default(), options };
@@ -324,6 +332,7 @@ impl Server {
             index_reads,
             data_age,
             model,
+            node_parts: parts,
             channel,
             address,
             shutdown,

@@ -16,6 +16,7 @@ mod faulty;
 mod floods;
 mod harness;
 mod issuer;
+mod jobs;
 mod jwt;
 mod limits;
 mod malformed;

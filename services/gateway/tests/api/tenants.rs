@@ -1,14 +1,19 @@
 //! Invariant 6: a resource of another organization is answered exactly like a missing one, by every operation.
 
+use std::time::Duration;
+
 use folio_gateway::Options;
 use folio_operations::{Declaration, Effect, operations};
 use folio_proto::v1::*;
+use folio_testkit::wait_for;
 use folio_types::{Code, Error, OrgId, Reason, Role, System};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::calls::{call, has_filter, id_fields, operation};
 use crate::harness::{Answer, Client, Server};
 use crate::samples::{Ids, creations, missing, samples};
+
+const JOB_LIMIT: Duration = Duration::from_secs(30);
 
 /// Returns a text with each of these ids replaced by the same word.
 fn hide(ids: &Ids, text: &str) -> String {
@@ -19,14 +24,21 @@ fn hide(ids: &Ids, text: &str) -> String {
 async fn create_resources(server: &Server, client: &Client, organization: &str) -> Ids {
     let mut ids = Ids::from([("organization", client.org.to_string())]);
     ids.insert("document", client.ready_document("same.txt", "Total 12.50").await.document_id);
-    server.model.answer(r#"{"total": 12.5}"#);
+    // The extraction, and the item of the job.
+    (0..2).for_each(|_| server.model.answer(r#"{"total": 12.5}"#));
     for (name, kind, creation) in creations() {
         let response = call(client, operation(name), &creation.request(organization, &ids)).await.unwrap();
         assert!(!response.to_string().contains("SECRET"), "{name} returns a secret: {response}");
         ids.insert(kind, response.pointer(&creation.id).unwrap().as_str().unwrap().to_owned());
     }
+    // The job calls the model and changes until it ends.
+    wait_for("the job ends", JOB_LIMIT, || async {
+        let found = client.call_ok("GetJob", json!({"job_id": ids["job"]})).await;
+        found.pointer("/job/end_time").is_some().then_some(())
+    })
+    .await;
     // A turn that waits for approval.
-    server.model.next(Answer::Calls(vec![("create_tag", serde_json::json!({ "name": "written" }))]));
+    server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": "written" }))]));
     let chat = ChatRequest { text: "write".into(), document_ids: vec![ids["document"].clone()], ..Default::default() };
     let mut events = client.conversations().chat(chat).await.unwrap().into_inner();
     let mut turn = String::new();
