@@ -1,7 +1,5 @@
 //! Conversions of jobs.
 
-use std::time::Duration;
-
 use folio_history::job::{ItemState, JobHeader, JobItem, JobState, WaitReason};
 use folio_types::{Error, Timestamp};
 
@@ -25,8 +23,8 @@ impl From<&JobHeader> for v1::Job {
             items: job.items.iter().map(Into::into).collect(),
             done_items: count(progress.done),
             failed_items: count(progress.failed),
-            running_time: duration(job.running_millis),
-            max_running_time: duration(job.running_max_millis),
+            running_milliseconds: job.running_millis,
+            max_running_milliseconds: job.running_max_millis,
             create_time: Some(time::to_proto(job.created_at)),
             update_time: Some(time::to_proto(job.updated_at)),
             end_time: job.ended_at.map(time::to_proto),
@@ -96,12 +94,10 @@ fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-fn duration(millis: u64) -> Option<prost_types::Duration> {
-    Duration::from_millis(millis).try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use folio_history::job::{JobCommand, NewJob, retry_at};
     use folio_types::{Incarnation, JobId, OrgId, Principal, Reason, Role, UserId};
     use serde_json::json;
