@@ -84,6 +84,18 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     assert_eq!(csv, format!("document,extraction_id,data.total\ninvoice.txt,{id},12.5\n"));
     assert_eq!(json_of(folder, &["extraction", "list", "--verified"]), json!([]));
 
+    let job = json_of(folder, &["extraction", "batch", "Total", "invoice.txt"]);
+    let job_id = job["job_id"].as_str().unwrap();
+    let ended = json_of(folder, &["job", "watch", job_id]);
+    assert_eq!((&ended["state"], &ended["progress"]), (&json!("completed"), &json!("1 of 1 done")));
+    assert!(ended["items"][0]["result"]["extraction_id"].as_str().is_some_and(|other| other != id), "{ended}");
+    assert_eq!(json_of(folder, &["job", "show", job_id]), ended);
+    assert_eq!(json_of(folder, &["job", "list"])[0]["job_id"], job["job_id"]);
+    assert_eq!(json_of(folder, &["job", "list", "--open"]), json!([]));
+    for command in ["cancel", "pause", "resume"] {
+        assert!(refused(folder, &["job", command, job_id], "").contains("JOB_ENDED"), "{command}");
+    }
+
     let failed = refused(folder, &["document", "add", "missing.pdf", "--no-wait"], "");
     assert!(failed.contains("missing.pdf") && failed.contains("cannot be read"), "{failed}");
     let failed = refused(folder, &["document", "add", "prompt.txt", "--password"], "open\n");

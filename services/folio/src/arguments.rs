@@ -107,6 +107,9 @@ pub(crate) enum Command {
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),
+    /// List, show, watch and control jobs.
+    #[command(subcommand)]
+    Job(crate::data::job::Command),
     /// Store a server and a token for later commands. Reads the token from the terminal or standard input.
     Login(crate::login::Arguments),
     /// Remove the stored server and token.

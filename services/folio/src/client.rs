@@ -207,6 +207,7 @@ impl Client {
         documents: document_service_client::DocumentServiceClient,
         models: model_service_client::ModelServiceClient,
         extractions: extraction_service_client::ExtractionServiceClient,
+        jobs: job_service_client::JobServiceClient,
         prompts: prompt_service_client::PromptServiceClient,
         schemas: schema_service_client::SchemaServiceClient,
         audits: audit_service_client::AuditServiceClient,

@@ -8,7 +8,7 @@ use folio_types::{Coverage, ExtractionId};
 use serde_json::{Map, Value, json};
 
 use super::output::View;
-use super::{DataArguments, collect, document, parsed, present, prompt, time};
+use super::{DataArguments, collect, document, job, parsed, present, prompt, time};
 use crate::client::{Client, answer};
 use crate::documents;
 
@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Export(Selection),
     /// Run a prompt on a document and print the extraction.
     Run(Run),
+    /// Start a job that runs a prompt on several documents, and print the job; see `folio job`.
+    Batch(Batch),
 }
 
 /// The selection of extractions.
@@ -65,12 +67,27 @@ pub(crate) struct Run {
     data: DataArguments,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Batch {
+    /// The prompt, by id, revision or name.
+    prompt: String,
+    /// The documents, by id or name.
+    #[arg(value_name = "DOCUMENT", required = true)]
+    documents: Vec<String>,
+    /// The model [default: the model of the prompt, otherwise of the organization].
+    #[arg(long, default_value = "")]
+    model: String,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(selection) => selection.data.run(async |client| list(&client, &selection).await).await,
         Command::Show(show) => show.data.run(async |client| extraction(&client, &show.extraction).await).await,
         Command::Export(selection) => selection.data.run(async |client| export(&client, &selection).await).await,
         Command::Run(run) => run.data.run(async |client| start(&client, &run).await).await,
+        Command::Batch(batch) => batch.data.run(async |client| start_job(&client, &batch).await).await,
     }
 }
 
@@ -142,6 +159,17 @@ async fn start(client: &Client, run: &Run) -> Result<View> {
     };
     let created = present(answer(client.extractions().run_extraction(request)).await?.extraction)?;
     Ok(View::one(whole(&created)))
+}
+
+async fn start_job(client: &Client, batch: &Batch) -> Result<View> {
+    let mut document_ids = Vec::with_capacity(batch.documents.len());
+    for document in &batch.documents {
+        document_ids.push(documents::find(client, document).await?.document_id);
+    }
+    let prompt_revid = prompt::id(client, &batch.prompt).await?;
+    let model = batch.model.clone();
+    let request = v1::RunExtractionsRequest { document_ids, prompt_revid, model, ..Default::default() };
+    job::view(answer(client.extractions().run_extractions(request)).await?.job)
 }
 
 /// Returns the current data.

@@ -1,10 +1,11 @@
-//! Data commands: documents, schemas, prompts, tags and extractions for scripts and people.
+//! Data commands: documents, schemas, prompts, tags, extractions and jobs for scripts and people.
 //!
 //! A command uses a server, or with `--data` the stores of a folder in this process. It returns a [`View`], which
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
 
 pub(crate) mod document;
 pub(crate) mod extraction;
+pub(crate) mod job;
 mod output;
 pub(crate) mod prompt;
 pub(crate) mod schema;

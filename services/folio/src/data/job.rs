@@ -1,0 +1,192 @@
+//! `folio job`.
+
+use anyhow::Result;
+use folio_proto::v1;
+use folio_types::JobId;
+use serde_json::{Value, json};
+
+use super::output::View;
+use super::{DataArguments, collect, note, parsed, present, time};
+use crate::client::{Client, answer, explain};
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// List jobs, newest first.
+    List(List),
+    /// Print a job with its items and their results.
+    Show(Item),
+    /// Print the progress of a job on stderr until it ends, then the job.
+    Watch(Item),
+    /// Cancel an open job. The results of its items are kept.
+    Cancel(Item),
+    /// Pause an open job until it is resumed.
+    Pause(Item),
+    /// Resume a paused job, or a waiting job before its time.
+    Resume(Item),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// Only jobs that have not ended.
+    #[arg(long)]
+    open: bool,
+    /// Maximum number of jobs.
+    #[arg(long, value_name = "N", default_value = "1000")]
+    limit: usize,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Item {
+    /// The id of the job.
+    #[arg(value_name = "ID")]
+    job: JobId,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+pub(crate) async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::List(list) => list.data.run(async |client| jobs(&client, &list).await).await,
+        Command::Show(item) => item.data.run(async |client| show(&client, item.job.to_string()).await).await,
+        Command::Watch(item) => item.data.run(async |client| watch(&client, item.job.to_string()).await).await,
+        Command::Cancel(item) => item.data.run(async |client| cancel(&client, item.job.to_string()).await).await,
+        Command::Pause(item) => item.data.run(async |client| pause(&client, item.job.to_string()).await).await,
+        Command::Resume(item) => item.data.run(async |client| resume(&client, item.job.to_string()).await).await,
+    }
+}
+
+async fn jobs(client: &Client, list: &List) -> Result<View> {
+    let filter = if list.open { "open:true" } else { "" };
+    let found = collect(list.limit, async |page_size, page_token| {
+        let request = v1::ListJobsRequest { page_size, page_token, filter: filter.to_owned(), ..Default::default() };
+        let page = answer(client.jobs().list_jobs(request)).await?;
+        Ok((page.jobs, page.next_page_token))
+    });
+    let columns = ["job_id", "kind", "state", "progress", "reason", "create_time"];
+    Ok(View::list(columns, found.await?.iter().map(row).collect()))
+}
+
+async fn show(client: &Client, job_id: String) -> Result<View> {
+    view(answer(client.jobs().get_job(v1::GetJobRequest { job_id })).await?.job)
+}
+
+async fn watch(client: &Client, job_id: String) -> Result<View> {
+    let mut states = answer(client.jobs().watch_job(v1::WatchJobRequest { job_id })).await?;
+    let (mut last, mut shown) = (None, String::new());
+    while let Some(state) = states.message().await.map_err(|status| explain(&status))? {
+        let job = present(state.job)?;
+        let line = format!("{}, {}", state_name(&job), progress(&job));
+        if line != shown {
+            note(&line);
+            shown = line;
+        }
+        last = Some(job);
+    }
+    let failed = last.as_ref().filter(|job| job.state() == v1::JobState::Failed);
+    let failure = failed.map(|job| format!("the job failed: {}", reason(job)));
+    let view = view(last)?;
+    Ok(match failure {
+        Some(failure) => view.failing(failure),
+        None => view,
+    })
+}
+
+async fn cancel(client: &Client, job_id: String) -> Result<View> {
+    let request = v1::CancelJobRequest { job_id, ..Default::default() };
+    view(answer(client.jobs().cancel_job(request)).await?.job)
+}
+
+async fn pause(client: &Client, job_id: String) -> Result<View> {
+    let request = v1::PauseJobRequest { job_id, ..Default::default() };
+    view(answer(client.jobs().pause_job(request)).await?.job)
+}
+
+async fn resume(client: &Client, job_id: String) -> Result<View> {
+    let request = v1::ResumeJobRequest { job_id, ..Default::default() };
+    view(answer(client.jobs().resume_job(request)).await?.job)
+}
+
+/// Returns a job of a response.
+pub(super) fn view(job: Option<v1::Job>) -> Result<View> {
+    Ok(View::one(row(&present(job)?)))
+}
+
+fn row(job: &v1::Job) -> Value {
+    json!({
+        "job_id": job.job_id, "kind": job.kind, "state": state_name(job), "progress": progress(job),
+        "reason": reason(job), "user_id": job.user_id, "input": parsed(&job.input_json),
+        "items": job.items.iter().map(item).collect::<Vec<_>>(),
+        "running_seconds": job.running_milliseconds / 1_000, "retry_time": time(job.retry_time.as_ref()),
+        "create_time": time(job.create_time.as_ref()), "update_time": time(job.update_time.as_ref()),
+        "end_time": time(job.end_time.as_ref()), "expire_time": time(job.expire_time.as_ref()),
+    })
+}
+
+fn item(item: &v1::JobItem) -> Value {
+    let result = if item.result_json.is_empty() { Value::Null } else { parsed(&item.result_json) };
+    json!({
+        "subject": item.subject, "state": word(item.state().as_str_name(), "JOB_ITEM_STATE_"),
+        "attempts": item.attempts, "result": result, "error": item.error.as_ref().map(|error| error.message.clone()),
+    })
+}
+
+fn state_name(job: &v1::Job) -> String {
+    word(job.state().as_str_name(), "JOB_STATE_")
+}
+
+/// Returns the name of an enum value in lowercase, without the prefix of its enum.
+fn word(name: &str, prefix: &str) -> String {
+    name.strip_prefix(prefix).unwrap_or(name).to_lowercase()
+}
+
+fn progress(job: &v1::Job) -> String {
+    let failed = if job.failed_items > 0 { format!(", {} failed", job.failed_items) } else { String::new() };
+    format!("{} of {} done{failed}", job.done_items, job.items.len())
+}
+
+/// Returns the reason for which a job waits or failed. Empty: none.
+fn reason(job: &v1::Job) -> String {
+    let error = job.error.as_ref().map(|error| format!("{} ({})", error.message, error.reason));
+    match (job.wait_reason(), error) {
+        (_, Some(error)) => error,
+        (v1::JobWaitReason::Unspecified, None) => String::new(),
+        (wait, None) => word(wait.as_str_name(), "JOB_WAIT_REASON_"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::Format;
+    use super::*;
+
+    #[test]
+    fn a_row_states_progress_and_reason() {
+        let done = v1::JobItem {
+            subject: "doc_1".to_owned(),
+            state: v1::JobItemState::Done.into(),
+            result_json: r#"{"extraction_id":"ext_1"}"#.to_owned(),
+            ..v1::JobItem::default()
+        };
+        let mut job = v1::Job {
+            job_id: "job_1".to_owned(),
+            state: v1::JobState::Waiting.into(),
+            wait_reason: v1::JobWaitReason::Approval.into(),
+            items: vec![done, v1::JobItem::default()],
+            done_items: 1,
+            ..v1::Job::default()
+        };
+        let waiting = row(&job);
+        assert_eq!((&waiting["state"], &waiting["progress"]), (&json!("waiting"), &json!("1 of 2 done")));
+        assert_eq!((&waiting["reason"], &waiting["items"][0]["state"]), (&json!("approval"), &json!("done")));
+        assert_eq!(waiting["items"][0]["result"]["extraction_id"], "ext_1");
+
+        job.state = v1::JobState::Failed.into();
+        job.failed_items = 1;
+        let message = "the job exceeded its running time of 60 s".to_owned();
+        job.error = Some(v1::Error { message, reason: "JOB_EXPIRED".to_owned(), ..v1::Error::default() });
+        let table = view(Some(job)).unwrap().render(Format::Table);
+        assert!(table.contains("1 of 2 done, 1 failed") && table.contains("60 s (JOB_EXPIRED)"), "{table}");
+    }
+}
