@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use folio_history::event::TurnView;
+use folio_history::job::JobLimits;
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_quotas::Slots;
@@ -55,6 +56,8 @@ pub struct Dependencies {
     pub environment: Arc<dyn Environment>,
     /// Bounds of extractions.
     pub extraction: folio_tools::extraction::Options,
+    /// Limits of the jobs that tools create.
+    pub job_limits: JobLimits,
     /// Incarnation of this node. Thread headers name it as the owner.
     pub incarnation: Incarnation,
     pub owners: Arc<dyn Owners>,

@@ -104,8 +104,9 @@ impl Shared {
     }
 
     pub(crate) fn resources(&self) -> ToolResources {
-        let Dependencies { stores, models, meter, environment, extraction, .. } = self.dependencies.clone();
-        ToolResources { stores, models, meter, environment, extraction, tasks: self.tracker.clone() }
+        let Dependencies { stores, models, meter, environment, extraction, job_limits, .. } = self.dependencies.clone();
+        let tasks = self.tracker.clone();
+        ToolResources { stores, models, meter, environment, extraction, job_limits, tasks }
     }
 
     /// Reads the journal of a thread in order, up to the entries that the header counts. `INTERNAL` if the thread has

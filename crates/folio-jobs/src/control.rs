@@ -5,7 +5,7 @@ use std::sync::Arc;
 use folio_history::job::{
     ItemOutcome, JobCommand, JobFilter, JobHeader, JobLimits, JobWrite, JobWritten, KIND, NewJob,
 };
-use folio_storage::JobRecordStore;
+use folio_storage::{JobRecordStore, create_job};
 use folio_types::limits::JOB_ITEMS_MAX;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Code, Environment, Error, JobId, OrgId, Principal, Reason, Result};
@@ -53,22 +53,19 @@ impl JobControl {
         Self { store, hints, environment, limits }
     }
 
+    pub fn limits(&self) -> JobLimits {
+        self.limits
+    }
+
     /// Creates a job, and returns the header that is then stored. Idempotent by the id.
     ///
     /// # Errors
     /// `QUEUE_FULL`; `INVALID_FIELD` or `TOO_LARGE` of the items or the input.
     pub async fn create(&self, request: JobRequest) -> Result<JobHeader> {
         let JobRequest { id, principal, kind, input, items } = request;
-        if let Some(stored) = self.store.header(&principal.org, &id).await? {
-            return Ok(stored);
-        }
-        let is_open = JobFilter { is_open: Some(true), ..JobFilter::default() };
-        let first = PageRequest { size: 1, ..PageRequest::default() };
-        let open = self.store.list(&principal.org, &is_open, &first).await?.total;
-        self.limits.admit(open)?;
         let (kind, running_max, at) = (kind.to_owned(), self.limits.running_time, self.environment.now());
         let new = NewJob { id, principal, kind, input, items, running_max, at };
-        let created = self.store.create(new.header()?).await?;
+        let created = create_job(&*self.store, &self.limits, new).await?;
         self.hints.push(created.org(), &created.id).await;
         Ok(created)
     }

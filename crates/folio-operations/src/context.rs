@@ -438,6 +438,7 @@ impl Context {
             meter: Arc::clone(&components.meter),
             environment: Arc::clone(&components.environment),
             extraction: components.extraction.clone(),
+            job_limits: components.jobs.limits(),
             tasks: components.tasks.clone(),
         })
     }

@@ -105,11 +105,12 @@ impl Operation for RunExtractions {
             extraction::check_ready(&document).map_err(name_document)
         });
         futures::stream::iter(ready).buffered(DOCUMENTS_AT_ONCE).try_collect::<Vec<()>>().await?;
+        let input = extraction::JobInput { prompt: prompt.revid, model: self.model, fallback_model: None, call: None };
         let request = JobRequest {
             id: JobId::derive(&context.request.id_parts()),
             principal: context.principal().clone(),
             kind: extraction::JOB_KIND,
-            input: json!(extraction::JobInput { prompt: prompt.revid, model: self.model }),
+            input: json!(input),
             items: self.document_ids.iter().map(ToString::to_string).collect(),
         };
         let job = context.job_creator()?.create(request).await?;

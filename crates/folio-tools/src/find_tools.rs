@@ -22,10 +22,10 @@ const WORD_CHARS: usize = 3;
 pub(crate) fn tool(on_request: Vec<ToolSpec>) -> Tool {
     Tool::new(
         NAME,
-        "Returns further tools, which can be called afterwards: list_documents, update_document, delete_document, \
-         get_schema, list_schemas, delete_schema, validate_against_schema, get_prompt, delete_prompt, create_tag, \
-         get_tag, list_tags, update_tag, delete_tag, list_llm_models. Call it if you need one of them. Result: tools \
-         (name, description, parameters).",
+        "Returns further tools, which can be called afterwards: run_extractions, list_documents, update_document, \
+         delete_document, get_schema, list_schemas, delete_schema, validate_against_schema, get_prompt, delete_prompt, \
+         create_tag, get_tag, list_tags, update_tag, delete_tag, list_llm_models. Call it if you need one of them. \
+         Result: tools (name, description, parameters).",
         vec![required("query", text("Words of the task or a name, such as \"delete tag\"."))],
         ToolKind::Read(Arc::new(FindTools(on_request))),
     )

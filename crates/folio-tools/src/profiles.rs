@@ -25,6 +25,7 @@ const DOCUMENT_TOOLS: &[&str] = &[
     "run_extraction",
     "get_extraction_result",
     "update_extraction_field",
+    "run_extractions",
     "list_documents",
     "update_document",
     "delete_document",
@@ -53,6 +54,7 @@ const DOCUMENT_TOOLS: &[&str] = &[
 
 /// Rarely used tools, so that the tools of each request stay small.
 const DOCUMENT_TOOLS_ON_REQUEST: &[&str] = &[
+    "run_extractions",
     "list_documents",
     "update_document",
     "delete_document",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_history::job::JobLimits;
 use folio_history::journal::{Access, WorkingChange, WorkingState};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
@@ -37,6 +38,8 @@ pub struct ToolResources {
     pub environment: Arc<dyn Environment>,
     /// Bounds of extractions.
     pub extraction: extraction::Options,
+    /// Limits of the jobs that tools create.
+    pub job_limits: JobLimits,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }

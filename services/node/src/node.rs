@@ -181,6 +181,7 @@ impl RunningIncarnation {
             tools: Registry::standard()?,
             environment: parts.environment.clone(),
             extraction: parts.extraction.clone(),
+            job_limits: parts.jobs.limits,
             incarnation: incarnation.clone(),
             owners,
             shared_turns: Some(parts.shared_turns.clone()),
@@ -219,6 +220,7 @@ async fn start_jobs(incarnation: &Incarnation, parts: &NodeParts, settlements: T
         models: Arc::clone(&parts.models),
         meter: Arc::clone(&parts.meter),
         environment: Arc::clone(&parts.environment),
+        job_limits: parts.jobs.limits,
         tasks: settlements,
     };
     let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {

@@ -136,6 +136,7 @@ impl Base {
             tools: Registry::standard().unwrap(),
             environment: self.environment.clone(),
             extraction: folio_tools::extraction::Options::default(),
+            job_limits: folio_history::job::JobLimits::default(),
             incarnation,
             owners: Arc::new(crate::SingleProcessOwners),
             shared_turns: None,

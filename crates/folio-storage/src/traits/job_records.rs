@@ -2,7 +2,7 @@
 //! ([`crate::JobStore`]), which are hints.
 
 use async_trait::async_trait;
-use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobWrite, JobWritten, OpenJobRow};
+use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobLimits, JobWrite, JobWritten, NewJob, OpenJobRow};
 use folio_types::limits::JOB_OUTCOME_BYTES;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, JobId, OrgId, Reason, Result, Timestamp};
@@ -45,6 +45,21 @@ pub trait JobRecordStore: Send + Sync {
     /// Rewrites old rows such that scans read few traces of removed rows. The sweep calls it after each scan of the whole
     /// index; concurrent calls do no harm.
     async fn compact_open(&self) -> Result<()>;
+}
+
+/// Creates a job within the limits of its organization, and returns the header that is then stored. Idempotent by the id.
+///
+/// # Errors
+/// `QUEUE_FULL`; `INVALID_FIELD` or `TOO_LARGE` of the items or the input; those of [`JobRecordStore::create`].
+pub async fn create_job(store: &dyn JobRecordStore, limits: &JobLimits, new: NewJob) -> Result<JobHeader> {
+    let org = new.principal.org.clone();
+    if let Some(stored) = store.header(&org, &new.id).await? {
+        return Ok(stored);
+    }
+    let is_open = JobFilter { is_open: Some(true), ..JobFilter::default() };
+    let first = PageRequest { size: 1, ..PageRequest::default() };
+    limits.admit(store.list(&org, &is_open, &first).await?.total)?;
+    store.create(new.header()?).await
 }
 
 /// Encodes an outcome. `TOO_LARGE` above [`JOB_OUTCOME_BYTES`].

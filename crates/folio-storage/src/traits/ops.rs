@@ -16,7 +16,8 @@ pub trait OpStore: Send + Sync {
     async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>>;
 
     /// Inserts the row of a closed op ([`OpRow::closed`]) unless the op has a row; returns the row that is then stored.
-    /// From then on no deciding write of this op can happen.
+    /// From then on no deciding write of this op can happen. An op whose target is no resource, such as a job, has this
+    /// insertion as its deciding write: the row of such an op may state a result.
     async fn close(&self, org: &OrgId, target: &Target, row: OpRow) -> Result<OpRow>;
 
     /// Returns the idempotency record of an [`OpKey::Request`]; always None for a call.

@@ -1,13 +1,15 @@
 //! Jobs that run one prompt on several documents. An item is a document, and its effect is one extraction.
 
-use folio_history::job::ItemRun;
+use folio_history::job::{ItemRun, KIND};
 use folio_resources::{Extraction, ExtractionChange, Resource as _};
-use folio_types::op::{Expected, OpKey, OpRow, OpState, Write, WriteOutcome};
-use folio_types::{Code, Digest, DocumentId, Error, ExtractionId, Principal, PromptRevId, Reason, Result};
+use folio_types::op::{Expected, OpKey, OpRow, OpState, Target, Write, WriteOutcome};
+use folio_types::{
+    CallId, Code, Digest, DocumentId, Error, ExtractionId, JobId, OrgId, Principal, PromptRevId, Reason, Result,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Request, engine};
+use super::{Request, batch_tool, engine};
 use crate::tool::ToolResources;
 
 /// The name of the kind of job.
@@ -19,6 +21,12 @@ pub struct JobInput {
     pub prompt: PromptRevId,
     /// None: the prompt's model, or the default model if the prompt names none.
     pub model: Option<String>,
+    /// Model if the prompt names none: the model of the conversation. None: the default model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_model: Option<String>,
+    /// The tool call that created the job. The items run only if the op row of the call states that it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
 }
 
 /// Runs an item: extracts the data of a document and stores them. An attempt finds the extraction of an earlier attempt,
@@ -34,8 +42,11 @@ pub async fn run_job_item(
     input: &Value,
 ) -> Result<Value> {
     let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", run.job));
-    let JobInput { prompt, model } = JobInput::deserialize(input).map_err(malformed)?;
+    let JobInput { prompt, model, fallback_model, call } = JobInput::deserialize(input).map_err(malformed)?;
     let document: DocumentId = subject.parse()?;
+    if let Some(call) = &call {
+        check_succeeded(resources, &principal.org, &run.job, call).await?;
+    }
     let (effect, store) = (run.effect()?, resources.stores.of::<Extraction>());
     let id = ExtractionId::derive(&[principal.org.as_str(), principal.user.as_str(), effect.as_str()]);
     let op = OpKey::Request { user: principal.user.clone(), request: effect };
@@ -44,7 +55,7 @@ pub async fn run_job_item(
         return outcome(&id, &row, &digest);
     }
     let request =
-        Request { principal: principal.clone(), document, prompt, model, fallback_model: None, key: run.ledger_key(1) };
+        Request { principal: principal.clone(), document, prompt, model, fallback_model, key: run.ledger_key(1) };
     let extracted = engine::run(resources, request).await?;
     let write = Write {
         org: principal.org.clone(),
@@ -58,6 +69,23 @@ pub async fn run_job_item(
     match store.decide(&id, write).await? {
         WriteOutcome::Row(row) => outcome(&id, &row, &digest),
         WriteOutcome::VersionMismatch => Err(Error::request_id_conflict()),
+    }
+}
+
+/// Checks that the tool call that created a job succeeded.
+async fn check_succeeded(resources: &ToolResources, org: &OrgId, job: &JobId, call: &CallId) -> Result<()> {
+    let row = resources.stores.ops.row(org, &Target::new(KIND, job), &batch_tool::op_of(call)).await?;
+    match row.map(|row| row.state) {
+        Some(OpState::Done(_)) => Ok(()),
+        Some(OpState::Conflict | OpState::Aborted) => {
+            let message = "the call that created the job was closed before it took effect";
+            Err(Error::precondition(Reason::VersionConflict, message))
+        }
+        // The owner of the turn stores the row next, or closes the call.
+        None => {
+            let message = "the call that created the job has no recorded outcome yet";
+            Err(Error::unavailable(Reason::StoreUnavailable, message))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Extractions: the engine that runs a prompt on a document (used by the tool and by the API), and the tools.
 
 mod answer_size;
+mod batch_tool;
 mod edit;
 mod engine;
 mod evidence;
@@ -27,5 +28,5 @@ pub use windows::runs_as_job;
 use crate::tool::Tool;
 
 pub(crate) fn tools() -> Vec<Tool> {
-    vec![run_tool::tool(), result::tool(), update_field::tool()]
+    vec![run_tool::tool(), batch_tool::tool(), result::tool(), update_field::tool()]
 }

@@ -50,18 +50,7 @@ impl WriteCall for RunExtraction {
     }
 
     async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
-        let prompt = match &self.prompt_revid {
-            Some(revid) => prompts::revid(context, revid).await?,
-            None => context.working.prompt_revid.clone().ok_or_else(|| {
-                let text = "prompt_revid is missing and the working state has no prompt. Call list_prompts to find one, or \
-                            create_prompt.";
-                ToolError::ForModel(text.to_owned())
-            })?,
-        };
-        let revision = subject::find_revision::<Prompt>(context, &prompt).await?;
-        subject::name_revision::<Prompt>(context, &prompt).await?;
-        let models = context.resources.models.catalogue(&context.principal.org).await?;
-        engine::model(&models, None, revision.model.as_deref(), Some(&context.model))?;
+        let prompt = planned_prompt(context, self.prompt_revid.as_deref()).await?;
         let document = documents::of_conversation(context).await?;
         document_text::check_ready(&document)?;
         let resolved = json!(Resolved { prompt, document: document.id });
@@ -89,6 +78,23 @@ impl WriteCall for RunExtraction {
         output.change.prompt_revid = output.change.extraction.as_ref().map(|extraction| extraction.prompt.clone());
         output
     }
+}
+
+/// Resolves the prompt of a call, by default the working prompt, and checks that its model is available.
+pub(super) async fn planned_prompt(context: &CallContext, revid: Option<&str>) -> Result<PromptRevId, ToolError> {
+    let prompt = match revid {
+        Some(revid) => prompts::revid(context, revid).await?,
+        None => context.working.prompt_revid.clone().ok_or_else(|| {
+            let text = "prompt_revid is missing and the working state has no prompt. Call list_prompts to find one, or \
+                        create_prompt.";
+            ToolError::ForModel(text.to_owned())
+        })?,
+    };
+    let revision = subject::find_revision::<Prompt>(context, &prompt).await?;
+    subject::name_revision::<Prompt>(context, &prompt).await?;
+    let models = context.resources.models.catalogue(&context.principal.org).await?;
+    engine::model(&models, None, revision.model.as_deref(), Some(&context.model))?;
+    Ok(prompt)
 }
 
 /// Maps errors of the model endpoint, which occur before any write, to `ForModel`: the model may repeat the call.

@@ -1,8 +1,10 @@
 //! Tests of the items of jobs that extract data.
 
-use folio_history::job::ItemRun;
+use folio_history::job::{ItemRun, JobFilter, KIND};
 use folio_tools::extraction::{JobInput, run_job_item};
-use folio_types::{JobId, PromptId, PromptRevId, Reason};
+use folio_types::op::{ClosedAs, OpKey, OpRow, Target};
+use folio_types::page::PageRequest;
+use folio_types::{Digest, DocumentId, JobId, PromptId, PromptRevId, Reason};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, usage};
@@ -12,7 +14,7 @@ fn attempt(item: u32, epoch: u64, attempt: u32) -> ItemRun {
 }
 
 fn input(prompt: &str) -> Value {
-    json!(JobInput { prompt: prompt.parse().unwrap(), model: None })
+    json!(JobInput { prompt: prompt.parse().unwrap(), model: None, fallback_model: None, call: None })
 }
 
 #[tokio::test]
@@ -49,4 +51,52 @@ async fn an_item_with_another_input_does_not_return_the_recorded_extraction() {
     assert_eq!(refused.unwrap_err().reason, Reason::RequestIdConflict);
     let missing = run_job_item(&resources, &principal, &attempt(2, 1, 1), &document, &input(&other)).await;
     assert_eq!(missing.unwrap_err().reason, Reason::NotFound);
+}
+
+#[tokio::test]
+async fn the_tool_starts_a_job_whose_items_run_once_its_call_succeeded() {
+    let mut test = Fixture::new().await;
+    let (_, prompt) = test.invoice_prompt().await;
+    let (context, document) = (test.next(), test.document().to_string());
+    let arguments = json!({ "document_ids": [document] });
+    let started = test.call_in(&context, "run_extractions", &arguments).await.unwrap().content;
+    let again = test.call_in(&context, "run_extractions", &arguments).await.unwrap().content;
+    assert_eq!(started, again, "a repeated call");
+    let id: JobId = started["job_id"].as_str().unwrap().parse().unwrap();
+    assert_eq!(started, json!({ "job_id": id.as_str() }));
+    let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
+    let job = resources.stores.jobs.header(&principal.org, &id).await.unwrap().unwrap();
+    assert_eq!((job.items.len(), job.items[0].id.as_str(), &job.input["prompt"]), (1, &*document, &json!(prompt)));
+    assert_eq!(job.principal, principal);
+
+    let run = ItemRun { job: id.clone(), item: 1, epoch: 1, attempt: 1 };
+    let run_with = async |input: &Value| run_job_item(&resources, &principal, &run, &document, input).await;
+    let mut input = job.input.clone();
+    let other = test.next().call;
+    input["call"] = json!(other);
+    assert_eq!(run_with(&input).await.unwrap_err().reason, Reason::StoreUnavailable, "the call has no outcome");
+    let closed = OpRow::closed(OpKey::Call(other), Digest::of(b"{}"), ClosedAs::Aborted, job.created_at);
+    resources.stores.ops.close(&principal.org, &Target::new(KIND, &id), closed).await.unwrap();
+    assert_eq!(run_with(&input).await.unwrap_err().reason, Reason::VersionConflict, "the call was closed");
+    assert_eq!(test.models.requests().len(), 0);
+    test.models.answer(r#"{"total": 120.5}"#);
+    run_with(&job.input).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_tool_refuses_wrong_documents_before_it_starts_a_job() {
+    let mut test = Fixture::new().await;
+    test.invoice_prompt().await;
+    let (document, missing) = (test.document(), DocumentId::derive(&["missing"]));
+    for (ids, problem) in [
+        (json!([]), "is empty"),
+        (json!([document, document]), "twice"),
+        (json!([document, missing]), "does not exist"),
+        (json!(["invoice.pdf"]), "malformed"),
+    ] {
+        let message = test.error_of("run_extractions", json!({ "document_ids": ids })).await;
+        assert!(message.contains(problem), "{message}");
+    }
+    let (stores, org) = (&test.context.resources.stores, &test.context.principal.org);
+    assert_eq!(stores.jobs.list(org, &JobFilter::default(), &PageRequest::default()).await.unwrap().total, 0);
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_history::job::JobLimits;
 use folio_history::journal::WorkingState;
 use folio_llm::{Catalogue, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
@@ -59,6 +60,7 @@ impl Fixture {
             meter: Arc::new(PricedMeter { models: models.clone(), meter }),
             environment: environment.clone(),
             extraction: folio_tools::extraction::Options::default(),
+            job_limits: JobLimits::default(),
             tasks: TaskTracker::new(),
         };
         let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);

@@ -72,6 +72,8 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         ("get_tag", json!({ "tag_id": tag })),
         ("run_extraction", json!({ "prompt_revid": prompt_revid })),
         ("run_extraction", json!({})),
+        ("run_extractions", json!({ "document_ids": [document], "prompt_revid": prompt_revid })),
+        ("run_extractions", json!({ "document_ids": [document] })),
         ("get_extraction_result", json!({ "prompt_revid": prompt_revid })),
         ("get_extraction_result", json!({})),
         ("update_extraction_field", json!({ "path": "total", "value": 2 })),
