@@ -155,7 +155,7 @@ pub struct StoredState {
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteDecision {
     /// The stored op row is the answer; nothing is written.
-    Recorded(OpRow),
+    Recorded(Box<OpRow>),
     /// The target does not have the expected version; nothing is written.
     VersionMismatch,
     Write(Box<WritePlan>),
@@ -252,7 +252,11 @@ impl WritePlan {
 pub fn decide(write: &ResourceWrite, read: &StoredState) -> Result<WriteDecision> {
     if let Some(row) = &read.op_row {
         let is_answer = row.digest == write.digest || row.is_closed_by_another();
-        return if is_answer { Ok(WriteDecision::Recorded(row.clone())) } else { Err(Error::request_id_conflict()) };
+        return if is_answer {
+            Ok(WriteDecision::Recorded(Box::new(row.clone())))
+        } else {
+            Err(Error::request_id_conflict())
+        };
     }
     if read.is_request_id_used && matches!(write.op, OpKey::Request { .. }) {
         return Err(Error::request_id_conflict());

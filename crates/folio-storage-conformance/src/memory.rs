@@ -36,7 +36,7 @@ impl Memory {
             },
         };
         match decide(write, &state)? {
-            WriteDecision::Recorded(row) => Ok(WriteOutcome::Row(row)),
+            WriteDecision::Recorded(row) => Ok(WriteOutcome::Row(*row)),
             WriteDecision::VersionMismatch => Ok(WriteOutcome::VersionMismatch),
             WriteDecision::Write(plan) => {
                 self.check(&plan)?;

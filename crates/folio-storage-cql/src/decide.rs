@@ -142,7 +142,7 @@ impl Attempt<'_> {
         let (uses, record) = (loaded.header.uses, loaded.header.record.filter(|_| loaded.header.version.is_some()));
         let state = StoredState { record, op_row, is_request_id_used, revisions };
         let plan = match evaluate(write, &state)? {
-            WriteDecision::Recorded(row) => return Ok(Step::Done(row)),
+            WriteDecision::Recorded(row) => return Ok(Step::Done(*row)),
             WriteDecision::VersionMismatch => return Ok(Step::VersionMismatch),
             WriteDecision::Write(plan) => *plan,
         };

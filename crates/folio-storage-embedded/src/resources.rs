@@ -195,7 +195,7 @@ fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<Wri
         },
     };
     match decide(&write, &state)? {
-        WriteDecision::Recorded(row) => Ok(WriteOutcome::Row(row)),
+        WriteDecision::Recorded(row) => Ok(WriteOutcome::Row(*row)),
         WriteDecision::VersionMismatch => Ok(WriteOutcome::VersionMismatch),
         WriteDecision::Write(plan) => execute(transaction, *plan).map(WriteOutcome::Row),
     }

@@ -101,7 +101,7 @@ fn a_stored_op_row_answers_regardless_of_the_other_rows() {
         .flat_map(|row| [StoredState::default(), stored_tag("a"), deleted_tag()].map(|state| (row.clone(), state)))
     {
         let state = StoredState { op_row: Some(row.clone()), is_request_id_used: true, ..state };
-        assert_eq!(decide(&write, &state).unwrap(), WriteDecision::Recorded(row));
+        assert_eq!(decide(&write, &state).unwrap(), WriteDecision::Recorded(Box::new(row)));
     }
     for row in [
         row(Digest::of(b"other"), OpState::Done(OpResult::Deleted)),
