@@ -220,6 +220,7 @@ async fn start_jobs(incarnation: &Incarnation, parts: &NodeParts, settlements: T
         models: Arc::clone(&parts.models),
         meter: Arc::clone(&parts.meter),
         environment: Arc::clone(&parts.environment),
+        extraction: parts.extraction.clone(),
         job_limits: parts.jobs.limits,
         tasks: settlements,
     };

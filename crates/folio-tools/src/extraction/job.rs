@@ -49,13 +49,21 @@ pub async fn run_job_item(
     }
     let (effect, store) = (run.effect()?, resources.stores.of::<Extraction>());
     let id = ExtractionId::derive(&[principal.org.as_str(), principal.user.as_str(), effect.as_str()]);
+    let identity = effect.as_str().to_owned();
     let op = OpKey::Request { user: principal.user.clone(), request: effect };
     let digest = Digest::of_json(&json!({ "job": JOB_KIND, "input": input, "document": document.as_str() }));
     if let Some(row) = resources.stores.ops.row(&principal.org, &Extraction::target(&id), &op).await? {
         return outcome(&id, &row, &digest);
     }
-    let request =
-        Request { principal: principal.clone(), document, prompt, model, fallback_model, key: run.ledger_key(1) };
+    let request = Request {
+        principal: principal.clone(),
+        document,
+        prompt,
+        model,
+        fallback_model,
+        key: run.ledger_key(1),
+        run: Some(identity),
+    };
     let extracted = engine::run(resources, request).await?;
     let write = Write {
         org: principal.org.clone(),
