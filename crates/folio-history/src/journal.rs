@@ -240,7 +240,8 @@ pub enum CallStatus {
     Superseded,
     /// The target changed since the approval; nothing was written.
     Conflict,
-    /// The turn ended before the call ran: it reached its limit of rounds, or it failed.
+    /// The call did not run: the turn ended before (it reached its limit of rounds, or it failed), an earlier call to which
+    /// the call refers did not succeed, or the next round repeats the call because its ids need another approval.
     NotRun,
 }
 
@@ -317,6 +318,9 @@ pub struct Intent {
     pub target: Target,
     /// Version that the write expects, at execution and in recovery.
     pub expected: Expected,
+    /// Arguments in which ids replace the references ([`crate::reference`]). None: the arguments contain no reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
     /// Other values that the tool resolved (ids of names), so that recovery uses the same ones.
     #[serde(default)]
     pub resolved: Value,

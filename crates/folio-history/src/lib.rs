@@ -12,6 +12,7 @@ mod fold;
 pub mod job;
 pub mod journal;
 pub mod peer;
+pub mod reference;
 pub mod thread;
 pub mod thread_write;
 

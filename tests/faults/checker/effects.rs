@@ -46,7 +46,7 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
             add("the op of the call was aborted, but the turn completed".to_owned());
         }
         if let Some(row) = row.filter(|row| matches!(row.state, OpState::Done(_))) {
-            if row.digest != Digest::of_json(arguments(call)) {
+            if row.digest != Digest::of_json(intent.arguments.as_ref().unwrap_or(arguments(call))) {
                 add("the op ran with other arguments than the decision approved".to_owned());
             }
             check_version(intent, row, &mut add);
@@ -90,7 +90,7 @@ fn check_version(intent: &Intent, row: &OpRow, add: &mut impl FnMut(String)) {
     }
 }
 
-/// Returns the arguments that a call runs with.
+/// Returns the arguments that the decision covers. A call without references runs with them.
 fn arguments<'a>(call: &ObservedCall<'a>) -> &'a serde_json::Value {
     let edited = call.decisions.iter().find_map(|(_, _, decision)| match decision {
         Decision::ApproveEdited { arguments } => Some(arguments),

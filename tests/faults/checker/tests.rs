@@ -95,6 +95,7 @@ fn intent() -> Entry {
         index: 1,
         target,
         expected: Expected::Absent,
+        arguments: None,
         resolved: Value::Null,
         at: None,
     })
@@ -393,7 +394,8 @@ fn invariant_3_a_concurrent_edit_must_not_be_overwritten() {
     let id = SchemaId::derive(&["schema"]);
     let intent = |expected| {
         let target = Schema::target(&SchemaId::derive(&["schema"]));
-        Entry::Intent(Intent { turn: 1, round: 1, index: 1, target, expected, resolved: Value::Null, at: None })
+        let (arguments, resolved) = (None, Value::Null);
+        Entry::Intent(Intent { turn: 1, round: 1, index: 1, target, expected, arguments, resolved, at: None })
     };
     let revised = OpResult::Schema { revid: SchemaRevId::new(id.clone(), 3), name: "alpha".into(), revised: true };
     let mut entries = usual();

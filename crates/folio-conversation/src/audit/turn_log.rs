@@ -148,6 +148,11 @@ impl Turn {
         let by = self.approvers.get(&intent.round).unwrap_or(&self.requester).clone();
         let Some(audited) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
         audited.target = Some((&intent.target).into());
+        if let Some(arguments) = &intent.arguments {
+            audited.arguments = RedactedArguments::call(arguments);
+            let rule = policy::rule(&self.options.policy, &audited.name, audited.access, arguments);
+            audited.ground = ground_of(&self.options, rule.as_deref(), &audited.name, audited.access);
+        }
         if audited.stage == Stage::Undecided {
             audited.stage = Stage::Permitted;
             let call = CallId::new(self.id.clone(), intent.round, intent.index);
@@ -279,7 +284,7 @@ mod tests {
         let resumed = Resumed { turn: 1, owner, epoch: 1, cause: ResumeCause::Takeover, at: at(3) };
         let target = Target::new("tag", "t");
         let (expected, resolved) = (Expected::Absent, Value::Null);
-        let intent = Intent { turn: 1, round: 1, index: 1, target, expected, resolved, at: None };
+        let intent = Intent { turn: 1, round: 1, index: 1, target, expected, arguments: None, resolved, at: None };
         let (content, change, usage) = (String::new(), WorkingChange::default(), Usage::default());
         let result = CallResult { round: 1, index: 1, status: CallStatus::Ok, content, change, usage, at: Some(at(7)) };
         let (mut log, mut entries) = (TurnLog::new(ThreadId::derive(&["a"])), Vec::new());

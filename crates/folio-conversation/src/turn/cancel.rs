@@ -83,7 +83,7 @@ impl Machine {
     fn runs_of_open_intents(&self, record: &TurnRecord) -> Vec<(super::ToolRun, folio_history::journal::Intent)> {
         record
             .open_intents()
-            .filter_map(|(round, call)| Some((self.tool_run(record, round.round, call), call.intent.clone()?)))
+            .filter_map(|(round, call)| Some((self.tool_run(record, round, call), call.intent.clone()?)))
             .collect()
     }
 }

@@ -75,7 +75,7 @@ pub struct ToolRun {
     /// Also the op key of the call's write.
     pub call: CallId,
     pub name: String,
-    /// After an edit by a decision.
+    /// After an edit by a decision, with ids in place of references.
     pub arguments: Value,
     /// Digest of the arguments, recorded in the op row.
     pub digest: Digest,

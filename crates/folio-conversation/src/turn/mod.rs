@@ -19,6 +19,7 @@ mod expire;
 mod machine;
 mod model;
 mod progress;
+mod references;
 mod resume;
 mod start;
 mod work;

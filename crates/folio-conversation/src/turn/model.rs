@@ -1,5 +1,8 @@
 //! Model calls and their answers.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use folio_history::event::EventKind;
 use folio_history::journal::{Access, Call, End, Entry, Round};
 use folio_history::{RoundRecord, TurnRecord};
@@ -7,11 +10,12 @@ use folio_resources::policy::{ApprovalRequirement, Ruling};
 use folio_tools::policy;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::{Error, Timestamp, limits};
+use serde_json::Value;
 
 use super::effect::ModelCall;
 use super::machine::{ActiveModelCall, State};
 use super::progress::{self, CallIdentity};
-use super::{CheckedCall, Delta, Effect, Machine, Reply, bounds};
+use super::{CheckedCall, Delta, Effect, Machine, Reply, bounds, references};
 
 impl Machine {
     /// Calls the model for the next round.
@@ -76,7 +80,8 @@ impl Machine {
         self.end(now, End::Completed { text: reply.text, thinking: reply.thinking, finish });
     }
 
-    fn emit_calls(&mut self) {
+    /// Publishes the calls of the newest round, which is not appended yet.
+    pub(super) fn emit_calls(&mut self) {
         let Some(record) = self.history.open() else { return };
         let turn = record.id(&self.header.id);
         let Some(round) = record.newest_round() else { return };
@@ -117,10 +122,10 @@ pub(super) fn round_finished_event(round: &RoundRecord) -> EventKind {
 }
 
 /// Converts an answer to a round, and decides which of its calls need approval.
-fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
+pub(super) fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     let mut calls = reply.calls;
     bounds::fit_calls(&mut calls);
-    let calls = calls.into_iter().zip(1..).map(|(call, index)| as_call(record, index, call)).collect();
+    let calls = as_calls(record, calls);
     let mut round = Round {
         turn: record.number(),
         round,
@@ -135,37 +140,72 @@ fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     round
 }
 
-/// Converts a call. The organization's policy decides whether it needs approval; if no rule matches, a write needs
-/// approval unless the turn's options approve its tool. A call that cannot run, is denied or failed too often never waits.
-fn as_call(record: &TurnRecord, index: u32, call: CheckedCall) -> Call {
+fn as_calls(record: &TurnRecord, checked: Vec<CheckedCall>) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::with_capacity(checked.len());
+    // Positions of the calls that can never run.
+    let mut stopped = BTreeSet::new();
+    for (call, index) in checked.into_iter().zip(1..) {
+        let is_stopped = references::is_stopped(&calls, &stopped, &call.arguments);
+        let call = as_call(record, index, call, is_stopped);
+        if is_stopped || call.problem.is_some() {
+            stopped.insert(calls.len());
+        }
+        calls.push(call);
+    }
+    calls
+}
+
+/// Ruling of a turn's policy and options on a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Runs,
+    /// The call waits for a decision. None: no rule requires it.
+    Waits(Option<ApprovalRequirement>),
+    /// A rule denies the call. The text is the tool result.
+    Denied(String),
+}
+
+/// Evaluates the organization's policy. If no rule matches, a write needs approval unless the turn's options approve its
+/// tool.
+pub(super) fn verdict(record: &TurnRecord, tool: &str, access: Access, arguments: &Value) -> Verdict {
     let options = &record.accepted.options;
-    let matching = || policy::rule(&options.policy, &call.name, call.access, &call.arguments);
-    let rule = if call.problem.is_none() { matching() } else { None };
-    let rule = rule.as_deref();
-    let mut problem = call.problem.or_else(|| rule.filter(|rule| rule.ruling == Ruling::Deny).map(policy::denial));
+    let rule = policy::rule(&options.policy, tool, access, arguments);
+    match rule.as_deref().map(|rule| (rule, &rule.ruling)) {
+        Some((rule, Ruling::Deny)) => Verdict::Denied(policy::denial(rule)),
+        Some((_, Ruling::Allow)) => Verdict::Runs,
+        Some((rule, Ruling::Ask(approver))) => {
+            Verdict::Waits(Some(ApprovalRequirement { rule: rule.name.clone(), approver: approver.clone() }))
+        }
+        None => {
+            let allowed = options.auto_approve || options.auto_approved_tools.iter().any(|name| name == tool);
+            if access == Access::ReadWrite && !allowed { Verdict::Waits(None) } else { Verdict::Runs }
+        }
+    }
+}
+
+/// Converts a call. A call that cannot run, is denied, failed too often or refers to such a call (`is_stopped`) never waits.
+fn as_call(record: &TurnRecord, index: u32, call: CheckedCall, is_stopped: bool) -> Call {
+    let (mut problem, mut approval) = (call.problem, None);
+    if problem.is_none() {
+        match verdict(record, &call.name, call.access, &call.arguments) {
+            Verdict::Runs => {}
+            Verdict::Waits(requirement) => approval = Some(requirement),
+            Verdict::Denied(denial) => problem = Some(denial),
+        }
+    }
     problem.iter_mut().for_each(bounds::fit_problem);
-    let identity = CallIdentity { tool: &call.name, arguments: &call.arguments, problem: problem.as_deref() };
-    if progress::is_refused(record, identity) {
+    let arguments = Cow::Borrowed(&call.arguments);
+    let is_refused =
+        progress::is_refused(record, &CallIdentity { tool: &call.name, arguments, problem: problem.as_deref() });
+    if is_refused {
         problem = Some(progress::REFUSED.to_owned());
     }
-    let is_waiting = match rule.map(|rule| &rule.ruling) {
-        Some(Ruling::Ask(_)) => true,
-        Some(Ruling::Allow | Ruling::Deny) => false,
-        None => {
-            let allowed = options.auto_approve || options.auto_approved_tools.contains(&call.name);
-            call.access == Access::ReadWrite && !allowed
-        }
-    };
-    let needs_approval = is_waiting && problem.is_none();
-    let approval_requirement = rule.filter(|_| needs_approval).and_then(|rule| match &rule.ruling {
-        Ruling::Ask(approver) => Some(ApprovalRequirement { rule: rule.name.clone(), approver: approver.clone() }),
-        Ruling::Allow | Ruling::Deny => None,
-    });
+    let approval = approval.filter(|_| problem.is_none() && !is_stopped);
     Call {
         index,
         provider_id: call.provider_id,
-        needs_approval,
-        approval_requirement,
+        needs_approval: approval.is_some(),
+        approval_requirement: approval.flatten(),
         name: call.name,
         arguments: call.arguments,
         access: call.access,

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use folio_history::event::EventKind;
 use folio_history::journal::{Access, CallResult, CallStatus, Decision, Entry, Intent};
+use folio_history::reference::Resolution;
 use folio_history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
 use folio_tools::policy;
-use folio_types::Timestamp;
+use folio_types::{Digest, Timestamp};
 use serde_json::json;
 
 use super::append::AfterAppend;
@@ -14,7 +15,7 @@ use super::cancel::synthetic;
 use super::machine::State;
 use super::model::round_finished_event;
 use super::progress::{self, CallIdentity};
-use super::{CallPlan, Effect, Machine, Patience, PlanFailure, ToolOutcome, ToolResult, ToolRun, bounds};
+use super::{CallPlan, Effect, Machine, Patience, PlanFailure, ToolOutcome, ToolResult, ToolRun, bounds, references};
 
 /// Next step of a round.
 enum Next {
@@ -26,6 +27,8 @@ enum Next {
     Recover(ToolRun, Intent),
     /// This write call must be planned first.
     Plan(ToolRun),
+    /// These calls need an approval with the ids in place of their references. Every other call has its result.
+    Repeat(BTreeSet<u32>),
     /// Every call has its result.
     Nothing,
 }
@@ -62,6 +65,7 @@ impl Machine {
                 let patience = if is_urgent { Patience::Once } else { Patience::Retry };
                 self.effects.push(Effect::PlanTool(run, patience));
             }
+            Next::Repeat(repeated) => self.repeat_calls(now, &repeated),
             Next::Nothing => {}
         }
     }
@@ -73,42 +77,51 @@ impl Machine {
         if !results.is_empty() {
             return Next::Record(results);
         }
+        let repeated = references::repeated(record, round);
+        let runnable = round.unanswered().filter(|call| !repeated.contains(&call.call.index));
+        let runnable: Vec<&CallRecord> = runnable.collect();
         let mut reads: Vec<&CallRecord> = Vec::new();
-        for call in round.unanswered().take(self.reads_max) {
-            let may_run = progress::may_run_with(record, &reads, CallIdentity::of(call));
+        for call in runnable.iter().copied().take(self.reads_max) {
+            let may_run = progress::may_run_with(record, round, &reads, &CallIdentity::of(round, call));
             if call.call.access != Access::ReadOnly || !may_run {
                 break;
             }
-            reads.push(call);
+            if round.resolve(call) != Resolution::Waiting {
+                reads.push(call);
+            }
         }
         if !reads.is_empty() {
-            return Next::Read(reads.into_iter().map(|call| self.tool_run(record, round.round, call)).collect());
+            return Next::Read(reads.into_iter().map(|call| self.tool_run(record, round, call)).collect());
         }
-        let Some(call) = round.unanswered().next() else { return Next::Nothing };
-        let run = self.tool_run(record, round.round, call);
+        // Every earlier call has a result, unless it is repeated. So the references of the call have ids.
+        let Some(call) = runnable.first() else {
+            return if repeated.is_empty() { Next::Nothing } else { Next::Repeat(repeated) };
+        };
+        let run = self.tool_run(record, round, call);
         match &call.intent {
             Some(intent) => Next::Recover(run, intent.clone()),
             None => Next::Plan(run),
         }
     }
 
-    /// Returns a call to run, with edited arguments and the current epoch.
-    pub(super) fn tool_run(&self, record: &TurnRecord, round: u32, call: &CallRecord) -> ToolRun {
+    /// Returns a call to run, with edited arguments, with ids in place of references, and with the current epoch.
+    pub(super) fn tool_run(&self, record: &TurnRecord, round: &RoundRecord, call: &CallRecord) -> ToolRun {
+        let arguments = references::arguments_to_run(round, call).into_owned();
         ToolRun {
-            call: record.call_id(&self.header.id, round, call.call.index),
+            call: record.call_id(&self.header.id, round.round, call.call.index),
             name: call.call.name.clone(),
-            arguments: call.arguments().clone(),
-            digest: call.digest(),
+            digest: Digest::of_json(&arguments),
+            arguments,
             epoch: self.header.epoch,
         }
     }
 
-    /// Returns the open turn and a call of its newest round. None: the call is not in progress.
-    fn running_call(&self, round: u32, index: u32) -> Option<(&TurnRecord, &CallRecord)> {
+    /// Returns the open turn, its newest round and a call of it. None: the call is not in progress.
+    fn running_call(&self, round: u32, index: u32) -> Option<(&TurnRecord, &RoundRecord, &CallRecord)> {
         let record = self.history.open()?;
         let newest = record.newest_round().filter(|newest| newest.round == round)?;
         match &self.state {
-            State::Working(running) if running.contains(&index) => Some((record, newest.call(index)?)),
+            State::Working(running) if running.contains(&index) => Some((record, newest, newest.call(index)?)),
             _ => None,
         }
     }
@@ -116,21 +129,22 @@ impl Machine {
     /// Handles the plan of a write call: appends its intent after buffered decisions and results.
     /// While the store does not answer, the decisions are appended first, so that requests need not wait for the plan.
     pub(super) fn planned(&mut self, now: Timestamp, round: u32, index: u32, plan: Result<CallPlan, PlanFailure>) {
-        let Some((record, call)) = self.running_call(round, index) else { return };
+        let Some((record, newest, call)) = self.running_call(round, index) else { return };
         if call.intent.is_some() || call.call.access != Access::ReadWrite {
             return;
         }
         let plan = match plan {
-            Ok(plan) => permitted(record, call, plan),
+            Ok(plan) => permitted(record, newest, call, plan),
             Err(PlanFailure::Failed(problem)) => Err(problem),
             Err(PlanFailure::StoreUnavailable) => {
                 self.store_awaited(round, index);
                 return self.flush(now);
             }
         };
-        let turn = record.number();
+        let (turn, arguments) = (record.number(), references::resolved(newest, call));
         let intent = plan.and_then(|CallPlan { target, expected, resolved }| {
-            let entry = Entry::Intent(Intent { turn, round, index, target, expected, resolved, at: Some(now) });
+            let at = Some(now);
+            let entry = Entry::Intent(Intent { turn, round, index, target, expected, arguments, resolved, at });
             let max = bounds::ENTRY_CONTENT_BYTES;
             match json_bytes(&entry) > max {
                 true => Err(format!("the change of this call is too large to record (at most {max} bytes)")),
@@ -173,18 +187,18 @@ impl Machine {
         let Some((call, intent)) = round.call(index).and_then(|call| Some((call, call.intent.clone()?))) else {
             return;
         };
-        let run = self.tool_run(record, round.round, call);
+        let run = self.tool_run(record, round, call);
         self.state = State::Working(BTreeSet::from([index]));
         self.emit_started(&run);
         self.effects.push(Effect::RunTool(run, intent));
     }
 
     pub(super) fn tool_finished(&mut self, now: Timestamp, round: u32, index: u32, outcome: ToolOutcome) {
-        let Some((record, call)) = self.running_call(round, index) else { return };
+        let Some((record, newest, call)) = self.running_call(round, index) else { return };
         let result = match (outcome, &call.intent) {
             (ToolOutcome::Done(result), _) => result.into_call_result(round, index),
             (ToolOutcome::Unknown, Some(intent)) => {
-                let effect = Effect::Recover(self.tool_run(record, round, call), intent.clone());
+                let effect = Effect::Recover(self.tool_run(record, newest, call), intent.clone());
                 return self.effects.push(effect);
             }
             (ToolOutcome::Refused(error), Some(_)) => return self.fail_unstarted(now, error),
@@ -254,19 +268,20 @@ fn list_repairs(result: &mut CallResult, call: &CallRecord) {
 }
 
 /// Returns the plan unless a rule of the policy forbids the revision that it describes; then the tool result.
-fn permitted(record: &TurnRecord, call: &CallRecord, plan: CallPlan) -> Result<CallPlan, String> {
+fn permitted(record: &TurnRecord, round: &RoundRecord, call: &CallRecord, plan: CallPlan) -> Result<CallPlan, String> {
     let policy = &record.accepted.options.policy;
     let satisfied = call.call.needs_approval.then(|| {
         call.call.approval_requirement.as_ref().map(|requirement| requirement.approver.clone()).unwrap_or_default()
     });
-    let subject = (call.call.name.as_str(), call.call.access, call.arguments());
+    let arguments = references::arguments_to_run(round, call);
+    let subject = (call.call.name.as_str(), call.call.access, &*arguments);
     match policy::denied_revision(policy, subject, plan.expected, satisfied.as_ref()) {
         Some(denial) => Err(denial),
         None => Ok(plan),
     }
 }
 
-/// Returns the result of a call that was rejected, cannot run or failed too often. None: the call must run.
+/// Returns the result of a call that was rejected, cannot run, is denied or failed too often. None: the call must run.
 fn without_running(record: &TurnRecord, round: &RoundRecord, call: &CallRecord) -> Option<CallResult> {
     let index = call.call.index;
     if let Some(Decision::Reject { reason }) = &call.decision {
@@ -278,8 +293,18 @@ fn without_running(record: &TurnRecord, round: &RoundRecord, call: &CallRecord) 
         return Some(bounds::not_run(round.round, index, CallStatus::Rejected, content));
     }
     // The effect of a call with an intent is unknown, so the call must be recovered.
-    let is_refused = || call.intent.is_none() && progress::is_refused(record, CallIdentity::of(call));
-    let problem = call.call.problem.clone().or_else(|| is_refused().then(|| progress::REFUSED.to_owned()))?;
+    if call.intent.is_some() {
+        return None;
+    }
+    if call.call.problem.is_none()
+        && let Resolution::Failed(reference, status) = round.resolve(call)
+    {
+        let content = references::no_id(&reference, status);
+        return Some(bounds::not_run(round.round, index, CallStatus::NotRun, content));
+    }
+    let is_refused = || progress::is_refused(record, &CallIdentity::of(round, call));
+    let problem = call.call.problem.clone().or_else(|| is_refused().then(|| progress::REFUSED.to_owned()));
+    let problem = problem.or_else(|| references::denial(record, round, call))?;
     Some(bounds::not_run(round.round, index, CallStatus::Failed, problem))
 }
 

@@ -5,7 +5,7 @@ use crate::journal::{
     Round, WorkingState,
 };
 use folio_types::message::{ThinkingBlock, Usage};
-use folio_types::{CallId, Digest, Role, Timestamp, TurnId, UserId};
+use folio_types::{CallId, Role, Timestamp, TurnId, UserId};
 
 /// One turn with its rounds, pauses, decisions and end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,11 +80,6 @@ impl CallRecord {
             Some(Decision::ApproveEdited { arguments }) => arguments,
             _ => &self.call.arguments,
         }
-    }
-
-    /// Returns the digest of [`Self::arguments`].
-    pub fn digest(&self) -> Digest {
-        Digest::of_json(self.arguments())
     }
 
     /// Returns true if the call needs a decision and has none.

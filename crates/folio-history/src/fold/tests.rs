@@ -231,6 +231,7 @@ fn the_answer_to_decisions_is_the_next_pause_or_end_and_a_failed_end_is_replaced
         index: 1,
         target: Target::new("schema", SchemaId::derive(&["s"])),
         expected: Expected::Absent,
+        arguments: None,
         resolved: json!(null),
         at: None,
     }));

@@ -96,6 +96,13 @@ pub(super) fn entries() -> Vec<Sample> {
                 ..intent(Schema::target(&schema_revid().of), Expected::Absent, Value::Null)
             }),
         ),
+        sample(
+            "intent_references",
+            Entry::Intent(Intent {
+                arguments: Some(json!({ "schema_id": schema_revid().of })),
+                ..intent(Schema::target(&schema_revid().of), Expected::Absent, Value::Null)
+            }),
+        ),
         sample("resumed", Entry::Resumed(resumed())),
         sample("closing", Entry::Closing(Closing { turn: 5, cause: ClosingCause::Superseded, at: at() })),
         sample(
@@ -162,7 +169,7 @@ fn accepted() -> Accepted {
 }
 
 fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {
-    Intent { turn: 5, round: 1, index: 1, target, expected, resolved, at: None }
+    Intent { turn: 5, round: 1, index: 1, target, expected, arguments: None, resolved, at: None }
 }
 
 fn resumed() -> Resumed {

@@ -7,6 +7,7 @@ mod pauses;
 mod policies;
 mod progress;
 mod properties;
+mod references;
 mod refused;
 mod rig;
 mod rounds;

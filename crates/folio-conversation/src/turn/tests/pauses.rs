@@ -173,7 +173,7 @@ fn a_digest_must_match_the_arguments_of_the_call() {
         decide.decisions[0].digest = Some(Digest::of(b"something else"));
     });
     assert_eq!(rig.refusal(wrong), Some(Reason::DigestMismatch));
-    let digest = rig.record().call(1, 1).unwrap().digest();
+    let digest = Digest::of_json(rig.record().call(1, 1).unwrap().arguments());
     rig.decide_as(1, &[approve(1)], |decide| decide.decisions[0].digest = Some(digest));
     assert_eq!(rig.work.len(), 1);
     let unknown = rig.decide(1, &[approve(7)]);

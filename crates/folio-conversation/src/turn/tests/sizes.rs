@@ -85,7 +85,8 @@ fn the_plan_of_a_call_fits_an_entry_or_fails_the_call() {
     let plan =
         |bytes| CallPlan { target: target.clone(), expected: Expected::Absent, resolved: json!("x".repeat(bytes)) };
     let CallPlan { target, expected, resolved } = plan(0);
-    let empty = Intent { turn: 1, round: 1, index: 1, target, expected, resolved, at: Some(rig.now) };
+    let (arguments, at) = (None, Some(rig.now));
+    let empty = Intent { turn: 1, round: 1, index: 1, target, expected, arguments, resolved, at };
     let fits = bounds::ENTRY_CONTENT_BYTES - json_bytes(&Entry::Intent(empty));
     for (bytes, status) in [(fits, None), (fits + 1, Some(CallStatus::Failed))] {
         let mut rig = Rig::auto_approved(&["w1"]);

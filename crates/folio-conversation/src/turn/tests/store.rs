@@ -152,7 +152,7 @@ pub(super) fn expected(intent: &Intent) -> u64 {
 
 pub(super) fn tool_result(outcome: OpOutcome) -> ToolResult {
     let (status, content) = match outcome {
-        OpOutcome::Done => (CallStatus::Ok, "done"),
+        OpOutcome::Done => (CallStatus::Ok, r#"{"made_id":"x_1"}"#),
         OpOutcome::Conflict => (CallStatus::Conflict, "conflict"),
         OpOutcome::Aborted => (CallStatus::Cancelled, "aborted"),
     };

@@ -31,6 +31,8 @@ pub(in super::super) struct Faults {
     pub round_dropped: bool,
     /// Decisions are not written.
     pub decisions_dropped: bool,
+    /// Intents are written without the ids that replace references.
+    pub ids_dropped: bool,
     /// A pause is written without the outcomes before it.
     pub outcome_dropped: bool,
     /// Pauses and ends are written without the number of their closing event.
@@ -67,6 +69,13 @@ impl Faults {
             Entry::Outcome(_) => !(self.outcome_dropped && has_pause),
             _ => true,
         });
+        if self.ids_dropped {
+            for entry in &mut append.entries {
+                if let Entry::Intent(intent) = entry {
+                    intent.arguments = None;
+                }
+            }
+        }
         if self.closing_number_dropped {
             for entry in &mut append.entries {
                 match entry {

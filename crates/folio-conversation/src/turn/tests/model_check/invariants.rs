@@ -1,7 +1,8 @@
 //! The invariants, checked in every state.
 
 use folio_history::journal::{Access, CallStatus, Decision, End, Entry};
-use folio_history::{CallRecord, History, TurnRecord, sanitize};
+use folio_history::reference::{references, replace_references};
+use folio_history::{CallRecord, History, RoundRecord, TurnRecord, sanitize};
 
 use super::super::store::expected;
 use super::world::{Node, Received, World};
@@ -11,6 +12,7 @@ pub(super) const UNAPPROVED: &str = "2: an effect without approval";
 pub(super) const OTHER_CALL: &str = "3: the history contains another call than the executed one";
 pub(super) const HIDDEN_EFFECT: &str = "3: an effect that the history reports as not happened";
 pub(super) const OVERWRITTEN: &str = "3: an edit was overwritten";
+pub(super) const UNRESOLVED: &str = "3: an intent without the ids of the recorded results";
 pub(super) const UNANSWERED: &str = "4: an ended turn has calls without results";
 pub(super) const SUPERSEDED: &str = "7: a request superseded the turn of the next";
 pub(super) const NOT_FOUND: &str = "8: an open turn that no sweep finds";
@@ -43,6 +45,9 @@ impl World {
         for round in &record.rounds {
             for call in &round.calls {
                 let name = format!("{}.{}.{}", record.number(), round.round, call.call.index);
+                if is_unresolved(round, call) {
+                    return Some(UNRESOLVED);
+                }
                 if let Some(what) = self.find_in_call(record, round.is_decided(), call, &name) {
                     return Some(what);
                 }
@@ -82,7 +87,9 @@ impl World {
             status,
             Some(CallStatus::NotRun | CallStatus::Cancelled | CallStatus::Superseded | CallStatus::Expired)
         );
-        (continues && decided && approved && is_dropped).then_some(NEVER_RUNS)
+        // A call with references is dropped if an earlier call has no effect, and is repeated if its ids need approval.
+        let is_independent = references(call.arguments()).next().is_none();
+        (continues && decided && approved && is_dropped && is_independent).then_some(NEVER_RUNS)
     }
 
     fn late_decision(&self) -> Option<&'static str> {
@@ -144,6 +151,15 @@ impl World {
     pub(in super::super) fn is_quiet(&self) -> bool {
         (0..self.nodes.len()).all(|node| self.node(node).is_none_or(|live| live.todo.is_empty()))
     }
+}
+
+/// Returns true if an intent does not contain the ids of the results that the journal contained before it.
+fn is_unresolved(round: &RoundRecord, call: &CallRecord) -> bool {
+    let Some(intent) = &call.intent else { return false };
+    let has_references = references(call.arguments()).next().is_some();
+    let resolved =
+        replace_references(call.arguments(), |_, reference| reference.value(round.referred(call, reference)?));
+    has_references && intent.arguments.as_ref() != Some(&resolved)
 }
 
 fn ended_superseded(record: &TurnRecord) -> bool {

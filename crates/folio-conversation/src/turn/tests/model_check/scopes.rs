@@ -5,13 +5,15 @@ use std::sync::Arc;
 use folio_history::History;
 use folio_history::command::IfPending;
 use folio_history::journal::Decision;
+use folio_resources::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
+use serde_json::json;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use super::super::rig::{self, calls_reply, text_reply};
 use super::faults::Faults;
 use super::invariants::{
     COMMITTED_LOST, EXPIRED_AND_RAN, HIDDEN_EFFECT, NEVER_RUNS, NOT_FOUND, OTHER_CALL, OVERWRITTEN, SUPERSEDED,
-    UNANSWERED, UNAPPROVED, UNKNOWN_NUMBER,
+    UNANSWERED, UNAPPROVED, UNKNOWN_NUMBER, UNRESOLVED,
 };
 use super::world::{Action, AskState, Budget, Late, World};
 use crate::turn::{Command, Reply, Start, Ticket};
@@ -35,6 +37,8 @@ pub(in super::super) struct Scope {
     pub budget: Budget,
     pub clocks: bool,
     pub faults: Faults,
+    /// The policy of the turns.
+    pub rules: Vec<Rule>,
     /// If true, the search starts when the turn of the first request waits at node 0.
     pub from_pause: bool,
 }
@@ -50,11 +54,17 @@ impl Scope {
     /// Returns a scope of an empty thread, with these requests.
     pub(in super::super) fn empty(script: fn(u32, u32, u32) -> Reply, asks: Vec<(Ask, Option<usize>)>) -> Self {
         let budget = Budget::default();
-        Self { asks, script, budget, clocks: false, faults: Faults::default(), from_pause: false }
+        let (faults, rules) = (Faults::default(), Vec::new());
+        Self { asks, script, budget, clocks: false, faults, rules, from_pause: false }
     }
 
     pub(in super::super) fn with(mut self, budget: Budget) -> Self {
         self.budget = budget;
+        self
+    }
+
+    fn rules(mut self, rules: Vec<Rule>) -> Self {
+        self.rules = rules;
         self
     }
 
@@ -88,6 +98,7 @@ impl Scope {
             Ask::Chat(name, auto) => {
                 let mut start = Start { if_pending: IfPending::Supersede, ..rig::start(ticket, name, name) };
                 start.options.auto_approve = auto;
+                start.options.policy = Policy { rules: self.rules.clone() };
                 Command::Start(Box::new(start))
             }
             Ask::Decide(round, approved, rejected) => {
@@ -205,6 +216,16 @@ fn two_tools(_: u32, round: u32, _: u32) -> Reply {
     if round == 1 { calls_reply(&["w1", "wy"]) } else { text_reply("done") }
 }
 
+/// Two writes, the second of which refers to the first, then the answer.
+fn chained_writes(_: u32, round: u32, _: u32) -> Reply {
+    if round > 1 {
+        return text_reply("done");
+    }
+    let mut reply = calls_reply(&["w1", "wy"]);
+    reply.calls[1].arguments = json!({ "on": "wy", "x_id": "$w1.made_id" });
+    reply
+}
+
 /// A write in each of two rounds.
 fn two_pauses(_: u32, round: u32, _: u32) -> Reply {
     if round <= 2 { calls_reply(&["w1"]) } else { text_reply("done") }
@@ -267,6 +288,30 @@ fn decisions_in_parts_against_cancel() {
 fn a_second_pause() {
     let decides = [APPROVE, Ask::Decide(2, &[1], &[])];
     assert_holds("second pause", Scope::paused(two_pauses, &decides).with(budget(1, 0, 1)).clocks());
+}
+
+#[test]
+fn a_write_that_refers_to_another_one() {
+    let asks = [APPROVE_BOTH, Ask::Decide(1, &[2], &[1]), Ask::Cancel];
+    assert_holds("chained writes", Scope::paused(chained_writes, &asks).with(budget(1, 1, 1)));
+    let auto = vec![(Ask::Chat("first", true), None), (Ask::Resume, None)];
+    let budget = Budget { model_fails: 1, edits: 1, ..budget(1, 1, 1) };
+    assert_holds("chained writes without approval", Scope::empty(chained_writes, auto).with(budget));
+}
+
+#[test]
+fn a_write_whose_ids_need_another_approval() {
+    let condition = Condition { path: "x_id".into(), test: Test::Equals(json!("x_1")) };
+    let ask = Rule { arguments: vec![condition], ..Rule::new("a rule", Ruling::Ask(Approver::default())) };
+    let asks = [APPROVE_BOTH, APPROVE_BOTH, Ask::Decide(2, &[1], &[])];
+    let scope = Scope::paused(chained_writes, &asks).rules(vec![ask]);
+    assert_holds("approved again", scope.with(budget(1, 1, 1)).clocks());
+}
+
+#[test]
+fn an_intent_without_ids_is_found() {
+    let scope = Scope::paused(chained_writes, &[APPROVE_BOTH]);
+    assert_finds("ids in intent", scope, |faults| faults.ids_dropped = true, &[UNRESOLVED]);
 }
 
 #[test]
