@@ -58,11 +58,11 @@ pub(crate) fn write_tool<C: WriteCall>(
     arguments: Vec<Argument>,
 ) -> Tool {
     let tool = Tool::new(name, description, arguments, ToolKind::Write(Arc::new(Writes::<C>(PhantomData))));
-    Tool { calls_models: C::CALLS_MODELS, ..tool }
+    Tool { calls_models: C::CALLS_MODELS, result_ids: output::ids(C::Target::KIND), ..tool }
 }
 
 pub(crate) fn delete_tool<S: ToolResource>(name: &'static str, description: &'static str, id: Argument) -> Tool {
-    write_tool::<Delete<S>>(name, description, vec![id])
+    Tool { result_ids: &[], ..write_tool::<Delete<S>>(name, description, vec![id]) }
 }
 
 struct Reads<C>(PhantomData<fn() -> C>);

@@ -23,6 +23,7 @@ pub mod path;
 pub mod policy;
 mod profiles;
 mod prompts;
+mod references;
 mod registry;
 mod repair;
 pub mod rules;

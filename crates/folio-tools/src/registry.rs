@@ -229,8 +229,9 @@ impl ProfileTools {
         let access = self.get(name).map_or(Access::ReadOnly, |tool| tool.spec.access);
         match arguments::parse_text(arguments) {
             Ok(mut arguments) => {
-                let repairs = self.repair(name, &mut arguments);
+                let mut repairs = self.repair(name, &mut arguments);
                 self.canonicalize(name, &mut arguments);
+                repairs.extend(self.repair_references(&mut arguments));
                 let problem = self.problem(name, &arguments);
                 CheckedCall { arguments, access, problem, repairs }
             }

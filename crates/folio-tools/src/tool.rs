@@ -152,6 +152,8 @@ pub struct Tool {
     pub kind: ToolKind,
     /// True if the tool calls models. Its timeout then includes the time limit of model calls.
     pub calls_models: bool,
+    /// Members of the result that are ids, to which a later call of the same round may refer.
+    pub result_ids: &'static [&'static str],
     pub spellings: Spellings,
 }
 
@@ -163,6 +165,6 @@ impl Tool {
         };
         let spellings = arguments::spellings(&arguments);
         let spec = ToolSpec { name, description, parameters: arguments::object(arguments), access };
-        Self { spec, kind, calls_models: false, spellings }
+        Self { spec, kind, calls_models: false, result_ids: &[], spellings }
     }
 }

@@ -105,7 +105,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
     let spec = |name, access| ToolSpec { name, description: "odd", parameters: json!({"type": "object"}), access };
     let odd =
         || FaultyTool { running: AtomicUsize::new(0), max_running: max_running.clone(), outage: Default::default() };
-    let tool = |spec, kind| Tool { spec, kind, calls_models: false, spellings: Spellings::default() };
+    let tool = |spec, kind| Tool { spec, kind, calls_models: false, result_ids: &[], spellings: Spellings::default() };
     let read = tool(spec("odd_read", Access::ReadOnly), ToolKind::Read(Arc::new(odd())));
     let write = tool(spec("odd_write", Access::ReadWrite), ToolKind::Write(Arc::new(odd())));
     let profile = Profile {

@@ -14,6 +14,7 @@ mod lifecycle;
 mod ownership;
 mod publish;
 mod queued;
+mod references;
 mod sandbox;
 mod script;
 mod several;

@@ -260,13 +260,23 @@ impl ModelWork {
         }
     }
 
+    /// Checks the references between the calls of a reply. A call with another problem keeps that problem.
+    fn check_references(&self, calls: &mut [CheckedCall]) {
+        let names: Vec<String> = calls.iter().map(|call| call.name.clone()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for (position, call) in calls.iter_mut().enumerate().filter(|(_, call)| call.problem.is_none()) {
+            call.problem = self.profile.reference_problem(&names, position, &call.arguments);
+        }
+    }
+
     /// Checks the calls of a reply against the profile's tools.
     fn checked(&self, reply: ModelReply, model: &str) -> Outcome {
         let Some(finish) = reply.finish else {
             let error = ModelError::Failed("the answer ended without a finish reason".to_owned());
             return Err(Box::new(Failure { error: error.into(), retriable: true, usage: reply.usage }));
         };
-        let calls = reply.calls.into_iter().take(CALLS_KEPT).map(|call| self.check(call)).collect();
+        let mut calls: Vec<_> = reply.calls.into_iter().take(CALLS_KEPT).map(|call| self.check(call)).collect();
+        self.check_references(&mut calls);
         let by = |block| ThinkingBlock { model: Some(model.to_owned()), ..block };
         Ok(Some(Reply {
             model: model.to_owned(),

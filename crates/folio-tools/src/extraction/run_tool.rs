@@ -15,16 +15,16 @@ use crate::decide::invalid_plan;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput};
 use crate::{document_text, documents, output, prompts, subject};
 
+const PROMPT_REVID: &str =
+    "Id of the prompt version, such as prm_….1 or $create_prompt.prompt_revid. Default: the working prompt.";
+
 pub(super) fn tool() -> Tool {
     write_tool::<RunExtraction>(
         "run_extraction",
         "Runs a prompt on the conversation's document and stores the data as a new extraction. Needs a prompt \
          (create_prompt). Costs model calls; if it fails, nothing is stored. Result: extraction_id, document_id, \
          prompt_revid, data, coverage.",
-        vec![
-            optional("prompt_revid", text("Id of the prompt version, such as prm_….1. Default: the working prompt."))
-                .or_empty(),
-        ],
+        vec![optional("prompt_revid", text(PROMPT_REVID)).or_empty()],
     )
 }
 

@@ -29,7 +29,11 @@ pub(super) fn tool() -> Tool {
         vec![
             required("name", text(&name)),
             required("content", text(CONTENT)),
-            optional("schema_id", text("Schema of the answers, such as sch_…. Default: none.")).or_empty(),
+            optional(
+                "schema_id",
+                text("Schema of the answers, such as sch_… or $create_schema.schema_id. Default: none."),
+            )
+            .or_empty(),
             optional("schema_version", number("Version of the schema. Default: the newest.", 1, 1_000_000)),
             optional("model", text(MODEL)).or_empty(),
             tag_ids("Tags of the prompt. Default: none.").or_empty(),

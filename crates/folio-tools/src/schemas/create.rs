@@ -23,7 +23,8 @@ pub(super) fn tool() -> Tool {
          \"name\":\"receipt\",\"strict\":true,\"schema\":{\"type\":\"object\",\"properties\":{\
          \"date\":{\"type\":[\"string\",\"null\"]},\"total\":{\"type\":[\"number\",\"null\"]}},\
          \"required\":[\"date\",\"total\"],\"additionalProperties\":false}}}}. Result: schema_revid, \
-         schema_id, version, name, new_version (false if nothing changed).",
+         schema_id, version, name, new_version (false if nothing changed). An id argument of a later call in the same \
+         response may refer to it: \"$create_schema.schema_id\", for a second call \"$create_schema[2].schema_id\".",
         vec![
             required("name", text(&format!("Name, 1 to {NAME_CHARS} characters."))),
             required("response_format", object_or_text(FORMAT)).or_near_format(),
