@@ -50,7 +50,8 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
         report["approvals"].as_array().unwrap().iter().map(|a| a["name"].as_str().unwrap()).collect();
     assert_eq!(approved, ["create_schema", "create_prompt", "run_extraction"]);
     let stderr = text(&output.stderr);
-    for step in ["is no LLM", "Round 1", "validate_schema", "create_schema", "approved: run_extraction"] {
+    assert_eq!(report["usage"]["model_calls"], 3, "one response with three calls, the extraction, the answer");
+    for step in ["is no LLM", "Round 1", "$create_schema.schema_id", "create_schema", "approved: run_extraction"] {
         assert!(stderr.contains(step), "stderr does not show {step:?}:\n{stderr}");
     }
     assert!(!folder.path().join("folio-data").exists(), "the demo removes its folder");

@@ -49,10 +49,17 @@ fn run(system: &str, user: &str, mut results: HashMap<&str, Vec<Value>>) -> (Cha
             json!({"id": id(index), "function": {"name": call.name, "arguments": call.arguments_text()}})
         }).collect();
         chat.messages.push(json!({"role": "assistant", "content": answer.text, "tool_calls": calls}));
+        let mut has_failed = false;
         for (index, call) in answer.calls.iter().enumerate() {
             chat.called.push((call.name.clone(), call.arguments.clone()));
+            if has_failed && call.arguments_text().contains("\"$") {
+                let text = "Not run: the arguments refer to a call that failed.";
+                chat.messages.push(json!({"role": "tool", "tool_call_id": id(index), "content": text}));
+                continue;
+            }
             let remaining = results.get_mut(call.name.as_str()).filter(|results| !results.is_empty());
             let result = remaining.map_or_else(|| usual(&call.name), |results| results.remove(0));
+            has_failed |= result.is_string() || result.get("error").is_some();
             let text = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
             chat.messages.push(json!({"role": "tool", "tool_call_id": id(index), "content": text}));
         }
@@ -74,30 +81,49 @@ fn names(chat: &Chat) -> Vec<&str> {
     chat.called.iter().map(|(name, _)| name.as_str()).collect()
 }
 
+/// The calls of one response.
+const AT_ONCE: [&str; 3] = ["create_schema", "create_prompt", "run_extraction"];
+
 #[test]
-fn a_document_is_extracted_call_by_call() {
+fn a_document_is_extracted_by_calls_of_one_response_that_refer_to_one_another() {
     let (chat, answer) = run(&system(INVOICE, ""), EXTRACT, HashMap::new());
-    let expected =
-        ["help_schemas", "help_prompts", "validate_schema", "create_schema", "create_prompt", "run_extraction"];
-    assert_eq!(names(&chat), expected);
+    assert_eq!(names(&chat), AT_ONCE);
+    assert_eq!(chat.messages.iter().filter(|message| message["role"] == "assistant").count(), 1, "one response");
     assert!(answer.contains("invoice_number: A-17") && answer.contains("no LLM"), "{answer}");
-    let format = &chat.called[3].1["response_format"];
-    assert_eq!(chat.called[2].1["response_format"], *format);
+    let format = &chat.called[0].1["response_format"];
     let schema = &format["json_schema"]["schema"];
     assert_eq!(format["json_schema"]["strict"], true);
     assert_eq!(schema["additionalProperties"], false);
     let properties: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
     assert_eq!(properties, ["invoice_number", "invoice_date", "total", "currency"]);
     assert_eq!(schema["required"], json!(properties));
-    assert_eq!(chat.called[4].1["schema_id"], "sch_1");
-    assert_eq!(chat.called[5].1["prompt_revid"], "prm_1.1");
+    assert_eq!(chat.called[1].1["schema_id"], "$create_schema.schema_id");
+    assert_eq!(chat.called[2].1["prompt_revid"], "$create_prompt.prompt_revid");
+}
+
+#[test]
+fn a_schema_alone_is_created_after_help_and_validation() {
+    let (chat, _) = run(&system(INVOICE, ""), "create a schema for this document", HashMap::new());
+    assert_eq!(names(&chat), ["help_schemas", "help_prompts", "validate_schema", "create_schema"]);
+    assert_eq!(chat.called[2].1["response_format"], chat.called[3].1["response_format"]);
+}
+
+#[test]
+fn calls_that_did_not_run_are_made_again_with_the_ids() {
+    let busy = json!({"error": "the endpoint is busy"});
+    let results = HashMap::from([("create_prompt", vec![busy])]);
+    let (chat, answer) = run(&system(INVOICE, ""), EXTRACT, results);
+    assert_eq!(names(&chat)[3..], ["create_prompt", "run_extraction"]);
+    assert_eq!(chat.called[3].1["schema_id"], "sch_1");
+    assert_eq!(chat.called[4].1["prompt_revid"], "prm_1.1");
+    assert!(answer.contains("A-17"), "{answer}");
 }
 
 #[test]
 fn a_rejected_call_ends_the_turn_and_is_not_repeated() {
     let rejected = json!("User rejected this action. Not this name.");
     let (chat, answer) = run(&system(INVOICE, ""), EXTRACT, HashMap::from([("create_schema", vec![rejected])]));
-    assert_eq!(names(&chat).last(), Some(&"create_schema"));
+    assert_eq!(names(&chat), AT_ONCE);
     assert!(answer.contains("rejected") && answer.contains("create_schema"), "{answer}");
 }
 
@@ -116,9 +142,10 @@ fn a_taken_name_leads_to_a_new_version_of_the_existing_schema() {
 #[test]
 fn persistent_errors_end_in_an_explanation_within_the_rounds_of_a_turn() {
     for tool in ["validate_schema", "create_schema", "create_prompt", "run_extraction"] {
+        let request = if tool == "validate_schema" { "create a schema" } else { EXTRACT };
         let broken = vec![json!({"error": "it is broken"}); 10];
         let results = HashMap::from([(tool, broken), ("list_schemas", vec![json!({"schemas": []})])]);
-        let (_, answer) = run(&system(INVOICE, ""), EXTRACT, results);
+        let (_, answer) = run(&system(INVOICE, ""), request, results);
         assert!(answer.contains("it is broken"), "{tool}: {answer}");
     }
 }

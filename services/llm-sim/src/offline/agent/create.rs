@@ -1,4 +1,5 @@
-//! The steps from a document to structured data: help, a validated schema, a prompt, the extraction.
+//! The steps from a document to structured data: a schema and a prompt with the extraction in one response; call by call
+//! after a failure; a schema alone after help and validation.
 
 use serde_json::{Value, json};
 
@@ -57,6 +58,9 @@ pub(super) fn next(context: &Context<'_>, goal: &Goal) -> Answer {
         ));
     }
     let proposal = propose(&context.reading, context.view.file_name.as_deref(), &context.text);
+    if let Some(answer) = all_at_once(context, goal, &proposal) {
+        return answer;
+    }
     let steps = [
         goal.schema.then_some(schema as fn(&Context<'_>, &Proposal) -> Option<Answer>),
         goal.prompt.then_some(prompt),
@@ -64,6 +68,41 @@ pub(super) fn next(context: &Context<'_>, goal: &Goal) -> Answer {
     ];
     let open = steps.into_iter().flatten().find_map(|step| step(context, &proposal));
     open.unwrap_or_else(|| Answer::text(summary(context, goal, &proposal)))
+}
+
+/// Creates the schema and the prompt, and runs the extraction if it is requested, in one response. Each call refers to the
+/// result of the call before it. None: a call was made before, or a tool is not offered.
+fn all_at_once(context: &Context<'_>, goal: &Goal, proposal: &Proposal) -> Option<Answer> {
+    let prompt = prompt_name(proposal);
+    let mut calls = vec![
+        Call::new("create_schema", json!({"name": proposal.kind, "response_format": proposal.format})),
+        Call::new(
+            "create_prompt",
+            json!({"name": prompt, "content": proposal.prompt, "schema_id": "$create_schema.schema_id"}),
+        ),
+    ];
+    let mut text = format!("I create the schema \"{}\" and the prompt \"{prompt}\".", proposal.kind);
+    if goal.extraction {
+        calls.push(Call::new("run_extraction", json!({"prompt_revid": "$create_prompt.prompt_revid"})));
+        text.push_str(" Then I run the extraction.");
+    }
+    let is_new = |call: &Call| context.offers(&call.name) && context.steps.last(&call.name).is_none();
+    if !goal.schema || !goal.prompt || context.steps.last("update_schema").is_some() || !calls.iter().all(is_new) {
+        return None;
+    }
+    let mut answer = Answer::calls(text, calls);
+    answer.thinking = thinking(context, proposal, "Each call uses the id that the call before it returns.");
+    Some(answer)
+}
+
+fn thinking(context: &Context<'_>, proposal: &Proposal, plan: &str) -> Vec<Thinking> {
+    let (fields, tables) = (context.reading.fields.len(), context.reading.tables.len());
+    let text = format!("It looks like: {}. Labelled values: {fields}. Tables: {tables}. {plan}", proposal.kind);
+    vec![Thinking { text, ..Thinking::default() }]
+}
+
+fn prompt_name(proposal: &Proposal) -> String {
+    format!("{} extraction", proposal.kind)
 }
 
 fn without_text(context: &Context<'_>) -> Answer {
@@ -79,11 +118,12 @@ fn schema(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
     if context.steps.last_success("create_schema").or_else(|| context.steps.last_success("update_schema")).is_some() {
         return None;
     }
-    if let Some(help) = help(context, proposal) {
+    let is_first = context.steps.last("create_schema").is_none();
+    if let Some(help) = help(context, proposal).filter(|_| is_first) {
         return Some(help);
     }
     match context.steps.last("validate_schema") {
-        None if context.offers("validate_schema") => {
+        None if is_first && context.offers("validate_schema") => {
             let call = Call::new("validate_schema", json!({"response_format": proposal.format}));
             return Some(Answer::calls("I check the schema before I create it.", vec![call]));
         }
@@ -155,13 +195,8 @@ fn help(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
     if calls.is_empty() {
         return None;
     }
-    let (fields, tables) = (context.reading.fields.len(), context.reading.tables.len());
-    let thought = format!(
-        "It looks like: {}. Labelled values: {fields}. Tables: {tables}. First the help, then the schema.",
-        proposal.kind
-    );
     let mut answer = Answer::calls("I read up on schemas and prompts first.", calls);
-    answer.thinking = vec![Thinking { text: thought, ..Thinking::default() }];
+    answer.thinking = thinking(context, proposal, "First the help, then the schema.");
     Some(answer)
 }
 
@@ -174,7 +209,7 @@ fn prompt(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
         return Some(Answer::text("I may not create prompts here."));
     }
     let created = context.steps.last_success("create_schema").or_else(|| context.steps.last_success("update_schema"));
-    let name = format!("{} extraction", proposal.kind);
+    let name = prompt_name(proposal);
     let name = match context.steps.last_failure("create_prompt") {
         Some(failed) if context.steps.count("create_prompt") >= ATTEMPTS_MAX => {
             return Some(Answer::text(format!("The prompt could not be created: {}", failed.result_text())));

@@ -1,4 +1,4 @@
-//! Tool calls since the last user message, oldest first.
+//! Tool calls since the last user message, oldest first, without those that did not run.
 
 use serde_json::Value;
 
@@ -66,7 +66,8 @@ impl Step<'_> {
 impl<'a> Steps<'a> {
     pub(super) fn of(request: &'a ChatRequest) -> Self {
         let since = request.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        let steps = request.answered_calls(since).into_iter().map(|(call, content)| {
+        let answered = request.answered_calls(since).into_iter();
+        let steps = answered.filter(|(_, content)| !content.starts_with("Not run: ")).map(|(call, content)| {
             let result = serde_json::from_str(content).unwrap_or_else(|_| content.into());
             Step { tool: &call.name, arguments: serde_json::from_str(&call.arguments).unwrap_or_default(), result }
         });
