@@ -42,7 +42,7 @@ const USERS: usize = 8;
 /// Number of the tenant that reads. Its reads do not use the shares of the tenant that approves.
 const READER: usize = 1;
 /// Number of approvals in flight when a server stops.
-const IN_FLIGHT_MIN: usize = 3;
+pub const IN_FLIGHT_MIN: usize = 3;
 /// Time for which the approvals continue after the stop.
 const AFTER_STOP: Duration = Duration::from_secs(2);
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use folio_tests::faults::outage::{Plan, Stop, run};
+use folio_tests::faults::outage::{IN_FLIGHT_MIN, Plan, Stop, run};
 
 /// Maximum 99th percentile of an approval while one of three servers is stopped.
 const P99_MAX: Duration = Duration::from_secs(3);
@@ -30,7 +30,7 @@ struct Arguments {
     /// Minimum number of approvals before, during and after each stop together.
     #[arg(long, default_value_t = 200)]
     approvals: usize,
-    /// Minimum number of approvals in flight during each stop. Default: 50 if one of three servers stops, and 5 if all
+    /// Minimum number of approvals in flight during each stop. Default: 50 if one of three servers stops, and 3 if all
     /// stop, because then the approvals of a few clients wait for the end of the stop.
     #[arg(long)]
     overlapping: Option<usize>,
@@ -49,7 +49,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let report = run(plan).await?;
     println!("{report}");
     let is_one_of_three = arguments.cql_nodes == 3;
-    let overlapping = arguments.overlapping.unwrap_or(if is_one_of_three { 50 } else { 5 });
+    let overlapping = arguments.overlapping.unwrap_or(if is_one_of_three { 50 } else { IN_FLIGHT_MIN });
     let is_measured = report.overlapping() >= overlapping;
     let is_available = !is_one_of_three || (report.failed_turns() == 0 && report.p99() < P99_MAX);
     let is_clean = report.violations.is_empty() && report.lost.is_empty();

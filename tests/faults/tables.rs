@@ -152,7 +152,19 @@ impl Tables {
         Ok(found)
     }
 
-    /// Returns every aggregate, including deleted ones.
+    /// Returns the versions of all jobs.
+    async fn job_versions(&self) -> Result<BTreeMap<(String, String), u64>> {
+        let text = "SELECT DISTINCT org, id, version FROM jobs";
+        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(String, String, Option<i64>)>()?;
+        let mut found = BTreeMap::new();
+        while let Some((org, id, version)) = rows.try_next().await? {
+            found.extend(version.map(|version| ((org, id), version.cast_unsigned())));
+        }
+        Ok(found)
+    }
+
+    /// Returns every aggregate, including deleted ones. The op row of a job is in the partition of an aggregate, and its
+    /// version in the partition of the job.
     pub async fn aggregates(&self) -> Result<Vec<ObservedAggregate>> {
         type Row = (
             String,
@@ -176,6 +188,11 @@ impl Tables {
             });
             if let (Some(part), Some(key)) = (part, key) {
                 aggregate.parts.entry(part).or_default().push((key, value.unwrap_or_default()));
+            }
+        }
+        for (job, version) in self.job_versions().await? {
+            if let Some(rows) = found.get_mut(&job) {
+                rows.version = Some(version);
             }
         }
         found.into_iter().map(|((org, id), rows)| aggregate(org, id, &rows)).collect()

@@ -31,6 +31,7 @@ async fn lasting_faults_fail_the_turn_with_their_reason_and_resuming_continues_i
     ];
     let setup = Setup::new(SCRIPT)
         .with("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_SECONDS", 0.6)
+        .with("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_SECONDS_PER_THOUSAND_TOKENS", 0)
         .with("FOLIO_MODELS__TIMEOUTS__BETWEEN_TOKENS_SECONDS", 0.6);
     let sandbox = setup.start().await;
     let (client, document) = sandbox.with_document().await;

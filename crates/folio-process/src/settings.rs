@@ -171,6 +171,8 @@ fn nearest(key: &str, schema: &Value) -> Option<String> {
     let is_section = !section.is_empty() && leaf(schema, section).is_some_and(Value::is_object);
     let mut paths = Vec::new();
     schema_paths(schema, "", &mut paths);
+    // A name that the user chooses is not misspelled.
+    paths.retain(|path| !path.ends_with(ANY));
     // Replace the wildcards in the paths with the names that the given key has at these positions.
     let parts: Vec<&str> = key.split('.').collect();
     for path in &mut paths {

@@ -80,7 +80,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("health", |context| Box::pin(async move { health::suite(&context).await })),
     ("jobs", |context| Box::pin(async move { jobs::suite(&context).await })),
     ("open_turns", |context| Box::pin(async move { open_turns::suite(&context).await })),
-    ("ops", |context| Box::pin(async move { ops::suite(&context).await })),
+    ("ops", |context| Box::pin(async move { ops::suite(&context.since(ops::SECONDS)).await })),
     ("resources", |context| Box::pin(async move { resources::suite(&context).await })),
     ("texts", |context| Box::pin(async move { texts::suite(&context).await })),
     ("threads", |context| Box::pin(async move { threads::suite(&context).await })),

@@ -30,7 +30,7 @@ pub struct Options {
     /// Time limit for connecting to one server (default: 5 s).
     pub connect_timeout: Duration,
     /// Time limit of a read, repetitions included (default: 6 s). Longer than a server waits for replicas (5 s by default):
-    /// the driver closes a connection with many reads that it gave up, which fails the reads of other organizations.
+    /// the driver closes a connection with many reads that it abandoned, which fails the reads of other organizations.
     pub read_timeout: Duration,
     /// Time limit of an unconditional write, repetitions included (default: 5 s).
     pub write_timeout: Duration,

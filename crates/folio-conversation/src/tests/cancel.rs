@@ -3,7 +3,7 @@
 use folio_metering::AbandonedCalls;
 
 use super::*;
-use crate::window::{estimated_tokens, prompt_tokens};
+use crate::window::{estimated_tokens, prompt_tokens, tool_tokens};
 
 async fn cancel(sandbox: &Sandbox, turn: &TurnId) -> TurnStatus {
     sandbox.conversations.cancel(&sandbox.principal, turn).await.unwrap().status
@@ -26,10 +26,9 @@ async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
     assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
     let usage = wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
     let request = sandbox.models.requests().remove(0);
-    let tools = request.tools.iter();
-    let tools: usize =
-        tools.map(|tool| estimated_tokens(&tool.description) + estimated_tokens(&tool.parameters.to_string())).sum();
-    let prompt = prompt_tokens(&request.system, &request.messages) + tools;
+    let tools = tool_tokens(&request.tools);
+    let around = tools + estimated_tokens(&request.state);
+    let prompt = prompt_tokens(&request.system, &request.messages) + around;
     assert!(tools > 0, "the definitions of tools are a part of the prompt");
     assert!(!usage.completed && usage.usage.input_tokens == u64::try_from(prompt).unwrap(), "{prompt}: {usage:?}");
     assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled, "a repeated cancel returns the final status");

@@ -326,7 +326,7 @@ fn a_revision_keeps_the_fields_of_a_newer_build_that_its_predecessor_has() {
     let sample = golden::prompt();
     let mut stored = json!({ "live": sample });
     stored["live"]["owner"] = json!("a team");
-    stored["live"]["latest"]["temperature"] = json!(0.5);
+    stored["live"]["latest"]["priority"] = json!(0.5);
     let content = Some("Read it again.".to_owned());
     let edit = PromptChange::Update { name: None, content, schema: None, model: None, temperature: None, tags: None };
     let write = ResourceWrite::new::<Prompt>(&sample.id, write(request("p"), Expected::Version(9), edit));
@@ -336,7 +336,7 @@ fn a_revision_keeps_the_fields_of_a_newer_build_that_its_predecessor_has() {
     let json = |bytes: &[u8]| serde_json::from_slice::<Value>(&bytes[1..]).unwrap();
     let (after, revision) = (json(&record(&plan))["live"].clone(), json(&revision));
     assert_eq!((number, &after["owner"], &after["latest"]), (4, &json!("a team"), &revision));
-    assert_eq!((&revision["content"], &revision["temperature"]), (&json!("Read it again."), &json!(0.5)));
+    assert_eq!((&revision["content"], &revision["priority"]), (&json!("Read it again."), &json!(0.5)));
 }
 
 /// Deletes a sample, and a resource that never existed.

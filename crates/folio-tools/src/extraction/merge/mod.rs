@@ -133,7 +133,7 @@ impl<'a> Merge<'a> {
                     group.windows += 1;
                     group.page = group.page.or(page);
                 }
-                None => groups.push(Group { first: *at, value: *value, key, windows: 1, page }),
+                None => groups.push(Group { first: *at, value, key, windows: 1, page }),
             }
         }
         let best = groups.iter().max_by_key(|group| (group.page.is_some(), group.windows, Reverse(group.first)));
