@@ -105,6 +105,7 @@ mod tests {
                     prompt: prompt_revid,
                     version: 1,
                     data: Value::Null,
+                    coverage: None,
                 },
             ),
         ] {

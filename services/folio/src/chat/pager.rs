@@ -28,7 +28,7 @@ async fn page(text: &str) -> std::io::Result<()> {
         .spawn()?;
     if let Some(mut input) = child.stdin.take() {
         // A pager that is closed before the end of the text is no failure.
-        let _ = input.write_all(printable(text).as_bytes()).await;
+        let _ = input.write_all(format!("{}\n", printable(text).trim_end()).as_bytes()).await;
     }
     match child.wait().await?.code() {
         // The shell did not find the pager.
