@@ -51,7 +51,7 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     assert_eq!(approved, ["create_schema", "create_prompt", "run_extraction"]);
     let stderr = text(&output.stderr);
     assert_eq!(report["usage"]["model_calls"], 3, "one response with three calls, the extraction, the answer");
-    for step in ["is no LLM", "Round 1", "$create_schema.schema_id", "create_schema", "approved: run_extraction"] {
+    for step in ["is no LLM", "Round 1", "$create_prompt.prompt_revid", "create_schema", "approved: run_extraction"] {
         assert!(stderr.contains(step), "stderr does not show {step:?}:\n{stderr}");
     }
     assert!(!folder.path().join("folio-data").exists(), "the demo removes its folder");

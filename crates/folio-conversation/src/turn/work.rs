@@ -24,7 +24,7 @@ enum Next {
     /// These read-only calls run concurrently.
     Read(Vec<ToolRun>),
     /// The intent of this call is committed, and its outcome is unknown.
-    Recover(ToolRun, Intent),
+    Recover(ToolRun, Box<Intent>),
     /// This write call must be planned first.
     Plan(ToolRun),
     /// These calls need an approval with the ids in place of their references. Every other call has its result.
@@ -56,7 +56,7 @@ impl Machine {
             Next::Recover(run, intent) => {
                 self.state = State::Working(BTreeSet::from([run.call.index]));
                 self.emit_started(&run);
-                self.effects.push(Effect::Recover(run, intent));
+                self.effects.push(Effect::Recover(run, *intent));
             }
             Next::Plan(run) => {
                 self.state = State::Working(BTreeSet::from([run.call.index]));
@@ -99,7 +99,7 @@ impl Machine {
         };
         let run = self.tool_run(record, round, call);
         match &call.intent {
-            Some(intent) => Next::Recover(run, intent.clone()),
+            Some(intent) => Next::Recover(run, Box::new(intent.clone())),
             None => Next::Plan(run),
         }
     }
