@@ -1,4 +1,4 @@
-//! Errors that clients receive. Killed gateways and cut connections cause errors of the transport at that time; any other
+//! Errors that clients receive. Killed and replaced gateways and cut connections cause errors of the transport at that time; any other
 //! error must be an answer of Folio that states what a client can do.
 
 use std::collections::BTreeMap;

@@ -120,7 +120,12 @@ pub async fn run(plan: Plan) -> Result<Report> {
     wait_for_approvals(&log, plan.approvals).await?;
     for Replacement { role, number, version } in REPLACEMENTS {
         let program = plan.program(version)?;
-        replace(&mut cluster, (role, number), &program).await.with_context(|| format!("{role:?} {number}"))?;
+        // The connections of a gateway end with its old process. A client may send a request on one that is being closed.
+        let disturbed = (role == Role::Gateway).then_some(number);
+        disturbed.into_iter().for_each(|gateway| refusals.begin_disturbance(gateway));
+        let is_replaced = replace(&mut cluster, (role, number), &program).await;
+        disturbed.into_iter().for_each(|gateway| refusals.end_disturbance(gateway));
+        is_replaced.with_context(|| format!("{role:?} {number}"))?;
         replaced += 1;
         wait_until_up(&cluster, &new).await?;
         failures.extend(grant(&mut granter, &orgs, replaced).await.err());

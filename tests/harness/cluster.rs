@@ -339,11 +339,14 @@ impl Cluster {
             let member = Member::new(self, Role::Node, number).await;
             self.nodes.push(member);
         }
-        let all = self.nodes.iter_mut().chain(&mut self.gateways).map(|member| {
-            member.set_program(program);
-            member.start(&[])
-        });
-        futures::future::join_all(all).await;
+        // A gateway that starts before the nodes refuses calls until it reads the list of the nodes again.
+        for members in [&mut self.nodes, &mut self.gateways] {
+            let starts = members.iter_mut().map(|member| {
+                member.set_program(program);
+                member.start(&[])
+            });
+            futures::future::join_all(starts).await;
+        }
     }
 
     /// Returns a launcher of commands, which reach the stores without a proxy.
