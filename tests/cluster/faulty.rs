@@ -53,7 +53,7 @@ type Variables<'a> = &'a [(&'a str, &'a str)];
 
 /// Maximum number of attempts of a scenario to show its fault. On a busy machine a late write may arrive too late to
 /// violate an invariant.
-const ATTEMPTS_MAX: usize = 3;
+const ATTEMPTS_MAX: usize = 8;
 
 /// Plays a scenario without a fault, and with each of these faults. The checker must find the violation of each fault.
 fn detects(faults: &[(Fault, Invariant)], scenario: impl AsyncFn(&mut TestCluster, Variables<'_>)) {
