@@ -1,5 +1,5 @@
-//! Errors that clients receive. Killed and replaced gateways and cut connections cause errors of the transport at that time; any other
-//! error must be an answer of Folio that states what a client can do.
+//! Errors that clients receive. Killed and replaced gateways and cut connections cause errors of the transport at that
+//! time; any other error must be an answer of Folio that states what a client can do.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -30,7 +30,7 @@ pub struct Refusals(Arc<Mutex<Counts>>);
 struct Counts {
     by_reason: BTreeMap<String, usize>,
     faults: BTreeMap<String, usize>,
-    /// Gateways that were killed or cut off, with the end of the last such fault. None: the fault continues.
+    /// Gateways that were killed, replaced or cut off, with the end of the last such fault. None: the fault continues.
     disturbed: BTreeMap<usize, Option<Instant>>,
 }
 
