@@ -8,6 +8,7 @@ mod clock;
 mod credit;
 mod drain;
 mod faulty;
+mod jobs;
 mod redis_outage;
 mod routing;
 mod steps;

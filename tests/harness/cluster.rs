@@ -378,8 +378,12 @@ impl Cluster {
     pub async fn owner(&self, thread: &str) -> usize {
         let thread: ThreadId = thread.parse().expect("a thread's id");
         let header = self.stores().threads.header(&self.tenants[0].org, &thread).await.expect("the store answers");
-        let owner = header.and_then(|header| header.owner).expect("an owner");
-        let found = self.nodes.iter().position(|node| node.incarnations().contains(&owner));
+        self.node_of(&header.and_then(|header| header.owner).expect("an owner"))
+    }
+
+    /// Returns the number of the node that runs or ran an incarnation.
+    pub fn node_of(&self, owner: &Incarnation) -> usize {
+        let found = self.nodes.iter().position(|node| node.incarnations().contains(owner));
         found.unwrap_or_else(|| panic!("no node has the incarnation {owner}"))
     }
 

@@ -11,7 +11,7 @@ use folio_history::job::JobLimits;
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_quotas::Slots;
-use folio_storage::Stores;
+use folio_storage::{JobStore, Stores};
 use folio_tools::Registry;
 use folio_trace::TraceContext;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
@@ -58,6 +58,8 @@ pub struct Dependencies {
     pub extraction: folio_tools::extraction::Options,
     /// Limits of the jobs that tools create.
     pub job_limits: JobLimits,
+    /// Queue of the hints of these jobs.
+    pub job_hints: Arc<dyn JobStore>,
     /// Incarnation of this node. Thread headers name it as the owner.
     pub incarnation: Incarnation,
     pub owners: Arc<dyn Owners>,

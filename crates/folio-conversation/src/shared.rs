@@ -104,9 +104,10 @@ impl Shared {
     }
 
     pub(crate) fn resources(&self) -> ToolResources {
-        let Dependencies { stores, models, meter, environment, extraction, job_limits, .. } = self.dependencies.clone();
+        let dependencies = self.dependencies.clone();
+        let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, .. } = dependencies;
         let tasks = self.tracker.clone();
-        ToolResources { stores, models, meter, environment, extraction, job_limits, tasks }
+        ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, tasks }
     }
 
     /// Reads the journal of a thread in order, up to the entries that the header counts. `INTERNAL` if the thread has

@@ -57,6 +57,10 @@ impl JobControl {
         self.limits
     }
 
+    pub fn hints(&self) -> &JobHints {
+        &self.hints
+    }
+
     /// Creates a job, and returns the header that is then stored. Idempotent by the id.
     ///
     /// # Errors

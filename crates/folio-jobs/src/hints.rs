@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_storage::{Job, JobStore};
+use folio_storage::{JOB_HINTS, JobStore, hint_job, hinted_job};
 use folio_types::{Incarnation, JobId, OrgId, Result};
 use ractor::ActorRef;
 use tokio::sync::Notify;
@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 use crate::shared::{Key, Shared};
 use crate::supervisor::SupervisorMsg;
 
-const QUEUE: &str = "jobs";
 /// Maximum number of hints of one read.
 const HINTS_PER_READ: usize = 16;
 /// Time after which another node takes a hint whose node died.
@@ -43,22 +42,24 @@ impl JobHints {
         Self { queue, pushed: Arc::default() }
     }
 
-    /// Adds a hint. If the queue is full or unavailable, the next sweep finds the job.
+    /// Returns the queue of the hints.
+    pub fn queue(&self) -> Arc<dyn JobStore> {
+        Arc::clone(&self.queue)
+    }
+
+    /// Adds a hint.
     pub(crate) async fn push(&self, org: &OrgId, job: &JobId) {
-        let hint = Job { key: format!("{org} {job}"), group: org.to_string(), payload: String::new() };
-        match self.queue.push(QUEUE, &hint).await {
-            Ok(_) => self.pushed.notify_one(),
-            Err(error) => tracing::debug!(%error, %job, "a job has no hint; the next sweep finds it"),
-        }
+        hint_job(&*self.queue, org, job).await;
+        self.pushed.notify_one();
     }
 
     /// Takes hints. Each hint is taken once, whether or not the job starts.
     pub(crate) async fn take(&self, worker: &Incarnation) -> Result<Vec<Key>> {
-        let claimed = self.queue.claim(QUEUE, worker, HINTS_PER_READ, ABANDONED_AFTER).await?;
+        let claimed = self.queue.claim(JOB_HINTS, worker, HINTS_PER_READ, ABANDONED_AFTER).await?;
         let mut keys = Vec::with_capacity(claimed.len());
         for hint in claimed {
-            self.queue.complete(QUEUE, &hint).await?;
-            keys.extend(parse(&hint.job.key));
+            self.queue.complete(JOB_HINTS, &hint).await?;
+            keys.extend(hinted_job(&hint.job));
         }
         Ok(keys)
     }
@@ -102,15 +103,9 @@ async fn start_jobs(shared: &Shared, supervisor: &ActorRef<SupervisorMsg>) {
     }
 }
 
-/// None: a process of another version wrote the hint.
-fn parse(key: &str) -> Option<Key> {
-    let (org, job) = key.split_once(' ')?;
-    Some((org.parse().ok()?, job.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
-    use folio_storage::SharedOptions;
+    use folio_storage::{Job, SharedOptions};
     use folio_testkit::Simulated;
 
     use super::*;
@@ -130,7 +125,8 @@ mod tests {
     #[test]
     fn a_malformed_hint_is_skipped() {
         for key in ["", "org", "org job", "org_1 job_1"] {
-            assert_eq!(parse(key), None, "{key}");
+            let hint = Job { key: key.to_owned(), group: String::new(), payload: String::new() };
+            assert_eq!(hinted_job(&hint), None, "{key}");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The work of jobs.
 
 use async_trait::async_trait;
-use folio_history::job::{ItemRun, JobHeader, WaitReason};
+use folio_history::job::{ItemRun, JobHeader, Steps, WaitReason};
 use folio_types::{Error, Principal, Reason, Result, Role};
 use serde_json::Value;
+use tokio::sync::watch;
 
 /// An attempt of an item.
 #[derive(Debug, Clone)]
@@ -13,6 +14,8 @@ pub struct ItemTask {
     /// The principal of the job with its role at the start.
     pub principal: Principal,
     pub run: ItemRun,
+    /// Receives the progress of the attempt. The owner stores the newest value periodically.
+    pub steps: watch::Sender<Option<Steps>>,
 }
 
 impl ItemTask {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_history::job::{
-    ItemOutcome, ItemState, JobCommand, JobHeader, JobState, JobWrite, JobWritten, OpenJobRow, RowAction,
+    ItemOutcome, ItemState, JobCommand, JobHeader, JobState, JobWrite, JobWritten, OpenJobRow, RowAction, Steps,
     current_principal, retry_at, row_action,
 };
 use folio_types::{Error, Principal, Reason};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::kind::wait_reason;
 use crate::shared::{Key, Shared};
@@ -68,9 +69,10 @@ impl Runner<'_> {
         // None: the job exceeded its running time.
         let Some(run) = self.header.run_of(index) else { return Ok(()) };
         let (item, attempt) = (run.item, run.attempt);
-        let task = ItemTask { job: self.header.clone(), principal: principal.clone(), run };
+        let (steps, progress) = watch::channel(None);
+        let task = ItemTask { job: self.header.clone(), principal: principal.clone(), run, steps };
         let kind = Arc::clone(&self.kind);
-        match self.attend(kind.run_item(task)).await? {
+        match self.attend(kind.run_item(task), &progress).await? {
             None => Ok(()),
             Some(Err(error)) => self.handle_failure(index, error).await,
             Some(Ok(value)) => self.finish(index, (item, attempt), value).await,
@@ -95,7 +97,7 @@ impl Runner<'_> {
         self.write("finish", JobCommand::Finish { item: index, result: Err(error) }, None).await?;
         let item = self.header.items.get(index).filter(|item| item.state == ItemState::Pending);
         if let Some(pause) = item.map(|item| self.pause(item.failures)) {
-            self.attend(tokio::time::sleep(pause)).await?;
+            self.attend(tokio::time::sleep(pause), &watch::channel(None).1).await?;
         }
         Ok(())
     }
@@ -105,22 +107,27 @@ impl Runner<'_> {
         self.shared.options.retry_pause.saturating_mul(1 << failures.saturating_sub(1).min(8))
     }
 
-    /// Awaits work while it checks the job periodically. None: the job ended or was handed over, and the work was dropped.
-    async fn attend<T>(&mut self, work: impl Future<Output = T> + Send) -> Result<Option<T>, Stop> {
+    /// Awaits work while it checks the job periodically and stores the progress of the work. None: the job ended or was
+    /// handed over, and the work was dropped.
+    async fn attend<T>(
+        &mut self,
+        work: impl Future<Output = T> + Send,
+        progress: &watch::Receiver<Option<Steps>>,
+    ) -> Result<Option<T>, Stop> {
         let shared = self.shared;
         let mut work = std::pin::pin!(work);
         while self.header.state == JobState::Running {
             tokio::select! {
                 done = &mut work => return Ok(Some(done)),
                 () = shared.interrupted.cancelled() => self.write("release", JobCommand::Release, None).await?,
-                () = tokio::time::sleep(shared.options.poll_interval) => self.check().await?,
+                () = tokio::time::sleep(shared.options.poll_interval) => self.check(*progress.borrow()).await?,
             }
         }
         Ok(None)
     }
 
-    /// Renews the slot, and stops if another process changed the job.
-    async fn check(&mut self) -> Result<(), Stop> {
+    /// Renews the slot, stores new progress, and stops if another process changed the job.
+    async fn check(&mut self, steps: Option<Steps>) -> Result<(), Stop> {
         self.shared.sync_slot(self.key, true).await;
         match self.shared.jobs().header(&self.key.0, &self.key.1).await {
             Ok(Some(stored)) if stored.fence() == self.header.fence() => {}
@@ -130,8 +137,9 @@ impl Runner<'_> {
             Err(error) => return Err(error.into()),
         }
         let since = Duration::try_from(self.shared.now().duration_since(self.header.updated_at)).unwrap_or_default();
-        if since >= self.shared.options.checkpoint_interval {
-            self.write("checkpoint", JobCommand::Checkpoint, None).await?;
+        let stored = self.header.items.iter().find(|item| item.state == ItemState::Running).and_then(|item| item.steps);
+        if since >= self.shared.options.checkpoint_interval || steps != stored {
+            self.write("checkpoint", JobCommand::Checkpoint { steps }, None).await?;
         }
         Ok(())
     }

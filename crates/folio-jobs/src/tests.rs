@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::job::{
-    ItemRun, JobCommand, JobFilter, JobHeader, JobLimits, JobState, JobWrite, JobWritten, NewJob, WaitReason,
+    ItemRun, JobCommand, JobFilter, JobHeader, JobLimits, JobState, JobWrite, JobWritten, NewJob, Steps, WaitReason,
 };
 use folio_resources::{Member, MemberWrite};
 use folio_storage::{SharedOptions, SlotStore, Stores};
@@ -28,6 +28,8 @@ enum Script {
     Fail(Error),
     /// Never returns.
     Hang,
+    /// Reports progress and never returns.
+    Report(Steps),
     Panic,
 }
 
@@ -70,6 +72,10 @@ impl JobKind for TestKind {
             None => Ok(json!(subject)),
             Some(Script::Fail(error)) => Err(error),
             Some(Script::Hang) => std::future::pending().await,
+            Some(Script::Report(steps)) => {
+                task.steps.send_replace(Some(steps));
+                std::future::pending().await
+            }
             Some(Script::Panic) => panic!("a fault of the kind"),
         }
     }

@@ -439,6 +439,7 @@ impl Context {
             environment: Arc::clone(&components.environment),
             extraction: components.extraction.clone(),
             job_limits: components.jobs.limits(),
+            job_hints: components.jobs.hints().queue(),
             tasks: components.tasks.clone(),
         })
     }

@@ -1,5 +1,6 @@
 //! Operations on extractions.
 
+use folio_history::job;
 use folio_jobs::JobRequest;
 use folio_resources::fields;
 use folio_resources::{
@@ -7,8 +8,9 @@ use folio_resources::{
 };
 use folio_tools::extraction;
 use folio_types::access::Scope;
+use folio_types::op::Target;
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{DocumentId, Error, Etag, ExtractionId, JobId, Result, Timestamp};
+use folio_types::{DocumentId, Error, Etag, ExtractionId, JobId, PromptRevId, Result, Timestamp};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -30,8 +32,9 @@ service! {
     DeleteExtraction, ListExtractions
 }
 
-/// Runs a prompt on a document and stores the data. A repeated request returns the stored extraction without a model
-/// call. A request that is repeated while the first one runs waits for its result.
+/// Runs a prompt on a document and stores the data, or creates a job if the document needs more windows than a request may
+/// extract. A repeated request returns the stored extraction without a model call, or the same job. A request that is
+/// repeated while the first one runs waits for its result.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunExtraction {
     /// The document, whose text must be ready.
@@ -41,32 +44,73 @@ pub struct RunExtraction {
     pub model: Option<String>,
 }
 
+/// The result of [`RunExtraction`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExtractionRun {
+    Extracted(Box<Extraction>),
+    /// The job whose only item is the extraction.
+    Job(Box<JobView>),
+}
+
 impl Operation for RunExtraction {
     const DECLARATION: Declaration = SERVICE.change("RunExtraction").long().quota(Quota::ModelCalls);
-    type Output = Extraction;
+    type Output = ExtractionRun;
 
-    async fn run(self, context: &Context) -> Result<Extraction> {
+    async fn run(self, context: &Context) -> Result<ExtractionRun> {
         let (request, stores, principal) = (&context.request, context.stores(), context.principal());
         let id = ExtractionId::derive(&request.id_parts());
+        let job = Target::new(job::KIND, &JobId::derive(&request.id_parts()));
         let _guard = context.running_extractions().acquire(&id).await;
-        if request.recorded_result(stores, &Extraction::target(&id)).await?.is_none() {
-            let prompt = context.revision::<Prompt>(&self.prompt_revid).await?.revid;
+        let is_job = request.has_recorded(stores, &job).await?;
+        if !is_job && request.recorded_result(stores, &Extraction::target(&id)).await?.is_some() {
+            return context.find(&id).await.map(|found| ExtractionRun::Extracted(Box::new(found)));
+        }
+        let prompt = context.revision::<Prompt>(&self.prompt_revid).await?.revid;
+        if !is_job {
             let unique = context.environment().uuid();
             let key = format!("request:{}:{}", principal.user, request.id());
             let run = extraction::Request {
                 principal: principal.clone(),
-                document: self.document_id,
-                prompt,
-                model: self.model,
+                document: self.document_id.clone(),
+                prompt: prompt.clone(),
+                model: self.model.clone(),
                 fallback_model: None,
                 key: format!("{key}:{}", unique.simple()),
                 run: request.is_repeatable().then_some(key),
+                steps: None,
             };
-            let extracted = extraction::run(&context.tool_resources()?, run).await?;
-            request.create::<Extraction>(stores, ExtractionChange::Create(extracted.into_new())).await?;
+            let resources = context.tool_resources()?;
+            let planned = extraction::plan(&resources, run).await?;
+            if !planned.is_job() {
+                let extracted = planned.run().await?;
+                request.create::<Extraction>(stores, ExtractionChange::Create(extracted.into_new())).await?;
+                return context.find(&id).await.map(|found| ExtractionRun::Extracted(Box::new(found)));
+            }
+            // Recorded before the job is created, so that a repeated request cannot extract the document itself.
+            request.record(stores, job).await?;
         }
-        context.find(&id).await
+        let job = create_job(context, prompt, self.model, &[self.document_id]).await?;
+        Ok(ExtractionRun::Job(Box::new(job)))
     }
+}
+
+/// Creates the job of a request, whose items are documents. Idempotent.
+async fn create_job(
+    context: &Context,
+    prompt: PromptRevId,
+    model: Option<String>,
+    documents: &[DocumentId],
+) -> Result<JobView> {
+    let input = extraction::JobInput { prompt, model, fallback_model: None, call: None };
+    let request = JobRequest {
+        id: JobId::derive(&context.request.id_parts()),
+        principal: context.principal().clone(),
+        kind: extraction::JOB_KIND,
+        input: json!(input),
+        items: documents.iter().map(ToString::to_string).collect(),
+    };
+    let job = context.job_creator()?.create(request).await?;
+    JobView::read(context, job).await
 }
 
 /// Creates a job that runs a prompt on several documents and stores the data of each. The documents are the items of the
@@ -105,16 +149,7 @@ impl Operation for RunExtractions {
             extraction::check_ready(&document).map_err(name_document)
         });
         futures::stream::iter(ready).buffered(DOCUMENTS_AT_ONCE).try_collect::<Vec<()>>().await?;
-        let input = extraction::JobInput { prompt: prompt.revid, model: self.model, fallback_model: None, call: None };
-        let request = JobRequest {
-            id: JobId::derive(&context.request.id_parts()),
-            principal: context.principal().clone(),
-            kind: extraction::JOB_KIND,
-            input: json!(input),
-            items: self.document_ids.iter().map(ToString::to_string).collect(),
-        };
-        let job = context.job_creator()?.create(request).await?;
-        JobView::read(context, job).await
+        create_job(context, prompt.revid, self.model, &self.document_ids).await
     }
 }
 

@@ -186,6 +186,28 @@ impl ChangeRequest {
         }
     }
 
+    /// Returns true if [`Self::record`] has recorded the target.
+    ///
+    /// # Errors
+    /// `REQUEST_ID_CONFLICT` if the id was used for another input.
+    pub(crate) async fn has_recorded(&self, stores: &Stores, target: &Target) -> Result<bool> {
+        Ok(self.recorded_target(stores).await?.as_ref() == Some(target))
+    }
+
+    /// Records the target of this request before it is created by other means than [`Self::create`].
+    ///
+    /// # Errors
+    /// `REQUEST_ID_CONFLICT` if the id was used for another target or another input.
+    pub(crate) async fn record(&self, stores: &Stores, target: Target) -> Result<()> {
+        if !self.is_repeatable {
+            return Ok(());
+        }
+        let record = IdempotencyRecord { target, digest: self.digest.clone(), at: self.at };
+        let stored = stores.ops.record_request(&self.tenant, &self.change_key, record.clone()).await?;
+        let is_same = stored.target == record.target && stored.digest == record.digest;
+        if is_same { Ok(()) } else { Err(Error::request_id_conflict()) }
+    }
+
     /// Returns the recorded result of this request on a target. Callers check it before expensive work.
     ///
     /// # Errors

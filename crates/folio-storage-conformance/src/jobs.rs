@@ -137,7 +137,7 @@ async fn outcomes(context: &Context) -> Outcome {
     same!(store.outcomes(org, &header.id, 2, ALL).await?, vec![], "outcomes after the last");
     same!(store.outcomes(&context.other(), &header.id, 0, ALL).await?, vec![], "outcomes of another organization");
     let large = outcome(context, 1, json!("x".repeat(JOB_OUTCOME_BYTES)));
-    let write = JobWrite { outcome: Some(large), ..write(context, &header, JobCommand::Checkpoint)? };
+    let write = JobWrite { outcome: Some(large), ..write(context, &header, JobCommand::Checkpoint { steps: None })? };
     refused!(store.write(write).await, TooLarge, "an outcome above the bound");
     same!(store.header(org, &header.id).await?, Some(header), "the header after a refused outcome");
     Ok(())

@@ -278,7 +278,7 @@ fn jobs() -> Vec<Sample> {
         at: at(),
     };
     let queued = new.header().unwrap();
-    let item = |id: &str, state| JobItem { id: id.to_owned(), state, attempt: 2, failures: 1 };
+    let item = |id: &str, state| JobItem { id: id.to_owned(), state, attempt: 2, failures: 1, steps: None };
     let error = Error::exhausted(Reason::CreditExhausted, "no credit");
     let items = vec![
         item("first", ItemState::Done),

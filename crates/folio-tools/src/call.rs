@@ -57,8 +57,8 @@ pub(crate) fn write_tool<C: WriteCall>(
     description: &'static str,
     arguments: Vec<Argument>,
 ) -> Tool {
-    let tool = Tool::new(name, description, arguments, ToolKind::Write(Arc::new(Writes::<C>(PhantomData))));
-    Tool { calls_models: C::CALLS_MODELS, result_ids: output::ids(C::Target::KIND), ..tool }
+    let tool = Tool::new(name, description, arguments, ToolKind::Write(Arc::new(Writes::<C>::new())));
+    Tool { result_ids: output::ids(C::Target::KIND), ..tool }
 }
 
 pub(crate) fn delete_tool<S: ToolResource>(name: &'static str, description: &'static str, id: Argument) -> Tool {
@@ -75,7 +75,14 @@ impl<C: ReadCall> ReadTool for Reads<C> {
     }
 }
 
-struct Writes<C>(PhantomData<fn() -> C>);
+/// The steps of a write call.
+pub(crate) struct Writes<C>(PhantomData<fn() -> C>);
+
+impl<C> Writes<C> {
+    pub(crate) const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
 
 #[async_trait]
 impl<C: WriteCall> WriteTool for Writes<C> {

@@ -8,7 +8,7 @@ use folio_history::journal::{Access, WorkingChange, WorkingState};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_resources::Resource;
-use folio_storage::{ResourceStore, Stores};
+use folio_storage::{JobStore, ResourceStore, Stores};
 use folio_types::op::{Expected, Target};
 use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason};
 use serde_json::Value;
@@ -40,6 +40,8 @@ pub struct ToolResources {
     pub extraction: extraction::Options,
     /// Limits of the jobs that tools create.
     pub job_limits: JobLimits,
+    /// Queue of the hints of these jobs.
+    pub job_hints: Arc<dyn JobStore>,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }

@@ -1,4 +1,4 @@
-//! The kind of jobs that run a prompt on several documents.
+//! The kind of jobs that run a prompt on documents.
 
 use async_trait::async_trait;
 use folio_jobs::{ItemTask, JobKind};
@@ -21,6 +21,6 @@ impl JobKind for ExtractionJobs {
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let subject = task.subject().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
-        run_job_item(&self.0, &task.principal, &task.run, subject, &task.job.input).await
+        run_job_item(&self.0, &task.principal, &task.run, subject, &task.job.input, task.steps.clone()).await
     }
 }

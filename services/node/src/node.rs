@@ -182,6 +182,7 @@ impl RunningIncarnation {
             environment: parts.environment.clone(),
             extraction: parts.extraction.clone(),
             job_limits: parts.jobs.limits,
+            job_hints: parts.jobs.hints.queue(),
             incarnation: incarnation.clone(),
             owners,
             shared_turns: Some(parts.shared_turns.clone()),
@@ -222,6 +223,7 @@ async fn start_jobs(incarnation: &Incarnation, parts: &NodeParts, settlements: T
         environment: Arc::clone(&parts.environment),
         extraction: parts.extraction.clone(),
         job_limits: parts.jobs.limits,
+        job_hints: parts.jobs.hints.queue(),
         tasks: settlements,
     };
     let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {

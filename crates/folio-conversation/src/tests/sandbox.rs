@@ -137,6 +137,7 @@ impl Base {
             environment: self.environment.clone(),
             extraction: folio_tools::extraction::Options::default(),
             job_limits: folio_history::job::JobLimits::default(),
+            job_hints: folio_storage_memory::shared_stores(self.environment.clone(), SharedOptions::default()).jobs,
             incarnation,
             owners: Arc::new(crate::SingleProcessOwners),
             shared_turns: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use folio_types::limits::{JOB_FAILURES_MAX, JOB_MESSAGE_CHARS};
 use folio_types::{Code, Error, Incarnation, Principal, Reason, Result, Timestamp};
 
-use super::{ItemState, JobHeader, JobState, WaitReason};
+use super::{ItemState, JobHeader, JobState, Steps, WaitReason};
 
 /// Minimum and maximum time between two starts of a blocked job.
 const RETRY_MIN: Duration = Duration::from_secs(30);
@@ -32,8 +32,10 @@ pub enum JobCommand {
         item: usize,
         result: Result<()>,
     },
-    /// Counts the running time until now.
-    Checkpoint,
+    /// Counts the running time until now, and stores the progress of the running item.
+    Checkpoint {
+        steps: Option<Steps>,
+    },
     /// Interrupts the running attempts until `retry_at`.
     Wait {
         reason: WaitReason,
@@ -103,7 +105,12 @@ impl JobHeader {
             _ if self.state != JobState::Running => return Err(conflict("the job does not run")),
             JobCommand::Begin { item } => self.begin(item, now)?,
             JobCommand::Finish { item, result } => self.finish(item, result, now)?,
-            JobCommand::Checkpoint => self.check_running_time(now),
+            JobCommand::Checkpoint { steps } => {
+                if let Some(item) = self.items.iter_mut().find(|item| item.state == ItemState::Running) {
+                    item.steps = steps;
+                }
+                self.check_running_time(now);
+            }
             JobCommand::Wait { reason, error, retry_at } => self.wait(reason, error, retry_at, now),
             JobCommand::Release => self.interrupt(JobState::Queued),
             JobCommand::Complete => {
@@ -140,6 +147,7 @@ impl JobHeader {
         let item = item.ok_or_else(|| conflict("the item is not pending"))?;
         item.state = ItemState::Running;
         item.attempt = item.attempt.saturating_add(1);
+        item.steps = None;
         self.check_running_time(now);
         Ok(())
     }
@@ -150,6 +158,7 @@ impl JobHeader {
         match result {
             Ok(()) => {
                 item.state = ItemState::Done;
+                item.steps = None;
                 self.blocked_since = None;
             }
             Err(error) if error.is_retriable() => item.fail(error),

@@ -131,6 +131,16 @@ pub struct JobItem {
     /// Number of attempts that failed retriably or whose owner died. Attempts that were interrupted by a wait or a pause
     /// do not count.
     pub failures: u32,
+    /// None: the newest attempt has reported none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Steps>,
+}
+
+/// Progress of the newest attempt of an item, such as the windows of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steps {
+    pub done: u32,
+    pub total: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,7 +200,7 @@ impl NewJob {
         if self.kind.is_empty() || self.kind.chars().count() > NAME_CHARS {
             return Err(Error::internal("the kind of a job has no name or a long one"));
         }
-        let pending = |id| JobItem { id, state: ItemState::Pending, attempt: 0, failures: 0 };
+        let pending = |id| JobItem { id, state: ItemState::Pending, attempt: 0, failures: 0, steps: None };
         Ok(JobHeader {
             id: self.id,
             principal: self.principal,

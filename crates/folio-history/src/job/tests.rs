@@ -119,7 +119,7 @@ fn each_state_accepts_its_commands_only() {
         ("start", start(), "changed changed conflict conflict ended"),
         ("begin", JobCommand::Begin { item: 0 }, "conflict conflict conflict conflict ended"),
         ("finish", finish(Ok(())), "conflict changed conflict conflict ended"),
-        ("checkpoint", JobCommand::Checkpoint, "conflict changed conflict conflict ended"),
+        ("checkpoint", JobCommand::Checkpoint { steps: None }, "conflict changed conflict conflict ended"),
         ("wait", wait(WaitReason::Store, 9), "conflict changed conflict conflict ended"),
         ("release", JobCommand::Release, "conflict changed conflict conflict ended"),
         ("fail", JobCommand::Fail { error: exhausted() }, "conflict changed conflict conflict ended"),
@@ -150,7 +150,7 @@ fn every_sequence_of_commands_keeps_the_rules_of_a_job() {
         finish(Ok(())),
         finish(Err(Error::unavailable(Reason::ModelFailed, "failed"))),
         finish(Err(Error::invalid(Reason::NoText, "no text"))),
-        JobCommand::Checkpoint,
+        JobCommand::Checkpoint { steps: None },
         JobCommand::Release,
         wait(WaitReason::Credit, 0),
         wait(WaitReason::Approval, 0),
@@ -242,12 +242,25 @@ fn a_job_that_is_handed_over_starts_again_without_a_failure() {
 }
 
 #[test]
+fn the_running_item_states_its_progress_until_it_is_done_or_attempted_again() {
+    let steps = Steps { done: 3, total: 12 };
+    let begin = || JobCommand::Begin { item: 0 };
+    let checkpoint = JobCommand::Checkpoint { steps: Some(steps) };
+    let running = after(queued(2), [(0, start()), (0, begin()), (1, checkpoint)]);
+    assert_eq!((running.items[0].steps, running.items[1].steps), (Some(steps), None));
+    assert_eq!(after(running.clone(), [(2, finish(Ok(())))]).items[0].steps, None);
+    let released = after(running, [(2, JobCommand::Release), (3, start())]);
+    assert_eq!(released.items[0].steps, Some(steps));
+    assert_eq!(after(released, [(3, begin())]).items[0].steps, None);
+}
+
+#[test]
 fn a_job_fails_once_its_running_time_is_exceeded() {
     let started = || after(queued(2), [(0, start())]);
     let begun = after(started(), [(0, JobCommand::Begin { item: 0 })]);
-    assert_eq!(after(begun.clone(), [(99, JobCommand::Checkpoint)]).state, JobState::Running);
+    assert_eq!(after(begun.clone(), [(99, JobCommand::Checkpoint { steps: None })]).state, JobState::Running);
     for header in [
-        after(begun.clone(), [(100, JobCommand::Checkpoint)]),
+        after(begun.clone(), [(100, JobCommand::Checkpoint { steps: None })]),
         after(begun.clone(), [(100, finish(Ok(())))]),
         after(started(), [(100, JobCommand::Begin { item: 0 })]),
         after(begun.clone(), [(100, JobCommand::Pause), (200, JobCommand::Resume), (300, start())]),

@@ -47,6 +47,8 @@ impl From<&JobItem> for v1::JobItem {
             attempts: i32::try_from(item.attempt).unwrap_or(i32::MAX),
             error: error.map(Into::into),
             result_json: String::new(),
+            done_steps: item.steps.map_or(0, |steps| steps.done),
+            steps: item.steps.map_or(0, |steps| steps.total),
         }
     }
 }

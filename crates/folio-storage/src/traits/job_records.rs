@@ -7,7 +7,11 @@ use folio_types::limits::JOB_OUTCOME_BYTES;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, JobId, OrgId, Reason, Result, Timestamp};
 
+use super::{Job, JobStore};
 use crate::value::encode;
+
+/// Name of the queue of hints of jobs that can start.
+pub const JOB_HINTS: &str = "jobs";
 
 #[async_trait]
 pub trait JobRecordStore: Send + Sync {
@@ -60,6 +64,21 @@ pub async fn create_job(store: &dyn JobRecordStore, limits: &JobLimits, new: New
     let first = PageRequest { size: 1, ..PageRequest::default() };
     limits.admit(store.list(&org, &is_open, &first).await?.total)?;
     store.create(new.header()?).await
+}
+
+/// Adds a hint of a job that can start to the queue of all nodes, so that a node starts the job before its next sweep. If
+/// the queue is full or unavailable, the next sweep finds the job.
+pub async fn hint_job(queue: &dyn JobStore, org: &OrgId, job: &JobId) {
+    let hint = Job { key: format!("{org} {job}"), group: org.to_string(), payload: String::new() };
+    if let Err(error) = queue.push(JOB_HINTS, &hint).await {
+        tracing::debug!(%error, %job, "a job has no hint; the next sweep finds it");
+    }
+}
+
+/// Returns the job of a hint. None: a process of another version wrote the hint.
+pub fn hinted_job(hint: &Job) -> Option<(OrgId, JobId)> {
+    let (org, job) = hint.key.split_once(' ')?;
+    Some((org.parse().ok()?, job.parse().ok()?))
 }
 
 /// Encodes an outcome. `TOO_LARGE` above [`JOB_OUTCOME_BYTES`].

@@ -1,4 +1,4 @@
-//! The tool `run_extractions`, which starts a job.
+//! The tool `run_extractions`, which starts a job, and the writes of all tools that start jobs of extractions.
 //!
 //! A job has no version that a write could expect. The op row of the call, in the partition of the job, is the deciding
 //! write: the job is created before it, and its items run only once the row states that the call succeeded
@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_history::job::{JobLimits, KIND, NewJob};
+use folio_history::job::{KIND, NewJob};
 use folio_resources::Document;
-use folio_storage::create_job;
+use folio_storage::{create_job, hint_job};
 use folio_types::limits::JOB_ITEMS_MAX;
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Target, WriteOutcome};
 use folio_types::{CallId, Digest, DocumentId, JobId, PromptRevId};
@@ -25,6 +25,9 @@ use crate::tool::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, Writ
 use crate::{document_text, output};
 
 const DOCUMENTS: &str = "document_ids";
+/// Note for the model in the result of a call that started a job.
+const JOB_NOTE: &str =
+    "The extraction runs in the background and is not finished. Give the user the job_id and end your turn.";
 
 pub(super) fn tool() -> Tool {
     Tool::new(
@@ -67,47 +70,64 @@ impl WriteTool for RunExtractions {
             let named = |error: folio_types::Error| ToolError::ForModel(format!("{id}: {}", error.message));
             document_text::check_ready(&document).map_err(named)?;
         }
-        let job = JobId::derive(&[context.principal.org.as_str(), &context.call.to_string()]);
-        let resolved = json!(Resolved { prompt, documents });
-        Ok(Plan { target: Target::new(KIND, &job), expected: Expected::Absent, resolved })
+        Ok(plan_job(context, prompt, documents))
     }
 
     async fn run(&self, context: &CallContext, arguments: &Value, plan: &Plan) -> Result<ToolOutput, ToolError> {
-        if let Some(result) = recorded_result(context, arguments, &plan.target).await? {
-            return Ok(self.output(&plan.target, result));
-        }
-        let Resolved { prompt, documents } = Resolved::deserialize(&plan.resolved).map_err(|_| invalid_plan())?;
-        let id: JobId = plan.target.id().parse().map_err(|_| invalid_plan())?;
-        let (resources, at) = (&context.resources, context.resources.environment.now());
-        let JobLimits { running_time, .. } = resources.job_limits;
-        let (fallback_model, call) = (Some(context.model.clone()), Some(context.call.clone()));
-        let new = NewJob {
-            id,
-            principal: context.principal.clone(),
-            kind: JOB_KIND.to_owned(),
-            input: json!(JobInput { prompt, model: None, fallback_model, call }),
-            items: documents.iter().map(ToString::to_string).collect(),
-            running_max: running_time,
-            at,
-        };
-        let stores = &resources.stores;
-        create_job(&*stores.jobs, &resources.job_limits, new).await?;
-        let result = OpResult::Resource { id: plan.target.id().to_owned(), name: String::new() };
-        let op = op_of(&context.call);
-        let row = OpRow { op, digest: Digest::of_json(arguments), state: OpState::Done(result), at };
-        let row = stores.ops.close(&context.principal.org, &plan.target, row).await?;
-        let result = into_result(WriteOutcome::Row(row))?;
-        Ok(self.output(&plan.target, result))
+        start_job(context, arguments, plan).await
     }
 
     fn output(&self, target: &Target, result: OpResult) -> ToolOutput {
-        let mut output = output::of(target, result);
-        // A job has no name.
-        if let Some(content) = output.content.as_object_mut() {
-            content.remove("name");
-        }
-        output
+        job_output(target, result)
     }
+}
+
+/// Plans a job of a call.
+pub(super) fn plan_job(context: &CallContext, prompt: PromptRevId, documents: Vec<DocumentId>) -> Plan {
+    let job = JobId::derive(&[context.principal.org.as_str(), &context.call.to_string()]);
+    let resolved = json!(Resolved { prompt, documents });
+    Plan { target: Target::new(KIND, &job), expected: Expected::Absent, resolved }
+}
+
+/// Creates the planned job, and records that the call succeeded.
+pub(super) async fn start_job(context: &CallContext, arguments: &Value, plan: &Plan) -> Result<ToolOutput, ToolError> {
+    if let Some(result) = recorded_result(context, arguments, &plan.target).await? {
+        return Ok(job_output(&plan.target, result));
+    }
+    let Resolved { prompt, documents } = Resolved::deserialize(&plan.resolved).map_err(|_| invalid_plan())?;
+    let id: JobId = plan.target.id().parse().map_err(|_| invalid_plan())?;
+    let (resources, org, at) = (&context.resources, &context.principal.org, context.resources.environment.now());
+    let (fallback_model, call) = (Some(context.model.clone()), Some(context.call.clone()));
+    let new = NewJob {
+        id: id.clone(),
+        principal: context.principal.clone(),
+        kind: JOB_KIND.to_owned(),
+        input: json!(JobInput { prompt, model: None, fallback_model, call }),
+        items: documents.iter().map(ToString::to_string).collect(),
+        running_max: resources.job_limits.running_time,
+        at,
+    };
+    let stores = &resources.stores;
+    create_job(&*stores.jobs, &resources.job_limits, new).await?;
+    let result = OpResult::Resource { id: plan.target.id().to_owned(), name: String::new() };
+    let op = op_of(&context.call);
+    let row = OpRow { op, digest: Digest::of_json(arguments), state: OpState::Done(result), at };
+    let row = stores.ops.close(org, &plan.target, row).await?;
+    let result = into_result(WriteOutcome::Row(row))?;
+    // A node that starts the job before the op row is stored makes it wait.
+    hint_job(&*resources.job_hints, org, &id).await;
+    Ok(job_output(&plan.target, result))
+}
+
+/// Returns the output of a call that started a job.
+pub(super) fn job_output(target: &Target, result: OpResult) -> ToolOutput {
+    let mut output = output::of(target, result);
+    if let Some(content) = output.content.as_object_mut() {
+        // A job has no name.
+        content.remove("name");
+        content.insert("note".to_owned(), JOB_NOTE.into());
+    }
+    output
 }
 
 /// Returns the key of the op row that decides whether the job of a call runs.

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use folio_history::job::Steps;
 use folio_llm::schema::{Violation, describe};
 use folio_llm::{
     Catalogue, MESSAGE_OVERHEAD_TOKENS, ModelError, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens,
 };
 use folio_metering::MeteredCall;
-
 use folio_resources::{Document, ExtractionReport, NewExtraction, Prompt, PromptRevision, Schema, SchemaRevision};
 use folio_storage::NewPage;
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::notation::Style;
 use folio_types::{Code, Coverage, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId, json};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::answer_size::answer_tokens;
 use super::evidence::pages_of;
@@ -22,7 +23,7 @@ use super::merge::{Merged, WindowAnswer, merge};
 use super::message::Position;
 use super::normalize::normalize;
 use super::window_record::WindowRecord;
-use super::windows::{Plan, Planner, Window};
+use super::windows::{self, Plan, Planner, Window};
 use super::{message, metered};
 use crate::document_text::{self, fit};
 use crate::rules;
@@ -53,6 +54,9 @@ pub struct Request {
     /// Identity of the run, equal for all of its attempts. The answers of windows are recorded under it. None: the run is
     /// never repeated.
     pub run: Option<String>,
+    /// Receives the number of answered windows. None: the run is not part of a job, and no fallback model may need more
+    /// windows than [`Options::request_windows_max`](super::Options::request_windows_max).
+    pub steps: Option<watch::Sender<Option<Steps>>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -101,35 +105,80 @@ pub(super) fn model<'a>(
     }
 }
 
-/// Runs a prompt on all windows of the document, one after another, and merges the data. For each window it calls the model
-/// with the schema as response format, validates the answer, and calls the model once more with the violations if there are
-/// any. Every model call is metered.
+/// A run whose windows are planned for the requested model. It has called no model.
+pub struct PlannedRun<'a> {
+    run: Run<'a>,
+    plan: Plan,
+    /// The models to try after the requested one.
+    fallbacks: Vec<ModelInfo>,
+}
+
+/// Divides the document into windows.
 ///
 /// # Errors
-/// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, errors of the model endpoint, `TOO_LARGE` beyond the
-/// bounds of [`Options`](super::Options), and `SCHEMA_MISMATCH` if a second answer or the merged data violate the schema.
-pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracted> {
-    let (mut job, candidates) = Job::load(resources, request).await?;
-    // A run may be repeated in the same epoch (if its write was refused); a random part keeps the ledger keys unique.
-    let key = job.request.key.clone();
-    let last = candidates.len().saturating_sub(1);
-    // Returned if every fallback is too small or too expensive.
-    let mut requested_model_error = None;
-    let mut usage = Usage::default();
-    for (index, model) in candidates.into_iter().enumerate() {
-        job.model = model;
-        job.request.key = format!("{key}.{:08x}", resources.environment.random() >> 96);
-        match job.extract(&mut usage).await {
-            Err(RunError::Model(error)) if error.allows_fallback() && index < last => {
-                tracing::warn!(document = %job.document.id, model = job.model.name, %error, "model failed; a fallback is used");
-                requested_model_error.get_or_insert(error);
+/// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, and `TOO_LARGE` beyond the bounds of
+/// [`Options`](super::Options).
+pub async fn plan(resources: &ToolResources, request: Request) -> Result<PlannedRun<'_>> {
+    let (run, fallbacks) = Run::load(resources, request).await?;
+    let plan = run.plan(resources.extraction.windows_max).await?;
+    Ok(PlannedRun { run, plan, fallbacks })
+}
+
+impl PlannedRun<'_> {
+    /// Returns true if the extraction runs as a job.
+    pub fn is_job(&self) -> bool {
+        windows::runs_as_job(self.plan.windows.len(), &self.run.resources.extraction)
+    }
+
+    /// Runs the prompt on all windows, one after another, and merges the data. For each window it calls the model with the
+    /// schema as response format, validates the answer, and calls the model once more with the violations if there are any.
+    /// Every model call is metered.
+    ///
+    /// # Errors
+    /// Errors of the model endpoint, and `SCHEMA_MISMATCH` if a second answer or the merged data violate the schema.
+    pub async fn run(self) -> Result<Extracted> {
+        let Self { mut run, mut plan, fallbacks } = self;
+        let (resources, options) = (run.resources, &run.resources.extraction);
+        let windows_max = if run.request.steps.is_some() { options.windows_max } else { options.request_windows_max };
+        // A run may be repeated in the same epoch (if its write was refused); a random part keeps the ledger keys unique.
+        let key = run.request.key.clone();
+        let mut fallbacks = fallbacks.into_iter();
+        // Returned if every fallback is too small or too expensive.
+        let mut requested_model_error = None;
+        let mut usage = Usage::default();
+        loop {
+            run.request.key = format!("{key}.{:08x}", resources.environment.random() >> 96);
+            match run.extract(&plan, &mut usage).await {
+                Err(RunError::Model(error)) if error.allows_fallback() && fallbacks.len() > 0 => {
+                    tracing::warn!(document = %run.document.id, model = run.model.name, %error, "model failed; a fallback is used");
+                    requested_model_error.get_or_insert(error);
+                }
+                Err(RunError::Other(error))
+                    if requested_model_error.is_some() && error.reason == Reason::CreditExhausted => {}
+                result => return result.map_err(Error::from),
             }
-            Err(RunError::TooSmall(_)) if index > 0 => {}
-            Err(RunError::Other(error)) if index > 0 && error.reason == Reason::CreditExhausted => {}
-            result => return result.map_err(Error::from),
+            plan = loop {
+                let Some(model) = fallbacks.next() else {
+                    let no_model = || Error::internal("no model can run the extraction");
+                    return Err(requested_model_error.map_or_else(no_model, Error::from));
+                };
+                run.model = model;
+                match run.plan(windows_max).await {
+                    Ok(plan) => break plan,
+                    Err(RunError::TooSmall(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            };
         }
     }
-    Err(requested_model_error.map_or_else(|| Error::internal("no model can run the extraction"), Error::from))
+}
+
+/// Plans a run and runs it.
+///
+/// # Errors
+/// Those of [`plan`] and [`PlannedRun::run`].
+pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracted> {
+    plan(resources, request).await?.run().await
 }
 
 /// Failure of a run with one model.
@@ -172,13 +221,16 @@ struct Answer {
     model_calls: u32,
 }
 
-impl Job<'_> {
+impl Run<'_> {
     /// Runs the prompt with one model and adds its usage to `usage`.
-    async fn extract(&self, usage: &mut Usage) -> Result<Extracted, RunError> {
-        let plan = self.plan().await?;
+    async fn extract(&self, plan: &Plan, usage: &mut Usage) -> Result<Extracted, RunError> {
         let mut answers = Vec::with_capacity(plan.windows.len());
         for number in 1..=plan.windows.len() {
-            answers.push(self.window(&plan, number, usage).await?);
+            answers.push(self.window(plan, number, usage).await?);
+            if let Some(steps) = &self.request.steps {
+                let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+                steps.send_replace(Some(Steps { done: count(number), total: count(plan.windows.len()) }));
+            }
         }
         let Merged { data, conflicts, originals } = merge(&answers);
         if answers.len() > 1 {
@@ -203,7 +255,7 @@ impl Job<'_> {
     }
 
     /// Divides the text into windows, and refuses an extraction beyond the bounds before the first model call.
-    async fn plan(&self) -> Result<Plan, RunError> {
+    async fn plan(&self, windows_max: u32) -> Result<Plan, RunError> {
         let (options, document) = (&self.resources.extraction, &self.document);
         let refused = |message: String| RunError::TooSmall(Error::precondition(Reason::TooLarge, message));
         if document.pages > options.pages_max {
@@ -225,7 +277,7 @@ impl Job<'_> {
         };
         document_text::for_each_page(stores, org, &document.id, (1, document.pages), add).await?;
         let plan = planner.finish();
-        let (windows, windows_max) = (plan.windows.len(), options.windows_max);
+        let windows = plan.windows.len();
         if u32::try_from(windows).unwrap_or(u32::MAX) > windows_max {
             let message = format!(
                 "the document needs {windows} windows of {} tokens with model {}; an extraction has at most {windows_max} \
@@ -377,7 +429,7 @@ struct Budget {
 }
 
 /// A run with its loaded document, prompt, schema and model.
-struct Job<'a> {
+struct Run<'a> {
     resources: &'a ToolResources,
     request: Request,
     document: Document,
@@ -386,8 +438,8 @@ struct Job<'a> {
     model: ModelInfo,
 }
 
-impl<'a> Job<'a> {
-    /// Loads a run. Also returns the models to try, the requested one first.
+impl<'a> Run<'a> {
+    /// Loads a run with the requested model. Also returns the models to try after it.
     async fn load(resources: &'a ToolResources, request: Request) -> Result<(Self, Vec<ModelInfo>)> {
         let (stores, org) = (&resources.stores, &request.principal.org);
         let prompt = stores.of::<Prompt>().revision(org, &request.prompt).await?;
@@ -406,10 +458,11 @@ impl<'a> Job<'a> {
         let models = resources.models.catalogue(org).await?;
         let model = model(&models, requested, prompt.model.as_deref(), fallback)?;
         let strict = schema.is_some() && model.options.json_schema;
-        let candidates =
+        let mut candidates =
             models.candidates(model, |other| other.options.prompts && (other.options.json_schema || !strict));
+        let fallbacks = candidates.split_off(1.min(candidates.len()));
         let model = model.clone();
-        Ok((Self { resources, request, document, prompt, schema, model }, candidates))
+        Ok((Self { resources, request, document, prompt, schema, model }, fallbacks))
     }
 
     /// Divides the model's context.

@@ -1,6 +1,6 @@
-//! Jobs that run one prompt on several documents. An item is a document, and its effect is one extraction.
+//! Jobs that run one prompt on documents. An item is a document, and its effect is one extraction.
 
-use folio_history::job::{ItemRun, KIND};
+use folio_history::job::{ItemRun, KIND, Steps};
 use folio_resources::{Extraction, ExtractionChange, Resource as _};
 use folio_types::op::{Expected, OpKey, OpRow, OpState, Target, Write, WriteOutcome};
 use folio_types::{
@@ -8,6 +8,7 @@ use folio_types::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::{Request, batch_tool, engine};
 use crate::tool::ToolResources;
@@ -30,7 +31,8 @@ pub struct JobInput {
 }
 
 /// Runs an item: extracts the data of a document and stores them. An attempt finds the extraction of an earlier attempt,
-/// and then calls no model. Returns the id of the extraction.
+/// and then calls no model; it also finds the answered windows of an earlier attempt. Returns the id of the extraction.
+/// `steps` receives the number of answered windows.
 ///
 /// # Errors
 /// The errors of [`super::run`]; `VERSION_CONFLICT` if another process closed the write.
@@ -40,6 +42,7 @@ pub async fn run_job_item(
     run: &ItemRun,
     subject: &str,
     input: &Value,
+    steps: watch::Sender<Option<Steps>>,
 ) -> Result<Value> {
     let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", run.job));
     let JobInput { prompt, model, fallback_model, call } = JobInput::deserialize(input).map_err(malformed)?;
@@ -63,6 +66,7 @@ pub async fn run_job_item(
         fallback_model,
         key: run.ledger_key(1),
         run: Some(identity),
+        steps: Some(steps),
     };
     let extracted = engine::run(resources, request).await?;
     let write = Write {

@@ -19,11 +19,10 @@ mod windows;
 
 pub use crate::document_text::check_ready;
 pub use edit::{apply_edit, check_replacement};
-pub use engine::{Extracted, Request, run};
+pub use engine::{Extracted, PlannedRun, Request, plan, run};
 pub use job::{JOB_KIND, JobInput, run_job_item};
 pub use metered::complete_metered;
 pub use options::Options;
-pub use windows::runs_as_job;
 
 use crate::tool::Tool;
 

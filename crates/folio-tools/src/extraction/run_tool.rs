@@ -1,31 +1,81 @@
-//! The tool `run_extraction`.
+//! The tool `run_extraction`. A document with more windows than a call may extract becomes a job.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use folio_resources::{Extraction, ExtractionChange, Prompt};
+use folio_history::job::KIND;
+use folio_resources::{Extraction, ExtractionChange, Prompt, Resource as _};
 use folio_types::op::{OpResult, Target};
 use folio_types::{DocumentId, Error, PromptRevId, Reason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::batch_tool::{job_output, plan_job, start_job};
 use super::{Request, engine};
 use crate::arguments::{self, optional, text};
-use crate::call::{WriteCall, write_tool};
+use crate::call::{WriteCall, Writes};
 use crate::decide::invalid_plan;
-use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput};
+use crate::tool::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, WriteTool};
 use crate::{document_text, documents, output, prompts, subject};
 
 const PROMPT_REVID: &str =
     "Id of the prompt version, such as prm_….1 or $create_prompt.prompt_revid. Default: the working prompt.";
 
 pub(super) fn tool() -> Tool {
-    write_tool::<RunExtraction>(
+    let tool = Tool::new(
         "run_extraction",
         "Runs a prompt on the conversation's document and stores the data as a new extraction. Needs a prompt \
          (create_prompt). Costs model calls; if it fails, nothing is stored. Result: extraction_id, document_id, \
-         prompt_revid, data, coverage.",
+         prompt_revid, data, coverage; of a long document: job_id.",
         vec![optional("prompt_revid", text(PROMPT_REVID)).or_empty()],
-    )
+        ToolKind::Write(Arc::new(RunOrJob(Writes::new()))),
+    );
+    Tool { calls_models: true, result_ids: output::ids(Extraction::KIND), ..tool }
+}
+
+/// Runs the extraction within the call, or starts a job. The plan, which a person may approve, decides which.
+struct RunOrJob(Writes<RunExtraction>);
+
+#[async_trait]
+impl WriteTool for RunOrJob {
+    async fn plan(&self, context: &CallContext, arguments: &Value) -> Result<Plan, ToolError> {
+        let plan = self.0.plan(context, arguments).await?;
+        let request = request(context, &plan)?;
+        let (document, prompt) = (request.document.clone(), request.prompt.clone());
+        let is_job = engine::plan(&context.resources, request).await?.is_job();
+        Ok(if is_job { plan_job(context, prompt, vec![document]) } else { plan })
+    }
+
+    async fn run(&self, context: &CallContext, arguments: &Value, plan: &Plan) -> Result<ToolOutput, ToolError> {
+        match plan.target.kind() {
+            KIND => start_job(context, arguments, plan).await,
+            _ => self.0.run(context, arguments, plan).await,
+        }
+    }
+
+    fn output(&self, target: &Target, result: OpResult) -> ToolOutput {
+        match target.kind() {
+            KIND => job_output(target, result),
+            _ => self.0.output(target, result),
+        }
+    }
+}
+
+/// Returns the run of a planned call.
+fn request(context: &CallContext, plan: &Plan) -> Result<Request, ToolError> {
+    let Resolved { prompt, document } = Resolved::deserialize(&plan.resolved).map_err(|_| invalid_plan())?;
+    Ok(Request {
+        principal: context.principal.clone(),
+        document,
+        prompt,
+        model: None,
+        fallback_model: Some(context.model.clone()),
+        key: format!("{}.{}", context.call, context.epoch),
+        // A model that repeats a failed call in the same turn does not pay for its windows again.
+        run: Some(context.call.turn.to_string()),
+        steps: None,
+    })
 }
 
 #[derive(Deserialize)]
@@ -58,18 +108,7 @@ impl WriteCall for RunExtraction {
     }
 
     async fn change(self, context: &CallContext, plan: &Plan) -> Result<ExtractionChange, ToolError> {
-        let Resolved { prompt, document } = Resolved::deserialize(&plan.resolved).map_err(|_| invalid_plan())?;
-        let request = Request {
-            principal: context.principal.clone(),
-            document,
-            prompt,
-            model: None,
-            fallback_model: Some(context.model.clone()),
-            key: format!("{}.{}", context.call, context.epoch),
-            // A model that repeats a failed call in the same turn does not pay for its windows again.
-            run: Some(context.call.turn.to_string()),
-        };
-        let extracted = engine::run(&context.resources, request).await.map_err(for_model)?;
+        let extracted = engine::run(&context.resources, request(context, plan)?).await.map_err(for_model)?;
         Ok(ExtractionChange::Create(extracted.into_new()))
     }
 

@@ -302,7 +302,7 @@ async fn a_prompt_without_a_schema_takes_any_object() {
 
 /// Adds a document of 20 pages that does not fit into the model's context, and makes it the document of the conversation.
 /// Its last page states the total 957.50.
-async fn long_document(test: &mut Fixture) {
+pub(crate) async fn long_document(test: &mut Fixture) {
     let page = |number: u32| {
         let last = if number == 20 { "Total: 957.50" } else { "" };
         format!("start of page {number}\n{}\n{last}", "word ".repeat(450))
@@ -429,6 +429,7 @@ fn request(test: &Fixture, prompt: &str) -> Request {
         fallback_model: None,
         key: "request:1".to_owned(),
         run: None,
+        steps: None,
     }
 }
 

@@ -1,16 +1,34 @@
 //! Tests of the items of jobs that extract data.
 
-use folio_history::job::{ItemRun, JobFilter, KIND};
-use folio_tools::extraction::{JobInput, run_job_item};
+use std::time::Duration;
+
+use folio_history::job::{ItemRun, JobFilter, KIND, Steps};
+use folio_llm::{ModelError, TimeLimit};
+use folio_storage::{JOB_HINTS, hinted_job};
+use folio_tools::ToolResources;
+use folio_tools::extraction::{self, JobInput, Options};
 use folio_types::op::{ClosedAs, OpKey, OpRow, Target};
 use folio_types::page::PageRequest;
-use folio_types::{Digest, DocumentId, JobId, PromptId, PromptRevId, Reason};
+use folio_types::{Digest, DocumentId, Error, Incarnation, JobId, Principal, PromptId, PromptRevId, Reason};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
+use crate::extraction::long_document;
 use crate::fixture::{Fixture, usage};
 
 fn attempt(item: u32, epoch: u64, attempt: u32) -> ItemRun {
     ItemRun { job: JobId::derive(&["j"]), item, epoch, attempt }
+}
+
+/// Runs an item that reports its progress to no one.
+async fn run_job_item(
+    resources: &ToolResources,
+    principal: &Principal,
+    run: &ItemRun,
+    subject: &str,
+    input: &Value,
+) -> Result<Value, Error> {
+    extraction::run_job_item(resources, principal, run, subject, input, watch::channel(None).0).await
 }
 
 fn input(prompt: &str) -> Value {
@@ -63,7 +81,11 @@ async fn the_tool_starts_a_job_whose_items_run_once_its_call_succeeded() {
     let again = test.call_in(&context, "run_extractions", &arguments).await.unwrap().content;
     assert_eq!(started, again, "a repeated call");
     let id: JobId = started["job_id"].as_str().unwrap().parse().unwrap();
-    assert_eq!(started, json!({ "job_id": id.as_str() }));
+    assert_eq!(started.as_object().unwrap().keys().collect::<Vec<_>>(), ["job_id", "note"]);
+    let hints = &test.context.resources.job_hints;
+    let waiting = hints.claim(JOB_HINTS, &Incarnation::derive(&["node"]), 10, Duration::ZERO).await.unwrap();
+    let hinted: Vec<_> = waiting.iter().filter_map(|hint| hinted_job(&hint.job)).collect();
+    assert_eq!(hinted, [(test.context.principal.org.clone(), id.clone())], "a hint after the call succeeded");
     let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
     let job = resources.stores.jobs.header(&principal.org, &id).await.unwrap().unwrap();
     assert_eq!((job.items.len(), job.items[0].id.as_str(), &job.input["prompt"]), (1, &*document, &json!(prompt)));
@@ -99,4 +121,42 @@ async fn the_tool_refuses_wrong_documents_before_it_starts_a_job() {
     }
     let (stores, org) = (&test.context.resources.stores, &test.context.principal.org);
     assert_eq!(stores.jobs.list(org, &JobFilter::default(), &PageRequest::default()).await.unwrap().total, 0);
+}
+
+#[tokio::test]
+async fn a_document_with_more_windows_than_a_call_may_extract_becomes_a_job() {
+    let mut test = Fixture::new().await;
+    test.invoice_prompt().await;
+    long_document(&mut test).await;
+    test.context.resources.extraction = Options { request_windows_max: 1, ..Options::default() };
+    let started = test.ok("run_extraction", json!({})).await;
+    assert_eq!(started.as_object().unwrap().keys().collect::<Vec<_>>(), ["job_id", "note"]);
+    assert!(test.models.requests().is_empty());
+
+    let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
+    let id: JobId = started["job_id"].as_str().unwrap().parse().unwrap();
+    let job = resources.stores.jobs.header(&principal.org, &id).await.unwrap().unwrap();
+    let document = test.document().to_string();
+    assert_eq!((job.items.len(), &job.items[0].id), (1, &document));
+    // The first attempt dies after its first window.
+    let attempt = |attempt| ItemRun { job: id.clone(), item: 1, epoch: 1, attempt };
+    test.models.answer(r#"{"total": 957.5}"#);
+    test.models.fail(ModelError::Timeout(TimeLimit::WholeCall));
+    let (steps, progress) = watch::channel(None);
+    let run = |number, steps| {
+        let (resources, principal, run) = (resources.clone(), principal.clone(), attempt(number));
+        let (document, input) = (document.clone(), job.input.clone());
+        async move { extraction::run_job_item(&resources, &principal, &run, &document, &input, steps).await }
+    };
+    assert_eq!(run(1, steps.clone()).await.unwrap_err().reason, Reason::ModelTimeout);
+    let Some(Steps { done: 1, total }) = *progress.borrow() else { panic!("{progress:?}") };
+    assert!(total > 1, "{total}");
+    for _ in 1..total {
+        test.models.answer(r#"{"total": 957.5}"#);
+    }
+    let result = run(2, steps).await.unwrap();
+    assert_eq!(*progress.borrow(), Some(Steps { done: total, total }));
+    assert_eq!(test.models.requests().len(), total as usize + 1, "the first window is not paid again");
+    let stored = test.extraction(&result["extraction_id"].as_str().unwrap().parse().unwrap()).await;
+    assert_eq!((&stored.original, stored.report.coverage.windows), (&json!({ "total": 957.5 }), total));
 }

@@ -11,7 +11,7 @@ use folio_history::journal::WorkingState;
 use folio_llm::{Catalogue, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
 use folio_resources::{Document, DocumentChange, Extraction, ExtractionChange, NewDocument, TextState};
-use folio_storage::{IngestUpdate, NewPage, Stores};
+use folio_storage::{IngestUpdate, NewPage, SharedOptions, Stores};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::Simulated;
 use folio_tools::{
@@ -61,6 +61,7 @@ impl Fixture {
             environment: environment.clone(),
             extraction: folio_tools::extraction::Options::default(),
             job_limits: JobLimits::default(),
+            job_hints: folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()).jobs,
             tasks: TaskTracker::new(),
         };
         let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);

@@ -157,8 +157,15 @@ async fn start(client: &Client, run: &Run) -> Result<View> {
         model: run.model.clone(),
         ..Default::default()
     };
-    let created = present(answer(client.extractions().run_extraction(request)).await?.extraction)?;
-    Ok(View::one(whole(&created)))
+    match answer(client.extractions().run_extraction(request)).await? {
+        v1::RunExtractionResponse { job: Some(job), .. } => {
+            let extraction_id = job::wait_for_extraction(client, job.job_id).await?;
+            let request = v1::GetExtractionRequest { extraction_id };
+            let found = present(answer(client.extractions().get_extraction(request)).await?.extraction)?;
+            Ok(View::one(whole(&found)))
+        }
+        created => Ok(View::one(whole(&present(created.extraction)?))),
+    }
 }
 
 async fn start_job(client: &Client, batch: &Batch) -> Result<View> {

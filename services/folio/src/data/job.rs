@@ -1,6 +1,6 @@
 //! `folio job`.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use folio_proto::v1;
 use folio_types::JobId;
 use serde_json::{Value, json};
@@ -73,6 +73,17 @@ async fn show(client: &Client, job_id: String) -> Result<View> {
 }
 
 async fn watch(client: &Client, job_id: String) -> Result<View> {
+    let job = wait(client, job_id).await?;
+    let failure = (job.state() == v1::JobState::Failed).then(|| format!("the job failed: {}", reason(&job)));
+    let view = view(Some(job))?;
+    Ok(match failure {
+        Some(failure) => view.failing(failure),
+        None => view,
+    })
+}
+
+/// Prints the progress of a job on stderr until it ends.
+async fn wait(client: &Client, job_id: String) -> Result<v1::Job> {
     let mut states = answer(client.jobs().watch_job(v1::WatchJobRequest { job_id })).await?;
     let (mut last, mut shown) = (None, String::new());
     while let Some(state) = states.message().await.map_err(|status| explain(&status))? {
@@ -84,13 +95,19 @@ async fn watch(client: &Client, job_id: String) -> Result<View> {
         }
         last = Some(job);
     }
-    let failed = last.as_ref().filter(|job| job.state() == v1::JobState::Failed);
-    let failure = failed.map(|job| format!("the job failed: {}", reason(job)));
-    let view = view(last)?;
-    Ok(match failure {
-        Some(failure) => view.failing(failure),
-        None => view,
-    })
+    present(last)
+}
+
+/// Waits for a job with one extraction, and returns the id of the extraction.
+pub(super) async fn wait_for_extraction(client: &Client, job_id: String) -> Result<String> {
+    note(&format!("the document is long: job {job_id} extracts it, also if this command ends"));
+    let job = wait(client, job_id).await?;
+    let result = job.items.first().map(|item| parsed(&item.result_json)).unwrap_or_default();
+    if let Some(id) = result["extraction_id"].as_str() {
+        return Ok(id.to_owned());
+    }
+    let failed = job.items.first().and_then(|item| item.error.as_ref()).map(|error| error.message.clone());
+    bail!("job {} is {}: {}", job.job_id, state_name(&job), failed.unwrap_or_else(|| reason(&job)))
 }
 
 async fn cancel(client: &Client, job_id: String) -> Result<View> {
@@ -128,7 +145,7 @@ fn item(item: &v1::JobItem) -> Value {
     let result = if item.result_json.is_empty() { Value::Null } else { parsed(&item.result_json) };
     json!({
         "subject": item.subject, "state": word(item.state().as_str_name(), "JOB_ITEM_STATE_"),
-        "attempts": item.attempts, "result": result, "error": item.error.as_ref().map(|error| error.message.clone()),
+        "attempts": item.attempts, "done_steps": item.done_steps, "steps": item.steps, "result": result, "error": item.error.as_ref().map(|error| error.message.clone()),
     })
 }
 
@@ -143,7 +160,9 @@ fn word(name: &str, prefix: &str) -> String {
 
 fn progress(job: &v1::Job) -> String {
     let failed = if job.failed_items > 0 { format!(", {} failed", job.failed_items) } else { String::new() };
-    format!("{} of {} done{failed}", job.done_items, job.items.len())
+    let running = job.items.iter().find(|item| item.state() == v1::JobItemState::Running && item.steps > 0);
+    let steps = running.map(|item| format!(", {} of {} steps", item.done_steps, item.steps)).unwrap_or_default();
+    format!("{} of {} done{failed}{steps}", job.done_items, job.items.len())
 }
 
 /// Returns the reason for which a job waits or failed. Empty: none.
@@ -182,6 +201,10 @@ mod tests {
         assert_eq!((&waiting["reason"], &waiting["items"][0]["state"]), (&json!("approval"), &json!("done")));
         assert_eq!(waiting["items"][0]["result"]["extraction_id"], "ext_1");
 
+        job.items[1].state = v1::JobItemState::Running.into();
+        (job.items[1].done_steps, job.items[1].steps) = (3, 12);
+        assert_eq!(row(&job)["progress"], "1 of 2 done, 3 of 12 steps");
+        job.items[1].state = v1::JobItemState::Failed.into();
         job.state = v1::JobState::Failed.into();
         job.failed_items = 1;
         let message = "the job exceeded its running time of 60 s".to_owned();

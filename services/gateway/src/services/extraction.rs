@@ -1,8 +1,8 @@
 //! Serves `ExtractionService`.
 
 use folio_operations::extractions::{
-    DeleteExtraction, ExtractionPage, GetExtraction, ListExtractions, ReplaceExtraction, RunExtraction, RunExtractions,
-    UpdateExtractionField, VerifyExtraction,
+    DeleteExtraction, ExtractionPage, ExtractionRun, GetExtraction, ListExtractions, ReplaceExtraction, RunExtraction,
+    RunExtractions, UpdateExtractionField, VerifyExtraction,
 };
 use folio_proto::{fields, json, v1};
 use folio_resources::Extraction;
@@ -14,11 +14,24 @@ use super::{Api, job, list_request, period, total_size};
 
 #[tonic::async_trait]
 impl ExtractionService for Api {
-    change!(run_extraction, RunExtractionRequest, RunExtractionResponse { extraction }, |request| RunExtraction {
-        document_id: fields::id("document_id", &request.document_id)?,
-        prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
-        model: fields::optional_word("model", &request.model)?,
-    });
+    change!(
+        run_extraction,
+        RunExtractionRequest,
+        RunExtractionResponse,
+        |request| RunExtraction {
+            document_id: fields::id("document_id", &request.document_id)?,
+            prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
+            model: fields::optional_word("model", &request.model)?,
+        },
+        |run| match run {
+            ExtractionRun::Extracted(extraction) => {
+                v1::RunExtractionResponse { extraction: Some((&*extraction).into()), job: None }
+            }
+            ExtractionRun::Job(job) => {
+                v1::RunExtractionResponse { extraction: None, job: Some(job::to_proto(&job)) }
+            }
+        }
+    );
 
     change!(run_extractions, RunExtractionsRequest, RunExtractionsResponse { job: job::to_proto }, |request| {
         RunExtractions {

@@ -1,11 +1,11 @@
-//! Jobs whose owner is replaced.
+//! Jobs: of several documents, of a long document, and jobs whose owner is replaced.
 
 use std::time::Duration;
 
 use folio_node::Node;
 use folio_testkit::wait_for;
-use folio_types::Timestamp;
-use serde_json::json;
+use folio_types::{Reason, Timestamp};
+use serde_json::{Value, json};
 
 use crate::harness::{Answer, Server};
 
@@ -47,6 +47,61 @@ async fn invariant_5_another_node_continues_a_job_and_pays_no_answered_item_agai
     .await;
     let of_first_item = records.iter().filter(|record| record.key.starts_with(&format!("{job}.1."))).count();
     assert_eq!(of_first_item, 1, "{records:?}");
+    drop(next);
+    server.stop().await;
+}
+
+/// Returns the text of a document that needs more windows than a request may extract.
+fn long_text() -> String {
+    (0..14_000)
+        .map(|line| format!("Line {line} of the annual report states nothing about any total amount.\n"))
+        .collect()
+}
+
+#[tokio::test]
+async fn invariant_5_a_long_document_becomes_a_job_that_another_node_continues_window_by_window() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let prompt = client.prompt("Total", &client.schema("Invoice", "total").await).await;
+    let document = client.ready_document("report.txt", &long_text()).await.document_id;
+    for _ in 0..2 {
+        server.model.answer(r#"{"total": 12.5}"#);
+    }
+    server.model.next(Answer::Hang);
+    let request = json!({"document_id": document, "prompt_revid": prompt, "request_id": "long"});
+    let created = client.call_ok("RunExtraction", request.clone()).await;
+    assert_eq!(created["extraction"], json!(null), "{created}");
+    let job = created["job"]["job_id"].as_str().unwrap();
+    let found = async || client.call_ok("GetJob", json!({"job_id": job})).await["job"].clone();
+    let item = wait_for("the progress of the item", LIMIT, || async {
+        let item = found().await["items"][0].clone();
+        (item["done_steps"] == 2).then_some(item)
+    })
+    .await;
+    let windows = item["steps"].as_u64().unwrap();
+    assert!(windows > 8, "{windows}");
+    let again = client.call_ok("RunExtraction", request.clone()).await;
+    assert_eq!(again["job"]["job_id"], job);
+    let other = json!({"document_id": document, "prompt_revid": prompt, "model": "prompts-only", "request_id": "long"});
+    assert_eq!(client.refusal("RunExtraction", other).await.reason, Reason::RequestIdConflict);
+
+    // In a single process, each other incarnation counts as dead.
+    for _ in 2..windows {
+        server.model.answer(r#"{"total": 12.5}"#);
+    }
+    let next = Node::start(folio_node::Options::default(), server.node_parts.clone()).await.unwrap();
+    let ended = wait_for("the job ends", LIMIT, || async {
+        let job = found().await;
+        (job["state"] == "JOB_STATE_COMPLETED").then_some(job)
+    })
+    .await;
+    let calls = u64::try_from(server.model.calls()).unwrap();
+    assert_eq!(calls, windows + 1, "only the interrupted window calls the model again");
+    let result: Value = serde_json::from_str(ended["items"][0]["result_json"].as_str().unwrap()).unwrap();
+    let stored = client.call_ok("GetExtraction", json!({"extraction_id": result["extraction_id"]})).await;
+    assert_eq!(stored["extraction"]["coverage"]["windows"], windows);
+    assert_eq!(client.call_ok("ListExtractions", json!({})).await["total_size"], 1);
+    assert_eq!(client.call_ok("RunExtraction", request).await["job"]["state"], "JOB_STATE_COMPLETED");
     drop(next);
     server.stop().await;
 }

@@ -67,7 +67,7 @@ pub(super) struct Plan {
 }
 
 /// Returns true if an extraction with this number of windows runs as a job.
-pub fn runs_as_job(windows: usize, options: &Options) -> bool {
+pub(super) fn runs_as_job(windows: usize, options: &Options) -> bool {
     windows > usize::try_from(options.request_windows_max).unwrap_or(usize::MAX)
 }
 
