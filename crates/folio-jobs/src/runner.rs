@@ -120,7 +120,10 @@ impl Runner<'_> {
             tokio::select! {
                 done = &mut work => return Ok(Some(done)),
                 () = shared.interrupted.cancelled() => self.write("release", JobCommand::Release, None).await?,
-                () = tokio::time::sleep(shared.options.poll_interval) => self.check(*progress.borrow()).await?,
+                () = tokio::time::sleep(shared.options.poll_interval) => {
+                    let steps = *progress.borrow();
+                    self.check(steps).await?;
+                }
             }
         }
         Ok(None)

@@ -268,6 +268,19 @@ async fn another_node_completes_the_job_of_a_dead_node_and_repeats_no_answered_i
 }
 
 #[tokio::test]
+async fn the_owner_stores_the_progress_of_the_running_item() {
+    let sandbox = Sandbox::new();
+    let steps = Steps { done: 2, total: 12 };
+    sandbox.kind.set("one", Some(Script::Report(steps)));
+    let jobs = sandbox.start("a").await;
+    let job = sandbox.create("j", &["one"]).await;
+    jobs.wake();
+    let stored = sandbox.wait(&job, "the progress", |header| header.items[0].steps.is_some()).await;
+    assert_eq!((stored.items[0].steps, &stored.state), (Some(steps), &JobState::Running));
+    jobs.stop().await;
+}
+
+#[tokio::test]
 async fn a_replaced_owner_writes_nothing_and_stops() {
     let sandbox = Sandbox::new();
     sandbox.kind.set("one", Some(Script::Hang));

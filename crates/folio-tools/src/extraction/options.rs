@@ -12,6 +12,7 @@ folio_types::settings! {
         // proto: ExtractionService.RunExtraction "more than {} windows"
         pub windows_max: u32 = 64,
         /// Maximum number of windows of an extraction that runs within its request. An extraction with more runs as a job.
+        // proto: ExtractionService.RunExtraction "with more than {} windows"
         pub request_windows_max: u32 = 8,
         /// Maximum price of an extraction in credits, with the correction of every answer. An extraction that may cost more
         /// is refused.
