@@ -43,8 +43,8 @@ impl Evidence {
         self.log.retain(|line| line.org == *org);
         let threads = &self.threads;
         let is_of = |request: &ObservedModelRequest| {
-            let thread = request.key.as_deref().and_then(|key| key.split('.').next());
-            thread.is_none_or(|id| threads.iter().any(|thread| thread.id.as_str() == id))
+            let thread = request.key.as_deref().and_then(|key| key.split('.').next()?.parse::<ThreadId>().ok());
+            thread.is_none_or(|id| threads.iter().any(|thread| thread.id == id))
         };
         if let Some(requests) = &mut self.model_requests {
             requests.retain(is_of);
@@ -57,7 +57,8 @@ impl Evidence {
 /// A chat request in the record of the model endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObservedModelRequest {
-    /// Ledger key of the call, from the header `X-Client-Request-Id`. A key starts with the id of the thread.
+    /// Ledger key of the call, from the header `X-Client-Request-Id`. A key starts with the id of the thread or
+    /// of the job.
     pub key: Option<String>,
     /// Body, or its hash.
     pub body: Value,
