@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use folio_proto::v1;
+use folio_proto::v1::job_service_client::JobServiceClient;
 use folio_proto::v1::usage_service_client::UsageServiceClient;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -99,10 +100,31 @@ impl Folio {
             ..v1::RunExtractionRequest::default()
         };
         let response = self.client.extractions.clone().run_extraction(request).await?.into_inner();
-        let extraction = response.extraction.context("the response has no extraction")?;
+        let extraction = match response.job {
+            Some(job) => self.extraction_of(job.job_id).await?,
+            None => response.extraction.context("the response has no extraction")?,
+        };
         let data = serde_json::from_str(&extraction.original_json)?;
         let windows = extraction.coverage.context("the extraction has no coverage")?.windows;
         Ok(Answer { data, cost: Cost { windows: windows.into(), ..self.cost(document).await? } })
+    }
+
+    /// Waits for the job of a long document, and returns its extraction.
+    async fn extraction_of(&self, job_id: String) -> Result<v1::Extraction> {
+        let mut jobs = JobServiceClient::new(self.client.channel.clone());
+        let mut states = jobs.watch_job(v1::WatchJobRequest { job_id }).await?.into_inner();
+        let mut item = v1::JobItem::default();
+        while let Some(state) = states.message().await? {
+            item = state.job.and_then(|job| job.items.into_iter().next()).unwrap_or_default();
+        }
+        if let Some(error) = item.error {
+            bail!("the job of the document failed: {}", error.message);
+        }
+        let result: Value = serde_json::from_str(&item.result_json).context("the job of the document has no result")?;
+        let extraction_id = result["extraction_id"].as_str().unwrap_or_default().to_owned();
+        let request = v1::GetExtractionRequest { extraction_id };
+        let found = self.client.extractions.clone().get_extraction(request).await?.into_inner();
+        found.extraction.context("the response has no extraction")
     }
 
     /// Returns the prompt revision for a schema, which the first call creates.

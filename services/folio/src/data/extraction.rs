@@ -180,7 +180,7 @@ async fn start_job(client: &Client, batch: &Batch) -> Result<View> {
 }
 
 /// Returns the current data.
-fn data(extraction: &v1::Extraction) -> Value {
+pub(crate) fn data(extraction: &v1::Extraction) -> Value {
     parsed(extraction.edited_json.as_ref().unwrap_or(&extraction.original_json))
 }
 

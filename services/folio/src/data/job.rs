@@ -99,7 +99,7 @@ async fn wait(client: &Client, job_id: String) -> Result<v1::Job> {
 }
 
 /// Waits for a job with one extraction, and returns the id of the extraction.
-pub(super) async fn wait_for_extraction(client: &Client, job_id: String) -> Result<String> {
+pub(crate) async fn wait_for_extraction(client: &Client, job_id: String) -> Result<String> {
     note(&format!("the document is long: job {job_id} extracts it, also if this command ends"));
     let job = wait(client, job_id).await?;
     let result = job.items.first().map(|item| parsed(&item.result_json)).unwrap_or_default();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::conversation::FinishedTurn;
 use crate::chat::screen::ChatScreen;
 use crate::client::{Client, answer};
-use crate::data::extraction;
+use crate::data::{extraction, job};
 use crate::terminal::{BOLD, NOTE};
 
 /// The JSON object that `--json` prints.
@@ -34,19 +34,21 @@ pub(crate) async fn collect(
     finished: FinishedTurn,
 ) -> Result<Report> {
     let working = finished.completed.working_state.unwrap_or_default();
-    let extraction = match &working.extraction {
-        Some(extraction) => parsed(&extraction.data_json),
-        None => Value::Null,
+    let extraction_id = match started_job(&finished.completed.rounds) {
+        Some(job) => Some(job::wait_for_extraction(client, job).await?),
+        None => working.extraction.as_ref().map(|extraction| extraction.extraction_id.clone()),
     };
+    let stored = match extraction_id {
+        Some(id) => Some(stored(client, id).await?),
+        None => None,
+    };
+    let extraction = stored.as_ref().map(extraction::data).unwrap_or_default();
     screen.line(BOLD, "\nExtraction");
     match &extraction {
         Value::Null => screen.line(NOTE, "none: the agent ended without one"),
         data => screen.line(anstyle::Style::new(), &serde_json::to_string_pretty(data)?),
     }
-    let coverage = match &working.extraction {
-        Some(extraction) => coverage(client, &extraction.extraction_id).await?,
-        None => None,
-    };
+    let coverage = stored.as_ref().and_then(extraction::coverage);
     if let Some(coverage) = &coverage {
         screen.line(NOTE, coverage);
     }
@@ -71,11 +73,21 @@ pub(crate) async fn collect(
     })
 }
 
-/// Returns a line that states which parts of the document the extraction read.
-async fn coverage(client: &Client, extraction_id: &str) -> Result<Option<String>> {
-    let request = v1::GetExtractionRequest { extraction_id: extraction_id.to_owned() };
-    let extraction = answer(client.extractions().get_extraction(request)).await?.extraction;
-    Ok(extraction.as_ref().and_then(extraction::coverage))
+/// Returns the job of the newest extraction. None: it ran within its call, or there is none.
+fn started_job(rounds: &[v1::Round]) -> Option<String> {
+    let newest = rounds.iter().rev().flat_map(|round| {
+        round.calls.iter().rev().filter(|call| call.name == "run_extraction").filter_map(|call| {
+            round.results.iter().find(|result| result.call_id == call.call_id && result.status() == v1::CallStatus::Ok)
+        })
+    });
+    let result = newest.map(|result| parsed(&result.content)).next()?;
+    result["job_id"].as_str().map(str::to_owned)
+}
+
+async fn stored(client: &Client, extraction_id: String) -> Result<v1::Extraction> {
+    let request = v1::GetExtractionRequest { extraction_id };
+    let found = answer(client.extractions().get_extraction(request)).await?.extraction;
+    found.context("invalid response of the server: the extraction is missing")
 }
 
 fn parsed(json: &str) -> Value {
@@ -134,4 +146,38 @@ async fn prompt(client: &Client, revid: &str) -> Result<Value> {
         "prompt_revid": revision.prompt_revid, "name": revision.name, "content": revision.content,
         "schema_revid": revision.schema_revid, "model": revision.model,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_extraction_that_succeeded_decides_whether_there_is_a_job() {
+        let call = |id: &str, name: &str| v1::Call { call_id: id.to_owned(), name: name.to_owned(), ..Default::default() };
+        let result = |id: &str, status: v1::CallStatus, content: &str| v1::CallResult {
+            call_id: id.to_owned(),
+            status: status.into(),
+            content: content.to_owned(),
+            ..Default::default()
+        };
+        let job = r#"{"job_id": "job_1", "note": "…"}"#;
+        let mut rounds = vec![v1::Round {
+            calls: vec![call("a", "create_prompt"), call("b", "run_extraction"), call("c", "run_extraction")],
+            results: vec![
+                result("a", v1::CallStatus::Ok, "{}"),
+                result("b", v1::CallStatus::Ok, job),
+                result("c", v1::CallStatus::Failed, "too long"),
+            ],
+            ..Default::default()
+        }];
+        assert_eq!(started_job(&rounds).as_deref(), Some("job_1"));
+        rounds.push(v1::Round {
+            calls: vec![call("d", "run_extraction")],
+            results: vec![result("d", v1::CallStatus::Ok, r#"{"extraction_id": "ext_1"}"#)],
+            ..Default::default()
+        });
+        assert_eq!(started_job(&rounds), None);
+        assert_eq!(started_job(&[]), None);
+    }
 }
