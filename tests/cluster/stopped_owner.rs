@@ -9,7 +9,7 @@ use crate::routing::WRITES;
 use crate::test_cluster::{TestCluster, on_cluster};
 
 /// Time without Redis for a continued node, in which it may send and repeat the pending write.
-const WITHOUT_REDIS: Duration = Duration::from_millis(1_500);
+const WITHOUT_REDIS: Duration = Duration::from_secs(3);
 
 /// Continues a stopped node, which only later learns that it was declared dead, and waits for its new incarnation.
 pub(crate) async fn resume(test: &mut TestCluster, number: usize) {
