@@ -265,8 +265,14 @@ fn summary(context: &Context<'_>, goal: &Goal, proposal: &Proposal) -> String {
         let inner =
             ["extraction", "data", "result"].iter().find_map(|name| step.result.get(name).filter(|v| v.is_object()));
         let data = context.view.extraction.as_ref().or(inner).unwrap_or(&step.result);
-        lines.push(format!("Extracted from {}:", context.document_name()));
-        lines.extend(view::format_leaves(data));
+        let document = context.document_name();
+        match step.get("job_id") {
+            Some(job) => lines.push(format!("The extraction of {document} runs in the background as job {job}.")),
+            None => {
+                lines.push(format!("Extracted from {document}:"));
+                lines.extend(view::format_leaves(data));
+            }
+        }
     }
     lines.push(
         "(I am Folio's offline model: fixed rules that read labelled values, no LLM. Please check the values.)"
