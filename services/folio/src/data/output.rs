@@ -89,7 +89,7 @@ impl View {
     fn properties(&self) -> String {
         let mut lines = Vec::new();
         for (column, row) in self.rows.iter().flat_map(|row| self.columns.iter().map(move |column| (column, row))) {
-            let text = printable(&plain(row.get(column)));
+            let text = printable(&readable(column, row));
             if text.contains('\n') {
                 lines.push(vec![column.clone()]);
                 lines.extend(text.lines().map(|line| vec![line.to_owned()]));
@@ -126,9 +126,18 @@ fn plain(value: Option<&Value>) -> String {
     }
 }
 
+/// Returns a value as people read it: a time without fractions of a second.
+fn readable(column: &str, row: &Value) -> String {
+    let text = plain(row.get(column));
+    match text.split_once('.') {
+        Some((seconds, fraction)) if column.ends_with("_time") && fraction.ends_with('Z') => format!("{seconds}Z"),
+        _ => text,
+    }
+}
+
 /// Returns the cell of a table: one line without control characters, truncated unless it is an id.
 fn cell(column: &str, row: &Value) -> String {
-    let text = printable(&plain(row.get(column))).replace(['\n', '\t'], " ");
+    let text = printable(&readable(column, row)).replace(['\n', '\t'], " ");
     if column.ends_with("id") || text.width() <= CELL_WIDTH {
         return text;
     }
@@ -222,6 +231,15 @@ mod tests {
         let one = View::one(json!({"id": "x", "content": "first\nsecond", "nested": {"a": [1]}, "none": null}));
         assert_eq!(one.render(Format::Table), "id      x\ncontent\nfirst\nsecond\nnested  {\"a\":[1]}\nnone\n");
         assert_eq!(one.render(Format::Csv), "id,content,nested,none\nx,\"first\nsecond\",\"{\"\"a\"\":[1]}\",\n");
+    }
+
+    #[test]
+    fn a_time_is_shown_to_people_without_its_fraction() {
+        let row = json!({"create_time": "2026-05-04T09:30:00.094546337Z", "name": "1.5Z"});
+        let one = View::one(row.clone());
+        assert_eq!(one.render(Format::Table), "create_time  2026-05-04T09:30:00Z\nname         1.5Z\n");
+        assert_eq!(one.render(Format::Jsonl), format!("{row}\n"));
+        assert_eq!(cell("create_time", &row), "2026-05-04T09:30:00Z");
     }
 
     #[test]

@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn the_newest_extraction_that_succeeded_decides_whether_there_is_a_job() {
-        let call = |id: &str, name: &str| v1::Call { call_id: id.to_owned(), name: name.to_owned(), ..Default::default() };
+        let call =
+            |id: &str, name: &str| v1::Call { call_id: id.to_owned(), name: name.to_owned(), ..Default::default() };
         let result = |id: &str, status: v1::CallStatus, content: &str| v1::CallResult {
             call_id: id.to_owned(),
             status: status.into(),
