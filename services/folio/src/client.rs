@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use folio_proto::v1;
 use futures::future::BoxFuture;
 use tonic::body::Body;
@@ -191,8 +191,11 @@ impl Client {
             .connect_timeout(Duration::from_secs(5))
             .http2_keep_alive_interval(Duration::from_secs(20))
             .keep_alive_while_idle(true);
-        let channel = endpoint.connect().await.with_context(|| {
-            format!("cannot connect to {}: start folio serve, or pass the address with --server", endpoint.uri())
+        let channel = endpoint.connect().await.map_err(|error| {
+            // Each layer of the transport repeats the message of the layer below.
+            let error = anyhow::Error::from(error);
+            let (uri, cause) = (endpoint.uri(), error.root_cause());
+            anyhow!("cannot connect to {uri}: {cause}; start folio serve, or pass the address with --server")
         })?;
         let mut bearer: HeaderValue = format!("Bearer {}", token.value.trim())
             .parse()
