@@ -59,7 +59,7 @@ impl Operation for RunExtraction {
     async fn run(self, context: &Context) -> Result<ExtractionRun> {
         let (request, stores, principal) = (&context.request, context.stores(), context.principal());
         let id = ExtractionId::derive(&request.id_parts());
-        let job = Target::new(job::KIND, &JobId::derive(&request.id_parts()));
+        let job = Target::new(job::KIND, JobId::derive(&request.id_parts()));
         let _guard = context.running_extractions().acquire(&id).await;
         let is_job = request.has_recorded(stores, &job).await?;
         if !is_job && request.recorded_result(stores, &Extraction::target(&id)).await?.is_some() {

@@ -103,7 +103,7 @@ pub(crate) async fn wait_for_extraction(client: &Client, job_id: String) -> Resu
     note(&format!("the document is long: job {job_id} extracts it, also if this command ends"));
     let job = wait(client, job_id).await?;
     let result = job.items.first().map(|item| parsed(&item.result_json)).unwrap_or_default();
-    if let Some(id) = result["extraction_id"].as_str() {
+    if let Some(id) = result.get("extraction_id").and_then(Value::as_str) {
         return Ok(id.to_owned());
     }
     let failed = job.items.first().and_then(|item| item.error.as_ref()).map(|error| error.message.clone());

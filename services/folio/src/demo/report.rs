@@ -81,7 +81,7 @@ fn started_job(rounds: &[v1::Round]) -> Option<String> {
         })
     });
     let result = newest.map(|result| parsed(&result.content)).next()?;
-    result["job_id"].as_str().map(str::to_owned)
+    result.get("job_id").and_then(Value::as_str).map(str::to_owned)
 }
 
 async fn stored(client: &Client, extraction_id: String) -> Result<v1::Extraction> {
@@ -160,7 +160,6 @@ mod tests {
             call_id: id.to_owned(),
             status: status.into(),
             content: content.to_owned(),
-            ..Default::default()
         };
         let job = r#"{"job_id": "job_1", "note": "…"}"#;
         let mut rounds = vec![v1::Round {
