@@ -10,7 +10,7 @@ use folio_types::{Code, Error, Reason};
 use tonic::Status;
 
 /// Time after the restart of a gateway or of its connections in which a client may notice that its old connection broke.
-const NOTICED_WITHIN: Duration = Duration::from_secs(2);
+const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 
 /// An error of one request.
 #[derive(Debug)]
