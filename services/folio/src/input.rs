@@ -10,6 +10,7 @@ use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{CompletionType, Config, Editor, Helper};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use type_ahead::TypeAhead;
@@ -57,6 +58,8 @@ pub(crate) struct Terminal {
     lines: mpsc::Receiver<Entry>,
     /// Reads the keys while no prompt is shown. None: a prompt may be shown.
     type_ahead: Option<TypeAhead>,
+    /// Receives Ctrl-C (SIGINT) during a turn. A listener per wait would lose a signal that arrives between two waits.
+    interrupts: Option<Signal>,
     /// The text that was typed while no prompt was shown.
     typed: String,
     _mode: TerminalMode,
@@ -158,28 +161,34 @@ impl Input {
         }
     }
 
-    /// Starts to keep the typed text for the next message, and hides it.
+    /// Starts to keep the typed text for the next message and hides it, and starts to listen to Ctrl-C.
     pub(crate) fn start_turn(&mut self) {
         if let Self::Terminal(terminal) = self {
+            terminal.interrupts = terminal.interrupts.take().or_else(|| signal(SignalKind::interrupt()).ok());
             terminal.type_ahead = terminal.type_ahead.take().or_else(TypeAhead::start);
         }
     }
 
     /// Ends the state that [`Input::start_turn`] starts.
     pub(crate) fn end_turn(&mut self) {
-        if let Self::Terminal(terminal) = self
-            && let Some(type_ahead) = terminal.type_ahead.take()
-        {
-            type_ahead.end(&mut terminal.typed);
+        if let Self::Terminal(terminal) = self {
+            terminal.interrupts = None;
+            if let Some(type_ahead) = terminal.type_ahead.take() {
+                type_ahead.end(&mut terminal.typed);
+            }
         }
     }
 
-    /// Waits until the user cancels: Ctrl-C, or `/cancel` as the next line of a pipe. Dropping the future loses no
-    /// line.
+    /// Waits until the user cancels: Ctrl-C since the start of the turn, or `/cancel` as the next line of a pipe. Dropping
+    /// the future loses no signal and no line.
     pub(crate) async fn cancelled(&mut self) {
         match self {
-            Self::Terminal(_) => {
-                if tokio::signal::ctrl_c().await.is_err() {
+            Self::Terminal(terminal) => {
+                let interrupted = match &mut terminal.interrupts {
+                    Some(interrupts) => interrupts.recv().await,
+                    None => None,
+                };
+                if interrupted.is_none() {
                     std::future::pending::<()>().await;
                 }
             }
@@ -234,6 +243,6 @@ impl Terminal {
                 }
             }
         })?;
-        Ok(Self { prompts, lines, type_ahead: None, typed: String::new(), _mode: before })
+        Ok(Self { prompts, lines, type_ahead: None, interrupts: None, typed: String::new(), _mode: before })
     }
 }
