@@ -51,6 +51,9 @@ const PARTS: &[Part] = &[
 
 const TESTS: &[&str] = &["**/tests.rs", "**/tests/**"];
 
+/// Number of cargo-mutants processes at once. Each has its own target folder, because a folder admits one build at a time.
+const SHARDS: usize = 2;
+
 const EXPLAINED: &str = "docs/mutants.md";
 
 #[derive(clap::Args)]
@@ -73,11 +76,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for part in PARTS {
         let output = tools_folder().join("mutants").join(part.name);
         let _ = std::fs::remove_dir_all(&output);
-        std::fs::create_dir_all(&output)?;
-        complete &= bounded(&mut command(part, &arguments.only, &output)?, end)?;
-        let results = output.join("mutants.out");
-        survivors.append(&mut names(&results.join("missed.txt"))?);
-        caught.append(&mut names(&results.join("caught.txt"))?);
+        let mut commands = Vec::new();
+        for shard in 0..SHARDS {
+            let output = output.join(shard.to_string());
+            std::fs::create_dir_all(&output)?;
+            commands.push(command(part, shard, &arguments.only, &output)?);
+        }
+        complete &= bounded(&mut commands, end)?;
+        for shard in 0..SHARDS {
+            let results = output.join(shard.to_string()).join("mutants.out");
+            survivors.append(&mut names(&results.join("missed.txt"))?);
+            caught.append(&mut names(&results.join("caught.txt"))?);
+        }
     }
     let text =
         std::fs::read_to_string(root().join(EXPLAINED)).with_context(|| format!("{EXPLAINED} is not readable"))?;
@@ -89,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     verdict(&survivors, &caught, &explained)
 }
 
-fn command(part: &Part, only: &str, output: &Path) -> Result<Command> {
+fn command(part: &Part, shard: usize, only: &str, output: &Path) -> Result<Command> {
     let mut command = cargo();
     let program = MUTANTS.path().context("cargo-mutants is not found")?;
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -101,8 +111,9 @@ fn command(part: &Part, only: &str, output: &Path) -> Result<Command> {
         .env("CARGO_INCREMENTAL", "1")
         // A failed property has caught its mutant, whatever the size of its input.
         .env("PROPTEST_MAX_SHRINK_ITERS", "0")
-        .env("CARGO_TARGET_DIR", tools_folder().join("mutants").join("target"))
+        .env("CARGO_TARGET_DIR", tools_folder().join("mutants").join(format!("target-{shard}")))
         .args(["mutants", "--no-times", "--colors", "never", "--minimum-test-timeout", "20"])
+        .args(["--shard", &format!("{shard}/{SHARDS}"), "--sharding", "round-robin"])
         .args(["--re", only, "--output"])
         .arg(output)
         .args(part.sources.iter().flat_map(|file| ["--file", file]))
@@ -112,22 +123,36 @@ fn command(part: &Part, only: &str, output: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs a command until `end` at the latest. Returns true if it ended before. Surviving mutants are not an error.
-fn bounded(command: &mut Command, end: Instant) -> Result<bool> {
-    eprintln!("xtask: {}", display(command));
-    let mut child = command.spawn().context("cargo cannot be started")?;
-    while Instant::now() < end {
-        if let Some(status) = child.try_wait()? {
-            // 2: mutants survived; 3: tests of a mutant timed out. Any other status is a failure of cargo-mutants.
-            return match status.code() {
-                Some(0 | 2 | 3) => Ok(true),
-                _ => bail!("cargo mutants failed ({status})"),
-            };
+/// Runs commands side by side until `end` at the latest. Returns true if all ended before. Surviving mutants are not an
+/// error.
+fn bounded(commands: &mut [Command], end: Instant) -> Result<bool> {
+    let mut running = Vec::new();
+    for command in commands {
+        eprintln!("xtask: {}", display(command));
+        running.push(command.spawn().context("cargo cannot be started")?);
+    }
+    let mut failure = None;
+    while !running.is_empty() && failure.is_none() && Instant::now() < end {
+        let mut still = Vec::new();
+        for mut child in running {
+            match child.try_wait()?.map(|status| (status, status.code())) {
+                None => still.push(child),
+                // 2: mutants survived; 3: tests of a mutant timed out. Any other status is a failure of cargo-mutants.
+                Some((_, Some(0 | 2 | 3))) => {}
+                Some((status, _)) => failure = Some(status),
+            }
         }
+        running = still;
         std::thread::sleep(Duration::from_millis(500));
     }
-    interrupt(&mut child)?;
-    Ok(false)
+    let complete = running.is_empty();
+    for mut child in running {
+        interrupt(&mut child)?;
+    }
+    match failure {
+        Some(status) => bail!("cargo mutants failed ({status})"),
+        None => Ok(complete),
+    }
 }
 
 /// Interrupts cargo-mutants, which ends its own children.
