@@ -13,7 +13,7 @@ use tokio_stream::StreamExt as _;
 use tonic::{Code, Status};
 
 use crate::client::{Client, answer};
-use crate::names;
+use crate::names::{self, Choice};
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -89,7 +89,7 @@ pub(crate) async fn upload(
 }
 
 /// Finds a document by its id or name.
-pub(crate) async fn find(client: &Client, what: &str) -> Result<v1::Document> {
+pub(crate) async fn find(client: &Client, what: &str, choose: Choice<v1::Document>) -> Result<v1::Document> {
     if what.parse::<DocumentId>().is_ok() {
         return by_id(client, what).await;
     }
@@ -98,7 +98,7 @@ pub(crate) async fn find(client: &Client, what: &str) -> Result<v1::Document> {
         filter: names::filter(what),
         ..v1::ListDocumentsRequest::default()
     };
-    names::choose("document", what, answer(client.documents().list_documents(request)).await?.documents)
+    choose("document", what, answer(client.documents().list_documents(request)).await?.documents)
 }
 
 async fn by_id(client: &Client, id: &str) -> Result<v1::Document> {

@@ -5,8 +5,10 @@ use folio_proto::v1;
 
 use crate::terminal::printable;
 
+/// Maximum number of items among which a name is searched: a page of a list.
+pub(crate) const CANDIDATES: i32 = 100;
 /// Maximum number of listed items if a name is ambiguous.
-pub(crate) const CANDIDATES: i32 = 10;
+const LISTED: usize = 10;
 
 /// An item that a user names by its id or its name.
 pub(crate) trait Named {
@@ -40,17 +42,44 @@ pub(crate) fn filter(name: &str) -> String {
     format!("name:\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
+/// Chooses an item by its name among the items whose names contain it, newest first. Arguments: kind, name, items.
+pub(crate) type Choice<T> = fn(&str, &str, Vec<T>) -> Result<T>;
+
 /// Returns the newest item with exactly this name, otherwise the only item whose name contains it. Ignores case.
 pub(crate) fn choose<T: Named>(kind: &str, name: &str, found: Vec<T>) -> Result<T> {
-    let is_exact = |item: &T| item.name().to_lowercase() == name.to_lowercase();
-    let labels: Vec<String> = found.iter().map(|item| format!("  {}  {}", item.id(), printable(item.name()))).collect();
-    let exact = found.iter().position(is_exact);
+    let labels = labels(&found);
+    let exact = found.iter().position(|item| is_exact(name, item));
     let chosen = exact.or_else(|| (found.len() == 1).then_some(0));
     match chosen.and_then(|at| found.into_iter().nth(at)) {
         Some(item) => Ok(item),
         None if labels.is_empty() => bail!("no {kind} matches {name:?}"),
-        None => bail!("the names of several {kind}s contain {name:?}; use an id:\n{}", labels.join("\n")),
+        None => bail!("the names of several {kind}s contain {name:?}; use an id:\n{labels}"),
     }
+}
+
+/// Returns the only item with exactly this name, for example for a deletion. Ignores case.
+pub(crate) fn choose_only<T: Named>(kind: &str, name: &str, found: Vec<T>) -> Result<T> {
+    let is_complete = i32::try_from(found.len()).is_ok_and(|count| count < CANDIDATES);
+    let (mut exact, others): (Vec<T>, Vec<T>) = found.into_iter().partition(|item| is_exact(name, item));
+    match exact.len() {
+        1 if is_complete => Ok(exact.remove(0)),
+        0 if others.is_empty() => bail!("no {kind} has the name {name:?}"),
+        0 => bail!("no {kind} has exactly the name {name:?}; similar names:\n{}", labels(&others)),
+        _ => bail!("several {kind}s may have the name {name:?}; use an id:\n{}", labels(&exact)),
+    }
+}
+
+fn is_exact(name: &str, item: &impl Named) -> bool {
+    item.name().to_lowercase() == name.to_lowercase()
+}
+
+fn labels<T: Named>(items: &[T]) -> String {
+    let label = |item: &T| format!("  {}  {}", item.id(), printable(item.name()));
+    let mut labels: Vec<String> = items.iter().take(LISTED).map(label).collect();
+    if items.len() > LISTED {
+        labels.push(format!("  and {} more", items.len() - LISTED));
+    }
+    labels.join("\n")
 }
 
 #[cfg(test)]
@@ -70,6 +99,23 @@ mod tests {
         assert!(refused.contains("id of Invoice.pdf") && refused.contains("id of my invoice.pdf"), "{refused}");
         let missing = choose("document", "x", Vec::<v1::Document>::new()).unwrap_err().to_string();
         assert_eq!(missing, "no document matches \"x\"");
+    }
+
+    #[test]
+    fn only_a_unique_exact_name_is_deleted() {
+        let found = || vec![document("my invoice.pdf"), document("Invoice.pdf")];
+        assert_eq!(choose_only("document", "invoice.pdf", found()).unwrap().name, "Invoice.pdf");
+        let similar = choose_only("document", "my", vec![document("my invoice.pdf")]).unwrap_err().to_string();
+        assert!(similar.contains("exactly") && similar.contains("id of my invoice.pdf"), "{similar}");
+        let several = vec![document("Invoice.pdf"), document("invoice.pdf")];
+        let several = choose_only("document", "invoice.pdf", several).unwrap_err().to_string();
+        assert!(several.contains("id of Invoice.pdf") && several.contains("id of invoice.pdf"), "{several}");
+        assert!(choose_only("document", "x", Vec::<v1::Document>::new()).is_err());
+        // Another page may contain a second one.
+        let page = (0..CANDIDATES).map(|number| document(&format!("{number}"))).collect();
+        assert!(choose_only("document", "7", page).is_err());
+        let many = choose("document", "y", vec![document("xyz"); 12]).unwrap_err().to_string();
+        assert!(many.ends_with("and 2 more"), "{many}");
     }
 
     #[test]

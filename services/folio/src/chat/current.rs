@@ -7,9 +7,6 @@ use serde_json::{Value, json};
 use crate::client::{Client, answer};
 use crate::names;
 
-/// Number of resources that are read to find a name.
-const CANDIDATES: i32 = 20;
-
 /// Returns the current values under the names of the arguments of the call. None: the call changes no existing resource,
 /// or the resource cannot be read. `document`: the document of the conversation. `extraction`: the data of its working
 /// extraction.
@@ -42,7 +39,7 @@ async fn schema(client: &Client, id: &str) -> Result<Value> {
 }
 
 async fn schema_named(client: &Client, name: &str) -> Result<Value> {
-    let (page_size, filter) = (CANDIDATES, names::filter(name));
+    let (page_size, filter) = (names::CANDIDATES, names::filter(name));
     let request = v1::ListSchemasRequest { page_size, filter, ..v1::ListSchemasRequest::default() };
     let listed = answer(client.schemas().list_schemas(request)).await?.schemas;
     match listed.iter().find(|found| found.name.to_lowercase() == name.to_lowercase()) {
@@ -64,7 +61,7 @@ async fn prompt(client: &Client, id: &str) -> Result<Value> {
 }
 
 async fn prompt_named(client: &Client, name: &str) -> Result<Value> {
-    let (page_size, filter) = (CANDIDATES, names::filter(name));
+    let (page_size, filter) = (names::CANDIDATES, names::filter(name));
     let request = v1::ListPromptsRequest { page_size, filter, ..v1::ListPromptsRequest::default() };
     let listed = answer(client.prompts().list_prompts(request)).await?.prompts;
     match listed.iter().find(|found| found.name.to_lowercase() == name.to_lowercase()) {

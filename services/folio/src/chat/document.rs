@@ -8,6 +8,7 @@ use folio_types::DocumentId;
 
 use crate::client::{Client, explain};
 use crate::documents::{self, NewFile};
+use crate::names;
 use crate::terminal::{DIM, GOOD, NOTE, Screen};
 
 /// Finds or uploads the document, and waits until its text is ready or has failed.
@@ -15,7 +16,7 @@ pub(super) async fn find(client: &Client, screen: &mut Screen, what: &str) -> Re
     let is_file = what.parse::<DocumentId>().is_err() && Path::new(what).is_file();
     let document = match is_file {
         true => upload(client, screen, Path::new(what)).await?,
-        false => documents::find(client, what).await?,
+        false => documents::find(client, what, names::choose).await?,
     };
     let bar = documents::text_spinner(screen.is_terminal);
     let document = documents::wait_until_settled(client, &document.document_id, |_| bar.tick()).await?;

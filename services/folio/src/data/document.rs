@@ -11,7 +11,7 @@ use super::output::View;
 use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, note, present, tag, time};
 use crate::client::{Client, answer, explain};
 use crate::documents::{self, NewFile};
-use crate::secret_input;
+use crate::{names, secret_input};
 
 const COLUMNS: [&str; 6] = ["document_id", "name", "state", "pages", "size_bytes", "create_time"];
 
@@ -115,12 +115,18 @@ async fn upload(client: &Client, add: &Add, password: String) -> Result<View> {
     for path in &add.files {
         match upload_file(client, path, &template, !add.no_wait).await {
             Ok(document) => rows.push(row(&document)),
-            Err(error) => failures.push(format!("{}: {error:#}", path.display())),
+            Err(error) => failures.push(failure(&path.display().to_string(), &format!("{error:#}"))),
         }
     }
     ensure!(!rows.is_empty(), "{}", failures.join("\n"));
     let view = View::list(COLUMNS, rows);
     Ok(if failures.is_empty() { view } else { view.failing(failures.join("\n")) })
+}
+
+/// Returns the failure of a file, which names the file once.
+fn failure(file: &str, error: &str) -> String {
+    let problem = error.strip_prefix("FILE: ").unwrap_or(error);
+    if problem.starts_with(file) { problem.to_owned() } else { format!("{file}: {problem}") }
 }
 
 async fn upload_file(client: &Client, path: &Path, template: &NewFile, waits: bool) -> Result<v1::Document> {
@@ -145,7 +151,7 @@ async fn upload_file(client: &Client, path: &Path, template: &NewFile, waits: bo
 }
 
 async fn one(client: &Client, what: &str) -> Result<View> {
-    Ok(View::one(row(&documents::find(client, what).await?)))
+    Ok(View::one(row(&documents::find(client, what, names::choose).await?)))
 }
 
 async fn documents_of(client: &Client, list: &List) -> Result<View> {
@@ -168,7 +174,7 @@ pub(super) async fn all(client: &Client, filter: &str, limit: usize) -> Result<V
 }
 
 async fn pages(client: &Client, text: &Text) -> Result<View> {
-    let document = documents::find(client, &text.item.item).await?;
+    let document = documents::find(client, &text.item.item, names::choose).await?;
     let (mut from_page, mut left) = (text.from_page, text.pages.unwrap_or(u32::MAX));
     let mut pages = Vec::new();
     while left > 0 {
@@ -197,7 +203,7 @@ fn reason(part: &v1::GetDocumentTextResponse) -> String {
 
 /// Changes the tags of the version that was read, so that a concurrent change is not lost.
 async fn change_tags(client: &Client, change: &Tag) -> Result<View> {
-    let before = documents::find(client, &change.item.item).await?;
+    let before = documents::find(client, &change.item.item, names::choose).await?;
     let (add, remove) = (tag::ids(client, &change.add).await?, tag::ids(client, &change.remove).await?);
     let document = v1::Document {
         document_id: before.document_id,
@@ -225,7 +231,7 @@ fn changed(tags: Vec<String>, add: &[String], remove: &[String]) -> Vec<String> 
 }
 
 async fn remove(client: &Client, what: &str) -> Result<View> {
-    let document_id = documents::find(client, what).await?.document_id;
+    let document_id = documents::find(client, what, names::choose_only).await?.document_id;
     let request = v1::DeleteDocumentRequest { document_id: document_id.clone(), ..Default::default() };
     answer(client.documents().delete_document(request)).await?;
     Ok(deleted(&document_id))
@@ -262,6 +268,12 @@ mod tests {
         let list = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
         assert_eq!(changed(list(&["a", "b"]), &list(&["b", "c"]), &list(&["a", "x"])), list(&["b", "c"]));
         assert_eq!(changed(list(&["a"]), &[], &list(&["a"])), list(&[]));
+    }
+
+    #[test]
+    fn a_failure_names_its_file_once() {
+        assert_eq!(failure("a.txt", "FILE: the file is empty"), "a.txt: the file is empty");
+        assert_eq!(failure("a.txt", "a.txt cannot be read"), "a.txt cannot be read");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::output::View;
 use super::{DataArguments, collect, document, job, parsed, present, prompt, time};
 use crate::client::{Client, answer};
-use crate::documents;
+use crate::{documents, names};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -106,7 +106,7 @@ async fn export(client: &Client, selection: &Selection) -> Result<View> {
 /// Returns the selected extractions, each with its document.
 async fn selected(client: &Client, selection: &Selection) -> Result<Vec<(v1::Document, v1::Extraction)>> {
     let prompt = match &selection.prompt {
-        Some(prompt) => Some(prompt::id(client, prompt).await?),
+        Some(prompt) => Some(prompt::id(client, prompt, names::choose).await?),
         None => None,
     };
     let documents = if selection.documents.is_empty() {
@@ -114,7 +114,7 @@ async fn selected(client: &Client, selection: &Selection) -> Result<Vec<(v1::Doc
     } else {
         let mut documents = Vec::with_capacity(selection.documents.len());
         for document in &selection.documents {
-            documents.push(documents::find(client, document).await?);
+            documents.push(documents::find(client, document, names::choose).await?);
         }
         documents
     };
@@ -148,12 +148,12 @@ async fn extraction(client: &Client, id: &ExtractionId) -> Result<View> {
 }
 
 async fn start(client: &Client, run: &Run) -> Result<View> {
-    let document = documents::find(client, &run.document).await?;
+    let document = documents::find(client, &run.document, names::choose).await?;
     let is_ready = document.state() == v1::DocumentState::Ready;
     ensure!(is_ready, "{} has no text to extract from: {}", document.name, document.state_reason);
     let request = v1::RunExtractionRequest {
         document_id: document.document_id,
-        prompt_revid: prompt::id(client, &run.prompt).await?,
+        prompt_revid: prompt::id(client, &run.prompt, names::choose).await?,
         model: run.model.clone(),
         ..Default::default()
     };
@@ -171,9 +171,9 @@ async fn start(client: &Client, run: &Run) -> Result<View> {
 async fn start_job(client: &Client, batch: &Batch) -> Result<View> {
     let mut document_ids = Vec::with_capacity(batch.documents.len());
     for document in &batch.documents {
-        document_ids.push(documents::find(client, document).await?.document_id);
+        document_ids.push(documents::find(client, document, names::choose).await?.document_id);
     }
-    let prompt_revid = prompt::id(client, &batch.prompt).await?;
+    let prompt_revid = prompt::id(client, &batch.prompt, names::choose).await?;
     let model = batch.model.clone();
     let request = v1::RunExtractionsRequest { document_ids, prompt_revid, model, ..Default::default() };
     job::view(answer(client.extractions().run_extractions(request)).await?.job)

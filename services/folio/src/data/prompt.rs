@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::output::View;
 use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, read_text, schema, tag, time};
 use crate::client::{Client, answer};
-use crate::names;
+use crate::names::{self, Choice};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -57,7 +57,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn remove(client: &Client, what: &str) -> Result<View> {
-    let prompt_id = id(client, what).await?;
+    let prompt_id = id(client, what, names::choose_only).await?;
     let request = v1::DeletePromptRequest { prompt_id: prompt_id.clone(), ..Default::default() };
     answer(client.prompts().delete_prompt(request)).await?;
     Ok(deleted(&prompt_id))
@@ -74,7 +74,7 @@ async fn prompts(client: &Client, list: &ListArguments) -> Result<View> {
 }
 
 async fn revision(client: &Client, what: &str) -> Result<View> {
-    let request = v1::GetPromptRevisionRequest { prompt_revid: id(client, what).await? };
+    let request = v1::GetPromptRevisionRequest { prompt_revid: id(client, what, names::choose).await? };
     let revision = present(answer(client.prompts().get_prompt_revision(request)).await?.prompt_revision)?;
     Ok(View::one(json!({
         "prompt_revid": revision.prompt_revid, "prompt_id": revision.prompt_id, "name": revision.name,
@@ -86,7 +86,7 @@ async fn revision(client: &Client, what: &str) -> Result<View> {
 
 async fn make(client: &Client, create: &Create, content: String) -> Result<View> {
     let schema_revid = match &create.schema {
-        Some(schema) => schema::id(client, schema).await?,
+        Some(schema) => schema::id(client, schema, names::choose).await?,
         None => String::new(),
     };
     let prompt = v1::Prompt {
@@ -102,13 +102,13 @@ async fn make(client: &Client, create: &Create, content: String) -> Result<View>
 }
 
 /// Returns the id of a prompt, or of a revision, that is named by id or name.
-pub(super) async fn id(client: &Client, what: &str) -> Result<String> {
+pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Prompt>) -> Result<String> {
     if what.parse::<PromptId>().is_ok() || what.parse::<PromptRevId>().is_ok() {
         return Ok(what.to_owned());
     }
     let request =
         v1::ListPromptsRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(names::choose("prompt", what, answer(client.prompts().list_prompts(request)).await?.prompts)?.prompt_id)
+    Ok(choose("prompt", what, answer(client.prompts().list_prompts(request)).await?.prompts)?.prompt_id)
 }
 
 fn row(prompt: &v1::Prompt) -> Value {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::output::View;
 use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, parsed, present, read_text, time};
 use crate::client::{Client, answer};
-use crate::names;
+use crate::names::{self, Choice};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -52,7 +52,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn remove(client: &Client, what: &str) -> Result<View> {
-    let schema_id = id(client, what).await?;
+    let schema_id = id(client, what, names::choose_only).await?;
     let request = v1::DeleteSchemaRequest { schema_id: schema_id.clone(), ..Default::default() };
     answer(client.schemas().delete_schema(request)).await?;
     Ok(deleted(&schema_id))
@@ -69,7 +69,7 @@ async fn schemas(client: &Client, list: &ListArguments) -> Result<View> {
 }
 
 async fn revision(client: &Client, what: &str) -> Result<View> {
-    let request = v1::GetSchemaRevisionRequest { schema_revid: id(client, what).await? };
+    let request = v1::GetSchemaRevisionRequest { schema_revid: id(client, what, names::choose).await? };
     let revision = present(answer(client.schemas().get_schema_revision(request)).await?.schema_revision)?;
     Ok(View::one(json!({
         "schema_revid": revision.schema_revid, "schema_id": revision.schema_id, "name": revision.name,
@@ -89,13 +89,13 @@ async fn make(client: &Client, create: &Create, format: String) -> Result<View> 
 }
 
 /// Returns the id of a schema, or of a revision, that is named by id or name.
-pub(super) async fn id(client: &Client, what: &str) -> Result<String> {
+pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Schema>) -> Result<String> {
     if what.parse::<SchemaId>().is_ok() || what.parse::<SchemaRevId>().is_ok() {
         return Ok(what.to_owned());
     }
     let request =
         v1::ListSchemasRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(names::choose("schema", what, answer(client.schemas().list_schemas(request)).await?.schemas)?.schema_id)
+    Ok(choose("schema", what, answer(client.schemas().list_schemas(request)).await?.schemas)?.schema_id)
 }
 
 fn row(schema: &v1::Schema) -> Value {
@@ -109,7 +109,7 @@ fn row(schema: &v1::Schema) -> Value {
 
 /// Returns the response format of a file: the file itself, or a response format of the JSON Schema in the file.
 fn response_format(name: &str, text: &str, strict: bool) -> Result<String> {
-    let value: Value = serde_json::from_str(text).context("the schema is no JSON")?;
+    let value: Value = serde_json::from_str(text).context("the schema is not JSON")?;
     if value.get("json_schema").is_some() {
         return Ok(text.to_owned());
     }

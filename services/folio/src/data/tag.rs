@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::output::View;
 use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, time};
 use crate::client::{Client, answer};
-use crate::names;
+use crate::names::{self, Choice};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -43,7 +43,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn remove(client: &Client, what: &str) -> Result<View> {
-    let tag_id = id(client, what).await?;
+    let tag_id = id(client, what, names::choose_only).await?;
     let request = v1::DeleteTagRequest { tag_id: tag_id.clone(), ..Default::default() };
     answer(client.tags().delete_tag(request)).await?;
     Ok(deleted(&tag_id))
@@ -70,20 +70,20 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
 }
 
 /// Returns the id of a tag that is named by id or name.
-pub(super) async fn id(client: &Client, what: &str) -> Result<String> {
+pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Tag>) -> Result<String> {
     if what.parse::<TagId>().is_ok() {
         return Ok(what.to_owned());
     }
     let request =
         v1::ListTagsRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(names::choose("tag", what, answer(client.tags().list_tags(request)).await?.tags)?.tag_id)
+    Ok(choose("tag", what, answer(client.tags().list_tags(request)).await?.tags)?.tag_id)
 }
 
 /// Returns the ids of tags that are named by ids or names.
 pub(super) async fn ids(client: &Client, tags: &[String]) -> Result<Vec<String>> {
     let mut ids = Vec::with_capacity(tags.len());
     for tag in tags {
-        ids.push(id(client, tag).await?);
+        ids.push(id(client, tag, names::choose).await?);
     }
     Ok(ids)
 }
