@@ -1,7 +1,8 @@
 //! Answers to questions about labelled values, and the answer to unknown requests.
 
+use folio_types::notation::currency;
+
 use super::Context;
-use super::requests::contains_all_words;
 use crate::answer::Answer;
 use crate::offline::reading::{canonical, tokens};
 use crate::offline::view;
@@ -21,7 +22,7 @@ pub(super) fn answer(context: &Context<'_>, message: &str) -> Answer {
     let words = tokens(message);
     let names = words.iter().filter_map(|word| canonical(word)).collect::<Vec<_>>();
     let is_requested =
-        |label: &str| contains_all_words(&words, label) || canonical(label).is_some_and(|name| names.contains(&name));
+        |label: &str| names_label(&words, label) || canonical(label).is_some_and(|name| names.contains(&name));
     let mut lines: Vec<String> = Vec::new();
     for (name, value) in context.view.extraction.iter().filter_map(|data| data.as_object()).flatten() {
         if is_requested(name) && !value.is_null() {
@@ -41,6 +42,13 @@ pub(super) fn answer(context: &Context<'_>, message: &str) -> Answer {
     Answer::text(ABOUT)
 }
 
+/// Returns true if the words contain every word of a label, except the currency of its value ("Total EUR").
+fn names_label(words: &[String], label: &str) -> bool {
+    let mut label = tokens(label);
+    label.retain(|word| currency(&word.to_uppercase()).is_none());
+    !label.is_empty() && label.iter().all(|word| words.contains(word))
+}
+
 /// Lists the values of the document.
 fn overview_of(context: &Context<'_>) -> String {
     let mut lines = vec![format!("By my rules (I am an offline model, no LLM) {} says:", context.document_name())];
@@ -56,4 +64,16 @@ fn overview_of(context: &Context<'_>) -> String {
         lines.push("- nothing that has a label".to_owned());
     }
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_named_without_its_currency() {
+        assert!(names_label(&tokens("what is the total?"), "Total EUR"));
+        assert!(!names_label(&tokens("what is the due date?"), "Total EUR"));
+        assert!(!names_label(&tokens("what is it?"), "EUR"));
+    }
 }

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::answer::{Answer, Call};
 use crate::offline::fill::similarity;
-use crate::offline::reading::tokens;
 
 /// Returns the next step. None: the message requests something else.
 pub(super) fn next(context: &Context<'_>, message: &str) -> Option<Answer> {
@@ -163,10 +162,4 @@ fn collect<'v>(value: &'v Value, path: &mut Vec<String>, leaves: &mut Vec<(Vec<S
         Value::Array(items) => items.iter().enumerate().for_each(|(index, value)| inner(index.to_string(), value)),
         leaf => leaves.push((path.clone(), leaf)),
     }
-}
-
-/// Returns true if `words` contains every word of the label.
-pub(super) fn contains_all_words(words: &[String], label: &str) -> bool {
-    let label = tokens(label);
-    !label.is_empty() && label.iter().all(|word| words.contains(word))
 }

@@ -274,7 +274,7 @@ fn spaced(lines: &mut [&str], tables: &mut Vec<Table>) {
     }
 }
 
-/// Finds the item lines of a receipt: at least two lines with a text and an amount.
+/// Finds the item lines of a receipt: at least two lines with a text and an amount, above the sum.
 fn receipt(lines: &mut [&str], style: Style, tables: &mut Vec<Table>) {
     let mut rows = Vec::new();
     let mut item_lines = Vec::new();
@@ -284,6 +284,10 @@ fn receipt(lines: &mut [&str], style: Style, tables: &mut Vec<Table>) {
             continue;
         };
         let text = words.join(" ");
+        // Below the sum are taxes and payments.
+        if is_sum(&text) && !rows.is_empty() {
+            break;
+        }
         let item = !text.contains(':') && !is_sum(&text) && canonical(&text).is_none() && style.date(line).is_none();
         let wordy = text.chars().filter(|c| c.is_alphabetic()).count() >= 3 && text.split_whitespace().count() <= 8;
         if item && wordy && !text.ends_with('.') {

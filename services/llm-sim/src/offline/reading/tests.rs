@@ -47,6 +47,15 @@ fn a_receipt_without_labels_for_its_items_is_read() {
 }
 
 #[test]
+fn taxes_and_payments_below_the_sum_are_no_items() {
+    let reading = read(
+        "CAFE AMELIE\n2 x Espresso             5,20\n1 x Croissant            1,90\nTotal EUR                7,10\nTVA 10%                  0,65\n",
+    );
+    assert_eq!(reading.tables[0].rows, [["2 x Espresso", "5,20"], ["1 x Croissant", "1,90"]]);
+    assert_eq!(value(&reading, "Total EUR"), "7,10");
+}
+
+#[test]
 fn each_cell_of_a_line_is_read_separately() {
     let reading =
         read("CORNER BAKERY\nDate 14/05/2026   Time 08:41\nTable 4    Server: Maya\n\nTOTAL              £12.45\n");
