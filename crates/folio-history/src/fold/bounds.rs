@@ -10,6 +10,9 @@ use folio_types::limits;
 use folio_types::message::{Message, ToolCall};
 use folio_types::{DocumentId, ExtractionId, PromptId, PromptRevId, Reason};
 
+/// Maximum size of a fork in these tests. The maximum of the product takes seconds to encode.
+const SMALL_FORK_BYTES: usize = 1024 * 1024;
+
 /// Returns the journal that an owner writes for turns with these numbers of rounds and truncations.
 fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
     let mut history = History::new();
@@ -92,21 +95,20 @@ fn size(entries: &[Entry]) -> usize {
 }
 
 #[test]
-fn a_fork_of_a_full_thread_copies_its_newest_half_and_states_it() {
-    let turns = u32::try_from(limits::THREAD_BYTES).unwrap() / 100_000;
-    let history = History::fold((1..=turns).flat_map(|turn| large(turn, 100_000)));
-    let fork = history.fork(None).unwrap();
-    assert!(size(&fork) <= limits::FORK_BYTES, "{} bytes", size(&fork));
-    assert!(size(&fork) > limits::FORK_BYTES / 2, "{} bytes", size(&fork));
+fn a_fork_of_a_long_thread_copies_its_newest_half_and_states_it() {
+    let history = History::fold((1..=20).flat_map(|turn| large(turn, 100_000)));
+    let fork = history.fork_within(None, SMALL_FORK_BYTES).unwrap();
+    assert!(size(&fork) <= SMALL_FORK_BYTES, "{} bytes", size(&fork));
+    assert!(size(&fork) > SMALL_FORK_BYTES / 2, "{} bytes", size(&fork));
     let forked = History::fold(fork.clone());
     let (all, kept) = (texts(&history), texts(&forked));
     assert!(kept[0].contains("omitted"), "{}", kept[0]);
     assert_eq!(kept[1..], all[all.len() - (kept.len() - 1)..], "the newest part unchanged");
     assert_eq!(forked.working(), history.working());
     // A fork of a fork stays within the bound, and the note about omitted messages is not repeated.
-    let again = History::fold(forked.fork(None).unwrap());
+    let again = History::fold(forked.fork_within(None, SMALL_FORK_BYTES).unwrap());
     assert_eq!(texts(&again), kept);
-    let early = History::fold(history.fork(Some(4)).unwrap());
+    let early = History::fold(history.fork_within(Some(4), SMALL_FORK_BYTES).unwrap());
     assert_eq!(texts(&early), all[..4], "fitting messages are complete");
 }
 
@@ -175,12 +177,12 @@ fn imported(messages: Vec<Message>, working: WorkingState) -> Entry {
 #[test]
 fn a_fork_is_complete_up_to_exactly_its_maximum_size() {
     let copied = |turn: &Vec<Entry>| size(&History::fold(turn.clone()).fork(None).unwrap());
-    let mut turns: Vec<_> = (1..=160).map(|turn| large(turn, 104_000)).collect();
-    let left = limits::FORK_BYTES - FRAME_BYTES - turns.iter().map(copied).sum::<usize>();
+    let mut turns: Vec<_> = (1..=9).map(|turn| large(turn, 104_000)).collect();
+    let left = SMALL_FORK_BYTES - FRAME_BYTES - turns.iter().map(copied).sum::<usize>();
     for (added, is_complete) in [(left, true), (left + 1, false)] {
         turns[0] = large(1, 104_000 + added);
         let history = History::fold(turns.concat());
-        let forked = History::fold(history.fork(None).unwrap());
+        let forked = History::fold(history.fork_within(None, SMALL_FORK_BYTES).unwrap());
         assert_eq!(texts(&forked) == texts(&history), is_complete);
     }
 }

@@ -31,6 +31,11 @@ impl History {
     /// # Errors
     /// `TOO_LARGE` if a working state alone fills an entry; no stored working state is that large.
     pub fn fork(&self, count: Option<u32>) -> Result<Vec<Entry>> {
+        self.fork_within(count, limits::FORK_BYTES)
+    }
+
+    /// Like [`History::fork`], with another maximum size.
+    pub(super) fn fork_within(&self, count: Option<u32>, fork_bytes: usize) -> Result<Vec<Entry>> {
         let slots = count.map_or_else(|| self.slots.clone(), |count| self.slots_with_first(count));
         let mut newest_first: Vec<Entry> = Vec::new();
         let (mut bytes, mut turns) = (FRAME_BYTES, 0usize);
@@ -43,7 +48,7 @@ impl History {
             for entry in entries.into_iter().rev() {
                 bytes = bytes.saturating_add(json_bytes(&entry));
                 turns = turns.saturating_add(users(&entry));
-                if bytes > limits::FORK_BYTES || turns > limits::FORK_TURNS {
+                if bytes > fork_bytes || turns > limits::FORK_TURNS {
                     let before = if newest_first.len() == copied { Some(at) } else { at.checked_sub(1) };
                     let before = before.and_then(|at| slots.get(at)).map(|slot| self.working_after(*slot));
                     newest_first.push(omission_entry(&before.unwrap_or_default()));

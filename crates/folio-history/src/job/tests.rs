@@ -4,7 +4,7 @@ use std::time::Duration;
 use folio_resources::Member;
 use folio_types::limits::{
     JOB_BLOCKED_MAX, JOB_FAILURES_MAX, JOB_INPUT_BYTES, JOB_ITEMS_MAX, JOB_MESSAGE_CHARS, JOB_OPEN_MAX, JOB_RETENTION,
-    JOB_SUBJECT_BYTES,
+    JOB_SUBJECT_BYTES, NAME_CHARS,
 };
 use folio_types::{
     Code, Error, Incarnation, JobId, Liveness, OrgId, Principal, Reason, Result, Role, ThreadId, Timestamp, TurnId,
@@ -414,4 +414,21 @@ fn a_list_entry_changes_only_when_the_job_ends() {
     assert!(running.listed().row.matches(&of("extraction", principal().user)));
     assert!(!running.listed().row.matches(&of("other", principal().user)));
     assert!(!running.listed().row.matches(&of("extraction", UserId::derive(&["other"]))));
+}
+
+#[test]
+fn a_kind_has_a_short_name() {
+    let long = "k".repeat(NAME_CHARS);
+    let header = |kind: &str| NewJob { kind: kind.to_owned(), ..new(1) }.header();
+    assert!(header(&long).is_ok());
+    for kind in ["", &format!("{long}k")] {
+        assert_eq!(header(kind).unwrap_err().code, Code::Internal, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_header_is_listed_by_its_id_and_counted_by_its_input_and_items() {
+    let header = queued(3);
+    assert_eq!(header.listed().row.id, header.id.to_string());
+    assert_eq!(header.size_bytes(), r#"{"prompt":"p"}"#.len() + 300 + 1024);
 }
