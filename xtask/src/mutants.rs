@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: mutates the pure code and compares the surviving mutants with the explained ones.
+//! `cargo xtask mutants`: mutates the pure crates and compares the surviving mutants with the explained ones.
 //!
 //! cargo-mutants changes one expression at a time and runs the tests of the changed crate. A mutant that no test
 //! catches must be explained in `docs/mutants.md`, in a row `` | `mutant` | explanation | ``. Line numbers are not
@@ -17,6 +17,8 @@ use crate::tools::{Install, MUTANTS, missing_of};
 /// Pure code (decisions without I/O) and the unit tests that must catch its mutants.
 struct Part {
     name: &'static str,
+    /// True: only `--modules` tests it.
+    is_extra: bool,
     sources: &'static [&'static str],
     /// Arguments of the test program: parts of the names of the tests to run. Empty: all unit tests of the crate.
     tests: &'static [&'static str],
@@ -25,6 +27,7 @@ struct Part {
 const PARTS: &[Part] = &[
     Part {
         name: "crates",
+        is_extra: false,
         sources: &[
             "crates/folio-breaker/src/**/*.rs",
             "crates/folio-credit/src/**/*.rs",
@@ -37,6 +40,7 @@ const PARTS: &[Part] = &[
     // The remaining unit tests of these crates run actors, for many seconds.
     Part {
         name: "modules",
+        is_extra: true,
         sources: &[
             "crates/folio-metering/src/wallet.rs",
             "crates/folio-cluster/src/placement.rs",
@@ -61,6 +65,9 @@ pub(crate) struct Arguments {
     /// Maximum duration in minutes. When it has passed, the results so far are reported.
     #[arg(long, default_value_t = 180)]
     minutes: u64,
+    /// Also the pure modules of other crates, such as the turn machine. Takes about as long again.
+    #[arg(long)]
+    modules: bool,
     /// Only mutants whose name (`path: description`) matches this regular expression. Default: all. cargo-mutants
     /// always tests the deletion of fields.
     #[arg(long, default_value = "")]
@@ -73,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     arguments.install.require(|| missing_of(&[MUTANTS]))?;
     let end = Instant::now() + Duration::from_secs(arguments.minutes * 60);
     let (mut survivors, mut caught, mut complete) = (BTreeSet::new(), BTreeSet::new(), true);
-    for part in PARTS {
+    for part in PARTS.iter().filter(|part| arguments.modules || !part.is_extra) {
         let output = tools_folder().join("mutants").join(part.name);
         let _ = std::fs::remove_dir_all(&output);
         let mut commands = Vec::new();
