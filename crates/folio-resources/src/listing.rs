@@ -247,6 +247,19 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_exactly_its_share_is_searchable_completely() {
+        let half = limits::METADATA_SEARCHABLE_CHARS / 2;
+        let of = |lengths: [usize; 2]| -> BTreeMap<String, String> {
+            ["a", "b"].into_iter().zip(lengths).map(|(key, length)| (key.to_owned(), "x".repeat(length))).collect()
+        };
+        assert_eq!(partly_searchable_keys(&of([half, 2 * half])), ["b"]);
+        for (lengths, expected) in [([half, half], usize::MAX), ([half, 2 * half], half), ([half + 1, 2 * half], half)]
+        {
+            assert_eq!(searchable_share(&of(lengths)), expected, "{lengths:?}");
+        }
+    }
+
+    #[test]
     fn a_stored_row_omits_the_size_of_kinds_without_files() {
         let stored =
             |size_bytes| serde_json::to_value(ListRow { id: "doc".into(), size_bytes, ..ListRow::default() }).unwrap();

@@ -147,6 +147,14 @@ mod tests {
         Member::new(user(name), name, role, at(1))
     }
 
+    #[test]
+    fn the_role_of_a_member_bounds_a_user_and_a_removed_member_is_a_viewer() {
+        let current = member("ann", Role::Admin);
+        let removed = Member { removed_at: Some(at(2)), ..current.clone() };
+        let bounds = [None, Some(&current), Some(&member("bob", Role::Member)), Some(&removed)].map(Member::role_max);
+        assert_eq!(bounds, [Role::Admin, Role::Admin, Role::Member, Role::Viewer]);
+    }
+
     fn after(change: &MemberChange, before: Option<&Member>) -> Result<Member> {
         Member::after(&user("ann"), change, before, at(9))
     }

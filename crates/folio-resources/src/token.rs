@@ -211,6 +211,23 @@ mod tests {
     }
 
     #[test]
+    fn a_token_of_another_user_names_its_creator() {
+        let (token, new) = token();
+        let ann = new.user.clone();
+        let write = TokenChange::create_by_platform(&token, new, at(5)).unwrap();
+        let creators = |by: &UserId| {
+            let write = Write { by: by.clone(), ..write.clone() };
+            let record = TokenRecord::apply(token.id(), &write, None).unwrap().after.unwrap();
+            let principal = record.authenticate(&token, None, at(9)).unwrap();
+            (record.created_by, principal.token_creator)
+        };
+        let admin = UserId::derive(&["admin"]);
+        assert_eq!(creators(&admin), (Some(admin.clone()), Some(admin)));
+        assert_eq!(creators(&ann), (Some(ann), None));
+        assert_eq!(creators(&UserId::platform()), (None, None));
+    }
+
+    #[test]
     fn lists_filter_by_name_and_user() {
         let (token, new) = token();
         let row = created(&token, new).list_row();

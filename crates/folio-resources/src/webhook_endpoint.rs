@@ -192,6 +192,7 @@ mod tests {
     fn the_url_is_a_unique_name_and_lists_are_filtered_by_url_and_event_type() {
         let endpoint = webhook_endpoint();
         let row = endpoint.list_row();
+        assert_eq!(row.id, endpoint.id.to_string());
         assert_eq!((endpoint.unique_name(), endpoint.label()), (Some("https://example.com/hooks"), row.name.as_str()));
         for (url, event, expected) in [
             (None, None, true),

@@ -76,6 +76,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_call_may_be_of_the_user_of_its_token_or_of_the_creator() {
+        let [ann, bob, eve] = ["ann", "bob", "eve"].map(|name| UserId::derive(&[name]));
+        let principal = Principal::new(OrgId::derive(&["acme"]), ann.clone(), Role::Member);
+        assert!(principal.may_be(&ann) && !principal.may_be(&bob));
+        let created = Principal { token_creator: Some(bob.clone()), ..principal };
+        assert!(created.may_be(&ann) && created.may_be(&bob) && !created.may_be(&eve));
+    }
+
+    #[test]
     fn an_unknown_scope_is_refused_with_the_known_ones() {
         assert_eq!(Scope::parse("scope", "usage"), Ok(Scope::Usage));
         let refused = Scope::parse("scope", "Usage").unwrap_err();

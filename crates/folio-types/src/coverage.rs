@@ -65,6 +65,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn counts_of_zero_are_not_stored() {
+        let stored = |coverage: Coverage| serde_json::to_value(coverage).unwrap();
+        let none = stored(Coverage { pages: 1, ..Coverage::default() });
+        assert!(none.get("conflicts").is_none() && none.get("originals").is_none(), "{none}");
+        let some = stored(Coverage { conflicts: 2, originals: 3, ..Coverage::default() });
+        assert_eq!((&some["conflicts"], &some["originals"]), (&2.into(), &3.into()));
+    }
+
+    #[test]
     fn coverage_is_one_line_that_states_what_was_left_out() {
         let whole = Coverage { pages: 1, pages_read: 1, windows: 1, model_calls: 1, ..Coverage::default() };
         assert_eq!(whole.to_string(), "1 of 1 page in 1 window, 1 model call");

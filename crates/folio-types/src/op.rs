@@ -316,6 +316,14 @@ mod tests {
     }
 
     #[test]
+    fn a_write_of_the_platform_is_by_the_platform() {
+        let key = "key".parse().unwrap();
+        let write = Write::by_platform(OrgId::derive(&["o"]), key, Timestamp::UNIX_EPOCH, Expected::Absent, ());
+        assert!(write.is_by_platform());
+        assert!(!Write { by: UserId::derive(&["u"]), ..write }.is_by_platform());
+    }
+
+    #[test]
     fn an_op_key_is_read_back_from_its_text() {
         let call = CallId::new(TurnId::new(ThreadId::derive(&["a"]), 1), 2, 3);
         for (key, prefix) in [(OpKey::Call(call), "call:thr_"), (request(), "request:usr_")] {

@@ -138,6 +138,8 @@ mod tests {
         assert_eq!(changed(&stored, &known, &new), expected);
         assert_eq!(changed(&stored, &known, &json!({"tombstone": {}})), json!({"tombstone": {}}), "another variant");
         assert_eq!(changed(&known, &known, &new), new, "nothing unknown");
+        let is_empty = |stored: &Value| UnknownFields::between(&encoded(stored), &encoded(&known)).unwrap().is_empty();
+        assert!(is_empty(&known) && !is_empty(&stored));
     }
 
     #[test]

@@ -209,6 +209,7 @@ fn a_round_is_complete_if_it_leaves_the_reserved_bytes_of_its_entry() {
     let fitting = limits::ENTRY_BYTES - FRAME_BYTES - json_bytes(&working) - json_bytes(&round(0));
     for (bytes, messages, entries) in [(fitting, 2, Ok(1)), (fitting + 1, 1, Err(Reason::TooLarge))] {
         let fork = History::fold([imported(round(bytes), working.clone())]).fork(None).unwrap();
+        assert!(fork.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES), "the reserve suffices");
         assert_eq!((fork.len(), History::fold(fork).messages().count()), (1, messages));
         let found = import(round(bytes), &working).map(|entries| entries.len());
         assert_eq!(found.map_err(|error| error.reason), entries);

@@ -10,7 +10,7 @@ use folio_types::limits;
 use folio_types::message::Message;
 
 /// Bytes reserved in an entry for everything except its messages and working state.
-pub(super) const FRAME_BYTES: usize = 2 * 1024;
+pub(super) const FRAME_BYTES: usize = 2_048;
 
 /// Text of the first message of a fork whose source was not copied completely.
 const OMISSION_NOTE: &str = "(Earlier messages are omitted: a fork copies the newest part of a long thread. The source \

@@ -422,6 +422,23 @@ fn the_view_and_the_closing_event_of_a_turn_state_its_end() {
 }
 
 #[test]
+fn a_record_returns_its_round_and_the_state_of_its_turn() {
+    let later = Timestamp::from_second(at().as_second() + 60).unwrap();
+    let Entry::Round(written) = round(1, 1, 2, vec![result(1, 1)]) else { unreachable!("a round") };
+    let mut history = History::fold([accepted(1, None, state(7)), Entry::Round(written.clone())]);
+    let record = history.last().unwrap();
+    assert_eq!((record.rounds[0].entry(1), record.taken_at()), (*written, at()));
+    let Entry::Resumed(taken) = resumed(1, ResumeCause::Takeover) else { unreachable!("a takeover") };
+    history.push(Entry::Resumed(Resumed { at: later, ..taken }));
+    let record = history.last().unwrap();
+    assert_eq!(record.taken_at(), later);
+    let view = record.view(&thread(), later);
+    assert_eq!((view.working, view.usage), (state(7), record.usage));
+    assert_eq!((view.next_event, record.usage.model_calls), (record.next_event(), 1));
+    assert!(view.next_event > 1, "{}", view.next_event);
+}
+
+#[test]
 fn the_usage_of_a_turn_includes_its_model_calls_and_tools() {
     let used = |index, input_tokens| {
         let usage = Usage { input_tokens, model_calls: 1, reported: true, ..Usage::default() };

@@ -257,6 +257,8 @@ fn the_running_item_states_its_progress_until_it_is_done_or_attempted_again() {
 #[test]
 fn a_job_fails_once_its_running_time_is_exceeded() {
     let started = || after(queued(2), [(0, start())]);
+    let stopped = after(started(), [(100, JobCommand::Checkpoint { steps: None })]);
+    assert!(matches!(&stopped.state, JobState::Failed(error) if error.message.contains("of 100 s")), "{stopped:?}");
     let begun = after(started(), [(0, JobCommand::Begin { item: 0 })]);
     assert_eq!(after(begun.clone(), [(99, JobCommand::Checkpoint { steps: None })]).state, JobState::Running);
     for header in [
@@ -318,6 +320,9 @@ fn a_job_starts_with_the_current_role_of_its_user_and_fails_if_the_user_was_remo
     assert_eq!(role(Some(member(Role::Admin, None))), Ok(Role::Member), "the role at the cause bounds the job");
     let lowered = role(Some(member(Role::Viewer, None))).unwrap_err();
     let removed = role(Some(member(Role::Admin, Some(at(1))))).unwrap_err();
+    let admin = Principal { role: Role::Admin, ..principal() };
+    let bounded = current_principal(&admin, Some(&member(Role::Viewer, None)), Role::Viewer).unwrap();
+    assert_eq!(bounded, Principal { role: Role::Viewer, ..admin }, "the current role bounds the job");
     assert!(lowered.message.contains("viewer") && removed.message.contains("removed"), "{lowered}, {removed}");
     for error in [lowered, removed] {
         let access = Err(error);
@@ -365,6 +370,8 @@ fn the_keys_of_an_attempt_derive_from_job_item_epoch_and_attempt() {
 #[test]
 fn the_sweep_starts_jobs_without_a_live_owner_and_removes_rows_of_ended_jobs() {
     let row = OpenJobRow::of(&queued(1));
+    let open_max = i64::try_from(JOB_OPEN_MAX.as_secs()).unwrap();
+    assert_eq!(row.until, at(open_max + 10 * 24 * 3_600), "the row outlives the longest open job by ten days");
     let action = |header: &JobHeader, liveness, seconds| row_action(&row, Some(header), |_| liveness, at(seconds));
     assert_eq!(row_action(&row, None, |_| Liveness::Live, at(3_599)), RowAction::Skip, "its creation may arrive");
     assert_eq!(row_action(&row, None, |_| Liveness::Live, at(3_600)), RowAction::Remove);
@@ -431,4 +438,11 @@ fn a_header_is_listed_by_its_id_and_counted_by_its_input_and_items() {
     let header = queued(3);
     assert_eq!(header.listed().row.id, header.id.to_string());
     assert_eq!(header.size_bytes(), r#"{"prompt":"p"}"#.len() + 300 + 1024);
+}
+
+#[test]
+fn the_record_of_a_deleted_job_has_no_header() {
+    let header = queued(1);
+    assert_eq!(header.tombstone().live(), None);
+    assert_eq!(JobRecord::Live(Box::new(header.clone())).live(), Some(header));
 }

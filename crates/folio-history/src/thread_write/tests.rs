@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use folio_types::op::OpKey;
 use folio_types::{Digest, DocumentId, ExtractionId, Incarnation, Principal, PromptId, PromptRevId, Reason, Role};
-use folio_types::{Timestamp, UserId};
+use folio_types::{SchemaId, SchemaRevId, Timestamp, UserId};
 
 use super::*;
 use crate::journal::{Closing, ClosingCause, Imported, WorkingExtraction, WorkingState};
@@ -242,4 +242,30 @@ fn a_header_counts_the_bytes_of_its_extraction_and_starts_with_the_last_imported
     assert_eq!(header.working, working("last"));
     assert_eq!(new(None).header().working, WorkingState::default());
     assert_eq!(header.size_bytes() - new(None).header().size_bytes(), "\"last\"".len());
+}
+
+#[test]
+fn a_thread_may_name_the_revisions_of_its_working_state_and_any_while_a_turn_is_open() {
+    let schema = SchemaRevId::new(SchemaId::derive(&["schema"]), 3);
+    let (current, extracted) =
+        (PromptRevId::new(PromptId::derive(&["prompt"]), 4), PromptRevId::new(PromptId::derive(&["other"]), 5));
+    let extraction = WorkingExtraction {
+        id: ExtractionId::derive(&["extraction"]),
+        document: DocumentId::derive(&["a"]),
+        prompt: extracted.clone(),
+        data: serde_json::Value::Null,
+    };
+    let working = WorkingState {
+        schema_revid: Some(schema.clone()),
+        prompt_revid: Some(current.clone()),
+        extraction: Some(extraction),
+    };
+    let header = ThreadHeader { working, ..stored() };
+    for (id, number) in [(schema.of.as_str(), 3), (current.of.as_str(), 4), (extracted.of.as_str(), 5)] {
+        assert!(header.may_name_revision(id, number), "{id}");
+        assert!(!header.may_name_revision(id, number + 1), "another revision of {id}");
+        assert!(!header.may_name_revision("missing", number), "another resource");
+    }
+    let open = OpenTurn { number: 1, phase: Phase::Running, expires_at: None };
+    assert!(ThreadHeader { open_turn: Some(open), ..header }.may_name_revision("missing", 9));
 }

@@ -114,6 +114,10 @@ fn only_revisions_of_prompts_reference_other_resources() {
     for kind in KINDS.iter().filter(|kind| kind.name != Prompt::KIND) {
         assert_eq!(kind.revision_references(&stored).unwrap(), BTreeSet::new(), "{kind:?}");
     }
+    let (_, stored) = prompt().newest_revision().unwrap().unwrap();
+    let references = Kind::by_name(Prompt::KIND).unwrap().revision_references(&stored).unwrap();
+    let schema = prompt().latest.schema.unwrap().of.to_string();
+    assert!(references.contains(&schema), "{references:?}");
 }
 
 #[test]

@@ -140,10 +140,32 @@ mod tests {
 
     #[test]
     fn other_texts_are_not_dates() {
-        for text in ["2026", "12.50", "1.2.3", "INV-2026-0417", "17 March", "99/99/2026", "555-1234", "", "+49 40 1234"]
-        {
+        for text in [
+            "2026",
+            "12.50",
+            "1.2.3",
+            "INV-2026-0417",
+            "17 March",
+            "99/99/2026",
+            "555-1234",
+            "",
+            "+49 40 1234",
+            "12 2026-03-17",
+            "2026-03-17 ab:cd",
+            "2026-03-17 abc:10",
+            "2026-03-17 abc:def",
+            "+1.2.2026",
+            "12.13.2026",
+            "32.01.2026",
+        ] {
             assert_eq!(date(text, Style::default()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_date_has_at_most_40_bytes() {
+        let with = |letters: usize| date(&format!("{}, 17 March 2026", "w".repeat(letters)), Style::default());
+        assert_eq!((with(25).as_deref(), with(26)), (Some("2026-03-17"), None));
     }
 
     #[test]
@@ -152,5 +174,7 @@ mod tests {
         assert_eq!(date("04/05/2026", style).as_deref(), Some("2026-04-05"));
         assert!(!prefers_month_first("31/12/2026, $5"));
         assert!(prefers_month_first("04/05/2026 $5"));
+        assert!(!prefers_month_first("1/31/2/3"), "four numbers are no date");
+        assert_eq!(date("01/12/2026", Style::default()).as_deref(), Some("2026-12-01"));
     }
 }

@@ -68,3 +68,47 @@ pub fn fold(text: &str) -> String {
     }
     folded.split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_folded_to_lower_case_without_accents_and_signs() {
+        for (text, expected) in [
+            ("ÄÖÜ", "aeoeue"),
+            ("Straße", "strasse"),
+            ("Æ", "ae"),
+            ("àáâãåą", "aaaaaa"),
+            ("çćč", "ccc"),
+            ("èéêëęě", "eeeeee"),
+            ("ìíîï", "iiii"),
+            ("ñńň", "nnn"),
+            ("òóôõø", "ooooo"),
+            ("ùúûů", "uuuu"),
+            ("ýÿ", "yy"),
+            ("śš", "ss"),
+            ("źżž", "zzz"),
+            ("ł", "l"),
+            ("#7", "no 7"),
+            ("№7", "no 7"),
+            ("Nº 1", "no 1"),
+            ("N° 1", "no 1"),
+            ("  A-b_C/7  ", "a b c 7"),
+        ] {
+            assert_eq!(fold(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_style_of_a_text_parses_its_numbers_and_dates() {
+        let style = Style::of("1.234,56 on 03/17/2026");
+        assert_eq!(style, Style { comma_decimal: true, month_first: true });
+        assert_eq!(style.number("1.234,56"), Some(Value::from(1234.56)));
+        assert_eq!(style.date("04/05/2026").as_deref(), Some("2026-04-05"));
+        assert_eq!((style.number("x"), style.date("x")), (None, None));
+        let styles = Style::all();
+        assert!(styles.contains(&style) && styles.contains(&Style::default()));
+        assert!((1..4).all(|at| styles.get(at - 1) != styles.get(at)));
+    }
+}

@@ -184,11 +184,25 @@ mod tests {
 
     #[test]
     fn other_texts_are_not_numbers() {
-        for text in
-            ["", "INV-1", "0042", "2026-03-17", "12.34.56.78", "1,2,3", "DE89 3704", "30 days", "5 EURO", ".", "€"]
-        {
+        for text in [
+            "",
+            "INV-1",
+            "0042",
+            "2026-03-17",
+            "12.34.56.78",
+            "1,2,3",
+            "DE89 3704",
+            "30 days",
+            "5 EURO",
+            ".",
+            "€",
+            ",5",
+            "5,",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
+        let digits = |count: usize| read(&"1".repeat(count)).is_some();
+        assert!(digits(15) && !digits(16), "a number has at most 15 digits before the separator");
     }
 
     #[test]
@@ -198,6 +212,7 @@ mod tests {
         assert_eq!(number("1.234", Style::default()), Some(Value::from(1.234)));
         assert!(prefers_comma("a 12,50 b 3,20 c 1.00"));
         assert!(!prefers_comma("a 12.50 b 1,234.00"));
+        assert!(!prefers_comma("12,5") && !prefers_comma("no amount"));
     }
 
     #[test]
