@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(format["json_schema"]["schema"]["properties"]["total"]["type"], "number");
         let whole = r#"{"type":"json_schema","json_schema":{"name":"a","schema":{},"strict":false}}"#;
         assert_eq!(response_format("b", whole, true).unwrap(), whole);
-        assert!(response_format("b", "{", true).unwrap_err().to_string().contains("no JSON"));
+        assert!(response_format("b", "{", true).unwrap_err().to_string().contains("not JSON"));
         let long = response_format(&"x".repeat(200), "{}", false).unwrap();
         assert!(long.contains(&format!("\"{}\"", "x".repeat(64))), "{long}");
     }
