@@ -58,7 +58,7 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("jsonschema", &["folio-llm"]),
     ("ractor", &["folio-conversation", "folio-jobs", "folio-metering", "folio-node", "folio-documents"]),
     ("tonic", &["folio-proto", "folio-process", "folio-cluster", "folio-gateway", "folio-node", "folio"]),
-    ("pdf-extract", &["folio-documents"]),
+    ("hayro-interpret", &["folio-documents"]),
     ("hmac", &["folio-cluster"]),
     ("opentelemetry", &["folio-process", "folio-trace"]),
     ("opentelemetry_sdk", &["folio-process", "folio-trace"]),

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use folio_proto::v1;
+use folio_testkit::invoice::sample_invoice;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -49,12 +50,44 @@ fn program(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("the program is executable");
 }
 
+/// Prints a line as Tesseract does, as a row of a table.
+const RECOGNIZED: &str = r"printf '5\t1\t1\t1\t1\t1\t0\t0\t9\t9\t96\trecognized text\n'";
+
+#[tokio::test]
+async fn the_words_of_a_page_have_boxes() {
+    let sandbox = Setup::new(SCRIPT).start().await;
+    let client = sandbox.client().await;
+    let words = async |name: &str, content: &[u8], page| {
+        let document_id = client.try_upload(name, content).await.expect("an upload").document_id;
+        until(&client, &document_id, DocumentState::Ready, crate::LIMIT).await;
+        let request = v1::GetPageWordsRequest { document_id, page };
+        within("words", client.documents.clone().get_page_words(request)).await.map(tonic::Response::into_inner)
+    };
+    let invoice = sample_invoice();
+    let page = words("invoice.pdf", &invoice, 1).await.expect("a page");
+    assert!(page.width > 500.0 && page.height > page.width, "{} {}", page.width, page.height);
+    let number = page.words.iter().find(|word| word.text == "INV-2026-0417").expect("the number of the invoice");
+    let area = number.area.expect("a place");
+    assert!(0.0 < area.left && area.left < area.right && area.right < 1.0, "{area:?}");
+    assert!(0.0 < area.top && area.top < area.bottom && area.bottom < 0.5, "{area:?}");
+    let page = words("note.txt", b"Total 12.50", 1).await.expect("a page");
+    assert_eq!(
+        page.words.iter().map(|word| (word.text.as_str(), word.area)).collect::<Vec<_>>(),
+        [("Total", None), ("12.50", None)]
+    );
+    for number in [0, 2] {
+        let refused = words("note.txt", b"Total 12.50", number).await.expect_err("no such page");
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
+        assert!(refused.message().contains("has the pages 1 to 1"), "{refused}");
+    }
+}
+
 #[tokio::test]
 async fn documents_that_were_being_read_when_the_server_was_killed_are_read_after_its_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let (slow, recognizer) = (folder.path().join("slow"), folder.path().join("recognizer"));
     std::fs::write(&slow, "").expect("a mark");
-    let script = format!("#!/bin/sh\nif [ -e {} ]; then exec sleep 20; fi\necho recognized text\n", slow.display());
+    let script = format!("#!/bin/sh\nif [ -e {} ]; then exec sleep 20; fi\n{RECOGNIZED}\n", slow.display());
     program(&recognizer, &script);
     let setup = Setup::new(SCRIPT).with("FOLIO_DOCUMENTS__TESSERACT", recognizer.display());
     let mut sandbox = setup.with("FOLIO_DOCUMENTS__ATTEMPTS", 4).start().await;

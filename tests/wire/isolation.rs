@@ -34,15 +34,16 @@ async fn a_hostile_file_reaches_no_secret_of_the_server_no_other_document_and_no
         (listener.local_addr().expect("an address").port(), data.display(), sandbox.server().id());
     let text = format!(
         r#"#!/bin/bash
-try() {{ if eval "$2" 2>/dev/null; then echo "$1: succeeded"; else echo "$1: refused"; fi; }}
-[ "$PPID" = {server} ] && echo "parent: server"
+say() {{ rows=$((rows + 1)); printf '5\t1\t1\t1\t%s\t1\t0\t0\t9\t9\t96\t%s\n' "$rows" "$*"; }}
+try() {{ if eval "$2" 2>/dev/null; then say "$1: succeeded"; else say "$1: refused"; fi; }}
+[ "$PPID" = {server} ] && say "parent: server"
 try environment 'IFS= read -r -d "" variable </proc/{server}/environ'
 try memory ': </proc/{server}/mem'
 try token 'read -r line <{data}/admin.token'
 try tenant 'read -r line <{data}/scratch/folio-read-other/document'
 try connect ': <>/dev/tcp/127.0.0.1/{port}'
 try signal 'kill -0 {server}'
-echo recognized text
+say recognized text
 "#
     );
     std::fs::write(&program, text).expect("a program is written");

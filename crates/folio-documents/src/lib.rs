@@ -22,6 +22,7 @@ mod ocr;
 mod options;
 mod plain;
 mod reader;
+mod recognized;
 pub mod sniff;
 mod tiff;
 mod upload;

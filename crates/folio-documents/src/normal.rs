@@ -18,8 +18,7 @@ pub(crate) fn normalize(text: &str) -> String {
             }
             '\t' | ' ' => blanks.push(c),
             '\u{a0}' => blanks.push(' '),
-            '\u{feff}' | '\u{ad}' => {}
-            c if c.is_control() => {}
+            c if is_dropped(c) => {}
             c => {
                 if !out.is_empty() {
                     out.extend(std::iter::repeat_n('\n', line_ends.min(2) as usize));
@@ -34,23 +33,43 @@ pub(crate) fn normalize(text: &str) -> String {
     out
 }
 
+/// Returns true for characters that [`normalize`] removes wherever they are: control characters except white space, the byte
+/// order mark and the soft hyphen.
+pub(crate) fn is_dropped(character: char) -> bool {
+    matches!(character, '\u{feff}' | '\u{ad}') || (character.is_control() && !character.is_whitespace())
+}
+
+/// A text within its bounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bounded {
+    pub(crate) text: String,
+    /// Number of words of the original text at its beginning.
+    pub(crate) words: usize,
+}
+
 /// Cuts a text to `max` characters and appends a mark with the number of missing characters.
-pub(crate) fn cut(text: String, max: usize) -> String {
+pub(crate) fn cut(text: String, max: usize) -> Bounded {
     let Some((end, _)) = text.char_indices().nth(max) else {
-        return text;
+        return Bounded { words: words(&text), text };
     };
     let (kept, rest) = text.split_at(end);
-    format!("{kept}\n[… cut here: {} more characters of this page were dropped]", rest.chars().count())
+    let text = format!("{kept}\n[… cut here: {} more characters of this page were dropped]", rest.chars().count());
+    Bounded { words: words(kept), text }
+}
+
+fn words(text: &str) -> usize {
+    text.split_whitespace().count()
 }
 
 /// Cuts the pages to the limits of a page and of a document.
-pub(crate) fn bound(pages: impl IntoIterator<Item = String>, page_chars: usize, document_chars: usize) -> Vec<String> {
+pub(crate) fn bound(pages: impl IntoIterator<Item = String>, page_chars: usize, document_chars: usize) -> Vec<Bounded> {
     let mut chars_left = document_chars;
     let mut bounded = Vec::new();
     for page in pages {
         let length = page.chars().count();
         let page = if chars_left == 0 && length > 0 {
-            format!("[… dropped: the document has more than {document_chars} characters]")
+            let text = format!("[… dropped: the document has more than {document_chars} characters]");
+            Bounded { text, words: 0 }
         } else {
             cut(page, page_chars.min(chars_left))
         };
@@ -73,13 +92,15 @@ mod tests {
 
     #[test]
     fn cut_text_ends_with_a_mark() {
-        assert_eq!(cut("abc".into(), 3), "abc");
-        assert_eq!(cut("äbcd".into(), 2), "äb\n[… cut here: 2 more characters of this page were dropped]");
+        assert_eq!(cut("a c".into(), 3), Bounded { text: "a c".to_owned(), words: 2 });
+        let text = "äb\n[… cut here: 4 more characters of this page were dropped]".to_owned();
+        assert_eq!(cut("äbcd e".into(), 2), Bounded { text, words: 1 });
         let pages = bound(["aaaa".to_owned(), "bbbb".into(), "cccc".into(), String::new()], 10, 6);
-        assert_eq!(pages[0], "aaaa");
-        assert!(pages[1].starts_with("bb\n[… cut here: 2 more"), "{pages:?}");
-        assert_eq!(pages[2], "[… dropped: the document has more than 6 characters]");
-        assert_eq!(pages[3], "");
+        assert_eq!(pages[0].text, "aaaa");
+        assert!(pages[1].text.starts_with("bb\n[… cut here: 2 more"), "{pages:?}");
+        assert_eq!(pages[2].text, "[… dropped: the document has more than 6 characters]");
+        assert_eq!(pages[3].text, "");
+        assert_eq!(pages.iter().map(|page| page.words).collect::<Vec<_>>(), [1, 1, 0, 0]);
     }
 
     proptest! {

@@ -4,14 +4,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use folio_resources::WordBoxes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::isolate::{ChildError, ChildProcesses, Files};
 use crate::options::{Isolation, Options};
+use crate::recognized;
 use crate::worker::{Job, Task};
 
-/// Maximum text of one page image, in bytes.
+/// Maximum output for one page image, in bytes.
 const OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
 /// Timeout of listing Tesseract's languages.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,20 +77,27 @@ impl<'a> Ocr<'a> {
         Ok(Self { options, children, slots, tesseract, pdftoppm })
     }
 
-    /// Returns the text of an image file. `page` (from 1) selects a page of a file that may have several.
-    pub(crate) async fn image(&self, image: &Path, page: Option<u32>) -> Result<String, ChildError> {
+    /// Returns the text of an image file with the boxes of its words. `page` (from 1) selects a page of a file that may have
+    /// several.
+    pub(crate) async fn image(&self, image: &Path, page: Option<u32>) -> Result<(String, WordBoxes), ChildError> {
         let _slot = self.slots.acquire().await;
         let mut arguments =
             vec![path_argument(image), "stdout".to_owned(), "-l".to_owned(), self.options.ocr_languages.clone()];
         if let Some(page) = page {
             arguments.extend(["-c".to_owned(), format!("tessedit_page_number={}", page.saturating_sub(1))]);
         }
+        arguments.extend(["-c".to_owned(), "tessedit_create_tsv=1".to_owned()]);
         let output = self.run(&self.tesseract, arguments, Files::default()).await?;
-        Ok(String::from_utf8_lossy(&output).into_owned())
+        Ok(recognized::read(&String::from_utf8_lossy(&output)))
     }
 
-    /// Returns the text of a page of a PDF, rendered into `folder`. `page` starts at 1.
-    pub(crate) async fn pdf_page(&self, pdf: &Path, folder: &Path, page: u32) -> Result<String, ChildError> {
+    /// Returns the text of a page of a PDF, rendered into `folder`, with the boxes of its words. `page` starts at 1.
+    pub(crate) async fn pdf_page(
+        &self,
+        pdf: &Path,
+        folder: &Path,
+        page: u32,
+    ) -> Result<(String, WordBoxes), ChildError> {
         let pdftoppm = self.pdftoppm.as_deref().unwrap_or(&self.options.pdftoppm);
         let image = folder.join(format!("page-{page}.png"));
         let (page, dpi) = (page.to_string(), self.options.ocr_dpi.to_string());

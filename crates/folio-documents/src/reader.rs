@@ -4,14 +4,14 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use folio_resources::TextState;
+use folio_resources::{TextState, WordBoxes};
 use folio_storage::NewPage;
 use folio_types::{Error, Reason, Result, Secret};
 use tokio::sync::Semaphore;
 
 use crate::isolate::{ChildError, ChildProcesses, Files};
 use crate::memory;
-use crate::normal::{bound, normalize};
+use crate::normal::{Bounded, bound, normalize};
 use crate::ocr::{Installed, Ocr, OcrBudget};
 use crate::options::{Isolation, Options};
 use crate::sniff::{Route, route};
@@ -26,7 +26,7 @@ const UNREADABLE_PAGE: &str = "[The text of this page could not be read.]";
 /// every user of the machine can read.
 const PROTECTED_IMAGE: &str = "[This page of a protected PDF has no text layer. Pages of protected files get no OCR.]";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     pub state: TextState,
     /// Empty unless the state is `Ready`.
@@ -41,8 +41,35 @@ impl Reading {
     }
 }
 
-/// Extracted pages. None: the page could not be read.
-type Pages = Vec<Option<String>>;
+/// An extracted page.
+#[derive(Debug, PartialEq)]
+struct ReadPage {
+    /// None: the page could not be read.
+    text: Option<String>,
+    /// The boxes of the words. Empty: the format has none.
+    boxes: WordBoxes,
+}
+
+impl ReadPage {
+    /// A page of text without boxes.
+    fn of(text: String) -> Self {
+        Self { text: Some(text), boxes: WordBoxes::default() }
+    }
+
+    fn recognized((text, boxes): (String, WordBoxes)) -> Self {
+        Self { text: Some(text), boxes }
+    }
+
+    fn is_unreadable(&self) -> bool {
+        self.text.is_none()
+    }
+
+    fn has_no_text(&self) -> bool {
+        self.text.as_deref().is_none_or(is_blank)
+    }
+}
+
+type Pages = Vec<ReadPage>;
 
 enum ReadError {
     /// The file has no text, or Folio cannot extract it.
@@ -173,19 +200,21 @@ fn finish_pages(options: &Options, pages: Pages) -> Result<Vec<NewPage>, ReadErr
         let (count, max) = (pages.len(), options.max_pages);
         return Err(ReadError::Failed(format!("the file has {count} pages; at most {max} are accepted")));
     }
-    if pages.iter().all(Option::is_none) {
+    if pages.iter().all(ReadPage::is_unreadable) {
         return Err(ReadError::Failed("the file is damaged: none of its pages could be read".to_owned()));
     }
-    if pages.iter().flatten().all(|page| is_blank(page)) {
+    if pages.iter().all(ReadPage::has_no_text) {
         return Err(ReadError::NoText("the file contains no text".to_owned()));
     }
-    let texts = pages.into_iter().map(|page| page.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text)));
+    let normal = |text: Option<String>| text.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text));
+    let (texts, boxes): (Vec<_>, Vec<_>) = pages.into_iter().map(|page| (normal(page.text), page.boxes)).unzip();
     let bounded = bound(texts, options.page_chars, options.document_chars);
-    Ok((1..).zip(bounded).map(|(number, text)| NewPage { number, text }).collect())
-}
-
-fn has_no_text(page: &Option<String>) -> bool {
-    page.as_deref().is_none_or(is_blank)
+    let page = |(number, (bounded, mut boxes)): (u32, (Bounded, WordBoxes))| {
+        // A word without a place would shift the boxes of all others.
+        boxes.truncate(if boxes.len() < bounded.words { 0 } else { bounded.words });
+        NewPage { number, text: bounded.text, boxes }
+    };
+    Ok((1..).zip(bounded.into_iter().zip(boxes)).map(page).collect())
 }
 
 fn is_blank(page: &str) -> bool {
@@ -219,12 +248,12 @@ impl FileReader<'_> {
     async fn pdf(&self) -> Result<Pages, ReadError> {
         let (max_pages, page_chars) = (self.options.max_pages, self.options.page_chars.saturating_add(1));
         let mut pages = self.child(Job::Pdf { max_pages, page_chars }).await?;
-        if !pages.iter().any(has_no_text) {
+        if !pages.iter().any(ReadPage::has_no_text) {
             return Ok(pages);
         }
         let ocr = match self.ocr(true).await {
             Ok(ocr) => ocr,
-            Err(reason) if pages.iter().all(has_no_text) && pages.iter().any(Option::is_some) => {
+            Err(reason) if pages.iter().all(ReadPage::has_no_text) && !pages.iter().all(ReadPage::is_unreadable) => {
                 return Err(ReadError::NoProgram(reason.replacen(
                     "the file is an image",
                     "the file has no text layer",
@@ -235,20 +264,20 @@ impl FileReader<'_> {
         };
         let mut budget = OcrBudget::new(self.options);
         for (number, page) in (1..).zip(&mut pages) {
-            if !has_no_text(page) {
+            if !page.has_no_text() {
                 continue;
             }
             if let Err(mark) = budget.take("pages without a text layer") {
-                *page = Some(mark);
+                *page = ReadPage::of(mark);
                 continue;
             }
             match ocr.pdf_page(self.file, self.folder, number).await {
-                Ok(text) if is_blank(&text) => {}
-                Ok(text) => *page = Some(text),
+                Ok((text, _)) if is_blank(&text) => {}
+                Ok(recognized) => *page = ReadPage::recognized(recognized),
                 Err(error @ (ChildError::Start(_) | ChildError::Killed)) => return Err(error.into()),
                 Err(error) => {
                     tracing::info!(%error, page = number, "OCR of a page failed");
-                    *page = None;
+                    page.text = None;
                 }
             }
         }
@@ -259,19 +288,19 @@ impl FileReader<'_> {
     async fn protected_pdf(&self) -> Result<Pages, ReadError> {
         let (max_pages, page_chars) = (self.options.max_pages, self.options.page_chars.saturating_add(1));
         let mut pages = self.child(Job::Pdf { max_pages, page_chars }).await?;
-        if pages.iter().all(has_no_text) && pages.iter().any(Option::is_some) {
+        if pages.iter().all(ReadPage::has_no_text) && !pages.iter().all(ReadPage::is_unreadable) {
             let reason = "the protected PDF has no text layer: upload a copy without a password, which gets OCR";
             return Err(ReadError::NoText(reason.to_owned()));
         }
-        for page in pages.iter_mut().filter(|page| page.as_deref().is_some_and(is_blank)) {
-            *page = Some(PROTECTED_IMAGE.to_owned());
+        for page in pages.iter_mut().filter(|page| page.text.as_deref().is_some_and(is_blank)) {
+            *page = ReadPage::of(PROTECTED_IMAGE.to_owned());
         }
         Ok(pages)
     }
 
     async fn image(&self) -> Result<Pages, ReadError> {
         let ocr = self.ocr(false).await.map_err(ReadError::NoProgram)?;
-        Ok(vec![Some(ocr.image(self.file, None).await?)])
+        Ok(vec![ReadPage::recognized(ocr.image(self.file, None).await?)])
     }
 
     async fn tiff(&self) -> Result<Pages, ReadError> {
@@ -289,27 +318,27 @@ impl FileReader<'_> {
         for page in 1..=pages {
             read.push(match budget.take("pages") {
                 Ok(()) => self.tiff_page(&ocr, page).await?,
-                Err(mark) => Some(mark),
+                Err(mark) => ReadPage::of(mark),
             });
         }
         Ok(read)
     }
 
-    async fn tiff_page(&self, ocr: &Ocr<'_>, page: u32) -> Result<Option<String>, ReadError> {
+    async fn tiff_page(&self, ocr: &Ocr<'_>, page: u32) -> Result<ReadPage, ReadError> {
         match ocr.image(self.file, Some(page)).await {
-            Ok(text) => Ok(Some(text)),
+            Ok(recognized) => Ok(ReadPage::recognized(recognized)),
             Err(error @ (ChildError::Start(_) | ChildError::Killed)) => Err(error.into()),
-            Err(_) => Ok(None),
+            Err(_) => Ok(ReadPage { text: None, boxes: WordBoxes::default() }),
         }
     }
 
     /// Runs a child process that reads the file, and parses its output.
     async fn child(&self, job: Job) -> Result<Pages, ReadError> {
         let task = task(self.options, job);
-        // A character takes at most six bytes of JSON; a page adds a few.
+        // A character takes at most six bytes of JSON, the place of a word (and the blank after it) eleven; a page adds a few.
         let pages = u64::from(self.options.max_pages);
-        let max_output =
-            6 * (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64) + 64 * pages;
+        let chars = (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64);
+        let max_output = (6 + 6) * chars + 128 * pages;
         let files = Files { input: Some(self.file), password: self.password, ..Files::default() };
         let output = self.children.run(&task, files, self.options.child_timeout(), max_output).await?;
         blocking(move || parse_output(&output)).await
@@ -331,7 +360,7 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
     let mut pages = Vec::new();
     for line in output.split(|byte| *byte == b'\n') {
         match serde_json::from_slice::<Line>(line).map_err(|_| truncated())? {
-            Line::Page { text } => pages.push(text),
+            Line::Page { text, boxes } => pages.push(ReadPage { text, boxes }),
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
             Line::Locked { reason } => return Err(ReadError::Locked(reason)),
             Line::RefusedLayers(_) => return Err(truncated()),
@@ -348,7 +377,8 @@ mod tests {
     #[test]
     fn output_without_its_end_is_refused() {
         let complete = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\"end\"\n";
-        assert!(matches!(parse_output(complete), Ok(pages) if pages == [Some("a".to_owned()), None]));
+        let expected = [ReadPage::of("a".to_owned()), ReadPage { text: None, boxes: WordBoxes::default() }];
+        assert!(matches!(parse_output(complete), Ok(pages) if pages == expected));
         for cut in 0..complete.len() - 2 {
             assert!(parse_output(complete.get(..cut).unwrap()).is_err(), "{cut}");
         }

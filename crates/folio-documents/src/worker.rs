@@ -18,6 +18,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 
+use folio_resources::WordBoxes;
 use nix::sys::resource::{Resource, setrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -79,13 +80,16 @@ pub(crate) enum Job {
 }
 
 /// A line of a child's output, in JSON.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
     /// The next page.
     Page {
         /// None: the page could not be read.
         text: Option<String>,
+        /// The boxes of the words. Empty: the format has none.
+        #[serde(default)]
+        boxes: WordBoxes,
     },
     /// The file has no text.
     Refused {
@@ -174,7 +178,7 @@ fn read(job: Job) -> io::Result<()> {
             match job {
                 Job::Pdf { max_pages, page_chars } => {
                     let password = std::env::var(PASSWORD_VARIABLE).ok();
-                    pdf::read(&input, password.as_deref(), max_pages, page_chars, &mut output)?;
+                    pdf::read(input, password.as_deref(), max_pages, page_chars, &mut output)?;
                 }
                 Job::Html { max_pages, document_chars } => html::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
@@ -201,6 +205,11 @@ impl Output {
     fn line(&mut self, line: &Line) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, line)?;
         self.out.write_all(b"\n")
+    }
+
+    /// Writes a page whose words have no boxes.
+    fn page(&mut self, text: String) -> io::Result<()> {
+        self.line(&Line::Page { text: Some(text), boxes: WordBoxes::default() })
     }
 
     fn locked(&mut self, reason: &str) -> io::Result<()> {

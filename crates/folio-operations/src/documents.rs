@@ -6,8 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use folio_documents::NewUpload;
-use folio_resources::{Document, DocumentChange, DocumentFilter, DocumentPatch, TextState, check_document_patch};
-use folio_storage::NewPage;
+use folio_resources::{
+    Document, DocumentChange, DocumentFilter, DocumentPatch, TextState, WordBoxes, check_document_patch,
+};
+use folio_storage::value::PageText;
+use folio_tools::extraction::check_ready;
 use folio_types::access::Scope;
 use folio_types::{DocumentId, Error, Etag, Result, Secret, TagId, limits};
 use futures::stream::BoxStream;
@@ -21,7 +24,8 @@ use crate::operation::{Operation, get_operation, list_operation};
 
 service! {
     "DocumentService", Some(Scope::Documents) =>
-    UploadDocument, GetDocument, DownloadDocument, ListDocuments, UpdateDocument, DeleteDocument, GetDocumentText
+    UploadDocument, GetDocument, DownloadDocument, ListDocuments, UpdateDocument, DeleteDocument, GetDocumentText,
+    GetPageWords
 }
 
 /// Maximum size of the text of a response.
@@ -208,7 +212,7 @@ pub struct DocumentText {
     /// The pages are empty unless the text is ready.
     pub state: TextState,
     /// The pages, in order.
-    pub pages: Vec<NewPage>,
+    pub pages: Vec<PageText>,
     /// Number of pages of the whole document.
     pub total_pages: u32,
     /// Number of the first page after the returned ones. None: the last page is included.
@@ -249,6 +253,42 @@ impl Operation for GetDocumentText {
         }
         text.next_page = Some(next).filter(|next| *next <= total_pages && first <= total_pages);
         Ok(text)
+    }
+}
+
+/// Returns the words of a page with their boxes.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetPageWords {
+    pub document_id: DocumentId,
+    /// The number of the page, from 1.
+    pub page: u32,
+}
+
+#[derive(Debug, Clone)]
+pub struct PageWords {
+    /// The text of the page. Its words are the parts between white space.
+    pub text: String,
+    /// The boxes of the words, in order. Empty: the format has none. Words after the last place have none.
+    pub boxes: WordBoxes,
+}
+
+impl Operation for GetPageWords {
+    const DECLARATION: Declaration = SERVICE.read("GetPageWords");
+    type Output = PageWords;
+
+    async fn run(self, context: &Context) -> Result<PageWords> {
+        let document: Document = context.find(&self.document_id).await?;
+        check_ready(&document)?;
+        if self.page == 0 || self.page > document.pages {
+            let problem = format!("the document has the pages 1 to {}, and not {}", document.pages, self.page);
+            return Err(Error::invalid_field("page", problem));
+        }
+        let (org, id, texts) = (&context.principal().org, document.id.as_str(), &context.stores().texts);
+        let (pages, boxes) = futures::try_join!(texts.text(org, id, self.page, 1), texts.boxes(org, id, self.page, 1))?;
+        Ok(PageWords {
+            text: pages.into_iter().next().map(|page| page.text).unwrap_or_default(),
+            boxes: boxes.into_iter().next().map(|page| page.boxes).unwrap_or_default(),
+        })
     }
 }
 

@@ -3,7 +3,8 @@
 //! A file such as `tag.rs` defines a kind: its type, changes, unique name, references, list row and filters. [`KINDS`]
 //! registers the kind. [`decide`] evaluates a write against the rows that a store read and returns a [`WritePlan`];
 //! [`EnteredRow`] evaluates the rows of other writes. A storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
-//! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters.
+//! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters, and
+//! [`WordBoxes`] are the boxes of the words of a page.
 //!
 //! The crate must not know a store, the network or a clock.
 
@@ -32,6 +33,7 @@ mod tag;
 mod tag_set;
 mod token;
 mod webhook_endpoint;
+mod word_boxes;
 
 pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide};
 pub use dependent::DependentDeletion;
@@ -63,6 +65,7 @@ pub use webhook_endpoint::{
     WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WebhookEndpointId, check_endpoint_secret,
     check_endpoint_url, check_event_types,
 };
+pub use word_boxes::{BoundingBox, WordBoxes};
 
 pub static KINDS: &[Kind] = &[
     Kind::of::<Document>(),

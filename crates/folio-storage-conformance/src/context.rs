@@ -182,7 +182,7 @@ impl Context {
 
     /// Stores the text and the bytes of a document.
     pub(crate) async fn fill(&self, id: &DocumentId, pages: Vec<String>, bytes: String) -> Result<(), Failure> {
-        let pages = (1..).zip(pages).map(|(number, text)| NewPage { number, text }).collect();
+        let pages = (1..).zip(pages).map(|(number, text)| NewPage::of_text(number, text)).collect();
         let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: self.now() };
         self.stores.texts.ingest(&self.org, id.as_str(), update).await?;
         let mut blob = self.stores.blobs.create(&blob_key(&self.org, id)).await?;

@@ -102,7 +102,7 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Outcome {
             writer.finish().await?;
         }
         1 => {
-            let pages = (1..=3).map(|number| NewPage { number, text: format!("page {number}") }).collect();
+            let pages = (1..=3).map(|number| NewPage::of_text(number, format!("page {number}"))).collect();
             let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: context.now() };
             stores.texts.ingest(org, document().as_str(), update).await?;
         }

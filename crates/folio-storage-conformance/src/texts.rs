@@ -1,6 +1,7 @@
 //! Conformance suite of [`folio_storage::TextStore`].
 
-use folio_resources::{Document, TextState};
+use folio_resources::{BoundingBox, Document, TextState, WordBoxes};
+use folio_storage::value::{PageBoxes, PageText};
 use folio_storage::{IngestUpdate, NewPage, TextWait};
 use folio_types::DocumentId;
 
@@ -19,8 +20,27 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     check_sizes(context).await
 }
 
+/// A page of text. The words of every third page have boxes.
 fn page(number: u32) -> NewPage {
-    NewPage { number, text: format!("page {number}") }
+    let page = NewPage::of_text(number, format!("page {number}"));
+    let word = |left: f64| BoundingBox { left, top: 10.0, right: left + 20.0, bottom: 20.0 };
+    match number % 3 {
+        0 => NewPage { boxes: WordBoxes::new(100.0, 100.0, [word(0.0), word(f64::from(number))]), ..page },
+        _ => page,
+    }
+}
+
+fn texts(pages: &[NewPage]) -> Vec<PageText> {
+    pages.iter().map(|page| PageText { number: page.number, text: page.text.clone() }).collect()
+}
+
+fn boxes(pages: &[NewPage]) -> Vec<PageBoxes> {
+    let with_boxes = pages.iter().filter(|page| !page.boxes.is_empty());
+    with_boxes.map(|page| PageBoxes { number: page.number, boxes: page.boxes.clone() }).collect()
+}
+
+async fn stored_boxes(context: &Context, id: &DocumentId, from: u32, count: u32) -> Result<Vec<PageBoxes>, Failure> {
+    Ok(context.stores.texts.boxes(&context.org, id.as_str(), from, count).await?)
 }
 
 async fn ingest(context: &Context, id: &DocumentId, state: TextState, pages: &[NewPage]) -> Outcome {
@@ -41,7 +61,7 @@ async fn waiting(context: &Context, waits_for: TextWait, id: &DocumentId) -> Res
     Ok(row.map(|row| row.attempts))
 }
 
-async fn text(context: &Context, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>, Failure> {
+async fn text(context: &Context, id: &DocumentId, from: u32, count: u32) -> Result<Vec<PageText>, Failure> {
     Ok(context.stores.texts.text(&context.org, id.as_str(), from, count).await?)
 }
 
@@ -58,13 +78,21 @@ async fn pages(context: &Context) -> Outcome {
     let document = context.stores.of::<Document>().get(&context.org, &id).await?;
     let seen = document.map(|document| (document.version, document.pages, document.state));
     same!(seen, Some((1, 12, TextState::Ready)), "a document with text");
-    same!(text(context, &id, 1, 100).await?, pages, "the whole text");
-    same!(text(context, &id, 9, 3).await?, [page(9), page(10), page(11)], "three pages");
+    same!(text(context, &id, 1, 100).await?, texts(&pages), "the whole text");
+    same!(stored_boxes(context, &id, 1, 100).await?, boxes(&pages), "the boxes of all pages");
+    same!(
+        stored_boxes(context, &id, 4, 5).await?,
+        boxes(pages.get(3..8).unwrap_or_default()),
+        "the boxes of some pages"
+    );
+    same!(context.stores.texts.boxes(&context.other(), id.as_str(), 1, 9).await?, [], "boxes in another organization");
+    same!(text(context, &id, 9, 3).await?, texts(pages.get(8..11).unwrap_or_default()), "three pages");
     same!(text(context, &id, 13, 3).await?, [], "pages after the end");
     same!(context.stores.texts.text(&context.other(), id.as_str(), 1, 3).await?, [], "pages in another organization");
-    let long: Vec<_> = (1..=4).map(|number| NewPage { number, text: format!("{number}").repeat(50_000) }).collect();
+    let long: Vec<_> = (1..=4).map(|number| NewPage::of_text(number, format!("{number}").repeat(50_000))).collect();
     ingest(context, &id, TextState::Ready, &long).await?;
-    same!(text(context, &id, 1, 4).await?, long, "long pages");
+    same!(text(context, &id, 1, 4).await?, texts(&long), "long pages");
+    same!(stored_boxes(context, &id, 1, 100).await?, [], "boxes of a text that was replaced by one without");
     ingest(context, &id, TextState::NoText("empty".into()), &[]).await?;
     same!(text(context, &id, 1, 100).await?, [], "a text that was replaced by none");
     let missing = context.document_id();
@@ -108,11 +136,12 @@ async fn positions(context: &Context) -> Outcome {
 
 async fn deleted(context: &Context) -> Outcome {
     let id = context.document("deleted.png").await?;
-    ingest(context, &id, TextState::Ready, &[page(1)]).await?;
+    ingest(context, &id, TextState::Ready, &[page(3)]).await?;
     lacks_program(context, &id).await?;
     context.delete_document(&id).await?;
     for _ in 0..2 {
         same!(text(context, &id, 1, 9).await?, [], "the text of a deleted document");
+        same!(stored_boxes(context, &id, 1, 9).await?, [], "the boxes of a deleted document");
         for waits_for in [TextWait::Worker, TextWait::Program] {
             same!(waiting(context, waits_for, &id).await?, None, "a deleted document that waits");
         }

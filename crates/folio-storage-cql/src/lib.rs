@@ -19,8 +19,8 @@
 //! - `threads` (organization, thread): in static columns, the header, epoch, version and expiry. Rows by part: entries,
 //!   batches, requests. Conditional, except imported history before the header and the removal of rows after the
 //!   tombstone.
-//! - `text_pages` (organization, resource, generation): the pages of one text. Plain; `aggregates` has the valid
-//!   generation.
+//! - `text_pages` and `text_boxes` (organization, resource, generation): the pages of one text, and the boxes of its words.
+//!   Plain; `aggregates` has the valid generation.
 //! - `list_rows` (organization, list, term, bucket of a week), `list_buckets` (organization, list, term): the items of a
 //!   term in the order of creation, and the buckets with items. `list_names` (organization, list, shard): the items by
 //!   name. `list_groups` (organization, list, group of characters, shard): the items whose name or metadata contains the

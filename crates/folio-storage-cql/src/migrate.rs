@@ -27,6 +27,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0007.cql"),
     include_str!("migrations/0008.cql"),
     include_str!("migrations/0009.cql"),
+    include_str!("migrations/0010.cql"),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

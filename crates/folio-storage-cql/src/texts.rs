@@ -15,9 +15,9 @@ use super::keyspace::Keyspace;
 use super::record::load;
 use super::resources::key;
 use super::session::{ConditionalResult, Read};
-use super::table::{Header, Part, SystemRow};
+use super::table::{Header, PageRow, Part, SystemRow};
 use super::{content_sizes, dependents, retry};
-use folio_storage::value::{PageText, PendingTextRow, decode, encode};
+use folio_storage::value::{PageBoxes, PageText, PendingTextRow, Stored, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
 /// Maximum number of pages that are written concurrently.
@@ -148,8 +148,14 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) 
     dependents::enter(keyspace, org, id, (Part::Text, &generation)).await?;
     // Encodes on a blocking thread, because the text may have megabytes.
     let encoded = tokio::task::spawn_blocking(move || {
-        let encoded = |NewPage { number, text }| Ok((number, encode(&PageText { number, text })?));
-        pages.into_iter().map(encoded).collect::<Result<Vec<_>>>()
+        let mut rows = Vec::with_capacity(2 * pages.len());
+        for NewPage { number, text, boxes } in pages {
+            rows.push(((number, PageRow::Text), encode(&PageText { number, text })?));
+            if !boxes.is_empty() {
+                rows.push(((number, PageRow::WordBoxes), encode(&PageBoxes { number, boxes })?));
+            }
+        }
+        Ok::<_, Error>(rows)
     });
     let encoded = encoded.await.map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
     let name = generation.as_str();
@@ -161,24 +167,26 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) 
     Ok(generation)
 }
 
-async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
+/// Returns the rows of at most `count` pages from number `from` on.
+async fn pages<T: Stored>(
+    keyspace: &Keyspace,
+    (org, id): (&OrgId, &str),
+    row: PageRow,
+    (from, count): (u32, u32),
+) -> Result<Vec<T>> {
     let loaded = load(keyspace, org, id, Read::Quorum).await?;
     let text = text_of(&loaded.header)?;
     let is_live = loaded.live().is_some();
-    let Some(generation) = text.and_then(|text| text.generation).filter(|_| is_live) else { return Ok(Vec::new()) };
+    let (count_of_all, generation) = text.map_or((0, None), |text| (text.pages, text.generation));
+    let Some(generation) = generation.filter(|_| is_live) else { return Ok(Vec::new()) };
     let (mut found, mut next) = (Vec::new(), from);
-    let end = from.saturating_add(count);
+    let end = from.saturating_add(count).min(count_of_all.saturating_add(1));
     while next < end {
         // A page may have hundreds of kilobytes, so each read returns a bounded number of pages.
         let part = (end - next).min(PAGES_PER_READ);
-        let stored = keyspace.tables.text_pages.pages((org, id), &generation, next, part).await?;
-        let read = stored.len();
+        let stored = keyspace.tables.text_pages.pages((org, id), &generation, row, (next, part)).await?;
         for bytes in stored {
-            let PageText { number, text } = decode(&bytes)?;
-            found.push(NewPage { number, text });
-        }
-        if read < part as usize {
-            break;
+            found.push(decode(&bytes)?);
         }
         next += part;
     }
@@ -204,8 +212,12 @@ impl TextStore for Texts {
         ingest(&self.0, org, id, update).await
     }
 
-    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
-        pages(&self.0, org, id, from, count).await
+    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageText>> {
+        pages(&self.0, (org, id), PageRow::Text, (from, count)).await
+    }
+
+    async fn boxes(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageBoxes>> {
+        pages(&self.0, (org, id), PageRow::WordBoxes, (from, count)).await
     }
 
     async fn waiting_texts(

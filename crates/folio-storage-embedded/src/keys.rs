@@ -115,6 +115,7 @@ pub(crate) fn list_row(org: &OrgId, kind: &str, parent: Option<&str>, at: Timest
 keys! {
     pages(org: &OrgId, id: &str) = "{org}/{id}/";
     page(org: &OrgId, id: &str, number: u32) = "{org}/{id}/{number:010}";
+    boxes(org: &OrgId, id: &str, number: u32) = "{org}/{id}/boxes/{number:010}";
 
     thread(org: &OrgId, id: &ThreadId) = "{org}/{id}/header";
     entries(org: &OrgId, id: &ThreadId) = "{org}/{id}/entry/";

@@ -12,7 +12,7 @@ use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::resources::is_live;
 use super::transaction::Transaction;
-use super::value::{Count, PageText, PendingTextRow, decode, encode};
+use super::value::{Count, PageBoxes, PageText, PendingTextRow, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
 /// Maximum size of stored text that is decoded on the calling thread, in bytes. The limit covers the first pages of
@@ -33,15 +33,15 @@ impl TextStore for Texts {
         }
         let text_bytes = pages.iter().map(|page| page.text.len() as u64).sum();
         // Encodes on a blocking thread rather than on the writer's thread, because the text may have megabytes.
-        let pages = tokio::task::spawn_blocking(move || encode_pages(pages))
+        let pages = tokio::task::spawn_blocking(move || pages.into_iter().map(encode_page).collect::<Result<Vec<_>>>())
             .await
             .map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
-        let bytes = pages.iter().map(|(_, bytes)| bytes.len()).sum();
+        let bytes = pages.iter().map(|page| page.text.len() + page.boxes.as_ref().map_or(0, Vec::len)).sum();
         let update = EncodedUpdate { state, pages, text_bytes, lacks_program, at };
         self.0.write_large(bytes, move |transaction| ingest(transaction, &org, &id, update)).await
     }
 
-    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
+    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageText>> {
         if count <= FEW_PAGES
             && let Some(pages) = self.0.read(|view| text(view, org, id, from, count, SHORT_TEXT_BYTES))?
         {
@@ -50,6 +50,20 @@ impl TextStore for Texts {
         let (org, id) = (org.clone(), id.to_owned());
         let pages = self.0.scan(move |view| text(view, &org, &id, from, count, usize::MAX)).await?;
         Ok(pages.unwrap_or_default())
+    }
+
+    async fn boxes(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageBoxes>> {
+        let (org, id) = (org.clone(), id.to_owned());
+        self.0
+            .scan(move |view| {
+                if !is_live(view, &org, &id)? {
+                    return Ok(Vec::new());
+                }
+                let end = keys::boxes(&org, &id, from.saturating_add(count));
+                let range = Range::prefix(Space::Text, keys::pages(&org, &id));
+                view.values(range.from(keys::boxes(&org, &id, from)).before(end), count as usize)
+            })
+            .await
     }
 
     async fn waiting_texts(
@@ -95,7 +109,7 @@ fn text(
     from: u32,
     count: u32,
     bytes: usize,
-) -> Result<Option<Vec<NewPage>>> {
+) -> Result<Option<Vec<PageText>>> {
     let mut pages = Vec::new();
     if !is_live(reads, org, id)? {
         return Ok(Some(pages));
@@ -108,24 +122,29 @@ fn text(
         if left.is_none() {
             return Ok(ControlFlow::Break(()));
         }
-        let PageText { number, text } = decode(stored)?;
-        pages.push(NewPage { number, text });
+        pages.push(decode(stored)?);
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(left.map(|_| pages))
 }
 
-/// The numbers of pages with their encoded text.
-type EncodedPages = Vec<(u32, Vec<u8>)>;
+/// A page with its encoded text and boxes.
+struct EncodedPage {
+    number: u32,
+    text: Vec<u8>,
+    /// None: the page has no boxes.
+    boxes: Option<Vec<u8>>,
+}
 
-fn encode_pages(pages: Vec<NewPage>) -> Result<EncodedPages> {
-    let encoded = |NewPage { number, text }| Ok((number, encode(&PageText { number, text })?));
-    pages.into_iter().map(encoded).collect()
+fn encode_page(NewPage { number, text, boxes }: NewPage) -> Result<EncodedPage> {
+    let text = encode(&PageText { number, text })?;
+    let boxes = (!boxes.is_empty()).then(|| encode(&PageBoxes { number, boxes })).transpose()?;
+    Ok(EncodedPage { number, text, boxes })
 }
 
 struct EncodedUpdate {
     state: TextState,
-    pages: EncodedPages,
+    pages: Vec<EncodedPage>,
     text_bytes: u64,
     lacks_program: bool,
     at: Timestamp,
@@ -142,8 +161,11 @@ fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &str, update: Enco
         0 => transaction.remove(Space::Records, keys::content_size(org, id)),
         bytes => transaction.put(Space::Records, keys::content_size(org, id), &Count(bytes))?,
     }
-    for (number, bytes) in pages {
-        transaction.put_bytes(Space::Text, keys::page(org, id, number), bytes)?;
+    for EncodedPage { number, text, boxes } in pages {
+        transaction.put_bytes(Space::Text, keys::page(org, id, number), text)?;
+        if let Some(boxes) = boxes {
+            transaction.put_bytes(Space::Text, keys::boxes(org, id, number), boxes)?;
+        }
     }
     let key = keys::text_state(org, id);
     let before: Option<TextRecord> = transaction.read(Space::Records, &key)?;

@@ -17,7 +17,10 @@ use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
-use folio_resources::{ListRow, Member, Resource as _, RevisionName, RevisionNames, Tag, TextRecord, TextState, term};
+use folio_resources::{
+    BoundingBox, ListRow, Member, Resource as _, RevisionName, RevisionNames, Tag, TextRecord, TextState, WordBoxes,
+    term,
+};
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
@@ -163,6 +166,8 @@ fn working() -> WorkingState {
 fn samples() -> Vec<Sample> {
     let mut samples = access::access();
     samples.push(sample("plain", PageText { number: 3, text: "Invoice № 7\n\tTotal".into() }));
+    let word = BoundingBox { left: 10.0, top: 20.0, right: 60.0, bottom: 32.0 };
+    samples.push(sample("plain", PageBoxes { number: 3, boxes: WordBoxes::new(595.0, 842.0, [word]) }));
     samples.push(sample("plain", PendingTextRow { org: org(), id: document_id().to_string(), attempts: 2 }));
     samples.push(sample("plain", DeletionRow { org: org(), id: document_id().to_string(), at: at() }));
     samples.extend(ops());

@@ -8,7 +8,7 @@ use folio_history::job::{ItemOutcome, JobRecord, OpenJobRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
-use folio_resources::{ListRow, Member, RevisionNames, TextRecord, decode_value, encode_value};
+use folio_resources::{ListRow, Member, RevisionNames, TextRecord, WordBoxes, decode_value, encode_value};
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
 use serde::de::DeserializeOwned;
@@ -54,6 +54,14 @@ pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T> {
         }
     }
     Ok(value)
+}
+
+/// The boxes of the words of a page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PageBoxes {
+    /// Page numbers start at 1.
+    pub number: u32,
+    pub boxes: WordBoxes,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -217,6 +225,7 @@ stored! {
         "audit_entry" => AuditEntry,
         "token_use" => TokenUse,
         "page_text" => PageText,
+        "page_boxes" => PageBoxes,
         "pending_text" => PendingTextRow,
         "deleted" => DeletionRow,
         // The removal of its content also removes unknown fields, which may contain content.

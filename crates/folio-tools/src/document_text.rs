@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use folio_llm::count_tokens;
 use folio_resources::{Document, TextState};
-use folio_storage::{NewPage, Stores};
+use folio_storage::Stores;
+use folio_storage::value::PageText;
 use folio_types::{DocumentId, Error, OrgId, Reason, Result};
 
 /// Pages per read of the store.
@@ -47,7 +48,7 @@ pub(crate) async fn read(
     bytes: usize,
 ) -> Result<Text> {
     let (mut text, mut cut) = (String::new(), None);
-    let add = |page: NewPage| {
+    let add = |page: PageText| {
         add_page(&mut text, (count > 1).then_some(page.number), &page.text);
         if text.len() <= bytes {
             return ControlFlow::Continue(());
@@ -78,7 +79,7 @@ pub(crate) async fn for_each_page(
     org: &OrgId,
     id: &DocumentId,
     (from, count): (u32, u32),
-    mut each: impl FnMut(NewPage) -> ControlFlow<()>,
+    mut each: impl FnMut(PageText) -> ControlFlow<()>,
 ) -> Result<()> {
     let end = from.saturating_add(count);
     let mut next = from;

@@ -192,7 +192,8 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use async_trait::async_trait;
-    use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
+    use folio_storage::value::{PageBoxes, PageText};
+    use folio_storage::{IngestUpdate, PendingText, TextStore, TextWait};
     use folio_storage_embedded::{EmbeddedStore, Options};
 
     use super::*;
@@ -207,9 +208,13 @@ mod tests {
             Ok(())
         }
 
-        async fn text(&self, _: &OrgId, _: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
+        async fn text(&self, _: &OrgId, _: &str, from: u32, count: u32) -> Result<Vec<PageText>> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Ok((from..from + count).map(|number| NewPage { number, text: String::new() }).collect())
+            Ok((from..from + count).map(|number| PageText { number, text: String::new() }).collect())
+        }
+
+        async fn boxes(&self, _: &OrgId, _: &str, _: u32, _: u32) -> Result<Vec<PageBoxes>> {
+            Ok(Vec::new())
         }
 
         async fn waiting_texts(&self, _: TextWait, _: Option<&PendingText>, _: usize) -> Result<Vec<PendingText>> {

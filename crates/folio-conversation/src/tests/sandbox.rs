@@ -79,7 +79,7 @@ impl Base {
         let key = RequestId::generate(&*self.environment);
         let write = Write::by_platform(org.clone(), key, now, Expected::Absent, change);
         self.stores.of::<Document>().decide(&id, write).await.unwrap();
-        let pages = vec![NewPage { number: 1, text: text.to_owned() }];
+        let pages = vec![NewPage::of_text(1, text)];
         let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: now };
         self.stores.texts.ingest(org, id.as_str(), update).await.unwrap();
         id

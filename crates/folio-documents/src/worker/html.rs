@@ -22,7 +22,7 @@ pub(super) fn read(input: &[u8], max_pages: u32, document_chars: usize, output: 
         return output.refused("the HTML cannot be rendered as text");
     };
     for page in plain::pages(&rendered, max_pages, document_chars) {
-        output.line(&Line::Page { text: Some(page) })?;
+        output.page(page)?;
     }
     output.line(&Line::End)
 }

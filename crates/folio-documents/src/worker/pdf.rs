@@ -1,79 +1,178 @@
-//! Text of a PDF by page, in the child process.
+//! Text of a PDF by page with the boxes of its words, in the child process.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pdf_extract::{Document, Error, LoadOptions, output_doc_page};
+use folio_resources::WordBoxes;
+use hayro_interpret::font::{Glyph, GlyphRun};
+use hayro_interpret::hayro_cmap::{BfString, WritingMode};
+use hayro_interpret::hayro_syntax::page::Page;
+use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
+use hayro_interpret::kurbo::{Affine, BezPath, Rect, Vec2};
+use hayro_interpret::{
+    BlendMode, ClipPath, Context, Device, DrawMode, DrawProps, Image, ImageDrawProps, InterpreterCache,
+    InterpreterSettings, SoftMask, TransformExt as _, interpret_page,
+};
 
-use super::layout::Layout;
+use super::layout::{self, Layout, Point};
 use super::{Line, Output, structured_invoice};
 
 const DAMAGED: &str = "the file is damaged: it cannot be read as a PDF";
 /// The reason of a protected PDF that was uploaded without its password.
 const LOCKED: &str = "the PDF is protected by a password: delete it and upload it again with its password";
+/// Size of a character in the space of glyphs.
+const GLYPH_UNITS: f64 = 1_000.0;
+/// Advance of a glyph whose font has no width for it, in the space of glyphs.
+const DEFAULT_ADVANCE: f64 = 500.0;
 
 /// Writes the pages, and a further page with an attached structured invoice unless there are `max_pages`. A file that opens
 /// without a password is refused with one, because only a file without a password gets OCR.
 pub(super) fn read(
-    input: &[u8],
+    input: Vec<u8>,
     password: Option<&str>,
     max_pages: u32,
     page_chars: usize,
     output: &mut Output,
 ) -> io::Result<()> {
-    let document = match (open(input), password) {
-        (Opened::Document(document), None) => document,
-        (Opened::Document(_), Some(_)) => return output.locked("is not needed: the PDF opens without one"),
+    let pdf = match (open(input.clone(), ""), password) {
+        (Opened::Pdf(pdf), None) => pdf,
+        (Opened::Pdf(_), Some(_)) => return output.locked("is not needed: the PDF opens without one"),
         (Opened::Locked, None) => return output.locked(LOCKED),
-        (Opened::Locked, Some(password)) => {
-            match catch_unwind(|| Document::load_mem_with_options(input, LoadOptions::with_password(password))) {
-                Ok(Ok(document)) => Box::new(document),
-                Ok(Err(Error::InvalidPassword)) => return output.locked("does not open the PDF"),
-                _ => return output.refused(DAMAGED),
-            }
-        }
+        (Opened::Locked, Some(password)) => match open(input, password) {
+            Opened::Pdf(pdf) => pdf,
+            Opened::Locked => return output.locked("does not open the PDF"),
+            Opened::Damaged => return output.refused(DAMAGED),
+        },
         (Opened::Damaged, _) => return output.refused(DAMAGED),
     };
-    let pages = u32::try_from(document.get_pages().len()).unwrap_or(u32::MAX);
-    if pages == 0 {
+    let Ok(pages) = catch_unwind(AssertUnwindSafe(|| pdf.pages())) else { return output.refused(DAMAGED) };
+    let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
+    if count == 0 {
         return output.refused("the file is damaged: it is a PDF without pages");
     }
-    if pages > max_pages {
-        return output.refused(format!("the PDF has {pages} pages; at most {max_pages} are accepted"));
+    if count > max_pages {
+        return output.refused(format!("the PDF has {count} pages; at most {max_pages} are accepted"));
     }
-    for page in 1..=pages {
-        output.line(&Line::Page { text: read_page(&document, page, page_chars) })?;
+    let cache = InterpreterCache::new();
+    for page in pages.iter() {
+        // A malformed page may panic the library.
+        let read = catch_unwind(AssertUnwindSafe(|| read_page(&pdf, page, &cache, page_chars)));
+        let (text, boxes) = read.ok().flatten().unzip();
+        output.line(&Line::Page { text, boxes: boxes.unwrap_or_default() })?;
     }
-    let invoice = || catch_unwind(AssertUnwindSafe(|| structured_invoice::read(&document, page_chars)));
-    if pages < max_pages
+    let invoice = || catch_unwind(AssertUnwindSafe(|| structured_invoice::read(&pdf, page_chars)));
+    if count < max_pages
         && let Ok(Some(text)) = invoice()
     {
-        output.line(&Line::Page { text: Some(text) })?;
+        output.page(text)?;
     }
     output.line(&Line::End)
 }
 
-/// A PDF that was opened without a password.
 enum Opened {
-    Document(Box<Document>),
+    Pdf(Box<Pdf>),
+    /// The password is missing or wrong.
     Locked,
     Damaged,
 }
 
-fn open(input: &[u8]) -> Opened {
-    let Ok(Ok(mut document)) = catch_unwind(|| Document::load_mem(input)) else {
-        return Opened::Damaged;
-    };
-    if document.is_encrypted() && !matches!(catch_unwind(AssertUnwindSafe(|| document.decrypt(""))), Ok(Ok(()))) {
-        return Opened::Locked;
+fn open(input: Vec<u8>, password: &str) -> Opened {
+    match catch_unwind(|| Pdf::new_with_password(input, password)) {
+        Ok(Ok(pdf)) => Opened::Pdf(Box::new(pdf)),
+        Ok(Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected))) => Opened::Locked,
+        Ok(Err(_)) | Err(_) => Opened::Damaged,
     }
-    Opened::Document(Box::new(document))
 }
 
-/// None if the page is malformed.
-fn read_page(document: &Document, page: u32, page_chars: usize) -> Option<String> {
-    let mut layout = Layout::new(page_chars);
-    let read = catch_unwind(AssertUnwindSafe(|| output_doc_page(document, &mut layout, page)));
-    let is_complete = matches!(read, Ok(Ok(())));
-    (is_complete || layout.is_full()).then(|| layout.into_text())
+/// Returns the text of a page and the boxes of its words. A text of mostly unknown characters is empty, so that the page
+/// gets OCR. None: the content of the page is missing or damaged.
+fn read_page<'a>(
+    pdf: &'a Pdf,
+    page: &Page<'a>,
+    cache: &InterpreterCache<'a>,
+    page_chars: usize,
+) -> Option<(String, WordBoxes)> {
+    if page.raw().contains_key("Contents") && page.page_stream().is_none() {
+        return None;
+    }
+    let (width, height) = page.render_dimensions();
+    let (width, height) = (f64::from(width), f64::from(height));
+    let mut reader =
+        PageReader { layout: Layout::new(page_chars), area: Rect::new(0.0, 0.0, width, height), known: 0, unknown: 0 };
+    let transform = page.initial_transform(true).to_kurbo();
+    let mut context = Context::new(transform, reader.area, cache, pdf.xref(), InterpreterSettings::default());
+    interpret_page(page, &mut context, &mut reader);
+    Some(match reader.unknown > reader.known {
+        true => (String::new(), WordBoxes::new(width, height, [])),
+        false => reader.layout.finish(width, height),
+    })
+}
+
+/// Receives the drawing operations of a page, and keeps the text.
+struct PageReader {
+    layout: Layout,
+    /// The visible part of the page.
+    area: Rect,
+    /// Numbers of glyphs whose characters are known and unknown.
+    known: u32,
+    unknown: u32,
+}
+
+impl PageReader {
+    fn glyph(&mut self, glyph: &Glyph<'_>, transform: Affine, mode: WritingMode) {
+        let origin = transform * hayro_interpret::kurbo::Point::ZERO;
+        let vector = |x: f64, y: f64| transform * hayro_interpret::kurbo::Point::new(x, y) - origin;
+        let is_vertical = matches!(mode, WritingMode::Vertical);
+        let advance = match glyph {
+            _ if is_vertical => GLYPH_UNITS,
+            Glyph::Outline(glyph) => glyph.advance_width().map_or(DEFAULT_ADVANCE, f64::from),
+            Glyph::Type3(glyph) => glyph.advance_width().map_or(DEFAULT_ADVANCE, f64::from),
+        };
+        let along: Vec2 = if is_vertical { vector(0.0, -advance) } else { vector(advance, 0.0) };
+        let unit = if is_vertical { vector(0.0, -1.0) } else { vector(1.0, 0.0) };
+        let (length, size) = (unit.hypot(), vector(0.0, GLYPH_UNITS).hypot());
+        if !(length.is_normal() && size.is_normal() && self.area.contains(origin + along / 2.0)) {
+            return;
+        }
+        let text = match glyph.as_unicode() {
+            Some(BfString::Char(character)) => character.to_string(),
+            Some(BfString::String(text)) => text,
+            None => {
+                self.unknown = self.unknown.saturating_add(1);
+                return;
+            }
+        };
+        self.known = self.known.saturating_add(1);
+        self.layout.add(&layout::Glyph {
+            text: without_ligature(&text).unwrap_or(&text),
+            origin: Point { x: origin.x, y: origin.y },
+            direction: Point { x: unit.x / length, y: unit.y / length },
+            advance: along.hypot(),
+            size,
+        });
+    }
+}
+
+/// Returns the letters of a ligature that has a character of its own.
+fn without_ligature(text: &str) -> Option<&'static str> {
+    let letters = [("ﬀ", "ff"), ("ﬁ", "fi"), ("ﬂ", "fl"), ("ﬃ", "ffi"), ("ﬄ", "ffl"), ("ﬅ", "st"), ("ﬆ", "st")];
+    letters.into_iter().find(|(ligature, _)| *ligature == text).map(|(_, letters)| letters)
+}
+
+impl<'a> Device<'a> for PageReader {
+    fn draw_glyph_run(&mut self, run: &GlyphRun<'_, 'a>, props: DrawProps<'a>, _: &DrawMode) {
+        self.layout.start_run();
+        for glyph in run.glyphs() {
+            self.glyph(glyph, props.transform * glyph.transform(), run.writing_mode());
+        }
+    }
+
+    fn draw_path(&mut self, _: &BezPath, _: DrawProps<'a>, _: &DrawMode) {}
+    fn draw_rect(&mut self, _: &Rect, _: DrawProps<'a>, _: &DrawMode) {}
+    fn draw_image(&mut self, _: Image<'a, '_>, _: ImageDrawProps<'a>) {}
+    fn push_clip_path(&mut self, _: &ClipPath) {}
+    fn push_clip_rect(&mut self, _: &Rect) {}
+    fn pop_clip(&mut self) {}
+    fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'a>>, _: BlendMode) {}
+    fn pop_transparency_group(&mut self) {}
 }

@@ -4,7 +4,8 @@
 //! attachment. Known elements have the label that an invoice prints, others the names of their last elements. A document
 //! type declaration is refused, so that no entity is expanded.
 
-use pdf_extract::{Dictionary, Document, Object, decode_text_string};
+use hayro_interpret::hayro_syntax::Pdf;
+use hayro_interpret::hayro_syntax::object::{Array, Dict, Object, Stream, String as PdfString};
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
@@ -43,8 +44,8 @@ const LABELS: [(&str, &str, &str); 12] = [
 
 /// Returns the text of the first structured invoice, with a mark where it was cut to `max_chars`. None: the PDF has none, or
 /// none that can be read.
-pub(super) fn read(document: &Document, max_chars: usize) -> Option<String> {
-    let (name, xml) = attachments(document).into_iter().find_map(|file| invoice(document, file))?;
+pub(super) fn read(pdf: &Pdf, max_chars: usize) -> Option<String> {
+    let (name, xml) = attachments(pdf).iter().find_map(invoice)?;
     let lines = lines(&xml)?;
     let text =
         format!("Structured invoice data of the attachment {name}. Prefer these values to printed ones.\n\n{lines}");
@@ -57,44 +58,56 @@ pub(super) fn read(document: &Document, max_chars: usize) -> Option<String> {
 }
 
 /// Returns the file specifications of a document: those that belong to it, then all others.
-fn attachments(document: &Document) -> Vec<&Object> {
+fn attachments(pdf: &Pdf) -> Vec<Dict<'_>> {
     let mut files = Vec::new();
-    let Ok(catalog) = document.catalog() else { return files };
-    if let Ok(associated) = catalog.get_deref(b"AF", document).and_then(Object::as_array) {
-        files.extend(associated.iter().take(FILES_MAX));
+    let Some(catalog) = pdf.xref().get::<Dict<'_>>(pdf.xref().root_id()) else { return files };
+    if let Some(associated) = catalog.get::<Array<'_>>("AF") {
+        files.extend(dictionaries(&associated).take(FILES_MAX));
     }
-    let names = catalog.get_deref(b"Names", document).and_then(Object::as_dict);
-    let tree = names.and_then(|names| names.get_deref(b"EmbeddedFiles", document)).and_then(Object::as_dict);
-    let mut nodes: Vec<&Dictionary> = tree.into_iter().collect();
+    let tree = catalog.get::<Dict<'_>>("Names").and_then(|names| names.get::<Dict<'_>>("EmbeddedFiles"));
+    let mut nodes: Vec<Dict<'_>> = tree.into_iter().collect();
     let mut visited = 0;
     while let Some(node) = nodes.pop().filter(|_| visited < NODES_MAX) {
         visited += 1;
-        if let Ok(pairs) = node.get_deref(b"Names", document).and_then(Object::as_array) {
-            files.extend(pairs.iter().skip(1).step_by(2).take(FILES_MAX));
+        if let Some(pairs) = node.get::<Array<'_>>("Names") {
+            // The names between the specifications are no dictionaries.
+            files.extend(dictionaries(&pairs).take(FILES_MAX));
         }
-        if let Ok(kids) = node.get_deref(b"Kids", document).and_then(Object::as_array) {
-            let kids = kids.iter().take(NODES_MAX).filter_map(|kid| document.dereference(kid).ok()?.1.as_dict().ok());
-            nodes.extend(kids);
+        if let Some(kids) = node.get::<Array<'_>>("Kids") {
+            nodes.extend(dictionaries(&kids).take(NODES_MAX));
         }
     }
     files.truncate(FILES_MAX);
     files
 }
 
+fn dictionaries<'a>(array: &Array<'a>) -> impl Iterator<Item = Dict<'a>> {
+    array.iter::<Object<'_>>().filter_map(Object::into_dict)
+}
+
 /// Returns the name and the XML of an attachment. None: it is no structured invoice.
-fn invoice(document: &Document, file: &Object) -> Option<(&'static str, String)> {
-    let file = document.dereference(file).ok()?.1.as_dict().ok()?;
-    let names = [b"UF".as_slice(), b"F"].into_iter();
-    let names = names.filter_map(|key| decode_text_string(file.get_deref(key, document).ok()?).ok());
-    let name = names.map(|name| name.to_lowercase()).find_map(|name| NAMES.into_iter().find(|known| *known == name))?;
-    let contents = file.get_deref(b"EF", document).and_then(Object::as_dict).ok()?;
-    let contents = contents.get_deref(b"F", document).or_else(|_| contents.get_deref(b"UF", document));
-    let stream = contents.and_then(Object::as_stream).ok()?;
-    if stream.content.len() > COMPRESSED_BYTES {
+fn invoice(file: &Dict<'_>) -> Option<(&'static str, String)> {
+    let names = ["UF", "F"].into_iter().filter_map(|key| file.get::<PdfString<'_>>(key));
+    let names = names.map(|name| decoded(name.as_bytes()).to_lowercase());
+    let name = names.into_iter().find_map(|name| NAMES.into_iter().find(|known| *known == name))?;
+    let contents = file.get::<Dict<'_>>("EF")?;
+    let stream = contents.get::<Stream<'_>>("F").or_else(|| contents.get::<Stream<'_>>("UF"))?;
+    if stream.raw_data().len() > COMPRESSED_BYTES {
         return None;
     }
-    let bytes = stream.get_plain_content().ok().filter(|bytes| bytes.len() <= XML_BYTES)?;
-    Some((name, String::from_utf8(bytes).ok()?))
+    let bytes = stream.decoded_data().ok().filter(|bytes| bytes.len() <= XML_BYTES)?;
+    Some((name, String::from_utf8(bytes.into_owned()).ok()?))
+}
+
+/// Decodes a text string of a PDF: UTF-16 after a byte order mark, otherwise a superset of ASCII.
+fn decoded(bytes: &[u8]) -> String {
+    match bytes.strip_prefix(b"\xfe\xff") {
+        Some(wide) => {
+            let (units, _) = wide.as_chunks::<2>();
+            char::decode_utf16(units.iter().map(|unit| u16::from_be_bytes(*unit))).filter_map(Result::ok).collect()
+        }
+        None => bytes.iter().map(|byte| char::from(*byte)).collect(),
+    }
 }
 
 /// Returns a line for each element with text. None: the XML is malformed, too deep, declares a document type, or is empty.

@@ -18,7 +18,7 @@ pub(super) fn read(input: &[u8], max_pages: u32, document_chars: usize, output: 
         return output.refused(format!("the file has {} pages; at most {max_pages} are accepted", pages.len()));
     }
     for page in pages {
-        output.line(&Line::Page { text: Some(page) })?;
+        output.page(page)?;
     }
     output.line(&Line::End)
 }

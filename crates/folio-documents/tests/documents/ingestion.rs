@@ -4,18 +4,18 @@ use folio_documents::IngestLoad;
 use folio_storage::TextWait;
 use folio_types::Principal;
 
-use super::malformed::self_drawing;
+use super::malformed::deep_html;
 use super::*;
 
 #[tokio::test]
 async fn uploaded_documents_become_ready_and_a_malicious_one_affects_no_other() {
     let fixture = Fixture::new();
     let (ingestor, handle) = fixture.ingestor(options());
-    let uploader = fixture.uploader(Some(handle));
+    let uploader = fixture.uploader_within(Some(handle), &Options { max_bytes: 8 * 1024 * 1024, ..options() });
     let mut ids = Vec::new();
     for at in 0..6 {
-        let content = if at % 3 == 1 { self_drawing() } else { sample_invoice() };
-        let name = format!("{at}.pdf");
+        let (kind, content) = if at % 3 == 1 { ("html", deep_html()) } else { ("pdf", sample_invoice()) };
+        let name = format!("{at}.{kind}");
         ids.push(fixture.upload(&uploader, &format!("r{at}"), &name, &content).await.unwrap().document.id);
     }
     for (at, id) in ids.iter().enumerate() {
@@ -122,7 +122,7 @@ async fn draining_cancels_slow_documents_and_a_restart_reads_them() {
 }
 
 /// A program that recognizes the same text in every image.
-const RECOGNIZER: &str = "echo 'recognized text'";
+const RECOGNIZER: &str = "say recognized text";
 
 #[tokio::test]
 async fn an_image_that_lacked_tesseract_is_read_after_its_installation() {
@@ -141,7 +141,7 @@ async fn an_image_that_lacked_tesseract_is_read_after_its_installation() {
     let still = fixture.upload(&uploader, "r3", "b.txt", b"some text").await.unwrap().document.id;
     ingestor.drain(Duration::from_secs(5)).await;
     assert_eq!(fixture.document(&image).await.state, document.state);
-    script(&tesseract, RECOGNIZER);
+    recognizer(&tesseract, RECOGNIZER);
     let (_ingestor, _handle) = fixture.ingestor(options);
     let read = async || Some(fixture.document(&image).await).filter(|found| found.state == TextState::Ready);
     wait_for("the image is read", SOON, read).await;
@@ -169,7 +169,7 @@ async fn tesseract_that_is_installed_while_the_server_runs_is_detected() {
     // The first check finds no program.
     let text = fixture.upload(&fixture.uploader(Some(handle)), "r2", "a.txt", b"some text").await.unwrap().document.id;
     fixture.settled(&text).await;
-    script(&tesseract, RECOGNIZER);
+    recognizer(&tesseract, RECOGNIZER);
     let read = async || Some(fixture.document(&image).await).filter(|found| found.state == TextState::Ready);
     wait_for("the image is read", SOON, read).await;
 }

@@ -16,10 +16,8 @@ const ATTACKS: [&str; 7] = ["environment", "memory", "tenant", "data", "connect"
 /// Writes a program that reports for each attack whether it succeeded.
 fn attacker(program: &Path, tenant: &Path, data: &Path, port: u16) {
     let (tenant, data) = (tenant.display(), data.display());
-    // The program uses only commands of the shell, because it cannot start processes.
     let text = format!(
-        r#"#!/bin/bash
-environment() {{ IFS= read -r -d '' variable <"/proc/$PPID/environ"; }}
+        r#"environment() {{ IFS= read -r -d '' variable <"/proc/$PPID/environ"; }}
 memory() {{ read -r line <"/proc/$PPID/maps"; }}
 tenant() {{ read -r line <"{tenant}"; }}
 data() {{ read -r line <"{data}/folio.db"; }}
@@ -27,14 +25,13 @@ connect() {{ : <>/dev/tcp/127.0.0.1/{port}; }}
 write() {{ : >"{data}/written"; }}
 signal_parent() {{ kill -0 "$PPID"; }}
 for attack in {attacks}; do
-  if "$attack" 2>/dev/null; then echo "$attack: succeeded"; else echo "$attack: refused"; fi
+  if "$attack" 2>/dev/null; then say "$attack: succeeded"; else say "$attack: refused"; fi
 done
-echo recognized text
+say recognized text
 "#,
         attacks = ATTACKS.join(" ")
     );
-    script(program, "");
-    std::fs::write(program, text).unwrap();
+    recognizer(program, &text);
 }
 
 #[tokio::test]
@@ -78,7 +75,7 @@ async fn a_hostile_program_reaches_no_secret_no_other_tenant_and_no_network() {
 async fn a_program_starts_no_further_process() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tesseract");
-    script(&program, "/bin/true; echo recognized text");
+    recognizer(&program, "/bin/true; say recognized text");
     let reading = read_with(Options { tesseract: program, ..options() }, "a.png", PNG).await;
     assert!(matches!(&reading.state, TextState::Failed(reason) if reason.contains("fork")), "{reading:?}");
 }

@@ -106,7 +106,8 @@ async fn long_text_is_cut_visibly() {
     let read = text(&reading);
     assert!(read.chars().count() < 10_500 && read.contains("[… cut here:"), "{}", read.len());
     let page = Page::of_lines(&vec!["All work and no play makes Jack a dull boy, says the story."; 60]);
-    let reading = read_with(options(), "long.pdf", &document(&[page])).await;
+    let short = Options { page_chars: 1_500, ..options() };
+    let reading = read_with(short, "long.pdf", &document(&[page])).await;
     assert_eq!(reading.state, TextState::Ready);
     assert!(text(&reading).contains("[… cut here:"), "{}", text(&reading).len());
 }

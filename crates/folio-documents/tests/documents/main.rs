@@ -11,6 +11,7 @@ mod malformed;
 mod protected;
 mod recognition;
 mod uploads;
+mod word_boxes;
 
 use std::time::Duration;
 
@@ -23,4 +24,4 @@ use folio_testkit::pdf::{Page, document, objects_to_file, stream};
 use folio_testkit::wait_for;
 use folio_types::{Digest, DocumentId, Environment as _, OrgId};
 
-use files::{Fixture, PNG, SLOW, SOON, new_upload, options, read, read_with, script, text};
+use files::{Fixture, PNG, SLOW, SOON, new_upload, options, read, read_with, recognizer, script, text};

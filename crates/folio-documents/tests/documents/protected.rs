@@ -2,7 +2,7 @@
 
 use folio_documents::NewUpload;
 use folio_types::{Reason, Result, Secret};
-use pdf_extract::{EncryptionState, EncryptionVersion, Object, Permissions};
+use lopdf::{EncryptionState, EncryptionVersion, Object, Permissions};
 
 use super::*;
 
@@ -10,7 +10,7 @@ const PASSWORD: &str = "open sesame";
 
 /// Returns a PDF with these pages that only the password opens.
 fn protected(pages: &[Page]) -> Vec<u8> {
-    let mut pdf = pdf_extract::Document::load_mem(&document(pages)).unwrap();
+    let mut pdf = lopdf::Document::load_mem(&document(pages)).unwrap();
     let id = Object::string_literal("0123456789abcdef");
     pdf.trailer.set("ID", Object::Array(vec![id.clone(), id]));
     let version = EncryptionVersion::V2 {

@@ -8,7 +8,7 @@ use folio_testkit::scan;
 use super::*;
 
 /// Runs a required tool. The failure names its package.
-fn tool(program: &str, package: &str, arguments: &[&str]) {
+pub(crate) fn tool(program: &str, package: &str, arguments: &[&str]) {
     let status = Command::new(program).args(arguments).status();
     let status = status.unwrap_or_else(|error| panic!("{program} ({error}): install the package {package}"));
     assert!(status.success(), "{program} {arguments:?}");
@@ -19,7 +19,7 @@ fn page() -> Vec<u8> {
 }
 
 /// Renders a PDF of one page as an image of this format, or as gray pixels (PGM).
-fn render(pdf: &[u8], format: Option<&str>) -> Vec<u8> {
+pub(crate) fn render(pdf: &[u8], format: Option<&str>) -> Vec<u8> {
     scan::render(pdf, format).unwrap()
 }
 
@@ -143,14 +143,18 @@ async fn a_broken_image_fails() {
 
 fn fake_tesseract(folder: &Path, body: &str) -> Options {
     let program = folder.join("tesseract");
-    script(&program, body);
+    recognizer(&program, body);
     Options { tesseract: program, ocr_page_seconds: 2, ..options() }
 }
 
 #[tokio::test]
 async fn a_child_gets_limits_and_no_secrets() {
     let folder = tempfile::tempdir().unwrap();
-    let options = fake_tesseract(folder.path(), "export -p; ulimit -v; ulimit -t; ulimit -c");
+    let names: String = ('A'..='Z').chain('a'..='z').chain(['_']).map(|letter| format!(" ${{!{letter}*}}")).collect();
+    let exported =
+        format!(r#"for name in{names}; do if [[ "${{!name@a}}" == *x* ]]; then say "export $name="; fi; done"#);
+    let limits = "row; ulimit -v; row; ulimit -t; row; ulimit -c";
+    let options = fake_tesseract(folder.path(), &format!("{exported}; {limits}"));
     let memory_kib = options.child_memory_bytes / 1024;
     let reading = read_with(options, "a.png", PNG).await;
     let seen = text(&reading);
@@ -159,7 +163,8 @@ async fn a_child_gets_limits_and_no_secrets() {
     for variable in variables {
         let name = variable.split('=').next().unwrap();
         assert!(
-            ["MIMALLOC_DISALLOW_ARENA_ALLOC", "OMP_THREAD_LIMIT", "TMPDIR", "PWD", "OLDPWD"].contains(&name),
+            ["MIMALLOC_DISALLOW_ARENA_ALLOC", "OMP_THREAD_LIMIT", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"]
+                .contains(&name),
             "{variable}"
         );
     }
@@ -231,7 +236,7 @@ async fn endless_output_is_cut_off() {
 #[tokio::test]
 async fn pages_after_the_time_of_a_document_are_marked() {
     let folder = tempfile::tempdir().unwrap();
-    let slow = fake_tesseract(folder.path(), "exec /bin/bash -c 'while ((SECONDS < 2)); do :; done; echo recognized'");
+    let slow = fake_tesseract(folder.path(), "while ((SECONDS < 2)); do :; done; say recognized");
     let slow = Options { ocr_page_seconds: 20, ocr_document_seconds: 1, ..slow };
     let reading = read_with(slow, "scan.pdf", &scanned(3)).await;
     assert_eq!(reading.state, TextState::Ready);

@@ -67,7 +67,7 @@ async fn store_blob(stores: &Stores, name: &str) -> Result<(), Error> {
 }
 
 async fn ingest(stores: &Stores, name: &str) -> Result<(), Error> {
-    let pages = vec![NewPage { number: 1, text: "text".to_owned() }];
+    let pages = vec![NewPage::of_text(1, "text")];
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: now() };
     stores.texts.ingest(&org(), DocumentId::derive(&[name]).as_str(), update).await
 }

@@ -1,19 +1,30 @@
 //! Pages of text of resources whose kind has text. The [`super::BlobStore`] contains the bytes of their files.
 
 use async_trait::async_trait;
-use folio_resources::{TextRecord, TextState};
+use folio_resources::{TextRecord, TextState, WordBoxes};
 use folio_types::{OrgId, Result, Timestamp};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+use crate::value::{PageBoxes, PageText};
+
+#[derive(Debug, Clone, PartialEq)]
 pub struct NewPage {
     /// Page numbers start at 1.
     pub number: u32,
     pub text: String,
+    /// The boxes of the words of the text. Empty: the format has none.
+    pub boxes: WordBoxes,
+}
+
+impl NewPage {
+    /// A page whose words have no boxes.
+    pub fn of_text(number: u32, text: impl Into<String>) -> Self {
+        Self { number, text: text.into(), boxes: WordBoxes::default() }
+    }
 }
 
 /// The result of a step of ingestion. Storing it does not change the resource's `version`, and has no effect on a
 /// deleted resource.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct IngestUpdate {
     pub state: TextState,
     /// All pages. Empty if the step did not read the text.
@@ -67,7 +78,10 @@ pub trait TextStore: Send + Sync {
     async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()>;
 
     /// Returns the pages from number `from` on (1: the first page) of a live resource, in order, at most `count`.
-    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>>;
+    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageText>>;
+
+    /// Returns the boxes of the words of the same pages that [`TextStore::text`] returns, without pages that have none.
+    async fn boxes(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageBoxes>>;
 
     /// Returns at most `limit` live resources, of all organizations, whose text waits for `waits_for`, in a fixed order:
     /// those after the position of `after`, which may not wait anymore. None: from the first one. Each condition has an

@@ -10,7 +10,7 @@ use folio_llm::{
 };
 use folio_metering::MeteredCall;
 use folio_resources::{Document, ExtractionReport, NewExtraction, Prompt, PromptRevision, Schema, SchemaRevision};
-use folio_storage::NewPage;
+use folio_storage::value::PageText;
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::notation::Style;
 use folio_types::{Code, Coverage, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId, json};
@@ -271,7 +271,7 @@ impl Run<'_> {
         }
         let mut planner = Planner::new(budget.text);
         let (stores, org) = (&self.resources.stores, &self.request.principal.org);
-        let add = |page: NewPage| {
+        let add = |page: PageText| {
             planner.add_page(page.number, &page.text);
             ControlFlow::Continue(())
         };
@@ -343,7 +343,7 @@ impl Run<'_> {
     async fn pages(&self, window: &Window) -> Result<Vec<(u32, String)>> {
         let Some((first, last)) = window.pages() else { return Ok(Vec::new()) };
         let mut pages = Vec::with_capacity(window.parts.len());
-        let add = |page: NewPage| {
+        let add = |page: PageText| {
             let part = window.parts.iter().find(|part| part.page == page.number);
             let text = part.and_then(|part| page.text.get(part.range.clone()));
             pages.extend(text.map(|text| (page.number, text.to_owned())));

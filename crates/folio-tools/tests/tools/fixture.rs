@@ -228,7 +228,7 @@ async fn add_document(stores: &Stores, org: &OrgId, name: &str, pages: &[&str], 
     let key = Digest::of(name.as_bytes()).as_str().parse().unwrap();
     let write = Write::by_platform(org.clone(), key, at, Expected::Absent, DocumentChange::Create(new));
     assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
-    let pages = pages.iter().zip(1..).map(|(text, number)| NewPage { number, text: (*text).to_owned() }).collect();
+    let pages = pages.iter().zip(1..).map(|(text, number)| NewPage::of_text(number, *text)).collect();
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at };
     stores.texts.ingest(org, id.as_str(), update).await.unwrap();
     id

@@ -2,11 +2,12 @@
 
 use folio_operations::Call;
 use folio_operations::documents::{
-    DeleteDocument, DocumentText, Download, DownloadDocument, GetDocument, GetDocumentText, ListDocuments,
-    UpdateDocument,
+    DeleteDocument, DocumentText, Download, DownloadDocument, GetDocument, GetDocumentText, GetPageWords,
+    ListDocuments, PageWords, UpdateDocument,
 };
 use folio_proto::{fields, status, text_state, v1};
-use folio_storage::NewPage;
+use folio_resources::BoundingBox;
+use folio_storage::value::PageText;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response, Streaming};
 use v1::document_service_server::DocumentService;
@@ -82,7 +83,7 @@ impl DocumentService for Api {
         },
         |text: DocumentText| {
             let (state, reason) = text_state(&text.state);
-            let page = |page: NewPage| v1::PageText { number: page.number, text: page.text };
+            let page = |page: PageText| v1::PageText { number: page.number, text: page.text };
             v1::GetDocumentTextResponse {
                 state: state.into(),
                 state_reason: reason.to_owned(),
@@ -92,4 +93,28 @@ impl DocumentService for Api {
             }
         }
     );
+
+    read!(
+        get_page_words,
+        GetPageWordsRequest,
+        GetPageWordsResponse,
+        |request| GetPageWords { document_id: fields::id("document_id", &request.document_id)?, page: request.page },
+        |page: PageWords| {
+            let word = |(at, text): (usize, &str)| v1::PageWord {
+                text: text.to_owned(),
+                area: page.boxes.fractions(at).map(area),
+            };
+            v1::GetPageWordsResponse {
+                width: page.boxes.width,
+                height: page.boxes.height,
+                words: page.text.split_whitespace().enumerate().map(word).collect(),
+            }
+        }
+    );
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a stored coordinate has five digits")]
+fn area(area: BoundingBox) -> v1::BoundingBox {
+    let BoundingBox { left, top, right, bottom } = area;
+    v1::BoundingBox { left: left as f32, top: top as f32, right: right as f32, bottom: bottom as f32 }
 }
