@@ -174,6 +174,7 @@ mod tests {
         assert_eq!(date("04/05/2026", style).as_deref(), Some("2026-04-05"));
         assert!(!prefers_month_first("31/12/2026, $5"));
         assert!(prefers_month_first("04/05/2026 $5"));
+        assert!(prefers_month_first("12/05/2026 $5"), "12 may be a month");
         assert!(!prefers_month_first("1/31/2/3"), "four numbers are no date");
         assert_eq!(date("01/12/2026", Style::default()).as_deref(), Some("2026-12-01"));
     }
