@@ -210,7 +210,7 @@ fn finish_pages(options: &Options, pages: Pages) -> Result<Vec<NewPage>, ReadErr
     let (texts, boxes): (Vec<_>, Vec<_>) = pages.into_iter().map(|page| (normal(page.text), page.boxes)).unzip();
     let bounded = bound(texts, options.page_chars, options.document_chars);
     let page = |(number, (bounded, mut boxes)): (u32, (Bounded, WordBoxes))| {
-        // A word without a place would shift the boxes of all others.
+        // A word without a box would shift the boxes of all others.
         boxes.truncate(if boxes.len() < bounded.words { 0 } else { bounded.words });
         NewPage { number, text: bounded.text, boxes }
     };
@@ -335,7 +335,7 @@ impl FileReader<'_> {
     /// Runs a child process that reads the file, and parses its output.
     async fn child(&self, job: Job) -> Result<Pages, ReadError> {
         let task = task(self.options, job);
-        // A character takes at most six bytes of JSON, the place of a word (and the blank after it) eleven; a page adds a few.
+        // A character takes at most six bytes of JSON, the box of a word (and the blank after it) eleven; a page adds a few.
         let pages = u64::from(self.options.max_pages);
         let chars = (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64);
         let max_output = (6 + 6) * chars + 128 * pages;

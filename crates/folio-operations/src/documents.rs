@@ -268,7 +268,7 @@ pub struct GetPageWords {
 pub struct PageWords {
     /// The text of the page. Its words are the parts between white space.
     pub text: String,
-    /// The boxes of the words, in order. Empty: the format has none. Words after the last place have none.
+    /// The boxes of the words, in order. Empty: the format has none. Words after the last box have none.
     pub boxes: WordBoxes,
 }
 

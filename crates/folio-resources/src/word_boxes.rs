@@ -80,7 +80,7 @@ impl WordBoxes {
         self.boxes.truncate(words);
     }
 
-    /// Returns the rectangle of a word, from 0 on, in fractions of the page (0 to 1). None: the word has no place.
+    /// Returns the rectangle of a word, from 0 on, in fractions of the page (0 to 1). None: the word has no box.
     pub fn fractions(&self, word: usize) -> Option<BoundingBox> {
         let [left, top, right, bottom] = self.boxes.get(word)?.map(|part| f64::from(part) / f64::from(u16::MAX));
         Some(BoundingBox { left, top, right, bottom })

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use folio_resources::WordBoxes;
 use hayro_interpret::font::{Glyph, GlyphRun};
@@ -34,11 +35,12 @@ pub(super) fn read(
     page_chars: usize,
     output: &mut Output,
 ) -> io::Result<()> {
-    let pdf = match (open(input.clone(), ""), password) {
+    let input = Arc::new(input);
+    let pdf = match (open(&input, ""), password) {
         (Opened::Pdf(pdf), None) => pdf,
         (Opened::Pdf(_), Some(_)) => return output.locked("is not needed: the PDF opens without one"),
         (Opened::Locked, None) => return output.locked(LOCKED),
-        (Opened::Locked, Some(password)) => match open(input, password) {
+        (Opened::Locked, Some(password)) => match open(&input, password) {
             Opened::Pdf(pdf) => pdf,
             Opened::Locked => return output.locked("does not open the PDF"),
             Opened::Damaged => return output.refused(DAMAGED),
@@ -76,8 +78,8 @@ enum Opened {
     Damaged,
 }
 
-fn open(input: Vec<u8>, password: &str) -> Opened {
-    match catch_unwind(|| Pdf::new_with_password(input, password)) {
+fn open(input: &Arc<Vec<u8>>, password: &str) -> Opened {
+    match catch_unwind(|| Pdf::new_with_password(Arc::clone(input), password)) {
         Ok(Ok(pdf)) => Opened::Pdf(Box::new(pdf)),
         Ok(Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected))) => Opened::Locked,
         Ok(Err(_)) | Err(_) => Opened::Damaged,
