@@ -4,20 +4,26 @@
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use folio_types::{Code, Error, Reason};
 use tonic::Status;
 
-/// Time after the restart of a gateway or of its connections in which a client may notice that its old connection broke.
-const NOTICED_WITHIN: Duration = Duration::from_secs(5);
+/// The connection of a client to a gateway.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Connection {
+    /// Number of the gateway.
+    pub(super) gateway: usize,
+    /// Time at which the client connected.
+    pub(super) since: Instant,
+}
 
 /// An error of one request.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) error: Error,
-    /// Number of the gateway that received the request.
-    gateway: usize,
+    /// The connection on which the request was sent.
+    connection: Connection,
     /// True if the connection failed, so that the server answered nothing.
     is_of_transport: bool,
 }
@@ -35,14 +41,14 @@ struct Counts {
 }
 
 impl Refusal {
-    pub(super) fn new(status: &Status, gateway: usize) -> Self {
+    pub(super) fn new(status: &Status, connection: Connection) -> Self {
         // Only a status of the client library has a source.
-        Self { error: folio_proto::status::to_error(status), gateway, is_of_transport: status.source().is_some() }
+        Self { error: folio_proto::status::to_error(status), connection, is_of_transport: status.source().is_some() }
     }
 
     /// The error of a request that was not answered in time.
-    pub(super) fn unanswered(gateway: usize) -> Self {
-        Self { error: Error::unavailable(Reason::NodeLost, "no answer"), gateway, is_of_transport: true }
+    pub(super) fn unanswered(connection: Connection) -> Self {
+        Self { error: Error::unavailable(Reason::NodeLost, "no answer"), connection, is_of_transport: true }
     }
 
     /// Returns true if a retry may succeed.
@@ -62,19 +68,22 @@ impl Refusal {
 }
 
 impl Counts {
-    fn is_disturbed(&self, gateway: usize, now: Instant) -> bool {
-        match self.disturbed.get(&gateway) {
+    /// Returns true if a fault may have broken the connection. A client may notice it much later, when it uses the
+    /// connection again.
+    fn is_disturbed(&self, connection: Connection) -> bool {
+        match self.disturbed.get(&connection.gateway) {
             None => false,
             Some(None) => true,
-            Some(Some(end)) => now.duration_since(*end) <= NOTICED_WITHIN,
+            Some(Some(end)) => connection.since <= *end,
         }
     }
 
-    fn count(&mut self, refusal: &Refusal, now: Instant) {
-        let Refusal { error, gateway, is_of_transport } = refusal;
+    fn count(&mut self, refusal: &Refusal) {
+        let Refusal { error, connection, is_of_transport } = refusal;
+        let gateway = connection.gateway;
         let origin = if *is_of_transport { "transport" } else { error.reason.as_str() };
         *self.by_reason.entry(format!("{:?} {origin}", error.code)).or_default() += 1;
-        if refusal.is_fault(self.is_disturbed(*gateway, now)) {
+        if refusal.is_fault(self.is_disturbed(*connection)) {
             let text = format!("a client of gateway {gateway} received {:?} {origin}: {}", error.code, error.message);
             *self.faults.entry(text).or_default() += 1;
         }
@@ -83,7 +92,7 @@ impl Counts {
 
 impl Refusals {
     pub(super) fn count(&self, refusal: &Refusal) {
-        self.counts().count(refusal, Instant::now());
+        self.counts().count(refusal);
     }
 
     /// Records that a fault begins that ends the connections of a gateway.
@@ -117,38 +126,41 @@ mod tests {
 
     use super::*;
 
-    fn broken_connection(gateway: usize) -> Refusal {
-        Refusal::new(&Status::from_error(Box::new(std::io::Error::other("the connection broke"))), gateway)
+    fn connection(gateway: usize) -> Connection {
+        Connection { gateway, since: Instant::now() }
+    }
+
+    fn broken(connection: Connection) -> Refusal {
+        Refusal::new(&Status::from_error(Box::new(std::io::Error::other("the connection broke"))), connection)
     }
 
     #[test]
     fn an_internal_error_of_folio_is_a_fault() {
         let refusals = Refusals::default();
         refusals.begin_disturbance(0);
-        refusals.count(&Refusal::unanswered(0));
-        refusals.count(&Refusal::new(&from_error(Error::unavailable(Reason::Draining, "later")), 0));
+        refusals.count(&Refusal::unanswered(connection(0)));
+        refusals.count(&Refusal::new(&from_error(Error::unavailable(Reason::Draining, "later")), connection(0)));
         assert_eq!(refusals.faults(), [""; 0]);
-        let internal = Refusal::new(&from_error(Error::internal("a defect")), 0);
+        let internal = Refusal::new(&from_error(Error::internal("a defect")), connection(0));
         refusals.count(&internal);
-        refusals.count(&Refusal::new(&Status::cancelled("without details"), 0));
+        refusals.count(&Refusal::new(&Status::cancelled("without details"), connection(0)));
         assert!(!internal.is_retriable());
         assert_eq!(refusals.faults().len(), 2, "{:?}", refusals.faults());
     }
 
     #[test]
-    fn an_error_of_the_transport_is_a_fault_unless_its_gateway_was_disturbed_just_before() {
-        let broken = broken_connection(1);
-        assert!(broken.is_of_transport && broken.is_retriable(), "{broken:?}");
-        let refusals = Refusals::default();
+    fn an_error_of_the_transport_is_a_fault_unless_its_connection_was_disturbed() {
+        let (old, refusals) = (broken(connection(1)), Refusals::default());
+        assert!(old.is_of_transport && old.is_retriable(), "{old:?}");
         refusals.begin_disturbance(1);
-        refusals.count(&broken);
+        refusals.count(&old);
+        refusals.count(&broken(connection(1)));
         refusals.end_disturbance(1);
-        refusals.count(&broken);
+        refusals.count(&old);
         assert_eq!(refusals.faults(), [""; 0]);
-        refusals.count(&broken_connection(0));
+        refusals.count(&broken(connection(0)));
         assert_eq!(refusals.faults().len(), 1, "the other gateway was not disturbed");
-        let later = Instant::now() + NOTICED_WITHIN + Duration::from_millis(1);
-        refusals.counts().count(&broken, later);
-        assert_eq!(refusals.faults().len(), 2, "{:?}", refusals.faults());
+        refusals.count(&broken(connection(1)));
+        assert_eq!(refusals.faults().len(), 2, "the connection is newer than the fault: {:?}", refusals.faults());
     }
 }

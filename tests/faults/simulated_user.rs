@@ -15,7 +15,7 @@ use rand::seq::IndexedRandom as _;
 use tonic::{Status, Streaming};
 
 use super::log::{ClientEvent, Decisions, Log};
-use super::refusals::{Refusal, Refusals};
+use super::refusals::{Connection, Refusal, Refusals};
 use crate::harness::client::{Client, approved, ask, edited, event_name, on, rejected};
 use crate::harness::settings::INVOICE;
 use crate::harness::tenant::Tenant;
@@ -47,7 +47,7 @@ pub struct SimulatedUser {
     pub log: Log,
     pub random: StdRng,
     pub refusals: Refusals,
-    clients: BTreeMap<usize, Client>,
+    clients: BTreeMap<usize, (Connection, Client)>,
     at: usize,
 }
 
@@ -164,17 +164,18 @@ impl SimulatedUser {
     }
 
     /// Returns a connection to a gateway, to another one at each call.
-    async fn client(&mut self) -> Client {
+    async fn client(&mut self) -> (Connection, Client) {
         loop {
             self.at = (self.at + 1) % self.gateways.len();
-            if let Some(client) = self.clients.get(&self.at) {
-                return client.clone();
+            if let Some(connected) = self.clients.get(&self.at) {
+                return connected.clone();
             }
+            let connection = Connection { gateway: self.at, since: Instant::now() };
             let url = format!("http://{}", self.gateways[self.at]);
             match tokio::time::timeout(REQUEST_TIMEOUT, Client::try_connect(&url, Some(&self.tenant.token))).await {
                 Ok(Ok(client)) => {
-                    self.clients.insert(self.at, client.clone());
-                    return client;
+                    self.clients.insert(self.at, (connection, client.clone()));
+                    return (connection, client);
                 }
                 _ => pause().await,
             }
@@ -187,17 +188,17 @@ impl SimulatedUser {
         F: Future<Output = Result<T, Status>>,
     {
         loop {
-            let client = self.client().await;
+            let (connection, client) = self.client().await;
             let refusal = match tokio::time::timeout(REQUEST_TIMEOUT, call(client)).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(status)) => Refusal::new(&status, self.at),
-                Err(_) => Refusal::unanswered(self.at),
+                Ok(Err(status)) => Refusal::new(&status, connection),
+                Err(_) => Refusal::unanswered(connection),
             };
             self.refusals.count(&refusal);
             if !refusal.is_retriable() {
                 return Err(refusal.error);
             }
-            self.clients.remove(&self.at);
+            self.clients.remove(&connection.gateway);
             pause().await;
         }
     }
@@ -245,7 +246,9 @@ impl SimulatedUser {
                     events.push((event.number, event_name(&event)));
                 }
                 Ok(Some(Err(status))) => {
-                    self.refusals.count(&Refusal::new(&status, self.at));
+                    if let Some((connection, _)) = self.clients.remove(&self.at) {
+                        self.refusals.count(&Refusal::new(&status, connection));
+                    }
                     break false;
                 }
                 Ok(None) => break true,
@@ -325,25 +328,27 @@ impl SimulatedUser {
     async fn approve_twice(&mut self, request: &v1::ApproveRequest) {
         let mut clients = Vec::new();
         for _ in 0..2 {
-            let client = self.client().await;
-            clients.push((self.at, client));
+            clients.push(self.client().await);
         }
         let decisions = Decisions::of(request);
         self.log.add(&self.tenant.org, ClientEvent::Deciding(decisions.clone()));
-        let send = |(gateway, client): (usize, Client)| {
+        let send = |(connection, client): (Connection, Client)| {
             let request = request.clone();
             async move {
                 let mut conversations = client.conversations.clone();
-                (gateway, tokio::time::timeout(REQUEST_TIMEOUT, conversations.approve(request)).await)
+                (connection, tokio::time::timeout(REQUEST_TIMEOUT, conversations.approve(request)).await)
             }
         };
-        for (gateway, answer) in futures::future::join_all(clients.into_iter().map(send)).await {
+        for (connection, answer) in futures::future::join_all(clients.into_iter().map(send)).await {
             match answer {
                 Ok(Ok(answer)) => {
                     let answer = Box::new(answer.into_inner());
                     self.log.add(&self.tenant.org, ClientEvent::Answered(decisions.clone(), answer));
                 }
-                Ok(Err(status)) => self.refusals.count(&Refusal::new(&status, gateway)),
+                Ok(Err(status)) => {
+                    self.clients.remove(&connection.gateway);
+                    self.refusals.count(&Refusal::new(&status, connection));
+                }
                 Err(_) => {}
             }
         }
