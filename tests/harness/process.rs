@@ -46,8 +46,18 @@ pub fn command(program: impl AsRef<OsStr>, folder: &Path, environment: &[(&str, 
 
 /// Returns the resident memory of a process in bytes.
 pub fn resident_bytes(id: u32) -> anyhow::Result<u64> {
+    status_bytes(id, "VmRSS:")
+}
+
+/// Returns the resident memory of a process in bytes, without the mapped parts of files, such as the program itself: the
+/// kernel loads and drops them as it needs.
+pub fn anonymous_bytes(id: u32) -> anyhow::Result<u64> {
+    status_bytes(id, "RssAnon:")
+}
+
+fn status_bytes(id: u32, name: &str) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib * 1024)
 }

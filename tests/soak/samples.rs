@@ -10,9 +10,9 @@ use super::verdict::{Rule, Series};
 use super::{Plan, WARM_UP, load, processes};
 use crate::faults::tables::Tables;
 use crate::harness::cluster::Cluster;
-use crate::harness::process::{open_files, resident_bytes};
+use crate::harness::process::{anonymous_bytes, open_files, resident_bytes};
 
-/// Maximum slope of the resident memory of a process, in MiB per hour.
+/// Maximum slope of the resident memory of a process without mapped files, in MiB per hour.
 const MEMORY_MIB_PER_HOUR: Rule = Rule::SlopePerHour(1.0);
 /// Maximum growth of the open files of a process: connections that are replaced at the time of a sample.
 const FILES_GROWTH: Rule = Rule::Growth { share: 0.0, constant: 4.0 };
@@ -90,8 +90,10 @@ impl Sampler {
         tables: &Tables,
     ) -> Result<()> {
         for (process, id) in processes(cluster) {
-            let mebibytes = resident_bytes(id)? as f64 / (1024.0 * 1024.0);
-            self.add(at, format!("{process}: MiB of memory"), MEMORY_MIB_PER_HOUR, mebibytes);
+            let mebibytes = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);
+            let (memory, resident) = (anonymous_bytes(id)?, resident_bytes(id)?);
+            self.add(at, format!("{process}: MiB of memory"), MEMORY_MIB_PER_HOUR, mebibytes(memory));
+            self.add(at, format!("{process}: MiB with mapped files"), Rule::Printed, mebibytes(resident));
             self.add(at, format!("{process}: open files"), FILES_GROWTH, open_files(id)? as f64);
         }
         let size = tokio::task::block_in_place(|| redis.command("DBSIZE"))?;
