@@ -54,28 +54,43 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>
         let threads = tables.threads().await?;
         let rows = tables.open_turns().await?;
         let (now, checked_at) = (Instant::now(), Timestamp::now());
-        let is_busy = |thread: &&ObservedThread| {
-            let open = thread.header.open_turn.as_ref();
-            open.is_some_and(|open| is_busy(open, checked_at)) || rows.iter().any(|row| is_stale(row, thread))
-        };
-        let busy: Vec<&ObservedThread> = threads.iter().filter(is_busy).collect();
-        seen.retain(|thread, _| busy.iter().any(|busy| busy.id == *thread));
-        for thread in &busy {
-            let entry = seen.entry(thread.id.clone()).or_insert((thread.version, now));
-            if entry.0 != thread.version {
-                *entry = (thread.version, now);
+        let busy: BTreeMap<&ThreadId, (u64, String)> = threads
+            .iter()
+            .filter_map(|thread| Some((&thread.id, (thread.version, busy_reason(thread, &rows, checked_at)?))))
+            .collect();
+        seen.retain(|thread, _| busy.contains_key(thread));
+        for (thread, (version, _)) in &busy {
+            let entry = seen.entry((*thread).clone()).or_insert((*version, now));
+            if entry.0 != *version {
+                *entry = (*version, now);
             }
         }
         let is_stuck = |since: &Instant| now.duration_since(*since) > limits.stuck;
         let all_stuck = seen.values().all(|(_, since)| is_stuck(since));
         if all_stuck || begun.elapsed() > limits.total {
-            let stuck =
-                seen.into_iter().map(|(thread, (_, since))| StuckThread { thread, since: now.duration_since(since) });
+            let stuck = seen.into_iter().map(|(thread, (_, since))| {
+                let reason = busy[&thread].1.clone();
+                StuckThread { thread, since: now.duration_since(since), reason }
+            });
             return Ok((stuck.collect(), checked_at));
         }
         // The interval also bounds the load on the store.
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+/// Returns why a thread counts as busy. None: it does not.
+fn busy_reason(thread: &ObservedThread, rows: &[(String, u32, u64)], now: Timestamp) -> Option<String> {
+    let open = thread.header.open_turn.as_ref().filter(|open| is_busy(open, now));
+    let ObservedThread { epoch, version, .. } = thread;
+    let open = open.map(|open| {
+        format!("turn {} is {:?} (epoch {epoch}, version {version}, {:?})", open.number, open.phase, open.expires_at)
+    });
+    let stale = || {
+        let (_, turn, epoch) = rows.iter().find(|row| is_stale(row, thread))?;
+        Some(format!("the index of open turns has a row of the ended turn {turn} (epoch {epoch})"))
+    };
+    open.or_else(stale)
 }
 
 /// Returns true if a row of the index refers to an ended turn of the thread. The next sweep removes it.

@@ -129,4 +129,6 @@ pub struct StuckThread {
     pub thread: ThreadId,
     /// Time without progress.
     pub since: Duration,
+    /// Why the thread counts as busy.
+    pub reason: String,
 }

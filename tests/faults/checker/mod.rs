@@ -113,7 +113,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         findings.add(
             Invariant::Busy,
             &busy.thread,
-            format!("the thread was still busy {:?} after the end of all work", busy.since),
+            format!("the thread was still busy {:?} after the end of all work: {}", busy.since, busy.reason),
         );
     }
     findings.0

@@ -501,6 +501,10 @@ fn invariant_9_streams_that_cannot_be_resumed_are_found() {
 
 #[test]
 fn a_busy_thread_that_no_node_runs_is_found() {
-    let stuck = StuckThread { thread: thread(), since: std::time::Duration::from_secs(9) };
-    finds(&with(|evidence| evidence.busy.push(stuck)), Busy, "9s");
+    let stuck = StuckThread {
+        thread: thread(),
+        since: std::time::Duration::from_secs(9),
+        reason: "turn 1 is Running".to_owned(),
+    };
+    finds(&with(|evidence| evidence.busy.push(stuck)), Busy, "9s after the end of all work: turn 1 is Running");
 }
