@@ -13,6 +13,7 @@ use folio_blobs::DiskReserve;
 use folio_types::{Code, Environment, Error, Reason, Result};
 use tokio::sync::oneshot;
 
+use super::journal_tail::open_repaired;
 use super::keys::Space;
 use super::reads::View;
 use super::transaction::Transaction;
@@ -31,12 +32,14 @@ const CLOSE_WAIT: Duration = Duration::from_secs(10);
 /// Folder of a database that contains a folder for each keyspace.
 const KEYSPACES: &str = "keyspaces";
 /// File that fjall writes last when it creates a database, and its minimum size in bytes.
-const VERSION: (&str, u64) = ("version", 4);
+const VERSION: (&str, usize) = ("version", 4);
 
 /// Removes a database whose creation a loss of power interrupted: fjall can neither open nor create it. Such a database
 /// has no keyspace.
 fn remove_unfinished(path: &Path) -> std::io::Result<()> {
-    let has_version = path.join(VERSION.0).metadata().is_ok_and(|version| version.len() >= VERSION.1);
+    // Data that was lost is missing or zero.
+    let is_written = |version: Vec<u8>| version.len() >= VERSION.1 && !version.contains(&0);
+    let has_version = std::fs::read(path.join(VERSION.0)).is_ok_and(is_written);
     let has_keyspaces = || path.join(KEYSPACES).read_dir().is_ok_and(|mut entries| entries.next().is_some());
     if has_version || !path.is_dir() || has_keyspaces() {
         return Ok(());
@@ -71,12 +74,14 @@ impl OpenDatabase {
         };
         let unusable = |error: std::io::Error| failed(error.into());
         remove_unfinished(path).map_err(unusable)?;
-        let db = Database::builder(path)
-            .max_journaling_size(options.journal_bytes.max(64 * 1024 * 1024))
-            .cache_size(options.cache_bytes)
-            .worker_threads(options.worker_threads.max(1))
-            .open()
-            .map_err(failed)?;
+        let open = || {
+            Database::builder(path)
+                .max_journaling_size(options.journal_bytes.max(64 * 1024 * 1024))
+                .cache_size(options.cache_bytes)
+                .worker_threads(options.worker_threads.max(1))
+                .open()
+        };
+        let db = open_repaired(path, open).map_err(failed)?;
         let settings = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
         let space = |name| db.keyspace(name, settings).map_err(failed);
         let (records, threads, text, system) = (space("records")?, space("threads")?, space("text")?, space("system")?);

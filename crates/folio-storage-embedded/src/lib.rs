@@ -63,6 +63,7 @@ mod engine;
 mod erasure;
 mod health;
 mod jobs;
+mod journal_tail;
 mod keys;
 mod listing;
 mod names;
