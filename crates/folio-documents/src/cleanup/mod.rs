@@ -119,9 +119,12 @@ impl Cleaner {
         (Self { stop, task: AbortOnDropHandle::new(task) }, handle)
     }
 
-    pub async fn stop(self) {
+    /// Stops the task. A running sweep may end within the limit; then it is aborted.
+    pub async fn stop(self, limit: Duration) {
         self.stop.cancel();
-        let _ = self.task.await;
+        if tokio::time::timeout(limit, self.task).await.is_err() {
+            tracing::info!("a sweep was aborted; the next one repeats its work");
+        }
     }
 }
 

@@ -1,14 +1,22 @@
 //! Clean-up after deletions and expiry.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use folio_history::thread::{Append, Fence, NewThread};
 use folio_resources::{
     DocumentChange, Extraction, ExtractionChange, ExtractionReport, NewExtraction, Organization, OrganizationChange,
     Prompt, PromptChange, Resource as _,
 };
+use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob, Stores};
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
-use folio_types::{BlobId, BlobKey, ExtractionId, Principal, PromptId, PromptRevId, ThreadId, Timestamp, limits};
+use folio_types::{
+    BlobId, BlobKey, ExtractionId, Principal, PromptId, PromptRevId, Result, ThreadId, Timestamp, limits,
+};
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::*;
 
@@ -62,11 +70,57 @@ async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     fixture.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
     wait_for("the bytes are removed again", SOON, is_removed).await;
-    cleaner.stop().await;
+    cleaner.stop(SOON).await;
     assert!(fixture.stores().of::<Document>().deleted(10).await.unwrap().is_empty());
     assert_eq!(end(&fixture, &thread_of_document).await, Some(ends), "the conversations' sweep removes it");
     assert_eq!(end(&fixture, &other).await, None);
     assert_eq!(fixture.bytes(&kept.blob_key()).await.unwrap(), b"text");
+}
+
+/// A store of blobs that never answers a deletion.
+struct Unresponsive(Arc<dyn BlobStore>, Notify);
+
+#[async_trait]
+impl BlobStore for Unresponsive {
+    async fn create(&self, key: &BlobKey) -> Result<Box<dyn BlobWriter>> {
+        self.0.create(key).await
+    }
+
+    async fn open(&self, key: &BlobKey) -> Result<Option<Box<dyn BlobReader>>> {
+        self.0.open(key).await
+    }
+
+    async fn delete(&self, _: &BlobKey) -> Result<()> {
+        self.1.notify_one();
+        std::future::pending().await
+    }
+
+    async fn delete_document(&self, _: &OrgId, _: &DocumentId) -> Result<()> {
+        self.1.notify_one();
+        std::future::pending().await
+    }
+
+    async fn delete_all(&self, _: &OrgId) -> Result<()> {
+        self.1.notify_one();
+        std::future::pending().await
+    }
+
+    fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
+        self.0.scan()
+    }
+}
+
+#[tokio::test]
+async fn a_stop_aborts_a_sweep_that_exceeds_the_limit() {
+    let fixture = Fixture::new();
+    let document = fixture.upload(&fixture.uploader(None), "r1", "a.txt", b"text").await.unwrap().document;
+    delete(&fixture, &document.id).await;
+    let blobs = Arc::new(Unresponsive(fixture.stores().blobs, Notify::new()));
+    let stores = Stores { blobs: blobs.clone(), ..fixture.stores() };
+    let (cleaner, _handle) = fixture.cleaner_of(stores);
+    blobs.1.notified().await;
+    cleaner.stop(Duration::from_millis(10)).await;
+    assert_eq!(fixture.stores().of::<Document>().deleted(10).await.unwrap().len(), 1, "the next sweep repeats it");
 }
 
 async fn change_prompt(fixture: &Fixture, key: &str, expected: Expected, change: PromptChange) -> PromptId {
@@ -95,7 +149,7 @@ async fn the_revisions_of_a_deleted_prompt_are_removed_at_once() {
     wait_for("the revisions are removed", SOON, is_removed).await;
     let is_forgotten = async || stores.of::<Prompt>().deleted(10).await.unwrap().is_empty().then_some(());
     wait_for("the deletion is in no index", SOON, is_forgotten).await;
-    cleaner.stop().await;
+    cleaner.stop(SOON).await;
 }
 
 #[tokio::test]
@@ -141,7 +195,7 @@ async fn requests_and_the_data_of_op_rows_expire() {
     fixture.environment.advance(limits::DAY);
     handle.sweep_soon();
     wait_for("the request is removed", SOON, async || (!has_request().await).then_some(())).await;
-    cleaner.stop().await;
+    cleaner.stop(SOON).await;
 }
 
 /// Sets the modification time of a blob.
@@ -181,7 +235,7 @@ async fn bytes_that_no_document_names_are_removed_after_a_day() {
     fixture.environment.advance(Duration::from_secs(3_700));
     handle.sweep_soon();
     wait_for("the next search finds bytes that are old enough", SOON, || is_removed(&left[2])).await;
-    cleaner.stop().await;
+    cleaner.stop(SOON).await;
     assert_eq!(fixture.bytes(&referred).await.unwrap(), b"text");
     assert_eq!(fixture.stores().blobs.scan().count().await, 1);
 }
@@ -212,7 +266,7 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
     wait_for("it is erased finally", SOON, forgotten).await;
     assert!(stores.threads.header(&org, &late).await.unwrap().is_none());
     assert!(stores.of::<Organization>().get(&OrgId::platform(), &org).await.unwrap().is_none());
-    cleaner.stop().await;
+    cleaner.stop(SOON).await;
 }
 
 #[tokio::test]
@@ -233,7 +287,7 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
     let (cleaner, _handle) = fixture.cleaner();
     let marked = async || end(&fixture, &unused).await;
     let ends = wait_for("the thread is marked", SOON, marked).await;
-    cleaner.stop().await;
+    cleaner.stop(SOON).await;
     assert!(ends <= fixture.environment.now());
     assert_eq!((end(&fixture, &used).await, end(&fixture, &young).await), (None, None));
 }

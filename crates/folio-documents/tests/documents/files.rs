@@ -94,10 +94,14 @@ impl Fixture {
 
     /// Starts a cleaner of the stores that sweeps once an hour.
     pub(crate) fn cleaner(&self) -> (Cleaner, CleanupHandle) {
+        self.cleaner_of(self.stores())
+    }
+
+    pub(crate) fn cleaner_of(&self, stores: Stores) -> (Cleaner, CleanupHandle) {
         let options =
             CleanupOptions { interval_seconds: 3_600, orphan_interval_seconds: 3_600, ..CleanupOptions::default() };
         let turns = folio_storage_memory::shared_stores(self.environment.clone(), SharedOptions::default()).turns;
-        Cleaner::start(self.stores(), turns, self.environment.clone(), options, always_sweeper())
+        Cleaner::start(stores, turns, self.environment.clone(), options, always_sweeper())
     }
 
     /// The uploader accepts files up to 1 MiB.

@@ -102,8 +102,7 @@ impl RunningNode {
     /// because they query the activity of threads.
     pub(crate) async fn drain(self, limit: Duration) {
         let Self { node, ingestor, cleaner, listener } = self;
-        tokio::join!(node.drain(limit), ingestor.drain(limit));
-        cleaner.stop().await;
+        tokio::join!(node.drain(limit), ingestor.drain(limit), cleaner.stop(limit));
         if let Some(listener) = listener {
             listener.task.drain(LAST_RPC_TIMEOUT).await;
         }
