@@ -93,6 +93,7 @@ impl Fixture {
             size: 1,
             sha256: Digest::of(b"x").as_str().to_owned(),
             blob: BlobId::derive(&["x"]),
+            is_protected: false,
             tags: if number.is_multiple_of(TAGGED) { vec![tag.clone()] } else { vec![] },
             metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
         };

@@ -6,6 +6,7 @@
 mod client;
 mod cluster;
 mod deletion;
+mod documents;
 mod fairness;
 mod format;
 mod lists;
@@ -29,13 +30,15 @@ fn main() -> Result<()> {
             ["cluster", "--operations"] => cluster::measure_operations(50).await,
             ["lists"] => lists::measure(lists::DOCUMENTS).await,
             ["lists", documents] => lists::measure(documents.parse()?).await,
+            ["documents"] => documents::measure(documents::PAGES).await,
+            ["documents", pages] => documents::measure(pages.parse()?).await,
             ["deletion"] => deletion::measure(folio_types::limits::REVISIONS_MAX).await,
             ["deletion", revisions] => deletion::measure(revisions.parse()?).await,
             ["fairness"] => fairness::measure(fairness::CALLS).await,
             ["fairness", calls] => fairness::measure(calls.parse()?).await,
             _ => anyhow::bail!(
                 "bench turn [--cpu] | bench cluster [--quick | --operations] | bench lists [DOCUMENTS] | \
-                 bench fairness [CALLS] | bench deletion [REVISIONS]"
+                 bench fairness [CALLS] | bench deletion [REVISIONS] | bench documents [PAGES]"
             ),
         }
     })

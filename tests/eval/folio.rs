@@ -106,7 +106,12 @@ impl Folio {
         };
         let data = serde_json::from_str(&extraction.original_json)?;
         let windows = extraction.coverage.context("the extraction has no coverage")?.windows;
-        Ok(Answer { data, cost: Cost { windows: windows.into(), ..self.cost(document).await? } })
+        let located = extraction.citations.into_iter().map(|citation| citation.path).collect();
+        Ok(Answer {
+            data,
+            located: Some(located),
+            cost: Cost { windows: windows.into(), ..self.cost(document).await? },
+        })
     }
 
     /// Waits for the job of a long document, and returns its extraction.

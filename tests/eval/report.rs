@@ -1,7 +1,8 @@
 //! The report of an evaluation: outcomes by field and by document, and totals. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::AddAssign;
 
 use folio_tools::path::Path as FieldPath;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,39 @@ pub struct FieldResult {
     pub expected: Value,
     /// Null: the answer does not contain the field.
     pub extracted: Value,
+    /// True if the text of the document contains the extracted value. None: nothing was extracted, or by a bare call.
+    pub is_located: Option<bool>,
+}
+
+/// Numbers of extracted values by their evidence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Values that the text of the document contains.
+    pub located: u32,
+    /// Values that the text does not contain.
+    pub inferred: u32,
+    /// Located values that are wrong or invented.
+    pub wrong_although_located: u32,
+}
+
+impl Evidence {
+    fn add(&mut self, field: &FieldResult) {
+        match field.is_located {
+            Some(true) => self.located += 1,
+            Some(false) => self.inferred += 1,
+            None => {}
+        }
+        let is_wrong = matches!(field.outcome, Outcome::Wrong | Outcome::Invented);
+        self.wrong_although_located += u32::from(is_wrong && field.is_located == Some(true));
+    }
+}
+
+impl AddAssign for Evidence {
+    fn add_assign(&mut self, other: Self) {
+        self.located += other.located;
+        self.inferred += other.inferred;
+        self.wrong_although_located += other.wrong_although_located;
+    }
 }
 
 /// The cost of one document.
@@ -39,6 +73,8 @@ pub struct Cost {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub data: Value,
+    /// Paths of the values that the text of the document contains. None: a bare call.
+    pub located: Option<BTreeSet<String>>,
     pub cost: Cost,
 }
 
@@ -50,6 +86,7 @@ pub struct DocumentResult {
     pub error: Option<String>,
     pub cost: Cost,
     pub counts: Counts,
+    pub evidence: Evidence,
     pub fields: Vec<FieldResult>,
 }
 
@@ -65,6 +102,7 @@ pub struct Report {
     /// None: the documents have no values.
     pub recall: Option<f64>,
     pub counts: Counts,
+    pub evidence: Evidence,
     pub cost: Cost,
     pub documents: Vec<DocumentResult>,
 }
@@ -72,10 +110,12 @@ pub struct Report {
 impl DocumentResult {
     /// Scores the answer for a document. The error is the reason of a failed extraction.
     pub fn new(truth: &Truth, answer: Result<Answer, String>) -> Self {
-        let (data, cost, error) = match answer {
-            Ok(Answer { data, cost }) => (data, cost, None),
-            Err(error) => (Value::Null, Cost::default(), Some(error)),
+        let (data, located, cost, error) = match answer {
+            Ok(Answer { data, located, cost }) => (data, located, cost, None),
+            Err(error) => (Value::Null, None, Cost::default(), Some(error)),
         };
+        let located: Option<Vec<FieldPath>> =
+            located.map(|paths| paths.iter().filter_map(|path| path.parse().ok()).collect());
         let field = |(path, expected): (&String, &Value)| {
             let parsed = path.parse::<FieldPath>().ok();
             let extracted = parsed.as_ref().and_then(|path| path.get(&data).ok());
@@ -84,20 +124,28 @@ impl DocumentResult {
                 outcome: score(expected, extracted),
                 expected: expected.clone(),
                 extracted: extracted.cloned().unwrap_or_default(),
+                is_located: located.as_ref().zip(extracted.filter(|value| is_scalar(value))).map(|(located, value)| {
+                    // The notations of two paths of a value may differ.
+                    located.iter().any(|path| path.get(&data).is_ok_and(|found| std::ptr::eq(found, value)))
+                }),
             }
         };
         let fields: Vec<FieldResult> = truth.fields.iter().map(field).collect();
-        let mut counts = Counts::default();
-        fields.iter().for_each(|field| counts.add(field.outcome));
-        Self { document: truth.document.clone(), error, cost, counts, fields }
+        let (mut counts, mut evidence) = (Counts::default(), Evidence::default());
+        for field in &fields {
+            counts.add(field.outcome);
+            evidence.add(field);
+        }
+        Self { document: truth.document.clone(), error, cost, counts, evidence, fields }
     }
 }
 
 impl Report {
     pub fn new(mode: &str, base_url: &str, model: &str, documents: Vec<DocumentResult>) -> Self {
-        let (mut counts, mut cost) = (Counts::default(), Cost::default());
+        let (mut counts, mut evidence, mut cost) = (Counts::default(), Evidence::default(), Cost::default());
         for document in &documents {
             counts += document.counts;
+            evidence += document.evidence;
             cost.windows += document.cost.windows;
             cost.model_calls += document.cost.model_calls;
             cost.input_tokens += document.cost.input_tokens;
@@ -111,16 +159,19 @@ impl Report {
             precision: counts.precision(),
             recall: counts.recall(),
             counts,
+            evidence,
             cost,
             documents,
         }
     }
 
-    /// Returns the counts of each field over all documents.
-    fn by_field(&self) -> BTreeMap<&str, Counts> {
-        let mut fields: BTreeMap<&str, Counts> = BTreeMap::new();
+    /// Returns the counts and the evidence of each field over all documents.
+    fn by_field(&self) -> BTreeMap<&str, (Counts, Evidence)> {
+        let mut fields: BTreeMap<&str, (Counts, Evidence)> = BTreeMap::new();
         for field in self.documents.iter().flat_map(|document| &document.fields) {
-            fields.entry(&field.path).or_default().add(field.outcome);
+            let (counts, evidence) = fields.entry(&field.path).or_default();
+            counts.add(field.outcome);
+            evidence.add(field);
         }
         fields
     }
@@ -144,9 +195,11 @@ impl fmt::Display for Report {
                 writeln!(f, "    {} {}: expected {expected}, extracted {extracted}", field.outcome.name(), field.path)?;
             }
         }
-        writeln!(f, "\n{:<32}{heading}", "field")?;
-        for (path, counts) in self.by_field() {
-            writeln!(f, "{path:<32}{}", row(&counts))?;
+        let places = ["located", "inferred", "wrong+loc."].map(|name| format!("{name:>11}")).concat();
+        writeln!(f, "\n{:<32}{heading}{places}", "field")?;
+        for (path, (counts, evidence)) in self.by_field() {
+            let Evidence { located, inferred, wrong_although_located } = evidence;
+            writeln!(f, "{path:<32}{}{located:>11}{inferred:>11}{wrong_although_located:>11}", row(&counts))?;
         }
         writeln!(f, "\n{:<32}{}{}", "total", row(&self.counts), cost_row(&self.cost))?;
         let percent = |share: Option<f64>| share.map_or("none".to_owned(), |share| format!("{:.1} %", share * 100.0));
@@ -160,6 +213,16 @@ impl fmt::Display for Report {
             self.mode,
             self.model,
             self.base_url,
+        )?;
+        let Evidence { located, inferred, wrong_although_located } = self.evidence;
+        if located + inferred == 0 {
+            return Ok(());
+        }
+        let share = percent((located > 0).then(|| f64::from(wrong_although_located) / f64::from(located)));
+        writeln!(
+            f,
+            "{located} of {} extracted values are in the text; {wrong_although_located} of them are wrong ({share})",
+            located + inferred
         )
     }
 }
@@ -167,6 +230,10 @@ impl fmt::Display for Report {
 /// Returns true for the outcomes that the table of documents lists with their values.
 fn is_shown(outcome: Outcome) -> bool {
     !matches!(outcome, Outcome::Exact | Outcome::Absent)
+}
+
+fn is_scalar(value: &Value) -> bool {
+    matches!(value, Value::Number(_)) || value.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
 fn row(counts: &Counts) -> String {
@@ -204,8 +271,9 @@ mod tests {
     fn report() -> Report {
         let cost = Cost { windows: 1, model_calls: 2, input_tokens: 300, output_tokens: 40, credits: 5 };
         let data = json!({"total": 957, "items": [{"name": "Coffee"}], "iban": "DE89", "date": "17.03.2026"});
+        let located = ["total", "items[0].name"].map(str::to_owned).into();
         let documents = vec![
-            DocumentResult::new(&truth("a.pdf"), Ok(Answer { data, cost })),
+            DocumentResult::new(&truth("a.pdf"), Ok(Answer { data, located: Some(located), cost })),
             DocumentResult::new(&truth("b.pdf"), Err("no text".to_owned())),
         ];
         Report::new("folio", "http://127.0.0.1/v1", "small", documents)
@@ -226,7 +294,10 @@ mod tests {
         assert_eq!((report.counts.right(), report.counts.labelled()), (2, 6));
         assert_eq!((report.precision, report.recall), (Some(0.5), Some(2.0 / 6.0)));
         assert_eq!(report.cost, report.documents[0].cost);
-        assert_eq!(report.by_field()["total"], Counts { exact: 1, missing: 1, ..Counts::default() });
+        let (counts, evidence) = report.by_field()["total"];
+        assert_eq!(counts, Counts { exact: 1, missing: 1, ..Counts::default() });
+        assert_eq!(evidence, Evidence { located: 1, ..Evidence::default() });
+        assert_eq!(report.evidence, Evidence { located: 2, inferred: 2, wrong_although_located: 1 });
     }
 
     #[test]
@@ -237,6 +308,7 @@ mod tests {
             "failed: no text",
             "wrong items.0.name: expected \"Tea\", extracted \"Coffee\"",
             "2 of 6 values right, precision 50.0 %, recall 33.3 % (folio, small at http://127.0.0.1/v1)",
+            "2 of 4 extracted values are in the text; 1 of them are wrong (50.0 %)",
         ] {
             assert!(table.contains(part), "{part}: {table}");
         }

@@ -19,7 +19,7 @@ pub struct Tables {
     session: Session,
 }
 
-/// Rows of a partition by part: key and value.
+/// Rows of one partition, grouped by the column `part`. Each row is a key and a value.
 type Parts = BTreeMap<String, Vec<(String, Vec<u8>)>>;
 
 struct ThreadRows {
@@ -117,7 +117,8 @@ impl Tables {
         Ok(found)
     }
 
-    /// Returns the index of open turns: thread, turn and epoch. No sweep reads a row that arrived below the floor.
+    /// Returns the index of open turns: thread, turn and epoch. Omits rows in buckets below the floor (the first bucket
+    /// that scans read), because no sweep reads them.
     pub async fn open_turns(&self) -> Result<Vec<(String, u32, u64)>> {
         let text = "SELECT bucket FROM open_turn_floor WHERE name = 'floor'";
         let floor = self.session.query_iter(text, ()).await?.rows_stream::<(i64,)>()?.try_next().await?;
@@ -163,8 +164,8 @@ impl Tables {
         Ok(found)
     }
 
-    /// Returns every aggregate, including deleted ones. The op row of a job is in the partition of an aggregate, and its
-    /// version in the partition of the job.
+    /// Returns every aggregate, including deleted ones. The op row of a job is in the table `aggregates` under the id
+    /// of the job; the version of the job is in the table `jobs`.
     pub async fn aggregates(&self) -> Result<Vec<ObservedAggregate>> {
         type Row = (
             String,

@@ -52,10 +52,10 @@ const FUNCTION_WORDS: &[&str] = &[
 
 /// Private words as parts of the names of types, modules and files.
 const NAME_WORDS: &[&str] = &[
-    "again", "anew", "asked", "beat", "believe", "believed", "bury", "figure", "figures", "given", "gone", "hanging",
-    "heard", "held", "here", "hung", "known", "landed", "letter", "life", "mail", "mend", "news", "nobody", "place",
-    "places", "resting", "room", "said", "short", "shown", "somebody", "standing", "stands", "stood", "tell", "teller",
-    "tells", "told", "whoever", "worth",
+    "anew", "asked", "beat", "believe", "believed", "bury", "figure", "figures", "given", "gone", "hanging", "heard",
+    "held", "here", "hung", "known", "landed", "letter", "life", "mail", "mend", "news", "nobody", "place", "places",
+    "resting", "room", "said", "short", "shown", "somebody", "standing", "stands", "stood", "tell", "teller", "tells",
+    "told", "whoever", "worth",
 ];
 
 /// Words that no comment may begin with.

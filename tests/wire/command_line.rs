@@ -38,14 +38,26 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     let folder = tempfile::tempdir().unwrap();
     let output = folio(folder.path(), &["demo", "--json"], &[], "");
     let report = report(&output);
-    let members = ["approvals", "coverage", "document", "extraction", "model", "prompt", "rounds", "schema", "usage"];
+    let members = [
+        "approvals",
+        "citations",
+        "coverage",
+        "document",
+        "extraction",
+        "model",
+        "prompt",
+        "rounds",
+        "schema",
+        "usage",
+    ];
     let mut found: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
     found.sort_unstable();
     assert_eq!(found, members, "the members of the report");
     assert!(members.iter().all(|member| !report[*member].is_null()), "{report}");
     assert_eq!(report["extraction"]["invoice_number"], "INV-2026-0417");
     assert_eq!(report["extraction"]["total"], 957.0);
-    assert!(report["coverage"].as_str().unwrap().ends_with(" in 1 window, 1 model call"), "{}", report["coverage"]);
+    let coverage = report["coverage"].as_str().unwrap();
+    assert!(coverage.ends_with(" in 1 window, 1 model call, 38 of 38 values in the text"), "{coverage}");
     let approved: Vec<_> =
         report["approvals"].as_array().unwrap().iter().map(|a| a["name"].as_str().unwrap()).collect();
     assert_eq!(approved, ["create_schema", "create_prompt", "run_extraction"]);

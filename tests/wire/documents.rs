@@ -67,18 +67,35 @@ async fn the_words_of_a_page_have_boxes() {
     let page = words("invoice.pdf", &invoice, 1).await.expect("a page");
     assert!(page.width > 500.0 && page.height > page.width, "{} {}", page.width, page.height);
     let number = page.words.iter().find(|word| word.text == "INV-2026-0417").expect("the number of the invoice");
-    let area = number.area.expect("a place");
+    let area = number.bounding_box.expect("a bounding box");
     assert!(0.0 < area.left && area.left < area.right && area.right < 1.0, "{area:?}");
     assert!(0.0 < area.top && area.top < area.bottom && area.bottom < 0.5, "{area:?}");
     let page = words("note.txt", b"Total 12.50", 1).await.expect("a page");
     assert_eq!(
-        page.words.iter().map(|word| (word.text.as_str(), word.area)).collect::<Vec<_>>(),
+        page.words.iter().map(|word| (word.text.as_str(), word.bounding_box)).collect::<Vec<_>>(),
         [("Total", None), ("12.50", None)]
     );
     for number in [0, 2] {
         let refused = words("note.txt", b"Total 12.50", number).await.expect_err("no such page");
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
         assert!(refused.message().contains("has the pages 1 to 1"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn the_image_of_a_page_is_streamed() {
+    let sandbox = Setup::new(SCRIPT).start().await;
+    let client = sandbox.client().await;
+    let document_id = client.try_upload("invoice.pdf", &sample_invoice()).await.expect("an upload").document_id;
+    for _ in ["rendered", "stored"] {
+        let request = v1::GetPageImageRequest { document_id: document_id.clone(), page: 1, dpi: 150, format: 0 };
+        let parts = within("an image", client.documents.clone().get_page_image(request)).await.expect("an image");
+        let mut parts = parts.into_inner();
+        let mut image = Vec::new();
+        while let Some(part) = within("a part", parts.message()).await.expect("a part") {
+            image.extend(part.chunk);
+        }
+        assert!(image.starts_with(b"\x89PNG") && image.len() > 10_000, "{}", image.len());
     }
 }
 

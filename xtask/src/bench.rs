@@ -21,6 +21,8 @@ enum Bench {
     Lists,
     /// Latency of writes to the embedded store while another tenant's prompts with 1,000 revisions are deleted.
     Deletion,
+    /// Pages of a second that are read and rendered, bytes of word boxes, and the time to find the values of an extraction.
+    Documents,
     /// Latency that a tenant with many model calls, or with many streams, adds to the calls of another tenant.
     Fairness,
 }

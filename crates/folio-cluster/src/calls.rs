@@ -34,6 +34,7 @@ calls! {
     "folio.cluster.v1.NodeService" {
         cluster::GetOpenTurnRequest => "GetOpenTurn",
         cluster::GetThreadActivityRequest => "GetThreadActivity",
+        cluster::RenderPageRequest => "RenderPage",
         cluster::GetStatusRequest => "GetStatus",
     }
 }

@@ -146,8 +146,8 @@ impl Options {
         ] {
             problems.seconds(path, value, TIMEOUT_MIN, max);
         }
-        // The store treats a gap of more than half of `dead_after` between two calls as its own downtime, which does not
-        // count as silence of a node.
+        // If no membership call reaches the store for more than half of `dead_after`, the store treats the gap as its
+        // own downtime and not as silence of a node. A live node must therefore call more often.
         let is_frequent = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.dead_after;
         let why = "must be at least 2 × (heartbeat_seconds + heartbeat_answer_seconds)";
         problems.check(is_frequent, "dead_after_seconds", why);

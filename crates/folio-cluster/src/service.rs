@@ -8,8 +8,9 @@ use cluster::node_service_server::NodeService as NodeRpc;
 use folio_history::peer::EventStream;
 use folio_proto::v1::conversation_service_server::ConversationService;
 use folio_proto::v1::thread_service_server::ThreadService;
-use folio_proto::{approve, chat, cluster::v1 as cluster, fields, status, thread, time, v1};
-use folio_types::{Code, Environment, Error, OrgId, Principal, Reason, Result, ThreadId, TurnId};
+use folio_proto::{approve, chat, cluster::v1 as cluster, fields, image_format, status, thread, time, v1};
+use folio_resources::PageImage;
+use folio_types::{Code, DocumentId, Environment, Error, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -287,6 +288,16 @@ impl NodeRpc for NodeService {
             Ok(cluster::GetThreadActivityResponse { is_active: self.peer.is_thread_active(&org, &thread).await? })
         });
         Ok(Response::new(enter.await?.0))
+    }
+
+    async fn render_page(&self, request: Request<cluster::RenderPageRequest>) -> Reply<cluster::RenderPageResponse> {
+        self.answer(request, async |principal, request| {
+            let document: DocumentId = fields::id("document_id", &request.document_id)?;
+            let image = PageImage::new(request.page, request.dpi, image_format("format", request.format)?)?;
+            self.peer.render_page(&principal, &document, &image).await?;
+            Ok(cluster::RenderPageResponse {})
+        })
+        .await
     }
 
     async fn get_status(&self, request: Request<cluster::GetStatusRequest>) -> Reply<cluster::GetStatusResponse> {

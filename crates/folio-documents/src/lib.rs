@@ -3,9 +3,10 @@
 //! - [`Uploader`] receives a file as a stream, detects its type, and writes the document ([`sniff`] lists the accepted
 //!   types).
 //! - [`Ingestor`] reads the text of uploaded documents in the background. The parent process parses no file of a user,
-//!   except the directory of a TIFF: a confined child of the same binary ([`worker`]) reads PDF, HTML and text under
-//!   limits of memory, time and output, and Tesseract reads page images under the same limits. A malformed or huge file
-//!   affects only itself.
+//!   except the directory of a TIFF: a confined child of the same binary ([`worker`]) reads PDF, office documents, mail
+//!   and text under limits of memory, time and output, and Tesseract reads page images under the same limits. A malformed
+//!   or huge file affects only itself.
+//! - [`PageRenderer`] renders images of pages in such a child, and stores them in the blob store.
 //! - [`Cleaner`] removes the bytes of deleted documents and orphaned bytes, and marks the threads of deleted documents
 //!   as expiring.
 //!
@@ -20,6 +21,7 @@ mod memory;
 mod normal;
 mod ocr;
 mod options;
+mod page_renderer;
 mod plain;
 mod reader;
 mod recognized;
@@ -34,6 +36,7 @@ pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, IsSweeper, always_swee
 pub use ingest::{IngestHandle, IngestLoad, Ingestor};
 pub use machine::check_machine;
 pub use options::{Isolation, Options};
+pub use page_renderer::PageRenderer;
 pub use reader::{Reading, TextReader};
 
 pub use upload::{NewUpload, Upload, Uploaded, Uploader};

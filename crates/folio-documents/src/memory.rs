@@ -13,7 +13,7 @@ const MIB: u64 = 1024 * 1024;
 /// Maximum memory of a child process, unless the settings state it.
 const CHILD_MAX: u64 = 1536 * MIB;
 /// Minimum memory of a child process that is calculated from the budget. Tesseract needs about 130 MiB for a page of A4.
-const CHILD_MIN: u64 = 256 * MIB;
+const CHILD_MIN: u64 = 192 * MIB;
 
 /// Returns the memory limit of this process and its children in bytes: the smallest limit of its control groups, or the
 /// memory of the machine. None: unknown.
@@ -55,7 +55,7 @@ fn budget(options: &Options, limit: Option<u64>) -> Option<u64> {
 
 /// Maximum number of concurrent child processes.
 fn children(options: &Options) -> u64 {
-    options.concurrency.max(1).saturating_add(options.slow_concurrency) as u64
+    options.concurrency.max(1).saturating_add(options.slow_concurrency).saturating_add(options.page_images) as u64
 }
 
 /// Returns the maximum address space of a child process in bytes.
@@ -74,10 +74,10 @@ pub(crate) fn check(options: &Options, limit: Option<u64>, problems: &mut Proble
         let problem = format!("{} MiB exceed the memory limit of {} MiB", mib(budget), mib(limit));
         problems.add("memory_bytes", format_args!("{problem} of the container or machine; keep half of it free"));
     }
-    let remedy = "raise the memory limit of the container or documents.memory_bytes, or lower documents.concurrency and \
-                  documents.slow_concurrency";
+    let remedy = "raise the memory limit of the container or documents.memory_bytes, or lower documents.concurrency, \
+                  documents.slow_concurrency and documents.page_images";
     let calculation = format!(
-        "{children} child processes (documents.concurrency + documents.slow_concurrency) with {} MiB each",
+        "{children} child processes (documents.concurrency + documents.slow_concurrency + documents.page_images) with {} MiB each",
         mib(child)
     );
     if child.saturating_mul(children) > budget {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_limits_of_all_children_fit_into_half_of_the_container() {
-        for (limit, child) in [(64 * GIB, CHILD_MAX), (4 * GIB, 512 * MIB), (2 * GIB, 256 * MIB)] {
+        for (limit, child) in [(64 * GIB, CHILD_MAX), (5 * GIB, 512 * MIB), (2 * GIB, GIB / 5)] {
             let options = Options::default();
             assert_eq!(child_bytes(&options, Some(limit)), child);
             assert_eq!(problems(&options, limit), "");
@@ -116,13 +116,13 @@ mod tests {
         // The defaults of the chart before the budget existed.
         let options = Options { child_memory_bytes: 1536 * MIB, ..Options::default() };
         let found = problems(&options, 2 * GIB);
-        assert!(found.contains("documents.child_memory_bytes: 4 child processes"), "{found}");
+        assert!(found.contains("documents.child_memory_bytes: 5 child processes"), "{found}");
         assert!(found.contains("1536 MiB each exceed the memory budget of 1024 MiB"), "{found}");
         let found = problems(&Options { memory_bytes: 3 * GIB, ..Options::default() }, 2 * GIB);
         assert!(found.contains("documents.memory_bytes: 3072 MiB exceed the memory limit of 2048 MiB"), "{found}");
         let found = problems(&Options::default(), GIB);
-        assert!(found.contains("128 MiB each are too small: the minimum is 256 MiB"), "{found}");
-        let fewer = Options { concurrency: 1, slow_concurrency: 1, ..Options::default() };
+        assert!(found.contains("102 MiB each are too small: the minimum is 192 MiB"), "{found}");
+        let fewer = Options { concurrency: 1, slow_concurrency: 0, ..Options::default() };
         assert_eq!(problems(&fewer, GIB), "");
     }
 

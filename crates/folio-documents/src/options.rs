@@ -49,6 +49,10 @@ folio_types::settings! {
         pub slow_after_seconds: u64 = 10,
         /// Maximum number of slow documents that do not count against `concurrency`.
         pub slow_concurrency: usize = 2,
+        /// Maximum number of page images that are rendered concurrently. Further requests wait; organizations take turns.
+        pub page_images: usize = 1,
+        /// Maximum wall-clock time and processor time of rendering the image of a page, in seconds.
+        pub page_image_seconds: u64 = 20,
         /// Maximum number of documents in an in-memory queue, half of it for one organization. Further documents wait in
         /// the store.
         pub queue: usize = 1_024,
@@ -62,11 +66,11 @@ folio_types::settings! {
         /// machine.
         pub memory_bytes: u64 = 0,
         /// Maximum address space of a child process in bytes. 0: an equal part of `memory_bytes` for each of
-        /// `concurrency` + `slow_concurrency` child processes, at most 1.5 GiB.
+        /// `concurrency` + `slow_concurrency` + `page_images` child processes, at most 1.5 GiB.
         pub child_memory_bytes: u64 = 0,
-        /// Maximum processor time of a child process that reads a PDF or HTML file, in seconds.
+        /// Maximum processor time of a child process that reads a PDF, office, HTML or text file, in seconds.
         pub child_cpu_seconds: u64 = 60,
-        /// Maximum wall-clock time of a child process that reads a PDF or HTML file, in seconds.
+        /// Maximum wall-clock time of a child process that reads a PDF, office, HTML or text file, in seconds.
         pub child_seconds: u64 = 120,
         /// Maximum processor time for OCR of one page image, in seconds. The wall-clock limit is 1.5 times as long.
         pub ocr_page_seconds: u64 = 60,
@@ -117,12 +121,13 @@ impl Options {
             ("document_chars", self.document_chars, 1_000_000_000),
             ("concurrency", self.concurrency, 1_024),
             ("queue", self.queue, 1_000_000),
-            ("slow_concurrency", self.slow_concurrency, 1_024),
+            ("page_images", self.page_images, 1_024),
             ("uploads", self.uploads, 100_000),
             ("uploads_per_organization", self.uploads_per_organization, 100_000),
         ] {
             problems.number(path, value, 1, max);
         }
+        problems.number("slow_concurrency", self.slow_concurrency, 0, 1_024);
         for (path, value, max) in [
             ("max_pages", self.max_pages, 100_000),
             ("attempts", self.attempts, 100),
@@ -134,6 +139,7 @@ impl Options {
         for (path, value) in [
             ("child_cpu_seconds", self.child_cpu_seconds),
             ("child_seconds", self.child_seconds),
+            ("page_image_seconds", self.page_image_seconds),
             ("ocr_page_seconds", self.ocr_page_seconds),
             ("ocr_document_seconds", self.ocr_document_seconds),
             ("rescan_seconds", self.rescan_seconds),
@@ -148,12 +154,22 @@ impl Options {
         problems.into_result()
     }
 
+    /// Returns the folder for temporary files. Child processes have another working directory, so the path is absolute.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        let folder = self.scratch.clone().unwrap_or_else(std::env::temp_dir);
+        std::path::absolute(&folder).unwrap_or(folder)
+    }
+
     pub(crate) fn slow_after(&self) -> Duration {
         Duration::from_secs(self.slow_after_seconds)
     }
 
     pub(crate) fn child_timeout(&self) -> Duration {
         Duration::from_secs(self.child_seconds)
+    }
+
+    pub(crate) fn page_image_timeout(&self) -> Duration {
+        Duration::from_secs(self.page_image_seconds)
     }
 
     pub(crate) fn ocr_timeout(&self) -> Duration {

@@ -118,9 +118,7 @@ impl TextReader {
     }
 
     pub(crate) fn scratch(&self) -> PathBuf {
-        let folder = self.options.scratch.clone().unwrap_or_else(std::env::temp_dir);
-        // Child processes have another working directory, so the path must be absolute.
-        std::path::absolute(&folder).unwrap_or(folder)
+        self.options.scratch()
     }
 
     /// Reads a file of type `media_type`. `folder` is for temporary files; the caller removes it. The state of the
@@ -132,8 +130,8 @@ impl TextReader {
         let reader = self.file_reader(file, folder, None);
         let pages = match route(media_type) {
             Route::Pdf => reader.pdf().await,
-            Route::Html => reader.html().await,
             Route::Text => reader.text().await,
+            Route::Office => reader.office(media_type).await,
             Route::Image => reader.image().await,
             Route::Tiff => reader.tiff().await,
             Route::None => Err(ReadError::NoText(format!("Folio does not read the text of {media_type} files"))),
@@ -240,9 +238,9 @@ impl FileReader<'_> {
         self.child(Job::Text { max_pages, document_chars }).await
     }
 
-    async fn html(&self) -> Result<Pages, ReadError> {
+    async fn office(&self, media_type: &str) -> Result<Pages, ReadError> {
         let (max_pages, document_chars) = (self.options.max_pages, self.options.document_chars);
-        self.child(Job::Html { max_pages, document_chars }).await
+        self.child(Job::Office { media_type: media_type.to_owned(), max_pages, document_chars }).await
     }
 
     async fn pdf(&self) -> Result<Pages, ReadError> {
@@ -363,7 +361,7 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
             Line::Page { text, boxes } => pages.push(ReadPage { text, boxes }),
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
             Line::Locked { reason } => return Err(ReadError::Locked(reason)),
-            Line::RefusedLayers(_) => return Err(truncated()),
+            Line::Image | Line::RefusedLayers(_) => return Err(truncated()),
             Line::End => return Ok(pages),
         }
     }

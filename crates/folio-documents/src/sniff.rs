@@ -1,12 +1,14 @@
 //! Detection of file types by content.
 //!
-//! | content | kind | text |
 //! | content | media type | text |
+//! |---|---|---|
 //! | PDF | `application/pdf` | its text layer, otherwise OCR |
 //! | PNG, JPEG, TIFF | `image/…` | OCR |
-//! | HTML | `text/html` | as rendered |
+//! | HTML | `text/html` | Markdown |
+//! | mail with its header, name ends in `.eml` | `message/rfc822` | Markdown |
+//! | office documents (Microsoft, OpenDocument), RTF, EPUB | as detected | Markdown; a page for each sheet or slide |
 //! | other text | `text/plain`, or by the name's extension `text/markdown`, `text/csv` | unchanged |
-//! | office documents, books, other images, RTF, PostScript | as detected | none: stored as `no_text` |
+//! | other images, books and documents | as detected | none: stored as `no_text` |
 //! | programs, archives, audio, video, fonts, unknown content | refused with `UNSUPPORTED_TYPE` | – |
 //!
 //! The content determines the type. The extension only distinguishes types of text, and a media type declared by the
@@ -30,17 +32,30 @@ pub enum Route {
     Tiff,
     /// Plain text, Markdown or CSV.
     Text,
-    Html,
+    /// An office document, HTML or mail.
+    Office,
     None,
 }
+
+/// The media type of an office document of Microsoft whose first bytes do not determine the program.
+pub(crate) const UNKNOWN_OFFICE: &str = "application/vnd.openxmlformats-officedocument";
 
 pub fn route(media_type: &str) -> Route {
     match media_type {
         "application/pdf" => Route::Pdf,
         "image/png" | "image/jpeg" => Route::Image,
         "image/tiff" => Route::Tiff,
-        "text/html" => Route::Html,
         "text/plain" | "text/markdown" | "text/csv" => Route::Text,
+        "text/html"
+        | "message/rfc822"
+        | "application/rtf"
+        | "application/epub+zip"
+        | "application/msword"
+        | "application/vnd.ms-excel"
+        | "application/vnd.ms-powerpoint" => Route::Office,
+        office if office.starts_with(UNKNOWN_OFFICE) || office.starts_with("application/vnd.oasis.opendocument.") => {
+            Route::Office
+        }
         _ => Route::None,
     }
 }
@@ -77,6 +92,7 @@ fn text_media_type(name: &str, beginning: &[u8]) -> &'static str {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
     match extension.as_str() {
         _ if head.starts_with("<!doctype html") || head.starts_with("<html") => "text/html",
+        "eml" if begins_with_header(text.trim_start()) => "message/rfc822",
         "md" | "markdown" => "text/markdown",
         "csv" | "tsv" => "text/csv",
         "html" | "htm" | "xhtml" if text.contains("</") || text.contains("/>") => "text/html",
@@ -86,6 +102,12 @@ fn text_media_type(name: &str, beginning: &[u8]) -> &'static str {
     }
 }
 
+/// Returns true if the first line is a field of a mail header.
+fn begins_with_header(text: &str) -> bool {
+    let name = text.lines().next().and_then(|line| line.split_once(':')).map(|(name, _)| name);
+    name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'))
+}
+
 fn binary_media_type(beginning: &[u8]) -> Result<&'static str> {
     use infer::MatcherType;
     let Some(found) = infer::get(beginning) else {
@@ -93,9 +115,7 @@ fn binary_media_type(beginning: &[u8]) -> Result<&'static str> {
     };
     match (found.matcher_type(), found.mime_type()) {
         (MatcherType::Image | MatcherType::Doc | MatcherType::Book, media_type) => Ok(media_type),
-        (_, "application/zip") if contains(beginning, b"[Content_Types].xml") => {
-            Ok("application/vnd.openxmlformats-officedocument")
-        }
+        (_, "application/zip") if contains(beginning, b"[Content_Types].xml") => Ok(UNKNOWN_OFFICE),
         (_, media_type) => Err(unsupported(media_type)),
     }
 }
@@ -108,8 +128,8 @@ fn unsupported(what: &str) -> Error {
     Error::invalid_field(
         "chunk",
         format!(
-            "{what} is not accepted; send PDF, PNG, JPEG, TIFF, text, Markdown, CSV or HTML (office documents and other \
-             images are kept without text)"
+            "{what} is not accepted; send PDF, PNG, JPEG, TIFF, text, Markdown, CSV, HTML, mail (EML) or an office document \
+             (other images are kept without text)"
         ),
     )
     .with_reason(Reason::UnsupportedType)
@@ -123,7 +143,7 @@ mod tests {
 
     #[test]
     fn content_determines_the_type_and_names_do_not() {
-        let cases: [(&str, &[u8], &str); 21] = [
+        let cases: [(&str, &[u8], &str); 24] = [
             ("a.txt", b"%PDF-1.4\n%\xe2\xe3", "application/pdf"),
             ("a.txt", b"\xef\xbb\xbf\n%PDF-1.4\n1 0 obj", "application/pdf"),
             ("a.txt", b"Received: by mail\n\n%PDF-1.4\n\0\x01", "application/pdf"),
@@ -144,6 +164,9 @@ mod tests {
             ("a.txt", b"\xff\xfeH\0i\0", "text/plain"),
             ("a.rtf", b"{\\rtf1\\ansi hello}", "application/rtf"),
             ("a.sh", b"#!/bin/sh\necho hi\n", "text/plain"),
+            ("a.eml", b"Received: by mail\nFrom: a@example.org\n\nHello", "message/rfc822"),
+            ("a.EML", b"\r\nDate: Mon, 2 Nov 2026 10:00:00 +0100\r\n\r\nHello", "message/rfc822"),
+            ("a.eml", b"Dear reader: a text\n", "text/plain"),
             ("a.gif", b"GIF89a\x01\0\x01\0\0\0\0", "image/gif"),
         ];
         for (name, content, expected) in cases {
@@ -165,12 +188,20 @@ mod tests {
     }
 
     #[test]
-    fn office_documents_are_kept_without_text() {
+    fn office_documents_are_accepted() {
         let mut docx =
             b"PK\x03\x04\x14\0\x06\0\x08\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0[Content_Types].xml".to_vec();
         docx.extend(b"\0".repeat(64));
         let kind = sniff("a.docx", &docx).unwrap();
         assert!(kind.starts_with("application/vnd.openxmlformats-officedocument"), "{kind}");
-        assert_eq!(route(kind), Route::None);
+        assert_eq!(route(kind), Route::Office);
+        for (media_type, expected) in [
+            ("application/rtf", Route::Office),
+            ("application/vnd.oasis.opendocument.text", Route::Office),
+            ("image/gif", Route::None),
+            ("application/postscript", Route::None),
+        ] {
+            assert_eq!(route(media_type), expected, "{media_type}");
+        }
     }
 }

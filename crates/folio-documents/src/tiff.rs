@@ -1,6 +1,6 @@
-//! Counts the pages of a TIFF file by following its chain of image file directories.
+//! Finds the pages of a TIFF file by following its chain of image file directories.
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 /// Returns the number of pages, at most `max + 1`. None if the chain is broken or cyclic.
 pub(crate) fn count_pages(file: &mut (impl Read + Seek), max: u32) -> io::Result<Option<u32>> {
@@ -25,6 +25,27 @@ pub(crate) fn count_pages(file: &mut (impl Read + Seek), max: u32) -> io::Result
         }
     }
     Ok((pages > 0).then_some(pages))
+}
+
+/// Changes the file so that a page, from 1 on, becomes the first one. Returns false if the file does not have this page.
+pub(crate) fn select_page(file: &mut [u8], page: u32) -> bool {
+    let mut reader = Cursor::new(&*file);
+    let Ok(Some(format)) = Format::read(&mut reader) else { return false };
+    let mut at = format.first;
+    for _ in 1..page {
+        match format.next(&mut reader, at) {
+            Ok(next) if next != 0 => at = next,
+            _ => return false,
+        }
+    }
+    let (start, bytes) = if format.big { (8, 8) } else { (4, 4) };
+    let (little, big) = (at.to_le_bytes(), at.to_be_bytes());
+    let offset = if format.little { little.get(..bytes) } else { big.get(8 - bytes..) };
+    match (file.get_mut(start..start + bytes), offset) {
+        (Some(to), Some(offset)) => to.copy_from_slice(offset),
+        _ => return false,
+    }
+    true
 }
 
 struct Format {
@@ -98,10 +119,36 @@ mod tests {
         file
     }
 
+    fn big_endian(offsets: &[u32]) -> Vec<u8> {
+        let mut file = b"MM\0*".to_vec();
+        file.extend(8_u32.to_be_bytes());
+        for next in offsets {
+            file.extend(1_u16.to_be_bytes());
+            file.extend([0; 12]);
+            file.extend(next.to_be_bytes());
+        }
+        file
+    }
+
     #[test]
     fn directories_are_counted() {
         assert_eq!(count_pages(&mut Cursor::new(chain(&[26, 44, 0])), 10).unwrap(), Some(3));
         assert_eq!(count_pages(&mut Cursor::new(chain(&[26, 44, 0])), 2).unwrap(), Some(3));
+    }
+
+    #[test]
+    fn a_selected_page_becomes_the_first() {
+        for (file, first) in
+            [(chain(&[26, 44, 0]), 44_u32.to_le_bytes()), (big_endian(&[26, 44, 0]), 44_u32.to_be_bytes())]
+        {
+            let mut third = file.clone();
+            assert!(select_page(&mut third, 3));
+            assert_eq!((&third[4..8], &third[8..]), (&first[..], &file[8..]));
+            let mut first = file.clone();
+            assert!(select_page(&mut first, 1) && first == file);
+            assert!(!select_page(&mut first, 4) && first == file);
+        }
+        assert!(!select_page(&mut b"%PDF".to_vec(), 2));
     }
 
     #[test]

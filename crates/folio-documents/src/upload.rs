@@ -102,6 +102,27 @@ impl Uploader {
         &self.active
     }
 
+    /// Submits a stored document to ingestion again, unless it waits for ingestion already.
+    ///
+    /// # Errors
+    /// `UNSUPPORTED_TYPE` if the document is a protected PDF.
+    pub async fn read_again(&self, document: &Document) -> Result<()> {
+        if document.is_protected {
+            let message = "the password of a protected PDF is not stored: upload the document again";
+            return Err(Error::precondition(Reason::UnsupportedType, message));
+        }
+        if !document.state.is_settled() {
+            return Ok(());
+        }
+        let (state, at) = (TextState::Uploaded, self.environment.now());
+        let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
+        self.stores.texts.ingest(&document.org, document.id.as_str(), update).await?;
+        if let Some(ingest) = &self.ingest {
+            ingest.submit(&document.org, &document.id).await;
+        }
+        Ok(())
+    }
+
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
@@ -232,6 +253,7 @@ impl Upload {
             size: self.size,
             sha256: hexadecimal(&self.hash.finalize()),
             blob: self.key.blob.clone(),
+            is_protected: self.new.password.is_some(),
             tags: self.new.tags,
             metadata: self.new.metadata,
         };

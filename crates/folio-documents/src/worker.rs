@@ -2,12 +2,13 @@
 //!
 //! The parent starts the same binary with a marker argument. [`run_if_child`] handles it before any other code of the
 //! program: it confines itself ([`sandbox`]), limits its own resources, reads the file from standard input and writes
-//! text to standard output, one JSON object per line. The child has no secrets (its environment contains at most the
+//! text to standard output, one JSON object per line, or the image of a page. The child has no secrets (its environment contains at most the
 //! password of the file that it reads), no core dump and its own process group, and it is killed when its parent dies. Tesseract and pdftoppm replace it (`execve`), so
 //! the same confinement and limits apply to them.
 
-mod html;
+mod image;
 mod layout;
+mod office;
 mod pdf;
 pub mod sandbox;
 mod structured_invoice;
@@ -18,7 +19,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 
-use folio_resources::WordBoxes;
+use folio_resources::{ImageFormat, PageImage, WordBoxes};
 use nix::sys::resource::{Resource, setrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -56,8 +57,9 @@ pub(crate) enum Job {
         /// Maximum number of characters per page.
         page_chars: usize,
     },
-    /// Reads the text of the HTML file on standard input.
-    Html {
+    /// Reads the text of the office document, HTML file or mail on standard input.
+    Office {
+        media_type: String,
         max_pages: u32,
         /// Maximum number of characters of the document.
         document_chars: usize,
@@ -68,6 +70,8 @@ pub(crate) enum Job {
         /// Maximum number of characters of the document.
         document_chars: usize,
     },
+    /// Renders a page of the PDF or image file on standard input.
+    Image { is_pdf: bool, page: u32, dpi: u32, is_webp: bool },
     /// Executes another program under the limits.
     Program {
         path: PathBuf,
@@ -101,6 +105,8 @@ pub(crate) enum Line {
         /// A reason for users. If the task has a password, the reason continues "the password".
         reason: String,
     },
+    /// The image of the page. Its bytes follow the line.
+    Image,
     /// The refused layers of the confinement. The only line of [`Job::Probe`].
     RefusedLayers(Vec<RefusedLayer>),
     /// The end of the output. Output without it was truncated.
@@ -180,7 +186,16 @@ fn read(job: Job) -> io::Result<()> {
                     let password = std::env::var(PASSWORD_VARIABLE).ok();
                     pdf::read(input, password.as_deref(), max_pages, page_chars, &mut output)?;
                 }
-                Job::Html { max_pages, document_chars } => html::read(&input, max_pages, document_chars, &mut output)?,
+                Job::Office { media_type, max_pages, document_chars } => {
+                    office::read(input, &media_type, max_pages, document_chars, &mut output)?;
+                }
+                Job::Image { is_pdf, page, dpi, is_webp } => {
+                    let format = if is_webp { ImageFormat::WebP } else { ImageFormat::Png };
+                    match PageImage::new(page, dpi, format) {
+                        Ok(image) => image::render(input, is_pdf, &image, &mut output)?,
+                        Err(error) => output.refused(error.message)?,
+                    }
+                }
                 Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Program { .. } | Job::Probe => {}
             }

@@ -1,9 +1,10 @@
-//! The interface of the node that owns a thread.
+//! The interface of nodes: of the node that owns a thread, and of any node that renders a page.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::{Principal, Result, ThreadId, TurnId};
+use folio_resources::PageImage;
+use folio_types::{DocumentId, Principal, Result, ThreadId, TurnId};
 use futures::stream::BoxStream;
 
 use crate::command::{
@@ -55,6 +56,9 @@ pub trait ConversationPeer: Send + Sync {
 
     /// Copies a thread up to a message into a new thread.
     async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView>;
+
+    /// Renders an image of a page and stores it as a blob of the document, at any node.
+    async fn render_page(&self, principal: &Principal, document: &DocumentId, image: &PageImage) -> Result<()>;
 }
 
 pub type SharedPeer = Arc<dyn ConversationPeer>;

@@ -11,7 +11,7 @@ use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Amount, Bounds, Permit, Permits};
 use folio_providers::Providers;
 use folio_resources::quota::Quotas;
-use folio_resources::{Resource, Revisioned};
+use folio_resources::{Document, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
@@ -72,7 +72,9 @@ const MODEL_ENDPOINT_CHANGES: (usize, usize) = (64, 2);
 const JOURNALS: Bounds = Bounds { total: Amount::permits(6), per_key: Amount::permits(2), waiters: 256 };
 /// Bounds of the requests that add up model calls at a time.
 const USAGES: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(1), waiters: 256 };
-/// Maximum time for which a caller waits for a permit to read a journal or to add up model calls.
+/// Bounds of the exports with tables at a time, because each one needs up to 512 MiB of the temporary folder.
+const EXPORTS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(1), waiters: 256 };
+/// Maximum time for which a caller waits for a permit to read a journal, to add up model calls, or to export tables.
 const READ_WAIT: Duration = Duration::from_secs(10);
 /// Delay after which a caller that got no permit may retry.
 const RETRY_SOON: Duration = Duration::from_millis(500);
@@ -89,6 +91,7 @@ struct Inner {
     model_endpoint_changes: Permits<OrgId>,
     journals: Permits<OrgId>,
     usages: Permits<OrgId>,
+    exports: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
@@ -106,7 +109,7 @@ impl Operations {
         let permits = |(total, each)| Permits::without_queue(Amount::permits(total), Amount::permits(each));
         let (changes, model_endpoint_changes) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
         let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
-        let (journals, usages) = (Permits::new(JOURNALS), Permits::new(USAGES));
+        let (journals, usages, exports) = (Permits::new(JOURNALS), Permits::new(USAGES), Permits::new(EXPORTS));
         let pending_pollers = PendingPollers::default();
         let inner = Inner {
             components,
@@ -114,6 +117,7 @@ impl Operations {
             model_endpoint_changes,
             journals,
             usages,
+            exports,
             extractions,
             requests,
             pending_pollers,
@@ -279,6 +283,11 @@ impl Context {
         self.require(Quota::Storage).map(|()| &self.components().uploader)
     }
 
+    /// Submits a stored document to ingestion again. Its bytes already count against the quotas.
+    pub async fn read_again(&self, document: &Document) -> Result<()> {
+        self.components().uploader.read_again(document).await
+    }
+
     /// The models that the caller's organization may use.
     pub async fn catalogue(&self) -> Result<Arc<Catalogue>> {
         self.components().models.catalogue(&self.principal().org).await
@@ -327,6 +336,11 @@ impl Context {
     /// Waits for a permit of the caller's organization to add up model calls. Error: `OVERLOADED`.
     pub(crate) async fn usage_permit(&self) -> Result<Permit<OrgId>> {
         self.read_permit(&self.operations.inner.usages, "requests add up model calls").await
+    }
+
+    /// Waits for a permit of the caller's organization to export tables. Error: `OVERLOADED`.
+    pub(crate) async fn export_permit(&self) -> Result<Permit<OrgId>> {
+        self.read_permit(&self.operations.inner.exports, "exports of tables run").await
     }
 
     async fn read_permit(&self, permits: &Permits<OrgId>, what: &str) -> Result<Permit<OrgId>> {

@@ -7,12 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use folio_documents::NewUpload;
 use folio_resources::{
-    Document, DocumentChange, DocumentFilter, DocumentPatch, TextState, WordBoxes, check_document_patch,
+    Document, DocumentChange, DocumentFilter, DocumentPatch, PageImage, TextState, WordBoxes, check_document_patch,
 };
+use folio_storage::BlobReader;
 use folio_storage::value::PageText;
 use folio_tools::extraction::check_ready;
 use folio_types::access::Scope;
-use folio_types::{DocumentId, Error, Etag, Result, Secret, TagId, limits};
+use folio_types::{BlobKey, DocumentId, Error, Etag, Result, Secret, TagId, limits};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
@@ -20,12 +21,12 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
-use crate::operation::{Operation, get_operation, list_operation};
+use crate::operation::{Operation, get_operation, list_operation, outcome_as_json};
 
 service! {
     "DocumentService", Some(Scope::Documents) =>
     UploadDocument, GetDocument, DownloadDocument, ListDocuments, UpdateDocument, DeleteDocument, GetDocumentText,
-    GetPageWords
+    GetPageWords, GetPageImage, ReadDocumentAgain
 }
 
 /// Maximum size of the text of a response.
@@ -41,6 +42,11 @@ impl Content {
     /// The content is the concatenated chunks. An error of the stream aborts the upload.
     pub fn new(chunks: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Self {
         Self(Mutex::new(chunks.boxed()))
+    }
+
+    fn of_blob(blob: Box<dyn BlobReader>) -> Self {
+        let read = |mut blob: Box<dyn BlobReader>| async move { Ok(blob.read().await?.map(|chunk| (chunk, blob))) };
+        Self::new(futures::stream::try_unfold(blob, read))
     }
 
     pub fn into_stream(self) -> BoxStream<'static, Result<Bytes>> {
@@ -119,12 +125,7 @@ impl Operation for DownloadDocument {
         let blob = context.stores().blobs.open(&document.blob_key()).await?;
         // A deletion removes the document before its bytes.
         let blob = blob.ok_or_else(|| Error::not_found("document", &document.id))?;
-        let chunks =
-            futures::stream::try_unfold(
-                blob,
-                |mut blob| async move { Ok(blob.read().await?.map(|chunk| (chunk, blob))) },
-            );
-        Ok(Download { document, content: Content::new(chunks) })
+        Ok(Download { document, content: Content::of_blob(blob) })
     }
 }
 
@@ -289,6 +290,50 @@ impl Operation for GetPageWords {
             text: pages.into_iter().next().map(|page| page.text).unwrap_or_default(),
             boxes: boxes.into_iter().next().map(|page| page.boxes).unwrap_or_default(),
         })
+    }
+}
+
+/// Returns an image of a page. The first request for an image renders it at a node.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetPageImage {
+    pub document_id: DocumentId,
+    #[serde(skip)]
+    pub image: PageImage,
+}
+
+impl Operation for GetPageImage {
+    const DECLARATION: Declaration = SERVICE.read("GetPageImage").long();
+    type Output = Content;
+
+    async fn run(self, context: &Context) -> Result<Content> {
+        let document: Document = context.find(&self.document_id).await?;
+        let (blobs, key) = (&context.stores().blobs, BlobKey { blob: self.image.blob(), ..document.blob_key() });
+        let blob = match blobs.open(&key).await? {
+            Some(blob) => blob,
+            None => {
+                context.conversations().render_page(context.principal(), &document.id, &self.image).await?;
+                // A deletion of the document removes its images.
+                blobs.open(&key).await?.ok_or_else(|| Error::not_found("document", &document.id))?
+            }
+        };
+        Ok(Content::of_blob(blob))
+    }
+}
+
+/// Reads the text of a document again.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReadDocumentAgain {
+    pub document_id: DocumentId,
+}
+
+impl Operation for ReadDocumentAgain {
+    const DECLARATION: Declaration = SERVICE.change("ReadDocumentAgain").recorded_outcome();
+    type Output = Document;
+    outcome_as_json!();
+
+    async fn run(self, context: &Context) -> Result<Document> {
+        context.read_again(&context.find(&self.document_id).await?).await?;
+        context.find(&self.document_id).await
     }
 }
 

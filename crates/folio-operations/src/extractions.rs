@@ -4,7 +4,8 @@ use folio_history::job;
 use folio_jobs::JobRequest;
 use folio_resources::fields;
 use folio_resources::{
-    CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, Prompt, Resource as _,
+    CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, FieldChange, FieldDecision, FieldLog,
+    Prompt, Resource as _,
 };
 use folio_tools::extraction;
 use folio_types::access::Scope;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
+use crate::exports::DownloadExtractions;
 use crate::filter;
 use crate::jobs::{self, JobView};
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, Period, SortKeys};
@@ -28,8 +30,8 @@ const DOCUMENTS_AT_ONCE: usize = 8;
 
 service! {
     "ExtractionService", Some(Scope::Extractions) =>
-    RunExtraction, RunExtractions, GetExtraction, UpdateExtractionField, ReplaceExtraction, VerifyExtraction,
-    DeleteExtraction, ListExtractions
+    RunExtraction, RunExtractions, GetExtraction, UpdateExtractionField, ReplaceExtraction, ReviewExtractionField,
+    ListFieldHistory, VerifyExtraction, DeleteExtraction, ListExtractions, DownloadExtractions
 }
 
 /// Runs a prompt on a document and stores the data, or creates a job if the document needs more windows than a request may
@@ -117,7 +119,8 @@ async fn create_job(
 /// job. A repeated request returns the same job.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunExtractions {
-    /// The documents, whose texts must be ready: at least one, and at most the items of a job.
+    /// The documents, whose texts must be ready: at least one, and at most as many as a job may have items
+    /// (`JOB_ITEMS_MAX`).
     pub document_ids: Vec<DocumentId>,
     pub prompt_revid: PromptRef,
     /// None: the prompt's model, or the default model if the prompt names none.
@@ -208,6 +211,65 @@ impl Operation for ReplaceExtraction {
     }
 }
 
+/// Records or withdraws a decision about the values at a path, and may correct the value. The extraction becomes verified if
+/// every required value is approved then.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReviewExtractionField {
+    pub extraction_id: ExtractionId,
+    /// The position, such as `a.b[0].c`. Empty: all values.
+    pub path: String,
+    /// None: withdraws decisions.
+    pub decision: Option<FieldDecision>,
+    /// The corrected value. None: the value is unchanged.
+    pub value: Option<Value>,
+    /// The version that the decision is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for ReviewExtractionField {
+    const DECLARATION: Declaration = SERVICE.change("ReviewExtractionField");
+    type Output = Extraction;
+
+    async fn run(self, context: &Context) -> Result<Extraction> {
+        extraction::check_review(&self.path, self.decision, self.value.as_ref())?;
+        let (stores, path, value) = (context.stores(), &self.path, &self.value);
+        let review = |found: Extraction| async move {
+            let review = extraction::plan_review(stores, &found, path, self.decision, value.clone()).await?;
+            Ok(ExtractionChange::Review(review))
+        };
+        context.request.update(stores, &self.extraction_id, self.etag, review).await?;
+        context.find(&self.extraction_id).await
+    }
+}
+
+/// Lists the last changes of the values of an extraction and the decisions about them, newest first.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListFieldHistory {
+    pub extraction_id: ExtractionId,
+    /// The position of a value, an object or an array. Empty: all changes.
+    pub path: String,
+    pub list: ListRequest,
+}
+
+impl Operation for ListFieldHistory {
+    const DECLARATION: Declaration = SERVICE.read("ListFieldHistory");
+    type Output = ListPage<FieldChange>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<FieldChange>> {
+        filter::require_empty(&self.list.filter)?;
+        let selects = folio_tools::path::selector(&self.path)?;
+        let scope = ["field history", context.principal().org.as_str(), self.extraction_id.as_str(), &self.path];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
+        let extraction = context.find::<Extraction>(&self.extraction_id).await?;
+        let mut changes: Vec<FieldChange> =
+            extraction.fields.changes.into_iter().filter(|change| selects(&change.path)).collect();
+        if listing.page.order == Order::Newest {
+            changes.reverse();
+        }
+        listing.slice(changes)
+    }
+}
+
 /// Records or withdraws the confirmation of the data by the caller.
 #[derive(Debug, Clone, Serialize)]
 pub struct VerifyExtraction {
@@ -246,7 +308,7 @@ pub struct ListExtractions {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExtractionPage {
-    /// Without data, `original` is null, `edited` is None, and the report has no values.
+    /// Without data, `original` is null, `edited` is None, the report has no values, and there are no reviews.
     pub page: ListPage<Extraction>,
     pub has_data: bool,
 }
@@ -282,12 +344,12 @@ impl Operation for ListExtractions {
 fn without_data(page: Page<Extraction>) -> Page<Extraction> {
     let bare = |extraction: Extraction| {
         let report = extraction.report.without_values();
-        Extraction { original: Value::Null, edited: None, report, ..extraction }
+        Extraction { original: Value::Null, edited: None, report, fields: FieldLog::default(), ..extraction }
     };
     Page { items: page.items.into_iter().map(bare).collect(), ..page }
 }
 
-fn extraction_filter(text: &str) -> Result<ExtractionFilter> {
+pub(crate) fn extraction_filter(text: &str) -> Result<ExtractionFilter> {
     let mut filter = ExtractionFilter::default();
     for condition in filter::parse(text)? {
         match condition.field.as_str() {

@@ -53,7 +53,8 @@ impl JobView {
     }
 }
 
-/// Returns the record of an operation that returns a job. A repeated request returns the current job.
+/// Returns the recorded outcome of an operation that returns a job: the id of the job, so that a repeated request
+/// returns its current state. A repeated request returns the current job.
 pub(crate) fn to_outcome(job: &JobView) -> Result<Value> {
     Ok(json!(job.header.id.as_str()))
 }
@@ -185,7 +186,7 @@ command_operation! {
 }
 
 command_operation! {
-    /// Queues a paused job, or a waiting job before its time.
+    /// Queues a paused job, or queues a waiting job before its `retry_at`.
     ResumeJob: JobCommand::Resume
 }
 

@@ -21,6 +21,7 @@ pub mod conversations;
 pub mod credits;
 mod declaration;
 pub mod documents;
+pub mod exports;
 pub mod extractions;
 pub mod filter;
 pub mod jobs;

@@ -20,6 +20,7 @@ const SCOPE_DIGEST_DIGITS: usize = 16;
 // proto: ListPromptRevisionsRequest.page_size "per page, at most {}."
 // proto: ListExtractionsRequest.page_size "per page, at most {}."
 // proto: ListJobsRequest.page_size "per page, at most {}."
+// proto: ListFieldHistoryRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.

@@ -19,7 +19,8 @@ pub struct ProcessClock {
     read: ReadClocks,
     /// Wall-clock time minus the time since the start of the machine, when the clock was last right.
     base: AtomicI64,
-    /// The last difference, positive if this clock is ahead.
+    /// Result of the last comparison in nanoseconds, positive if this clock is ahead: the difference to the stores, or
+    /// the drift if no server answered.
     skew: AtomicI64,
     has_stores: AtomicBool,
     is_right: watch::Sender<bool>,
@@ -67,7 +68,7 @@ impl ProcessClock {
                 self.has_stores.store(true, Ordering::Relaxed);
                 offset.saturating_neg()
             }
-            // No server answers: only a jump is detected, and only the servers show that the clock is right again.
+            // No server answers now, but servers answered before: a wrong clock stays wrong until they answer again.
             None if self.has_stores.load(Ordering::Relaxed) && !self.is_right() => return,
             None => drift,
         };
@@ -94,7 +95,8 @@ impl ProcessClock {
         self.is_right.subscribe()
     }
 
-    /// Returns the last difference to the stores in milliseconds, without its sign.
+    /// Returns the absolute value of the last measured difference in milliseconds: to the stores, or the drift if no
+    /// server answered.
     pub fn skew_milliseconds(&self) -> u64 {
         self.skew.load(Ordering::Relaxed).unsigned_abs() / 1_000_000
     }
@@ -116,14 +118,14 @@ impl Environment for ProcessClock {
             return Ok(());
         }
         let message = format!(
-            "the clock of this process is wrong by {:.1} s; it writes nothing until the clock is set, or until a restart",
+            "the clock of this machine is wrong by {:.1} s, so this process refuses all writes: correct the clock; a process without a cluster then needs a restart",
             seconds(skew)
         );
         Err(Error::unavailable(Reason::StoreUnavailable, message))
     }
 }
 
-/// Returns the median, or of two the one that is nearer to 0.
+/// Returns the median. For an even number of values: the one of the two middle values that is nearer to 0.
 fn middle(sorted: &[i64]) -> Option<i64> {
     let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
     Some(if low.saturating_abs() <= high.saturating_abs() { *low } else { *high })
@@ -142,7 +144,8 @@ fn since_machine_start() -> i64 {
     time.map_or(0, |time| time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec()))
 }
 
-/// Returns the wall-clock time, because no other clock of this system counts the time in which it was suspended.
+/// Returns the wall-clock time. On systems other than Linux, only the comparison with the stores detects jumps of the
+/// clock.
 #[cfg(not(target_os = "linux"))]
 fn since_machine_start() -> i64 {
     i64::try_from(System.now().as_nanosecond()).unwrap_or(i64::MAX)

@@ -24,6 +24,9 @@ pub struct Document {
     pub sha256: String,
     /// The blob with the bytes of the file: that of the upload that created the document.
     pub blob: BlobId,
+    /// True if the file is a PDF with a password, which is not stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_protected: bool,
     /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
@@ -121,6 +124,8 @@ pub struct NewDocument {
     pub sha256: String,
     /// The blob with the bytes.
     pub blob: BlobId,
+    /// True if the file is a PDF with a password.
+    pub is_protected: bool,
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
 }
@@ -212,6 +217,7 @@ impl Resource for Document {
                 size: new.size,
                 sha256: new.sha256.clone(),
                 blob: new.blob.clone(),
+                is_protected: new.is_protected,
                 tags: distinct(&new.tags),
                 metadata: new.metadata.clone(),
                 state: TextState::Uploaded,

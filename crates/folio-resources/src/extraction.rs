@@ -12,10 +12,12 @@ use serde_json::Value;
 
 use crate::resource::common_functions;
 use crate::tag_set::tag_terms;
-use crate::{Condition, CreationPeriod, Document, ListRow, Plan, Resource, parent_term, term};
+use crate::{
+    Condition, CreationPeriod, Document, FieldLog, ListRow, Plan, Resource, Review, WordBoxes, parent_term, term,
+};
 
 /// Contains both the extracted data and its newest edit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Extraction {
     pub id: ExtractionId,
     pub org: OrgId,
@@ -36,6 +38,9 @@ pub struct Extraction {
     /// The parts of the document that were read, and facts about single values.
     #[serde(default, skip_serializing_if = "ExtractionReport::is_empty")]
     pub report: ExtractionReport,
+    /// Decisions about single values, and the last changes.
+    #[serde(default, skip_serializing_if = "FieldLog::is_empty")]
+    pub fields: FieldLog,
     /// User that ran the prompt.
     pub created_by: UserId,
     pub created_at: Timestamp,
@@ -48,6 +53,12 @@ impl Extraction {
     /// Returns the edited data if any, otherwise the original.
     pub fn current(&self) -> &Value {
         self.edited.as_ref().unwrap_or(&self.original)
+    }
+
+    /// Replaces the data. The extraction is not verified then.
+    fn edited(self, write: &Write<ExtractionChange>, data: &Value) -> Self {
+        let fields = self.fields.clone().edited(write, self.current(), data);
+        Self { edited: Some(data.clone()), verified: false, verified_by: None, fields, ..self }
     }
 }
 
@@ -66,7 +77,33 @@ pub const ORIGINAL_CHARS: usize = 200;
 /// Maximum length of a path in a report, in bytes. Facts about a value with a longer path are counted only.
 // proto: ExtractionConflict.path "at most {} KiB"
 // proto: OriginalText.path "at most {} KiB"
+// proto: Citation.path "at most {} KiB"
 pub const REPORT_PATH_BYTES: usize = 1_024;
+
+/// Maximum number of citations of an extraction.
+// proto: Extraction.citations "at most {}."
+pub const CITATIONS_MAX: usize = 500;
+/// Maximum length of a quote, in characters.
+// proto: Citation.quote "at most {} characters"
+pub const QUOTE_CHARS: usize = 500;
+
+/// The place of a value in the text of the document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Citation {
+    /// Path of the value in the original data, such as `items[0].price`.
+    pub path: String,
+    /// The number of the page, from 1.
+    pub page: u32,
+    /// The words of the text that contain the value, as they are in the text.
+    pub quote: String,
+    /// Position of the quote in the text of the page, in characters.
+    pub start: u32,
+    /// Number of places in the document that contain the value, at least 1.
+    pub occurrences: u32,
+    /// The boxes of the words of the quote. Empty: the text has none.
+    #[serde(default, skip_serializing_if = "WordBoxes::is_empty")]
+    pub boxes: WordBoxes,
+}
 
 /// A value of a part of the document that differs from the merged data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,26 +125,38 @@ pub struct OriginalText {
 }
 
 /// Facts about a prompt run apart from its data.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ExtractionReport {
     pub coverage: Coverage,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub originals: Vec<OriginalText>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub citations: Vec<Citation>,
 }
 
 impl ExtractionReport {
-    /// Counts all conflicts and original texts, and keeps as many as the bounds permit.
-    pub fn new(coverage: Coverage, conflicts: Vec<Conflict>, originals: Vec<OriginalText>) -> Self {
+    /// Counts all conflicts and original texts, and keeps as many as the bounds permit. Also of the citations, which
+    /// `coverage` counts.
+    pub fn new(
+        coverage: Coverage,
+        conflicts: Vec<Conflict>,
+        originals: Vec<OriginalText>,
+        citations: Vec<Citation>,
+    ) -> Self {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let coverage = Coverage { conflicts: count(conflicts.len()), originals: count(originals.len()), ..coverage };
         let has_short_path = |path: &str| path.len() <= REPORT_PATH_BYTES;
         let conflicts = conflicts.into_iter().filter(|conflict| has_short_path(&conflict.path)).take(CONFLICTS_MAX);
         let originals = originals.into_iter().filter(|original| has_short_path(&original.path)).take(ORIGINALS_MAX);
+        let citations = citations.into_iter().filter(|citation| has_short_path(&citation.path)).take(CITATIONS_MAX);
         Self {
             coverage,
-            conflicts: conflicts.map(|conflict| Conflict { value: bounded(conflict.value), ..conflict }).collect(),
+            citations: citations.collect(),
+            conflicts: conflicts
+                .map(|conflict| Conflict { value: bounded(conflict.value, CONFLICT_VALUE_BYTES), ..conflict })
+                .collect(),
             originals: originals
                 .map(|original| OriginalText { text: original.text.chars().take(ORIGINAL_CHARS).collect(), ..original })
                 .collect(),
@@ -126,12 +175,13 @@ impl ExtractionReport {
     }
 }
 
-fn bounded(value: Value) -> Value {
+/// Returns the value, or the start of its JSON as a text if that has more than `max` bytes.
+pub(crate) fn bounded(value: Value, max: usize) -> Value {
     let mut text = value.to_string();
-    if text.len() <= CONFLICT_VALUE_BYTES {
+    if text.len() <= max {
         return value;
     }
-    text.truncate(text.floor_char_boundary(CONFLICT_VALUE_BYTES));
+    text.truncate(text.floor_char_boundary(max));
     Value::from(format!("{text}…"))
 }
 
@@ -157,6 +207,8 @@ pub enum ExtractionChange {
     Edit { data: Value },
     /// Sets or resets `verified`.
     Verify { verified: bool },
+    /// Records or withdraws decisions about single values, which may be corrected at the same time.
+    Review(Review),
     /// Deletes the extraction.
     Delete,
 }
@@ -283,6 +335,7 @@ impl Resource for Extraction {
                     verified: false,
                     verified_by: None,
                     report: new.report.clone(),
+                    fields: FieldLog::default(),
                     created_by: write.by.clone(),
                     created_at: write.at,
                     updated_at: write.at,
@@ -290,9 +343,16 @@ impl Resource for Extraction {
                 };
                 done(extraction, (!new.report.is_empty()).then_some(new.report.coverage))
             }
-            (ExtractionChange::Edit { data }, Some(extraction)) => {
-                let edited = Self { edited: Some(data.clone()), verified: false, verified_by: None, ..extraction };
-                done(changed(edited), None)
+            (ExtractionChange::Edit { data }, Some(extraction)) => done(changed(extraction.edited(write, data)), None),
+            (ExtractionChange::Review(review), Some(extraction)) => {
+                let extraction = match &review.data {
+                    Some(data) => extraction.edited(write, data),
+                    None => extraction,
+                };
+                let fields = extraction.fields.clone().reviewed(write, review, extraction.current())?;
+                let verified = fields.is_approved(&review.required);
+                let verified_by = verified.then(|| write.by.clone());
+                done(changed(Self { fields, verified, verified_by, ..extraction }), None)
             }
             (ExtractionChange::Verify { verified }, Some(extraction)) => {
                 let verified_by = verified.then(|| write.by.clone());
@@ -311,6 +371,7 @@ mod tests {
 
     use super::*;
     use crate::golden::{assert_golden, at, extraction};
+    use crate::{BoundingBox, FieldDecision};
 
     #[test]
     fn an_edit_replaces_the_current_data_and_a_verification_keeps_it() {
@@ -318,16 +379,40 @@ mod tests {
         let before = Extraction { edited: None, ..extraction() };
         let by = UserId::derive(&["platform"]);
         let changed = Extraction { version: 4, updated_at: later, ..before.clone() };
-        let edit = ExtractionChange::Edit { data: json!({"a": 2}) };
-        let edited =
-            Extraction { edited: Some(json!({"a": 2})), verified: false, verified_by: None, ..changed.clone() };
-        let verified = Extraction { verified: true, verified_by: Some(by), ..changed };
-        for (change, expected, data) in [
-            (edit, edited, json!({"a": 2})),
-            (ExtractionChange::Verify { verified: true }, verified, before.original.clone()),
-        ] {
+        let write = |change| {
             let key = "change".parse().unwrap();
-            let write = Write::by_platform(before.org.clone(), key, later, Expected::Version(3), change);
+            Write::by_platform(before.org.clone(), key, later, Expected::Version(3), change)
+        };
+        let data = json!({"a": 2});
+        let edit = ExtractionChange::Edit { data: data.clone() };
+        let fields = FieldLog::default().edited(&write(edit.clone()), &before.original, &data);
+        let edited = Extraction {
+            edited: Some(data.clone()),
+            verified: false,
+            verified_by: None,
+            fields: fields.clone(),
+            ..changed.clone()
+        };
+        let verified = Extraction { verified: true, verified_by: Some(by), ..changed };
+        let review = |required: &str| Review {
+            paths: vec!["a".to_owned()],
+            decision: Some(FieldDecision::Approved),
+            data: Some(data.clone()),
+            required: vec![required.to_owned()],
+        };
+        let reviewed = |verified| {
+            let write = write(ExtractionChange::Review(review("a")));
+            let fields = fields.clone().reviewed(&write, &review("a"), &data).unwrap();
+            let verified_by = Some(write.by).filter(|_| verified);
+            Extraction { verified, verified_by, fields, ..edited.clone() }
+        };
+        for (change, expected, data) in [
+            (edit, edited.clone(), data.clone()),
+            (ExtractionChange::Verify { verified: true }, verified, before.original.clone()),
+            (ExtractionChange::Review(review("b")), reviewed(false), data.clone()),
+            (ExtractionChange::Review(review("a")), reviewed(true), data.clone()),
+        ] {
+            let write = write(change);
             let plan = Extraction::apply(&before.id, &write, Some(before.clone())).unwrap();
             let (id, document, prompt) = (before.id.clone(), before.document.clone(), before.prompt.clone());
             assert_eq!(plan.result, OpResult::Extraction { id, document, prompt, version: 4, data, coverage: None });
@@ -338,12 +423,23 @@ mod tests {
         let coverage = Coverage { pages: 137, pages_read: 136, windows: 9, model_calls: 10, ..Coverage::default() };
         let conflict = |page| Conflict { path: "total".into(), value: json!(12.5), page };
         let original = OriginalText { path: "items[0].date".into(), text: "17. März 2026".into() };
-        ExtractionReport::new(coverage, vec![conflict(Some(14)), conflict(None)], vec![original])
+        let citation = Citation {
+            path: "total".into(),
+            page: 2,
+            quote: "957,00 €".into(),
+            start: 12,
+            occurrences: 2,
+            boxes: WordBoxes::new(100.0, 100.0, [BoundingBox::around([(10.0, 10.0), (20.0, 15.0)])]),
+        };
+        let bare = Citation { boxes: WordBoxes::default(), ..citation.clone() };
+        ExtractionReport::new(coverage, vec![conflict(Some(14)), conflict(None)], vec![original], vec![citation, bare])
     }
 
     #[test]
     fn a_report_is_stored_with_the_extraction_and_its_numbers_with_the_result() {
-        assert_golden("windows", Extraction { report: report(), ..extraction() });
+        assert_golden("citations", Extraction { report: report(), ..extraction() });
+        let windows = ExtractionReport { citations: Vec::new(), ..report() };
+        assert_golden("windows", Extraction { report: windows, ..extraction() });
         let stored = extraction();
         let new = NewExtraction {
             document: stored.document.clone(),
@@ -371,7 +467,17 @@ mod tests {
         conflicts.extend((0..CONFLICTS_MAX).map(|_| conflict("b", json!(1))));
         let mut originals = vec![original(&long, "x"), original("a", &"ü".repeat(ORIGINAL_CHARS + 1))];
         originals.extend((0..ORIGINALS_MAX).map(|_| original("b", "x")));
-        let report = ExtractionReport::new(Coverage::default(), conflicts, originals);
+        let citation = |path: &str| Citation {
+            path: path.into(),
+            page: 1,
+            quote: "x".into(),
+            start: 0,
+            occurrences: 1,
+            boxes: WordBoxes::default(),
+        };
+        let citations = [long.as_str()].into_iter().chain(["a"; CITATIONS_MAX + 1]).map(citation).collect();
+        let report = ExtractionReport::new(Coverage::default(), conflicts, originals, citations);
+        assert_eq!((report.citations.len(), report.citations[0].path.as_str()), (CITATIONS_MAX, "a"));
         assert_eq!((report.coverage.conflicts, report.coverage.originals), (102, 502));
         assert_eq!((report.conflicts.len(), report.originals.len()), (CONFLICTS_MAX, ORIGINALS_MAX));
         let value = report.conflicts[0].value.as_str().unwrap();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::stored::encode_value;
 use crate::{
-    Document, Extraction, ExtractionReport, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt,
+    Document, Extraction, ExtractionReport, FieldLog, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt,
     PromptRevision, Provider, Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState, TokenRecord,
 };
 
@@ -93,6 +93,7 @@ pub(crate) fn document() -> Document {
         size: 1234,
         sha256: Digest::of(b"golden").as_str().into(),
         blob: BlobId::derive(&["golden"]),
+        is_protected: false,
         tags: vec![tag().id],
         metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
         state: TextState::NoText("no text layer".into()),
@@ -117,6 +118,7 @@ pub(crate) fn extraction() -> Extraction {
         verified: true,
         verified_by: Some(user()),
         report: ExtractionReport::default(),
+        fields: FieldLog::default(),
         created_by: user(),
         created_at: at(),
         updated_at: at(),
@@ -223,6 +225,7 @@ fn samples() -> Vec<(String, Vec<u8>)> {
         live("live", prompt()),
         live("live", document()),
         live("ready", Document { state: TextState::Ready, pages: 7, ..document() }),
+        live("protected", Document { is_protected: true, ..document() }),
         live("live", extraction()),
         live("live", model_settings()),
         live("empty", ModelSettings { version: 1, created_at: at(), ..ModelSettings::default() }),

@@ -4,7 +4,7 @@
 //! registers the kind. [`decide`] evaluates a write against the rows that a store read and returns a [`WritePlan`];
 //! [`EnteredRow`] evaluates the rows of other writes. A storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
 //! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters, and
-//! [`WordBoxes`] are the boxes of the words of a page.
+//! [`WordBoxes`] are the boxes of the words of a page, and [`PageImage`] is the image of one.
 //!
 //! The crate must not know a store, the network or a clock.
 
@@ -14,6 +14,7 @@ mod dependent;
 mod document;
 mod entered_row;
 mod extraction;
+mod field_review;
 pub mod fields;
 #[cfg(test)]
 mod golden;
@@ -22,6 +23,7 @@ mod listing;
 mod member;
 mod model_settings;
 mod organization;
+mod page_image;
 pub mod policy;
 mod prompt;
 pub mod quota;
@@ -42,8 +44,13 @@ pub use document::{
 };
 pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
 pub use extraction::{
-    CONFLICT_VALUE_BYTES, CONFLICTS_MAX, Conflict, Extraction, ExtractionChange, ExtractionFilter, ExtractionReport,
-    NewExtraction, ORIGINAL_CHARS, ORIGINALS_MAX, OriginalText, REPORT_PATH_BYTES,
+    CITATIONS_MAX, CONFLICT_VALUE_BYTES, CONFLICTS_MAX, Citation, Conflict, Extraction, ExtractionChange,
+    ExtractionFilter, ExtractionReport, NewExtraction, ORIGINAL_CHARS, ORIGINALS_MAX, OriginalText, QUOTE_CHARS,
+    REPORT_PATH_BYTES,
+};
+pub use field_review::{
+    FIELD_CHANGES_MAX, FIELD_VALUE_BYTES, FieldChange, FieldChangeKind, FieldDecision, FieldLog, FieldReview,
+    REVIEWS_MAX, Review, item_path, leaves, member_path,
 };
 pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};
@@ -53,6 +60,7 @@ pub use model_settings::{
     ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,
 };
 pub use organization::{Organization, OrganizationChange, OrganizationFilter};
+pub use page_image::{ImageFormat, MAX_DPI, PageImage};
 pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision, check_prompt_content};
 pub use quota::OwnQuotas;
 pub use resource::{Cleanup, Plan, Resource, Revisioned};
@@ -65,7 +73,7 @@ pub use webhook_endpoint::{
     WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WebhookEndpointId, check_endpoint_secret,
     check_endpoint_url, check_event_types,
 };
-pub use word_boxes::{BoundingBox, WordBoxes};
+pub use word_boxes::{BoundingBox, WordBoxes, words};
 
 pub static KINDS: &[Kind] = &[
     Kind::of::<Document>(),

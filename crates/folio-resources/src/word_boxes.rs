@@ -3,6 +3,8 @@
 //! A page has one box for each word of its text, in the order of the text. A word is a part of the text between white
 //! space ([`str::split_whitespace`]), so that the text itself determines the characters of each word.
 
+use std::ops::Range;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::de::Error as _;
@@ -66,6 +68,14 @@ impl WordBoxes {
         Self { width: width as f32, height: height as f32, boxes: boxes.collect() }
     }
 
+    /// Returns the boxes of a part of the words. Words without a box are left out.
+    #[must_use]
+    pub fn part(&self, words: Range<usize>) -> Self {
+        let end = words.end.min(self.boxes.len());
+        let boxes = self.boxes.get(words.start.min(end)..end).unwrap_or_default();
+        Self { width: self.width, height: self.height, boxes: boxes.to_vec() }
+    }
+
     /// Number of words.
     pub fn len(&self) -> usize {
         self.boxes.len()
@@ -73,6 +83,11 @@ impl WordBoxes {
 
     pub fn is_empty(&self) -> bool {
         self.boxes.is_empty()
+    }
+
+    /// Bytes of the boxes, before their encoding as text.
+    pub fn bytes(&self) -> u64 {
+        size_of_val(self.boxes.as_slice()) as u64
     }
 
     /// Removes the boxes after the first `words` words.
@@ -85,6 +100,16 @@ impl WordBoxes {
         let [left, top, right, bottom] = self.boxes.get(word)?.map(|part| f64::from(part) / f64::from(u16::MAX));
         Some(BoundingBox { left, top, right, bottom })
     }
+}
+
+/// Returns the words of a text with their byte ranges. Word `n` has box `n`.
+pub fn words(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
+    let mut end = 0;
+    text.split_whitespace().map(move |word| {
+        let start = text.get(end..).and_then(|rest| rest.find(word)).map_or(end, |at| end + at);
+        end = start + word.len();
+        (start..end, word)
+    })
 }
 
 /// Returns a coordinate in 65,535ths of a size.
@@ -131,6 +156,8 @@ mod tests {
         let found = boxes.fractions(1).unwrap();
         assert_eq!((found.left, found.bottom), (0.0, 1.0), "parts outside the page are cut off");
         assert_eq!(boxes.fractions(2), None);
+        assert_eq!(boxes.part(1..2).fractions(0), boxes.fractions(1));
+        assert_eq!([boxes.part(0..2), boxes.part(1..9), boxes.part(5..9)].map(|part| part.len()), [2, 1, 0]);
         boxes.truncate(1);
         assert_eq!(boxes.len(), 1);
         assert!(!boxes.is_empty());
@@ -140,6 +167,14 @@ mod tests {
     fn a_page_without_a_size_has_boxes() {
         let boxes = WordBoxes::new(0.0, f64::NAN, [BoundingBox::around([(1.0, 1.0)]), BoundingBox::around([])]);
         assert_eq!(boxes.len(), 2);
+    }
+
+    #[test]
+    fn words_have_their_ranges() {
+        let text = "  Ä a  aa\u{a0}a\n";
+        let found: Vec<_> = words(text).collect();
+        assert!(found.iter().all(|(range, word)| text.get(range.clone()) == Some(*word)));
+        assert_eq!(found.iter().map(|(range, _)| range.start).collect::<Vec<_>>(), [2, 5, 8, 12]);
     }
 
     #[test]

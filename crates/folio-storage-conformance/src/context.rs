@@ -216,6 +216,7 @@ pub(crate) fn create_document(name: &str, tags: &[TagId]) -> DocumentChange {
         size: 5,
         sha256: Digest::of(b"hello").as_str().to_owned(),
         blob: BlobId::derive(&[name]),
+        is_protected: false,
         tags: tags.to_vec(),
         metadata: BTreeMap::new(),
     })

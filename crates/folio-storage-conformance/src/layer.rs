@@ -17,7 +17,8 @@ use folio_storage::*;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{
-    BlobKey, BlockId, DocumentId, Incarnation, JobId, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
+    BlobId, BlobKey, BlockId, DocumentId, Incarnation, JobId, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId,
+    UserId,
 };
 use futures::stream::BoxStream;
 
@@ -145,6 +146,7 @@ layers! {
         revisions(org: &OrgId, id: &str, numbers: &[u32]) -> Vec<Option<Vec<u8>>>;
         resource_usage(org: &OrgId, kind: &'static Kind) -> ResourceUsage;
         content_bytes(org: &OrgId) -> u64;
+        set_blob_bytes(org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> ();
         deleted(kind: &'static Kind, limit: usize) -> Vec<(OrgId, String, Timestamp)>;
         clean_deleted(org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> ();
     }

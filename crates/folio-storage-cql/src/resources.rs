@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use folio_resources::{Cleanup, Kind, ListQuery, NewName, Record, ResourceWrite, STALE_AFTER};
 use folio_types::op::{Expected, OpState, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{OrgId, Result, Timestamp};
+use folio_types::{BlobId, OrgId, Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use super::catalogue::{self, CatalogueRow, Query};
@@ -108,6 +108,12 @@ impl ResourceExecutor for Resources {
 
     async fn content_bytes(&self, org: &OrgId) -> Result<u64> {
         content_sizes::total(&self.0, org).await
+    }
+
+    async fn set_blob_bytes(&self, org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> Result<()> {
+        let header = self.0.tables.aggregates.header(org, id, Read::Quorum).await?;
+        let bytes = if header.live == Some(true) { bytes } else { 0 };
+        content_sizes::put(&self.0, org, &format!("{id}/{blob}"), bytes, micros(at).cast_unsigned()).await
     }
 
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {

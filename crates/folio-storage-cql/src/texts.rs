@@ -77,7 +77,7 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
         return Ok(());
     }
     let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
-    let bytes = pages.iter().map(|page| page.text.len() as u64).sum();
+    let bytes = pages.iter().map(NewPage::bytes).sum();
     let generation = match pages.is_empty() {
         true => None,
         false => Some(write(keyspace, org, id, pages).await?),

@@ -7,7 +7,7 @@ use folio_history::job::OpenJobRow;
 use folio_history::thread::OpenTurnRow;
 use folio_resources::audit::AuditPosition;
 use folio_types::op::{OpKey, Target};
-use folio_types::{BlockId, JobId, OrgId, RequestId, ThreadId, Timestamp};
+use folio_types::{BlobId, BlockId, JobId, OrgId, RequestId, ThreadId, Timestamp};
 
 use folio_storage::TextWait;
 use folio_storage::value::OpDataIndexRow;
@@ -75,6 +75,8 @@ keys! {
     count(org: &OrgId, kind: &str) = "{org}/count/{kind}";
     content_sizes(org: &OrgId) = "{org}/content_size/";
     content_size(org: &OrgId, id: &str) = "{org}/content_size/{id}";
+    blob_sizes(org: &OrgId, id: &str) = "{org}/content_size/{id}/";
+    blob_size(org: &OrgId, id: &str, blob: &BlobId) = "{org}/content_size/{id}/{blob}";
     dependents(org: &OrgId, parent: &str) = "{org}/dependent/{parent}/";
     dependent(org: &OrgId, parent: &str, id: &str) = "{org}/dependent/{parent}/{id}";
     text_state(org: &OrgId, id: &str) = "{org}/text_state/{id}";

@@ -10,7 +10,7 @@ use folio_resources::{
 };
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Error, OrgId, Result, Timestamp};
+use folio_types::{BlobId, Error, OrgId, Result, Timestamp};
 
 use super::deletions::{self, Deletion};
 use super::engine::Engine;
@@ -105,7 +105,8 @@ impl ResourceExecutor for Resources {
 
     async fn name_revision(&self, org: &OrgId, name: NewName) -> Result<()> {
         let org = org.clone();
-        // The append that depends on the name is durable, and then so is the name.
+        // No fsync of its own: the append that depends on this reference is written later, and its fsync also makes
+        // this write durable.
         self.0.write_lazily(move |transaction| revisions::add_name(transaction, &org, &name)).await
     }
 
@@ -144,6 +145,19 @@ impl ResourceExecutor for Resources {
                     Ok(ControlFlow::Continue(()))
                 })?;
                 Ok(sum)
+            })
+            .await
+    }
+
+    async fn set_blob_bytes(&self, org: &OrgId, id: &str, blob: &BlobId, bytes: u64, _: Timestamp) -> Result<()> {
+        let (org, id, key) = (org.clone(), id.to_owned(), keys::blob_size(org, id, blob));
+        self.0
+            .write(move |transaction| {
+                if bytes == 0 || !is_live(transaction, &org, &id)? {
+                    transaction.remove(Space::Records, key);
+                    return Ok(());
+                }
+                transaction.put(Space::Records, key, &Count(bytes))
             })
             .await
     }
@@ -283,7 +297,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
 fn leave_to_cleanup(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Result<()> {
     let WritePlan { kind, org, id, at, .. } = plan;
     if kind.has_text {
-        texts::remove_state(transaction, org, id);
+        texts::remove_state(transaction, org, id)?;
     }
     if kind.cleanup != Cleanup::Nothing {
         let index_row = DeletionRow { org: org.clone(), id: id.clone(), at: *at };

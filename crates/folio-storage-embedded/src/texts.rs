@@ -31,7 +31,7 @@ impl TextStore for Texts {
         if !pages.is_empty() {
             self.0.reserve().check()?;
         }
-        let text_bytes = pages.iter().map(|page| page.text.len() as u64).sum();
+        let text_bytes = pages.iter().map(NewPage::bytes).sum();
         // Encodes on a blocking thread rather than on the writer's thread, because the text may have megabytes.
         let pages = tokio::task::spawn_blocking(move || pages.into_iter().map(encode_page).collect::<Result<Vec<_>>>())
             .await
@@ -93,12 +93,13 @@ pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> 
 }
 
 /// Removes the state of a text. The pages, which no request reads without the resource, remain for the clean-up.
-pub(crate) fn remove_state(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) {
+pub(crate) fn remove_state(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
     transaction.remove(Space::Records, keys::text_state(org, id));
     transaction.remove(Space::Records, keys::content_size(org, id));
     for waits_for in [TextWait::Worker, TextWait::Program] {
         transaction.remove(Space::System, keys::pending_text(waits_for, org, id));
     }
+    transaction.remove_all(Space::Records, keys::blob_sizes(org, id))
 }
 
 /// Returns None if the stored size of the pages exceeds `bytes`.

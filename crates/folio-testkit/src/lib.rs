@@ -1,7 +1,8 @@
-//! Test utilities: simulated time and randomness, waiting for conditions, seeds, PDF files, scans, values with unknown fields,
+//! Test utilities: simulated time and randomness, waiting for conditions, seeds, PDF files, scans, office documents, values with unknown fields,
 //! and a proxy that cuts connections. A dev-dependency only.
 
 pub mod invoice;
+pub mod office;
 pub mod pdf;
 pub mod proxy;
 pub mod scan;

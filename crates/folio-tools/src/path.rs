@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use folio_resources::{item_path, member_path};
 use folio_types::{Error, Reason};
 use serde_json::Value;
 
@@ -14,6 +15,8 @@ use crate::rules::excerpt;
 
 /// Maximum length of a path, in bytes.
 // proto: UpdateExtractionFieldRequest.path "at most {} KiB"
+// proto: ReviewExtractionFieldRequest.path "at most {} KiB"
+// proto: ListFieldHistoryRequest.path "at most {} KiB"
 pub const PATH_BYTES: usize = 1_024;
 /// Maximum number of steps of a path.
 pub const STEPS_MAX: usize = 64;
@@ -87,6 +90,21 @@ fn index(digits: &str) -> Option<usize> {
     (number.to_string() == digits).then_some(number)
 }
 
+/// Returns a test of canonical paths: true for the path and the paths below it. An empty path selects all. The data may no
+/// longer contain the path, so a number after a dot also selects an array index.
+pub fn selector(path: &str) -> Result<impl Fn(&str) -> bool, Error> {
+    let parse = |text: &str| -> Result<Vec<String>, Error> {
+        let path: Path = text.parse()?;
+        let name = |step: Step| match step {
+            Step::Name(name) => name,
+            Step::Index(index) => index.to_string(),
+        };
+        Ok(path.steps.into_iter().map(name).collect())
+    };
+    let prefix = if path.is_empty() { Vec::new() } else { parse(path)? };
+    Ok(move |path: &str| prefix.is_empty() || parse(path).is_ok_and(|steps| steps.starts_with(&prefix)))
+}
+
 fn malformed(path: &str, problem: &str) -> Error {
     let problem = format!("{:?} is malformed: {problem}. Write it as a.b.0.c or a.b[0].c.", excerpt(path));
     Error::invalid_field("path", problem).with_reason(Reason::InvalidPath)
@@ -113,6 +131,22 @@ impl Path {
     /// Returns the value at the path. Fails with `INVALID_PATH` and the first step that does not exist.
     pub fn get<'v>(&self, root: &'v Value) -> Result<&'v Value, Error> {
         self.walk(root, self.steps.len())
+    }
+
+    /// Returns the path in its canonical notation, in which every array index is in brackets. Fails with `INVALID_PATH` and
+    /// the first step that does not exist.
+    pub fn canonical(&self, root: &Value) -> Result<String, Error> {
+        let (mut path, mut value) = (String::new(), root);
+        for (at, step) in self.steps.iter().enumerate() {
+            let (next, longer) = match position(value, step, Missing::Reject) {
+                Some(Position::Member(name)) => (value.get(name), member_path(&path, name)),
+                Some(Position::Item(index)) => (value.get(index), item_path(&path, index)),
+                None => (None, String::new()),
+            };
+            value = next.ok_or_else(|| self.missing_step(at, value))?;
+            path = longer;
+        }
+        Ok(path)
     }
 
     /// Sets the value at the path. If this fails with `INVALID_PATH`, the data is unchanged.

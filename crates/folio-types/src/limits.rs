@@ -143,6 +143,7 @@ pub const METADATA_SEARCHABLE_CHARS: usize = 1_000;
 /// Maximum size of an extraction, in bytes. It must fit into a journal entry together with a message.
 // proto: *.data_json "at most {} KiB"
 // proto: UpdateExtractionFieldRequest.value_json "at most {} KiB"
+// proto: ReviewExtractionFieldRequest.value_json "at most {} KiB"
 pub const EXTRACTION_BYTES: usize = 96 * 1024;
 /// Default maximum size of a document, in bytes.
 // proto: DocumentService.UploadDocument "at most {} MiB"

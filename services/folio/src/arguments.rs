@@ -107,6 +107,8 @@ pub(crate) enum Command {
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),
+    /// Review the values of extractions one after another, with their quotes from the document.
+    Review(crate::data::review::Arguments),
     /// List, show, watch and control jobs.
     #[command(subcommand)]
     Job(crate::data::job::Command),

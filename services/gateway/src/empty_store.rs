@@ -7,7 +7,7 @@ use folio_resources::{Kind, ListQuery, NewName, ResourceWrite};
 use folio_storage::{AccessStore, ConditionalRow, ResourceExecutor, ResourceUsage, RowStore, StoredResource};
 use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Error, OrgId, Result, System, Timestamp, TokenId};
+use folio_types::{BlobId, Error, OrgId, Result, System, Timestamp, TokenId};
 
 use crate::authenticator::Authenticator;
 use crate::jwt::Issuers;
@@ -69,6 +69,7 @@ store! {
     revisions(&OrgId, &str, &[u32]) -> Vec<Option<Vec<u8>>>;
     resource_usage(&OrgId, &'static Kind) -> ResourceUsage;
     content_bytes(&OrgId) -> u64;
+    set_blob_bytes(&OrgId, &str, &BlobId, u64, Timestamp) -> ();
     deleted(&'static Kind, usize) -> Vec<(OrgId, String, Timestamp)>;
     clean_deleted(&OrgId, &'static Kind, &str, bool) -> ();
 }

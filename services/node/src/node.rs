@@ -9,6 +9,7 @@ use folio_cluster::{Describe, Membership, Peers};
 use folio_conversation::{
     Conversations, Dependencies, Failpoints, Options, Owners, SharedTurnStores, SingleProcessOwners, Snapshot,
 };
+use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
 use folio_jobs::{JobHints, Jobs};
 use folio_llm::Models;
@@ -43,6 +44,8 @@ pub struct NodeParts {
     /// Stores in which the node publishes its turns.
     pub shared_turns: SharedTurnStores,
     pub jobs: JobParts,
+    /// Renders page images.
+    pub pages: PageRenderer,
     /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
     /// True while the clock of the process is right. With a wrong clock the node runs no conversation.
@@ -133,6 +136,10 @@ impl Node {
 
     pub fn started_at(&self) -> Timestamp {
         self.inner.started_at
+    }
+
+    pub(crate) fn pages(&self) -> &PageRenderer {
+        &self.inner.parts.pages
     }
 
     pub(crate) fn conversations(&self) -> Conversations {

@@ -9,7 +9,8 @@ use folio_history::command::{
 use folio_history::event::TurnView;
 use folio_history::peer::{ConversationPeer, EventStream};
 use folio_history::thread::ThreadView;
-use folio_types::{OrgId, Principal, Result, ThreadId, TurnId};
+use folio_resources::PageImage;
+use folio_types::{DocumentId, OrgId, Principal, Result, ThreadId, TurnId};
 
 use crate::Node;
 
@@ -58,6 +59,10 @@ impl ConversationPeer for Node {
 
     async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
         self.conversations().fork_thread(principal, command).await.map(Into::into)
+    }
+
+    async fn render_page(&self, principal: &Principal, document: &DocumentId, image: &PageImage) -> Result<()> {
+        self.pages().render(&principal.org, document, image).await
     }
 }
 

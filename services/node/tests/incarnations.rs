@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_cluster::{Membership, MembershipOptions, NodePeer as _, Peers};
 use folio_conversation::SharedTurnStores;
+use folio_documents::PageRenderer;
 use folio_history::peer::ConversationPeer as _;
 use folio_jobs::JobHints;
 use folio_llm::{Catalogue, ModelError, ModelReply, ModelRequest, ModelStream, Models};
@@ -88,6 +89,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
         clock: tokio::sync::watch::channel(true).1,
         turn_slots: Slots::of_turns(QuotaCache::new(stores.of(), Quotas::default()), shared.slots.clone()),
         meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
+        pages: PageRenderer::new(stores.clone(), environment.clone(), folio_documents::Options::default()),
         stores: stores.clone(),
         models: Arc::new(NoModels),
         environment: environment.clone(),

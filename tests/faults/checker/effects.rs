@@ -38,7 +38,7 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
                 add(format!("the history reports a conflict, but its op row is {other:?}"))
             }
             (Some(_), Some(OpState::Aborted | OpState::Conflict)) => {}
-            (Some(status), None) => add(format!("the history reports {status:?} before the op was closed")),
+            (Some(status), None) => add(format!("the history reports {status:?}, but the call has no op row")),
         }
         let closed = turn.closing().is_some();
         let aborted = matches!(row.map(|row| &row.state), Some(OpState::Aborted));
@@ -71,7 +71,7 @@ fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), ObservedCall<'_>>, 
     }
 }
 
-/// Checks that the version after the change follows from the version in the intent.
+/// Checks that the number of the created revision is at most the expected version plus 1, or 1 for a new resource.
 fn check_version(intent: &Intent, row: &OpRow, add: &mut impl FnMut(String)) {
     let made = match &row.state {
         OpState::Done(OpResult::Schema { revid, .. }) => revid.version,
@@ -90,7 +90,8 @@ fn check_version(intent: &Intent, row: &OpRow, add: &mut impl FnMut(String)) {
     }
 }
 
-/// Returns the arguments that the decision covers. A call without references runs with them.
+/// Returns the arguments that the decision covers. The call runs with these arguments, unless they contain references;
+/// then it runs with `Intent::arguments`.
 fn arguments<'a>(call: &ObservedCall<'a>) -> &'a serde_json::Value {
     let edited = call.decisions.iter().find_map(|(_, _, decision)| match decision {
         Decision::ApproveEdited { arguments } => Some(arguments),
@@ -120,7 +121,7 @@ pub(super) fn check_rows(all: &[(&ObservedThread, Vec<Turn<'_>>)], evidence: &Ev
         }
         let changes = aggregate.ops.iter().filter(|row| matches!(row.state, OpState::Done(_))).count() as u64;
         let version = aggregate.version.unwrap_or_default();
-        // Dependents of a deleted document have no op row.
+        // Extractions are not checked: the deletion of their document deletes them without an op row of their own.
         let has_op_rows = ["sch", "prm", "tag"].iter().any(|kind| aggregate.id.starts_with(kind));
         if version > changes && has_op_rows {
             findings.add(

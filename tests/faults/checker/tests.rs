@@ -278,7 +278,7 @@ fn a_cancelled_call_runs_only_after_its_turn_is_resumed() {
     assert_eq!(check(&unrun), []);
     assert_eq!(check(&evidence([cancelled(true), then.clone()].concat(), Some(done()))), []);
     finds(&evidence(cancelled(true), Some(done())), EffectsOnce, "without an intent");
-    finds(&evidence(cancelled(false), None), EffectsOnce, "before the op was closed");
+    finds(&evidence(cancelled(false), None), EffectsOnce, "but the call has no op row");
     finds(&evidence([cancelled(false), then].concat(), Some(done())), EffectsOnce, "more than one intent");
 }
 
@@ -350,7 +350,7 @@ fn invariant_3_history_op_row_and_change_must_agree() {
     changed_with(|entries| entries[5] = outcome(CallStatus::Conflict), None, e, "the history reports a conflict");
     changed(|entries| entries[5] = outcome(CallStatus::Cancelled), e, "the effect happened, but the history reports");
     for status in [CallStatus::Cancelled, CallStatus::Failed] {
-        changed_with(|entries| entries[5] = outcome(status), None, e, "before the op was closed");
+        changed_with(|entries| entries[5] = outcome(status), None, e, "but the call has no op row");
     }
     changed_with(
         |entries| entries[5] = outcome(CallStatus::Cancelled),
@@ -384,7 +384,7 @@ fn invariant_3_an_effect_of_a_call_that_failed_without_an_op_row_is_found() {
             evidence.aggregates[0].ops.clear();
         });
         finds(&evidence, EffectsOnce, "has version 1, but 0 op rows of changes");
-        let reason = if status == CallStatus::Conflict { "its op row is None" } else { "before the op was closed" };
+        let reason = if status == CallStatus::Conflict { "its op row is None" } else { "but the call has no op row" };
         finds(&evidence, EffectsOnce, reason);
     }
 }

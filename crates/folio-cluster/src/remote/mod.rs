@@ -17,9 +17,10 @@ use folio_history::peer::{ConversationPeer, EventStream};
 use folio_history::thread::ThreadView;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
-use folio_proto::{approve, chat, cluster::v1 as cluster, fields, status, thread, time, v1};
+use folio_proto::{approve, chat, cluster::v1 as cluster, fields, image_format_to_proto, status, thread, time, v1};
+use folio_resources::PageImage;
 use folio_trace::TraceContext;
-use folio_types::{Code, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
+use folio_types::{Code, DocumentId, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Request, Response, Status, Streaming};
@@ -246,6 +247,16 @@ impl ConversationPeer for RemotePeer {
     async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
         let request = thread::encode_fork(&command);
         decode(self.unary(Some(principal), self.inner.call_timeout, request, rpc!(threads.fork_thread)).await?.thread)
+    }
+
+    async fn render_page(&self, principal: &Principal, document: &DocumentId, image: &PageImage) -> Result<()> {
+        let request = cluster::RenderPageRequest {
+            document_id: document.to_string(),
+            page: image.page(),
+            dpi: image.dpi(),
+            format: image_format_to_proto(image.format()).into(),
+        };
+        self.unary(Some(principal), self.inner.call_timeout, request, rpc!(node.render_page)).await.map(|_| ())
     }
 }
 

@@ -17,9 +17,12 @@ use folio_history::command::{
 use folio_history::event::TurnView;
 use folio_history::peer::{ConversationPeer, EventStream, SharedPeer};
 use folio_history::thread::{ThreadView, chat_thread_id};
+use folio_resources::PageImage;
 use folio_storage::{ClusterNode, ThreadStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
-use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId};
+use folio_types::{
+    DocumentId, Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId,
+};
 use futures::StreamExt as _;
 use moka::future::Cache;
 use tokio::sync::watch::Receiver;
@@ -325,5 +328,12 @@ impl ConversationPeer for Router {
         let command = &command;
         let call = |peer: SharedPeer| async move { peer.fork_thread(principal, command.clone()).await };
         self.call_node(key(principal, &command.thread), command.request_id.is_some(), call).await
+    }
+
+    async fn render_page(&self, principal: &Principal, document: &DocumentId, image: &PageImage) -> Result<()> {
+        // Any node may render a page. The id of a thread that does not exist selects the same node for a document.
+        let key = key(principal, &ThreadId::derive(&["page images", document.as_str()]));
+        let call = |peer: SharedPeer| async move { peer.render_page(principal, document, image).await };
+        self.call_node(key, true, call).await
     }
 }

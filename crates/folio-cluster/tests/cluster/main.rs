@@ -1,4 +1,5 @@
-//! Nodes with scripted peers behind real listeners on loopback, and their clients.
+//! Tests of the transport between nodes: clients call real listeners on loopback, behind which a scripted peer answers
+//! in place of a node.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod limits;

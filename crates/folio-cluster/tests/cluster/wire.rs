@@ -3,7 +3,9 @@
 use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
 use folio_proto::cluster::v1::{GetStatusRequest, GetThreadActivityRequest};
 use folio_proto::status;
+use folio_resources::{ImageFormat, PageImage};
 use folio_trace::TraceContext;
+use folio_types::DocumentId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
@@ -17,6 +19,8 @@ async fn every_call_carries_its_principal_and_its_trace() {
     let (node, peer) = Node::with_peer();
     let (who, turn, thread) = (principal(), turn(1), thread(1));
     let context = CallContext { hops: 0, trace: Some(trace()) };
+    let document = DocumentId::derive(&["d"]);
+    let image = PageImage::new(7, 150, ImageFormat::WebP).unwrap();
     context
         .scope(async {
             let chat = ChatCommand { request_id: Some("r".parse().unwrap()), ..ChatCommand::new("t") };
@@ -36,6 +40,7 @@ async fn every_call_carries_its_principal_and_its_trace() {
             let delete = DeleteThreadCommand { thread: thread.clone(), request_id: None };
             peer.delete_thread(&who, delete).await.unwrap();
             peer.fork_thread(&who, fork(&thread, None)).await.unwrap();
+            peer.render_page(&who, &document, &image).await.unwrap();
             assert!(peer.is_thread_active(&who.org, &thread).await.unwrap());
             let status = peer.status().await.unwrap();
             assert_eq!((status.incarnation, status.draining), (node.scripted.incarnation.clone(), true));
@@ -56,6 +61,7 @@ async fn every_call_carries_its_principal_and_its_trace() {
         ("rename_thread", "new".to_owned()),
         ("delete_thread", thread.to_string()),
         ("fork_thread", thread.to_string()),
+        ("render_page", format!("{document} {image:?}")),
         ("is_thread_active", format!("{} {thread}", who.org)),
         ("status", String::new()),
     ];

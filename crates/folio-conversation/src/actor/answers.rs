@@ -40,7 +40,7 @@ impl State {
             }
             (Recipient::Delete, answer) => {
                 if let Err(error) = &answer {
-                    tracing::debug!(thread = %self.thread(), %error, "nothing to cancel before the deletion");
+                    tracing::debug!(thread = %self.thread(), %error, "cannot cancel the open turn before the deletion");
                 }
                 self.delete_thread();
             }
@@ -90,8 +90,8 @@ impl State {
         let from = from.max(1);
         let closing = self.closing_event(turn);
         if let Some(buffer) = self.buffer(turn).filter(|buffer| buffer.covers(from)) {
-            // The caller has received all events including the closing event. The closing event is sent again, so that
-            // the stream ends.
+            // If the caller has received all events including the closing event, the closing event is sent again, so
+            // that the stream ends. The closing event is sent again, so that the stream ends.
             let received = closing.filter(|closing| closing.number < from);
             return Ok(match received {
                 Some(closing) => StreamStart { turn, initial_events: vec![closing], continuation: None },
@@ -121,7 +121,8 @@ impl State {
         (buffer.turn() == turn).then(|| buffer.clone())
     }
 
-    /// Returns the event buffer of a turn. Creates it, starting at event `next`, if this owner sent no event of it.
+    /// Returns the event buffer of a turn. If there is no buffer of this turn in memory, creates one that starts at
+    /// event `next`.
     pub(super) fn buffer_from(&mut self, turn: u32, next: u64) -> Arc<TurnBuffer> {
         let existing = self.buffer(turn);
         existing.unwrap_or_else(|| {

@@ -75,7 +75,8 @@ impl State {
         open.is_some_and(|open| open.number == turn && open.phase != Phase::Paused)
     }
 
-    /// Advances an open turn that has expired or has no owner, unless another node owns the thread.
+    /// Takes over an open turn that no actor runs, or ends a turn whose pause has expired. No effect if this node may
+    /// not own the thread.
     pub(super) async fn sweep(&mut self) -> Option<StopReason> {
         if self.ensure_loaded(None).await.is_err() {
             return self.loaded.is_none().then_some(StopReason::Idle);
@@ -87,7 +88,7 @@ impl State {
         self.execute(Command::TakeOver).await
     }
 
-    /// Advances an open turn if this node owns the thread.
+    /// Like [`Self::sweep`], but only if this node already owns the thread.
     pub(super) async fn sweep_own(&mut self) -> Option<StopReason> {
         let own = self.loaded.as_ref().is_some_and(|loaded| self.shared.owns(loaded.machine.header()));
         if own { self.sweep().await } else { None }

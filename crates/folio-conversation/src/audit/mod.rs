@@ -37,7 +37,8 @@ struct SentBatch {
 /// Audit entries that are written with an append.
 #[derive(Debug, Default)]
 pub(crate) struct AuditWrites {
-    /// Entries of earlier journal entries if the append has none of its own. Written in parallel with it.
+    /// Audit entries of earlier journal entries, unless `after_commit` contains them. Written in parallel with the
+    /// append. Written in parallel with it.
     pub(crate) with_append: Vec<AuditEntry>,
     /// Entries of earlier journal entries and of the append. Written after its commit and before it is reported.
     pub(crate) after_commit: Vec<AuditEntry>,
@@ -49,7 +50,8 @@ impl Auditor {
         Self { log: TurnLog::new(thread), due: Vec::new(), sent: None }
     }
 
-    /// Reads the next committed journal entry. The audit entries of earlier turns are complete, as the sweep ensures.
+    /// Reads the next committed journal entry. At the start of a turn, the due entries of earlier turns are dropped:
+    /// the sweep writes those that are missing ([`write_turn`]).
     pub(crate) fn read(&mut self, entry: &Entry) {
         if matches!(entry, Entry::Accepted(_)) {
             self.due.clear();
@@ -61,7 +63,8 @@ impl Auditor {
     pub(crate) fn writes_for(&mut self, journal: &[Entry]) -> Arc<AuditWrites> {
         let (mut log, mut entries) = (self.log.clone(), Vec::new());
         journal.iter().for_each(|entry| log.push(entry, &mut entries));
-        // An intent is not reported. Another append always follows it.
+        // An append that ends with an intent is not reported to callers, and another append always follows. Its audit
+        // entries are therefore written with that append.
         let continues = matches!(journal.last(), Some(Entry::Intent(_)));
         let (due, mut after_commit) = if continues { (entries, Vec::new()) } else { (Vec::new(), entries) };
         let mut with_append = self.due.clone();

@@ -73,6 +73,7 @@ impl Base {
             size: 1,
             sha256: Digest::of(text.as_bytes()).to_string(),
             blob: BlobId::derive(&[name]),
+            is_protected: false,
             tags: vec![],
             metadata: Default::default(),
         });

@@ -1,4 +1,4 @@
-//! Removal of orphaned bytes, which no document refers to.
+//! Removal of orphaned bytes, which no document refers to, and of page images after a day.
 
 use folio_resources::Document;
 use folio_storage::{StoredBlob, Stores};
@@ -31,7 +31,7 @@ impl Orphans {
         let mut blobs = self.stores.blobs.scan();
         while let Some(blob) = blobs.next().await {
             let blob = blob?;
-            if blob.modified_at < before && self.remove(&blob).await? {
+            if blob.modified_at < before && self.remove(&blob, now).await? {
                 removed += 1;
             }
         }
@@ -39,11 +39,12 @@ impl Orphans {
     }
 
     /// Removes a blob unless its document names it. Returns true if it was removed.
-    async fn remove(&self, StoredBlob { key, .. }: &StoredBlob) -> Result<bool> {
+    async fn remove(&self, StoredBlob { key, .. }: &StoredBlob, now: Timestamp) -> Result<bool> {
         let document = self.stores.of::<Document>().get(&key.org, &key.document).await?;
         if document.is_some_and(|document| document.blob == key.blob) {
             return Ok(false);
         }
+        self.stores.of::<Document>().set_blob_bytes(&key.org, &key.document, &key.blob, 0, now).await?;
         self.stores.blobs.delete(key).await?;
         Ok(true)
     }

@@ -18,7 +18,7 @@ use hayro_interpret::{
 use super::layout::{self, Layout, Point};
 use super::{Line, Output, structured_invoice};
 
-const DAMAGED: &str = "the file is damaged: it cannot be read as a PDF";
+pub(super) const DAMAGED: &str = "the file is damaged: it cannot be read as a PDF";
 /// The reason of a protected PDF that was uploaded without its password.
 const LOCKED: &str = "the PDF is protected by a password: delete it and upload it again with its password";
 /// Size of a character in the space of glyphs.
@@ -71,14 +71,14 @@ pub(super) fn read(
     output.line(&Line::End)
 }
 
-enum Opened {
+pub(super) enum Opened {
     Pdf(Box<Pdf>),
     /// The password is missing or wrong.
     Locked,
     Damaged,
 }
 
-fn open(input: &Arc<Vec<u8>>, password: &str) -> Opened {
+pub(super) fn open(input: &Arc<Vec<u8>>, password: &str) -> Opened {
     match catch_unwind(|| Pdf::new_with_password(Arc::clone(input), password)) {
         Ok(Ok(pdf)) => Opened::Pdf(Box::new(pdf)),
         Ok(Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected))) => Opened::Locked,

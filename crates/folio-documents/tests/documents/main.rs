@@ -8,6 +8,8 @@ mod ingestion;
 mod isolation;
 mod kinds;
 mod malformed;
+mod office;
+mod page_images;
 mod protected;
 mod recognition;
 mod uploads;

@@ -7,7 +7,7 @@ const PAGES: &[u8] = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
 const FONT: &[u8] = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
 
 /// Returns a file of one page with this content and the `further` objects, numbered from 6. Object 5 is a font.
-fn one_page(content: Vec<u8>, resources: &str, further: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn one_page(content: Vec<u8>, resources: &str, further: &[Vec<u8>]) -> Vec<u8> {
     let page = format!(
         "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> {resources} >> >>"
     );
@@ -74,7 +74,7 @@ async fn a_flate_bomb_is_stopped_by_the_memory_limit() {
 }
 
 /// Returns compressed blanks of this size: one blank, then the code "258 bytes as the previous one" repeatedly.
-fn bomb(mebibytes: usize) -> Vec<u8> {
+pub(crate) fn bomb(mebibytes: usize) -> Vec<u8> {
     let mut bits = Bits::default();
     // The header of the last block, with the fixed code. Each code is written from its highest bit.
     bits.push(&[1, 1, 0]);

@@ -9,7 +9,7 @@ use super::*;
 const PASSWORD: &str = "open sesame";
 
 /// Returns a PDF with these pages that only the password opens.
-fn protected(pages: &[Page]) -> Vec<u8> {
+pub(crate) fn protected(pages: &[Page]) -> Vec<u8> {
     let mut pdf = lopdf::Document::load_mem(&document(pages)).unwrap();
     let id = Object::string_literal("0123456789abcdef");
     pdf.trailer.set("ID", Object::Array(vec![id.clone(), id]));

@@ -40,7 +40,7 @@ async fn images_are_recognized() {
 }
 
 /// Returns a TIFF file of gray images: width, height, and one byte per pixel.
-fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
     let mut file = b"II*\0\0\0\0\0".to_vec();
     // Position of the offset of the next directory.
     let mut link = 4;

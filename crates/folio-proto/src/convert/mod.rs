@@ -52,7 +52,7 @@ mod thread;
 pub mod time;
 mod turn;
 
-pub use resource::text_state;
+pub use resource::{field_decision, image_format, image_format_to_proto, text_state};
 
 #[cfg(test)]
 mod round_trip;

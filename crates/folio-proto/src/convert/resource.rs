@@ -1,10 +1,10 @@
 //! Conversions of stored resources.
 
 use folio_resources::{
-    Conflict, Document, Extraction, OriginalText, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState,
-    partly_searchable_keys,
+    BoundingBox, Citation, Conflict, Document, Extraction, FieldChange, FieldChangeKind, FieldDecision, FieldReview,
+    ImageFormat, OriginalText, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState, partly_searchable_keys,
 };
-use folio_types::{Coverage, Etag, Temperature};
+use folio_types::{Coverage, Error, Etag, Result, Temperature};
 
 use super::time;
 use crate::fields::text_of;
@@ -45,6 +45,23 @@ pub fn text_state(state: &TextState) -> (v1::DocumentState, &str) {
         TextState::Ready => (v1::DocumentState::Ready, ""),
         TextState::NoText(reason) => (v1::DocumentState::NoText, reason),
         TextState::Failed(reason) => (v1::DocumentState::Failed, reason),
+    }
+}
+
+/// # Errors
+/// `INVALID_FIELD` if the number is unknown.
+pub fn image_format(field: &str, format: i32) -> Result<ImageFormat> {
+    match v1::ImageFormat::try_from(format) {
+        Ok(v1::ImageFormat::Unspecified | v1::ImageFormat::Png) => Ok(ImageFormat::Png),
+        Ok(v1::ImageFormat::Webp) => Ok(ImageFormat::WebP),
+        Err(_) => Err(Error::invalid_field(field, format!("{format} is unknown"))),
+    }
+}
+
+pub fn image_format_to_proto(format: ImageFormat) -> v1::ImageFormat {
+    match format {
+        ImageFormat::Png => v1::ImageFormat::Png,
+        ImageFormat::WebP => v1::ImageFormat::Webp,
     }
 }
 
@@ -153,21 +170,89 @@ impl From<&Extraction> for v1::Extraction {
             coverage: (!report.is_empty()).then(|| (&report.coverage).into()),
             conflicts: report.conflicts.iter().map(Into::into).collect(),
             originals: report.originals.iter().map(Into::into).collect(),
+            citations: report.citations.iter().map(Into::into).collect(),
+            reviews: extraction.fields.reviews.iter().map(field_review).collect(),
+        }
+    }
+}
+
+fn field_review((path, review): (&String, &FieldReview)) -> v1::FieldReview {
+    let decision = match review.decision {
+        FieldDecision::Approved => v1::FieldDecision::Approved,
+        FieldDecision::Rejected => v1::FieldDecision::Rejected,
+    };
+    v1::FieldReview {
+        path: path.clone(),
+        decision: decision.into(),
+        user_id: review.by.to_string(),
+        time: Some(time::to_proto(review.at)),
+    }
+}
+
+/// Parses a decision of a request. None: withdraws the decision.
+pub fn field_decision(field: &str, decision: i32) -> Result<Option<FieldDecision>> {
+    match v1::FieldDecision::try_from(decision) {
+        Ok(v1::FieldDecision::Approved) => Ok(Some(FieldDecision::Approved)),
+        Ok(v1::FieldDecision::Rejected) => Ok(Some(FieldDecision::Rejected)),
+        Ok(v1::FieldDecision::None) => Ok(None),
+        Ok(v1::FieldDecision::Unspecified) | Err(_) => Err(Error::invalid_field(field, "is missing or unknown")),
+    }
+}
+
+impl From<&FieldChange> for v1::FieldChange {
+    fn from(change: &FieldChange) -> Self {
+        let kind = match change.kind {
+            FieldChangeKind::Edited => v1::FieldChangeKind::Edited,
+            FieldChangeKind::Approved => v1::FieldChangeKind::Approved,
+            FieldChangeKind::Rejected => v1::FieldChangeKind::Rejected,
+            FieldChangeKind::Reset => v1::FieldChangeKind::Reset,
+        };
+        Self {
+            path: change.path.clone(),
+            kind: kind.into(),
+            user_id: change.by.to_string(),
+            by_agent: change.is_by_agent,
+            time: Some(time::to_proto(change.at)),
+            before_json: change.before.as_ref().map(json::text),
+            after_json: change.after.as_ref().map(json::text),
         }
     }
 }
 
 impl From<&Coverage> for v1::ExtractionCoverage {
     fn from(coverage: &Coverage) -> Self {
-        let Coverage { pages, pages_read, windows, model_calls, conflicts, originals } = *coverage;
-        Self { pages, pages_read, windows, model_calls, conflicts, originals }
+        let Coverage { pages, pages_read, windows, model_calls, conflicts, originals, located, inferred } = *coverage;
+        Self { pages, pages_read, windows, model_calls, conflicts, originals, located, inferred }
     }
 }
 
 impl From<&v1::ExtractionCoverage> for Coverage {
     fn from(coverage: &v1::ExtractionCoverage) -> Self {
-        let v1::ExtractionCoverage { pages, pages_read, windows, model_calls, conflicts, originals } = *coverage;
-        Self { pages, pages_read, windows, model_calls, conflicts, originals }
+        let v1::ExtractionCoverage { pages, pages_read, windows, model_calls, conflicts, originals, located, inferred } =
+            *coverage;
+        Self { pages, pages_read, windows, model_calls, conflicts, originals, located, inferred }
+    }
+}
+
+impl From<&Citation> for v1::Citation {
+    fn from(citation: &Citation) -> Self {
+        let boxes = (0..citation.boxes.len()).filter_map(|word| citation.boxes.fractions(word));
+        Self {
+            path: citation.path.clone(),
+            page: citation.page,
+            quote: citation.quote.clone(),
+            start: citation.start,
+            occurrences: citation.occurrences,
+            boxes: boxes.map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<BoundingBox> for v1::BoundingBox {
+    #[expect(clippy::cast_possible_truncation, reason = "a stored coordinate has five digits")]
+    fn from(rectangle: BoundingBox) -> Self {
+        let BoundingBox { left, top, right, bottom } = rectangle;
+        Self { left: left as f32, top: top as f32, right: right as f32, bottom: bottom as f32 }
     }
 }
 

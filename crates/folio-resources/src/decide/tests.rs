@@ -378,6 +378,7 @@ fn an_update_of_a_document_removes_the_references_of_its_old_tags() {
         size: 5,
         sha256: String::new(),
         blob: BlobId::derive(&["blob"]),
+        is_protected: false,
         tags: tags(&["one", "two"]),
         metadata: BTreeMap::new(),
     };

@@ -31,6 +31,7 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
                     size: 1,
                     sha256: Digest::of(b"x").as_str().to_owned(),
                     blob: BlobId::derive(&["x"]),
+                    is_protected: false,
                     tags: vec![],
                     metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
                 };
@@ -91,6 +92,7 @@ async fn documents_with_long_metadata_are_stored_and_found() {
             size: 1,
             sha256: Digest::of(b"x").as_str().to_owned(),
             blob: BlobId::derive(&["x"]),
+            is_protected: false,
             tags: vec![],
             metadata: long.clone(),
         };

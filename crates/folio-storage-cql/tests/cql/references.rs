@@ -26,6 +26,7 @@ async fn set_tags(fixture: &TestStores, numbers: std::ops::Range<usize>, tag: &T
             size: 1,
             sha256: String::new(),
             blob: BlobId::derive(&[&number.to_string()]),
+            is_protected: false,
             tags: Vec::new(),
             metadata: Default::default(),
         };

@@ -51,6 +51,7 @@ impl Fixture {
             size: 1,
             sha256: Digest::of(b"x").as_str().to_owned(),
             blob: BlobId::derive(&["x"]),
+            is_protected: false,
             tags: vec![],
             metadata: Default::default(),
         };

@@ -54,6 +54,7 @@ async fn create_document(stores: &Stores, name: &str) -> Result<WriteOutcome, Er
         size: 4,
         sha256: String::new(),
         blob: blob_key(name).blob,
+        is_protected: false,
         tags: Vec::new(),
         metadata: Default::default(),
     };

@@ -11,7 +11,7 @@ use folio_resources::{
 };
 use folio_types::op::{Write, WriteOutcome};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{Error, OrgId, Result, Timestamp, TurnId, limits};
+use folio_types::{BlobId, Error, OrgId, Result, Timestamp, TurnId, limits};
 
 use crate::page_token;
 use crate::value::decode;
@@ -77,9 +77,13 @@ pub trait ResourceExecutor: Send + Sync {
     /// Reads the list row of each resource.
     async fn resource_usage(&self, org: &OrgId, kind: &'static Kind) -> Result<ResourceUsage>;
 
-    /// Returns the bytes of the texts and journals of the organization. Reads a row for each of them. A journal counts as
-    /// [`counted_journal_bytes`](crate::counted_journal_bytes).
+    /// Returns the bytes of the texts, page images and journals of the organization. Reads a row for each of them. A
+    /// journal counts as [`counted_journal_bytes`](crate::counted_journal_bytes).
     async fn content_bytes(&self, org: &OrgId) -> Result<u64>;
+
+    /// Sets the bytes of a blob that was derived from a live resource, such as the image of a page. 0: the blob was
+    /// removed. The write with the latest time wins. The deletion of the resource removes the sizes of its blobs.
+    async fn set_blob_bytes(&self, org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> Result<()>;
 
     /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
     /// reads.
@@ -249,9 +253,21 @@ impl<R: Resource> ResourceStore<R> {
         self.executor.resource_usage(org, Kind::get::<R>()).await
     }
 
-    /// Reads the sizes of the texts and journals of the organization: cache the result.
+    /// Reads the sizes of the texts, page images and journals of the organization: cache the result.
     pub async fn content_bytes(&self, org: &OrgId) -> Result<u64> {
         self.executor.content_bytes(org).await
+    }
+
+    /// Sets the bytes of a blob that was derived from a resource. 0: the blob was removed.
+    pub async fn set_blob_bytes(
+        &self,
+        org: &OrgId,
+        id: &R::Id,
+        blob: &BlobId,
+        bytes: u64,
+        at: Timestamp,
+    ) -> Result<()> {
+        self.executor.set_blob_bytes(org, &id.to_string(), blob, bytes, at).await
     }
 
     /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request

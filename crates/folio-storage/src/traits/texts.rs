@@ -20,6 +20,11 @@ impl NewPage {
     pub fn of_text(number: u32, text: impl Into<String>) -> Self {
         Self { number, text: text.into(), boxes: WordBoxes::default() }
     }
+
+    /// Returns the bytes that count as storage: those of the text and of its boxes.
+    pub fn bytes(&self) -> u64 {
+        self.text.len() as u64 + self.boxes.bytes()
+    }
 }
 
 /// The result of a step of ingestion. Storing it does not change the resource's `version`, and has no effect on a

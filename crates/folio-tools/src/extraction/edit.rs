@@ -42,7 +42,7 @@ pub async fn check_replacement(stores: &Stores, extraction: &Extraction, field: 
 }
 
 /// Returns the schema revision of an extraction. None if it has none or the schema is deleted.
-async fn schema_of(stores: &Stores, extraction: &Extraction) -> Result<Option<SchemaRevision>, Error> {
+pub(super) async fn schema_of(stores: &Stores, extraction: &Extraction) -> Result<Option<SchemaRevision>, Error> {
     match &extraction.schema {
         Some(revid) => stores.of::<Schema>().revision(&extraction.org, revid).await,
         None => Ok(None),

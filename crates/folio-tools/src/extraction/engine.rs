@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::answer_size::answer_tokens;
+use super::citation::{Cited, cite};
 use super::evidence::pages_of;
 use super::merge::{Merged, WindowAnswer, merge};
 use super::message::Position;
@@ -236,7 +237,11 @@ impl Run<'_> {
         if answers.len() > 1 {
             self.check_merged(&data).await?;
         }
+        let (stores, org) = (&self.resources.stores, &self.request.principal.org);
+        let Cited { citations, located, inferred } = cite(stores, org, &self.document, &data).await?;
         let coverage = Coverage {
+            located,
+            inferred,
             pages: self.document.pages,
             pages_read: plan.pages_read,
             windows: u32::try_from(answers.len()).unwrap_or(u32::MAX),
@@ -249,7 +254,7 @@ impl Run<'_> {
             schema: self.schema.as_ref().map(|schema| schema.revid.clone()),
             model: self.model.name.clone(),
             data,
-            report: ExtractionReport::new(coverage, conflicts, originals),
+            report: ExtractionReport::new(coverage, conflicts, originals, citations),
             usage: *usage,
         })
     }

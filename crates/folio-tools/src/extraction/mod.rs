@@ -2,27 +2,33 @@
 
 mod answer_size;
 mod batch_tool;
+mod citation;
 mod edit;
 mod engine;
 mod evidence;
 mod job;
+mod location;
 mod merge;
 mod message;
 mod metered;
 mod normalize;
 mod options;
 mod result;
+mod review;
 mod run_tool;
+mod schema_walk;
 mod update_field;
 mod window_record;
 mod windows;
 
 pub use crate::document_text::check_ready;
+pub use citation::{Cited, cite};
 pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, PlannedRun, Request, plan, run};
 pub use job::{JOB_KIND, JobInput, run_job_item};
 pub use metered::complete_metered;
 pub use options::Options;
+pub use review::{check_review, plan_review};
 
 use crate::tool::Tool;
 

@@ -11,27 +11,25 @@
 
 use std::collections::BTreeMap;
 
+use folio_resources::{item_path, member_path};
 use folio_types::notation::{Style, currency};
 use serde_json::Value;
 
-use super::merge::{item_path, member_path};
+use super::schema_walk::SchemaWalk;
 
-/// Maximum nesting of references and combinations of a subschema.
-const DEPTH_MAX: u32 = 8;
-/// Maximum number of subschemas that apply to one value.
-const ALTERNATIVES_MAX: usize = 64;
 const CURRENCY_PATTERN: &str = "^[A-Z]{3}$";
 
 /// Normalizes the data. Returns the texts of the changed values by their paths.
 pub(super) fn normalize(schema: &Value, data: &mut Value, style: Style) -> BTreeMap<String, String> {
-    let mut normalizer = Normalizer { root: schema, style, originals: BTreeMap::new() };
-    let schemas = normalizer.alternatives(std::iter::once(schema));
+    let walk = SchemaWalk::new(schema);
+    let mut normalizer = Normalizer { walk, style, originals: BTreeMap::new() };
+    let schemas = walk.root();
     normalizer.value("", data, &schemas);
     normalizer.originals
 }
 
 struct Normalizer<'a> {
-    root: &'a Value,
+    walk: SchemaWalk<'a>,
     style: Style,
     originals: BTreeMap<String, String>,
 }
@@ -48,29 +46,6 @@ struct Meanings {
 }
 
 impl<'a> Normalizer<'a> {
-    /// Returns the schemas with those that they refer to or combine.
-    fn alternatives(&self, schemas: impl Iterator<Item = &'a Value>) -> Vec<&'a Value> {
-        let mut found = Vec::new();
-        schemas.for_each(|schema| self.add(schema, 0, &mut found));
-        found
-    }
-
-    fn add(&self, schema: &'a Value, depth: u32, found: &mut Vec<&'a Value>) {
-        if depth > DEPTH_MAX || found.len() >= ALTERNATIVES_MAX {
-            return;
-        }
-        found.push(schema);
-        let reference = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
-        if let Some(target) = reference.and_then(|pointer| self.root.pointer(pointer)) {
-            self.add(target, depth + 1, found);
-        }
-        for keyword in ["anyOf", "oneOf", "allOf"] {
-            for part in schema.get(keyword).and_then(Value::as_array).into_iter().flatten() {
-                self.add(part, depth + 1, found);
-            }
-        }
-    }
-
     fn value(&mut self, path: &str, value: &mut Value, schemas: &[&'a Value]) {
         match value {
             Value::String(text) => {
@@ -81,18 +56,14 @@ impl<'a> Normalizer<'a> {
                 }
             }
             Value::Array(items) => {
-                let schemas = self.alternatives(schemas.iter().filter_map(|schema| schema.get("items")));
+                let schemas = self.walk.items(schemas);
                 for (index, item) in items.iter_mut().enumerate() {
                     self.value(&item_path(path, index), item, &schemas);
                 }
             }
             Value::Object(members) => {
                 for (name, member) in members {
-                    let of_member = |schema: &&'a Value| {
-                        let property = schema.get("properties").and_then(|properties| properties.get(name));
-                        property.or_else(|| schema.get("additionalProperties"))
-                    };
-                    let schemas = self.alternatives(schemas.iter().filter_map(of_member));
+                    let schemas = self.walk.member(schemas, name);
                     self.value(&member_path(path, name), member, &schemas);
                 }
             }

@@ -21,7 +21,7 @@ async fn an_extraction_runs_the_working_prompt_with_its_schema_and_is_stored() {
     let (schema, prompt) = test.invoice_prompt().await;
     let result = test.extract("```json\n{\"total\": 120.5}\n```").await;
     assert_eq!((&result["data"], &result["prompt_revid"]), (&json!({ "total": 120.5 }), &json!(prompt)));
-    assert_eq!(result["coverage"], json!({"pages": 2, "pages_read": 2, "windows": 1, "model_calls": 1}));
+    assert_eq!(result["coverage"], json!({"pages": 2, "pages_read": 2, "windows": 1, "model_calls": 1, "located": 1}));
     let requests = test.models.requests();
     let [request] = requests.as_slice() else { panic!("{} requests instead of one", requests.len()) };
     let format = request.response_format.as_ref().unwrap();
@@ -333,7 +333,9 @@ async fn a_long_document_is_extracted_in_windows_that_cover_every_page() {
         let heading = format!("--- page {page} ---\nstart of page {page}\n");
         assert!((0..count).any(|index| test.models.message(index).contains(&heading)), "page {page}");
     }
-    let coverage = json!({"pages": 20, "pages_read": 20, "windows": count, "model_calls": count, "conflicts": 1});
+    let coverage = json!({
+        "pages": 20, "pages_read": 20, "windows": count, "model_calls": count, "conflicts": 1, "located": 1,
+    });
     assert_eq!((&result["data"], &result["coverage"]), (&json!({ "total": 957.5 }), &coverage));
     let stored = test.extraction(&text(&result["extraction_id"]).parse().unwrap()).await;
     assert_eq!(stored.report.conflicts, [Conflict { path: "total".to_owned(), value: json!(7777), page: None }]);

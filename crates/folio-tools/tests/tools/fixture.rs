@@ -222,6 +222,7 @@ async fn add_document(stores: &Stores, org: &OrgId, name: &str, pages: &[&str], 
         size: 1,
         sha256: "0".repeat(64),
         blob: BlobId::derive(&[name]),
+        is_protected: false,
         tags: tags.to_vec(),
         metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
     };

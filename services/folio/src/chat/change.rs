@@ -1,5 +1,5 @@
-//! The change that a call proposes, as rows of its card: the fields of a schema, the text of a prompt, and the
-//! differences to the current values.
+//! Formats the change that a call proposes as rows of its approval card (see [`super::card`]): the fields of a schema,
+//! the text of a prompt, and the differences to the current values.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -147,7 +147,8 @@ fn schema_of(key: &str, value: &Value) -> Option<Value> {
     schema.get("properties").is_some().then(|| schema.clone())
 }
 
-/// Returns the rows of an argument with a schema. Each value is followed by the schema in it.
+/// Returns the rows of an argument with a schema. `new` and `old` are pairs of an argument and the schema that it
+/// contains.
 fn schema_rows(key: &str, (new, schema): (&Value, &Value), old: Option<(&Value, Value)>) -> Vec<Row> {
     let lines = fields(schema);
     let Some((old, old_schema)) = old else {

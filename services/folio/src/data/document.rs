@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Show(ItemArguments),
     /// Print the text of a document.
     Text(Text),
+    /// Read the text of a document again, and wait for it.
+    Reread(ItemArguments),
     /// Add tags to a document, and remove tags from it.
     Tag(Tag),
     /// Delete a document with its text and its extractions.
@@ -33,7 +35,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Add {
-    /// The files: PDF, PNG, JPEG, TIFF, HTML, Markdown, CSV or text.
+    /// The files: PDF, PNG, JPEG, TIFF, office documents, mail, HTML, Markdown, CSV or text.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A tag of the documents, by id or name; may be given several times.
@@ -97,6 +99,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::List(list) => list.list.data.run(async |client| documents_of(&client, &list).await).await,
         Command::Show(show) => show.data.run(async |client| one(&client, &show.item).await).await,
         Command::Text(text) => text.item.data.run(async |client| pages(&client, &text).await).await,
+        Command::Reread(reread) => reread.data.run(async |client| read_again(&client, &reread.item).await).await,
         Command::Tag(tag) => tag.item.data.run(async |client| change_tags(&client, &tag).await).await,
         Command::Rm(rm) => rm.data.run(async |client| remove(&client, &rm.item).await).await,
     }
@@ -138,11 +141,21 @@ async fn upload_file(client: &Client, path: &Path, template: &NewFile, waits: bo
     let sent = documents::upload_once(client, &file, move |sent| moving.set_position(sent as u64)).await;
     bar.finish_and_clear();
     let document = sent.map_err(|status| explain(&status))?;
-    if !waits {
-        return Ok(document);
-    }
+    if waits { read_text(client, &document.document_id).await } else { Ok(document) }
+}
+
+async fn read_again(client: &Client, what: &str) -> Result<View> {
+    let document_id = documents::find(client, what, names::choose).await?.document_id;
+    let request = v1::ReadDocumentAgainRequest { document_id: document_id.clone(), ..Default::default() };
+    answer(client.documents().read_document_again(request)).await?;
+    Ok(View::one(row(&read_text(client, &document_id).await?)))
+}
+
+/// Waits until the text of a document is read. Notes a document without text.
+async fn read_text(client: &Client, document_id: &str) -> Result<v1::Document> {
+    let is_terminal = std::io::stderr().is_terminal();
     let spinner = documents::text_spinner(is_terminal);
-    let document = documents::wait_until_settled(client, &document.document_id, |_| spinner.tick()).await?;
+    let document = documents::wait_until_settled(client, document_id, |_| spinner.tick()).await?;
     spinner.finish_and_clear();
     if document.state() != v1::DocumentState::Ready {
         note(&format!("{} has no text: {}", document.name, document.state_reason));

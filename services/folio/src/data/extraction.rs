@@ -202,7 +202,8 @@ fn whole(extraction: &v1::Extraction) -> Value {
         "etag": extraction.etag, "coverage": coverage(extraction),
         "windows": extraction.coverage.as_ref().map(|coverage| coverage.windows),
         "conflicts": extraction.conflicts.iter().map(conflict).collect::<Vec<_>>(),
-        "originals": extraction.originals.iter().map(original).collect::<Vec<_>>(), "data": data(extraction),
+        "originals": extraction.originals.iter().map(original).collect::<Vec<_>>(),
+        "citations": extraction.citations.iter().map(citation).collect::<Vec<_>>(), "data": data(extraction),
     })
 }
 
@@ -218,6 +219,11 @@ fn conflict(conflict: &v1::ExtractionConflict) -> Value {
 
 fn original(original: &v1::OriginalText) -> Value {
     json!({ "path": original.path, "text": original.text })
+}
+
+pub(crate) fn citation(citation: &v1::Citation) -> Value {
+    let v1::Citation { path, page, quote, occurrences, .. } = citation;
+    json!({ "path": path, "page": page, "quote": quote, "occurrences": occurrences })
 }
 
 /// Returns the data of extractions of named documents. Tables and CSV have a column for each path of a value, in the
@@ -297,13 +303,26 @@ mod tests {
 
     #[test]
     fn a_row_states_what_was_read_and_the_conflicts() {
-        let coverage =
-            v1::ExtractionCoverage { pages: 2, pages_read: 2, windows: 2, model_calls: 3, conflicts: 1, originals: 1 };
+        let coverage = v1::ExtractionCoverage {
+            pages: 2,
+            pages_read: 2,
+            windows: 2,
+            model_calls: 3,
+            conflicts: 1,
+            ..Default::default()
+        };
         let conflict = |page| v1::ExtractionConflict { path: "total".to_owned(), value_json: "12.5".to_owned(), page };
         let extraction = v1::Extraction {
             coverage: Some(coverage),
             conflicts: vec![conflict(2), conflict(0)],
             originals: vec![v1::OriginalText { path: "total".to_owned(), text: "957,00 €".to_owned() }],
+            citations: vec![v1::Citation {
+                path: "total".to_owned(),
+                page: 2,
+                quote: "957,00".to_owned(),
+                occurrences: 1,
+                ..v1::Citation::default()
+            }],
             ..stored("ext_1", "{}", None)
         };
         let shown = whole(&extraction);
@@ -312,6 +331,7 @@ mod tests {
             json!([{"path": "total", "value": 12.5, "page": 2}, {"path": "total", "value": 12.5, "page": null}]);
         assert_eq!((&shown["windows"], &shown["conflicts"]), (&json!(2), &conflicts));
         assert_eq!(shown["originals"], json!([{"path": "total", "text": "957,00 €"}]));
+        assert_eq!(shown["citations"], json!([{"path": "total", "page": 2, "quote": "957,00", "occurrences": 1}]));
         let without = whole(&stored("ext_1", "{}", None));
         assert_eq!((&without["coverage"], &without["windows"]), (&Value::Null, &Value::Null));
     }

@@ -8,6 +8,7 @@ pub(crate) mod extraction;
 pub(crate) mod job;
 mod output;
 pub(crate) mod prompt;
+pub(crate) mod review;
 pub(crate) mod schema;
 pub(crate) mod tag;
 

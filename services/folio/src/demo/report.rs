@@ -11,6 +11,9 @@ use crate::client::{Client, answer};
 use crate::data::{extraction, job};
 use crate::terminal::{BOLD, NOTE};
 
+/// Number of places of values that are shown.
+const SHOWN_CITATIONS: usize = 40;
+
 /// The JSON object that `--json` prints.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -21,6 +24,8 @@ pub(crate) struct Report {
     schema: Value,
     prompt: Value,
     extraction: Value,
+    /// The places of the values in the document.
+    citations: Vec<Value>,
     /// The parts of the document that were read.
     coverage: Option<String>,
     usage: Value,
@@ -52,6 +57,12 @@ pub(crate) async fn collect(
     if let Some(coverage) = &coverage {
         screen.line(NOTE, coverage);
     }
+    let citations = stored.map(|stored| stored.citations).unwrap_or_default();
+    for citation in citations.iter().take(SHOWN_CITATIONS) {
+        // JSON escapes control characters of the document.
+        let quote = Value::from(citation.quote.as_str());
+        screen.line(NOTE, &format!("  {}: page {}, {quote}", citation.path, citation.page));
+    }
     let usage = finished.completed.usage.unwrap_or_default();
     Ok(Report {
         document: json!({
@@ -64,6 +75,7 @@ pub(crate) async fn collect(
         schema: schema(client, &working.schema_revid).await?,
         prompt: prompt(client, &working.prompt_revid).await?,
         extraction,
+        citations: citations.iter().map(extraction::citation).collect(),
         coverage,
         usage: json!({
             "model_calls": usage.model_calls, "input_tokens": usage.input_tokens,

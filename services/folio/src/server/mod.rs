@@ -260,7 +260,8 @@ impl MetricsExport {
     }
 }
 
-/// Returns the conversations that a gateway of this process calls.
+/// Returns the peer through which the gateway of this process reaches conversations: the local node, or the router of
+/// the cluster. None: the process has neither.
 fn conversations(stores: &Stores, cluster: Option<&Cluster>, node: Option<&RunningNode>) -> Option<SharedPeer> {
     match (cluster, node) {
         (None, None) => None,

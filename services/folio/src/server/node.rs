@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use folio_cluster::NodeServer;
-use folio_documents::{Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, TextReader, always_sweeper};
+use folio_documents::{
+    Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, PageRenderer, TextReader, always_sweeper,
+};
 use folio_jobs::JobHints;
 use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
 use folio_quotas::Slots;
@@ -62,6 +64,7 @@ impl RunningNode {
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
         let parts = NodeParts {
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
+            pages: PageRenderer::new(base.stores.clone(), Arc::clone(&base.environment), settings.documents.clone()),
             stores: base.stores.clone(),
             models: base.models.clone(),
             meter: base.meter.clone(),

@@ -2,11 +2,11 @@
 
 use folio_operations::Call;
 use folio_operations::documents::{
-    DeleteDocument, DocumentText, Download, DownloadDocument, GetDocument, GetDocumentText, GetPageWords,
-    ListDocuments, PageWords, UpdateDocument,
+    Content, DeleteDocument, DocumentText, Download, DownloadDocument, GetDocument, GetDocumentText, GetPageImage,
+    GetPageWords, ListDocuments, PageWords, ReadDocumentAgain, UpdateDocument,
 };
-use folio_proto::{fields, status, text_state, v1};
-use folio_resources::BoundingBox;
+use folio_proto::{fields, image_format, status, text_state, v1};
+use folio_resources::PageImage;
 use folio_storage::value::PageText;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response, Streaming};
@@ -19,6 +19,7 @@ use super::{Api, ResponseStream, RpcResult, bounded_stream, caller};
 #[tonic::async_trait]
 impl DocumentService for Api {
     type DownloadDocumentStream = ResponseStream<v1::DownloadDocumentResponse>;
+    type GetPageImageStream = ResponseStream<v1::GetPageImageResponse>;
 
     async fn upload_document(
         &self,
@@ -102,7 +103,7 @@ impl DocumentService for Api {
         |page: PageWords| {
             let word = |(at, text): (usize, &str)| v1::PageWord {
                 text: text.to_owned(),
-                area: page.boxes.fractions(at).map(area),
+                bounding_box: page.boxes.fractions(at).map(Into::into),
             };
             v1::GetPageWordsResponse {
                 width: page.boxes.width,
@@ -111,10 +112,22 @@ impl DocumentService for Api {
             }
         }
     );
-}
 
-#[expect(clippy::cast_possible_truncation, reason = "a stored coordinate has five digits")]
-fn area(area: BoundingBox) -> v1::BoundingBox {
-    let BoundingBox { left, top, right, bottom } = area;
-    v1::BoundingBox { left: left as f32, top: top as f32, right: right as f32, bottom: bottom as f32 }
+    async fn get_page_image(&self, request: Request<v1::GetPageImageRequest>) -> RpcResult<Self::GetPageImageStream> {
+        let call = |request: v1::GetPageImageRequest| {
+            let document_id = fields::id("document_id", &request.document_id)?;
+            let image = PageImage::new(request.page, request.dpi, image_format("format", request.format)?)?;
+            Ok(Call::new(GetPageImage { document_id, image }))
+        };
+        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
+        let response = |content: Content| {
+            let chunks = content.into_stream().map_ok(|chunk| v1::GetPageImageResponse { chunk: chunk.into() });
+            bounded_stream(chunks, limits, drain_ended)
+        };
+        self.call(request, call, response).await
+    }
+
+    change!(read_document_again, ReadDocumentAgainRequest, ReadDocumentAgainResponse { document }, |request| {
+        ReadDocumentAgain { document_id: fields::id("document_id", &request.document_id)? }
+    });
 }

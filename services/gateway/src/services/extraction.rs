@@ -1,19 +1,26 @@
 //! Serves `ExtractionService`.
 
+use folio_operations::documents::Content;
+use folio_operations::exports::{DownloadExtractions, EXPORT_DOCUMENTS_MAX, ExportFormat};
 use folio_operations::extractions::{
-    DeleteExtraction, ExtractionPage, ExtractionRun, GetExtraction, ListExtractions, ReplaceExtraction, RunExtraction,
-    RunExtractions, UpdateExtractionField, VerifyExtraction,
+    DeleteExtraction, ExtractionPage, ExtractionRun, GetExtraction, ListExtractions, ListFieldHistory,
+    ReplaceExtraction, ReviewExtractionField, RunExtraction, RunExtractions, UpdateExtractionField, VerifyExtraction,
 };
-use folio_proto::{fields, json, v1};
-use folio_resources::Extraction;
-use folio_types::limits;
+use folio_operations::{Call, ListPage};
+use folio_proto::{field_decision, fields, json, v1};
+use folio_resources::{Extraction, FieldChange};
+use folio_types::{Error, Result, limits};
+use futures::TryStreamExt as _;
+use tonic::Request;
 use v1::extraction_service_server::ExtractionService;
 
 use super::handler::{change, delete, get, read};
-use super::{Api, job, list_request, period, total_size};
+use super::{Api, ResponseStream, RpcResult, bounded_stream, job, list_request, period, total_size};
 
 #[tonic::async_trait]
 impl ExtractionService for Api {
+    type DownloadExtractionsStream = ResponseStream<v1::DownloadExtractionsResponse>;
+
     change!(
         run_extraction,
         RunExtractionRequest,
@@ -62,6 +69,38 @@ impl ExtractionService for Api {
         ReplaceExtraction { extraction_id, data, etag }
     });
 
+    change!(
+        review_extraction_field,
+        ReviewExtractionFieldRequest,
+        ReviewExtractionFieldResponse { extraction },
+        |request| {
+            let parse = |value: &String| json::parse("value_json", value, limits::EXTRACTION_BYTES);
+            ReviewExtractionField {
+                extraction_id: fields::id("extraction_id", &request.extraction_id)?,
+                decision: field_decision("decision", request.decision)?,
+                value: request.value_json.as_ref().map(parse).transpose()?,
+                etag: fields::etag("etag", &request.etag)?,
+                path: request.path,
+            }
+        }
+    );
+
+    read!(
+        list_field_history,
+        ListFieldHistoryRequest,
+        ListFieldHistoryResponse,
+        |request| ListFieldHistory {
+            extraction_id: fields::id("extraction_id", &request.extraction_id)?,
+            list: list_request!(request),
+            path: request.path,
+        },
+        |page: ListPage<FieldChange>| v1::ListFieldHistoryResponse {
+            changes: page.items.iter().map(Into::into).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+        }
+    );
+
     change!(verify_extraction, VerifyExtractionRequest, VerifyExtractionResponse { extraction }, |request| {
         let extraction_id = fields::id("extraction_id", &request.extraction_id)?;
         let etag = fields::etag("etag", &request.etag)?;
@@ -69,6 +108,27 @@ impl ExtractionService for Api {
     });
 
     delete!(delete_extraction, DeleteExtractionRequest, DeleteExtraction { extraction_id }, DeleteExtractionResponse);
+
+    async fn download_extractions(
+        &self,
+        request: Request<v1::DownloadExtractionsRequest>,
+    ) -> RpcResult<Self::DownloadExtractionsStream> {
+        let call = |request: v1::DownloadExtractionsRequest| {
+            Ok(Call::new(DownloadExtractions {
+                document_ids: fields::ids("document_ids", &request.document_ids, EXPORT_DOCUMENTS_MAX)?,
+                period: period!(request),
+                filter: request.filter,
+                format: export_format(request.format)?,
+                has_citations: request.include_citations,
+            }))
+        };
+        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
+        let response = |content: Content| {
+            let chunks = content.into_stream().map_ok(|chunk| v1::DownloadExtractionsResponse { chunk: chunk.into() });
+            bounded_stream(chunks, limits, drain_ended)
+        };
+        self.call(request, call, response).await
+    }
 
     read!(
         list_extractions,
@@ -86,6 +146,16 @@ impl ExtractionService for Api {
             total_size: total_size(page.total_size),
         }
     );
+}
+
+fn export_format(format: i32) -> Result<ExportFormat> {
+    match v1::ExportFormat::try_from(format) {
+        Ok(v1::ExportFormat::Json) => Ok(ExportFormat::Json),
+        Ok(v1::ExportFormat::Unspecified | v1::ExportFormat::JsonLines) => Ok(ExportFormat::JsonLines),
+        Ok(v1::ExportFormat::Csv) => Ok(ExportFormat::Csv),
+        Ok(v1::ExportFormat::Xlsx) => Ok(ExportFormat::Xlsx),
+        Err(_) => Err(Error::invalid_field("format", "is unknown")),
+    }
 }
 
 fn to_proto(extraction: &Extraction, has_data: bool) -> v1::Extraction {

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReader, Uploader, always_sweeper};
+use folio_documents::{
+    Cleaner, CleanupOptions, IngestHandle, Ingestor, PageRenderer, TextReader, Uploader, always_sweeper,
+};
 use folio_gateway::{Counters, Gateway, Options, Shutdown};
 use folio_history::job::JobLimits;
 use folio_jobs::{JobControl, JobHints};
@@ -292,6 +294,7 @@ impl Server {
             jobs: JobParts { slots: shared.slots.clone(), hints, limits: job_limits },
             clock: tokio::sync::watch::channel(true).1,
             turn_slots: Slots::of_turns(limits.clone(), shared.slots.clone()),
+            pages: PageRenderer::new(stores.clone(), Arc::clone(&environment), reading),
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),

@@ -53,7 +53,7 @@ async fn invariant_5_another_node_continues_a_job_and_pays_no_answered_item_agai
 
 /// Returns the text of a document that needs more windows than a request may extract.
 fn long_text() -> String {
-    (0..14_000)
+    (0..8_000)
         .map(|line| format!("Line {line} of the annual report states nothing about any total amount.\n"))
         .collect()
 }
@@ -105,7 +105,8 @@ async fn invariant_5_a_long_document_becomes_a_job_that_another_node_continues_w
         let calls = records.iter().filter(|key| key.ends_with(&format!(".{window}.1"))).count();
         assert_eq!(calls, 1, "window {window} is paid once: {records:?}");
     }
-    let result: Value = serde_json::from_str(ended["items"][0]["result_json"].as_str().unwrap()).unwrap();
+    let result = ended["items"][0]["result_json"].as_str().unwrap_or_else(|| panic!("{ended}"));
+    let result: Value = serde_json::from_str(result).unwrap();
     let stored = client.call_ok("GetExtraction", json!({"extraction_id": result["extraction_id"]})).await;
     assert_eq!(stored["extraction"]["coverage"]["windows"], windows);
     assert_eq!(client.call_ok("ListExtractions", json!({})).await["total_size"], 1);

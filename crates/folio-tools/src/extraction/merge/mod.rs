@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::ops::Bound;
 
-use folio_resources::{Conflict, OriginalText};
+use folio_resources::{Conflict, OriginalText, item_path, member_path};
 use folio_types::notation::fold;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -37,16 +37,6 @@ pub(super) struct Merged {
     pub(super) data: Value,
     pub(super) conflicts: Vec<Conflict>,
     pub(super) originals: Vec<OriginalText>,
-}
-
-/// Returns the path of a member of the value at `path`.
-pub(super) fn member_path(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-}
-
-/// Returns the path of an item of the array at `path`.
-pub(super) fn item_path(path: &str, index: usize) -> String {
-    format!("{path}[{index}]")
 }
 
 /// Merges the answers, in the order of the windows.

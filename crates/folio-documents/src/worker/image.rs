@@ -1,0 +1,111 @@
+//! Images of pages, in the child process.
+
+use std::io::{self, Cursor, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use folio_resources::{ImageFormat, MAX_DPI, PageImage};
+use hayro::hayro_interpret::InterpreterSettings;
+use hayro::vello_cpu::color::palette::css::WHITE;
+use hayro::{PixmapSettings, RenderCache, RenderSettings};
+use image::imageops::FilterType;
+use image::{DynamicImage, ImageReader, Limits, Rgb, RgbImage};
+
+use super::pdf::{self, Opened};
+use super::{Line, Output};
+use crate::tiff;
+
+/// Dots per inch of the unit of a PDF.
+const POINTS: f32 = 72.0;
+/// Maximum width and height of an image file in pixels.
+const SOURCE_PIXELS: u32 = 65_500;
+
+/// Writes [`Line::Image`] and the bytes of the image, or [`Line::Refused`].
+pub(super) fn render(input: Vec<u8>, is_pdf: bool, image: &PageImage, output: &mut Output) -> io::Result<()> {
+    // A malformed page may panic the libraries.
+    let rendered = catch_unwind(AssertUnwindSafe(|| {
+        let pixels = if is_pdf { pdf_page(input, image)? } else { picture(input, image)? };
+        encode(&pixels, image.format())
+    }));
+    match rendered.unwrap_or_else(|_| Err("the page is damaged".to_owned())) {
+        Ok(bytes) => {
+            output.line(&Line::Image)?;
+            output.out.write_all(&bytes)
+        }
+        Err(reason) => output.refused(reason),
+    }
+}
+
+fn pdf_page(input: Vec<u8>, image: &PageImage) -> Result<RgbImage, String> {
+    let pdf = match pdf::open(&Arc::new(input), "") {
+        Opened::Pdf(pdf) => pdf,
+        Opened::Locked => return Err("the PDF is protected by a password, which Folio does not store".to_owned()),
+        Opened::Damaged => return Err(pdf::DAMAGED.to_owned()),
+    };
+    let pages = pdf.pages();
+    let page = pages.get(image.page() as usize - 1).ok_or_else(|| missing(image, pages.len()))?;
+    let scale = image.scale(POINTS, page.render_dimensions());
+    let size = PixmapSettings { x_scale: scale, y_scale: scale, bg_color: WHITE };
+    let (cache, settings) = (RenderCache::new(), InterpreterSettings::default());
+    let pixmap = hayro::render(page, &cache, &settings, &RenderSettings::default(), &size);
+    let (width, height) = (u32::from(pixmap.width()), u32::from(pixmap.height()));
+    // The background is opaque, so that no pixel is premultiplied.
+    let bytes = pixmap.data().iter().flat_map(|pixel| [pixel.r, pixel.g, pixel.b]).collect();
+    RgbImage::from_raw(width, height, bytes).ok_or_else(|| "the page has no size".to_owned())
+}
+
+fn missing(image: &PageImage, pages: usize) -> String {
+    format!("the file has {pages} pages, and no page {}", image.page())
+}
+
+fn picture(mut input: Vec<u8>, image: &PageImage) -> Result<RgbImage, String> {
+    if image.page() > 1 && !tiff::select_page(&mut input, image.page()) {
+        return Err(format!("the file has no page {}", image.page()));
+    }
+    let mut reader = ImageReader::new(Cursor::new(input)).with_guessed_format().map_err(|error| error.to_string())?;
+    let mut limits = Limits::default();
+    (limits.max_image_width, limits.max_image_height) = (Some(SOURCE_PIXELS), Some(SOURCE_PIXELS));
+    reader.limits(limits);
+    let source = reader.decode().map_err(|error| format!("the image cannot be decoded: {error}"))?;
+    // The boxes of words refer to the stored pixels, so that the orientation in the metadata is not applied.
+    #[expect(clippy::cast_precision_loss, reason = "an image has at most 65,500 pixels in a direction")]
+    let (width, height) = (source.width() as f32, source.height() as f32);
+    #[expect(clippy::cast_precision_loss, reason = "the number is small")]
+    let scale = image.scale(MAX_DPI as f32, (width, height));
+    let scaled = |size: f32| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the result has at most 4,096 pixels"
+        )]
+        let pixels = (size * scale).round() as u32;
+        pixels.max(1)
+    };
+    let source = on_white(source);
+    Ok(match scale < 1.0 {
+        true => image::imageops::resize(&source, scaled(width), scaled(height), FilterType::Triangle),
+        false => source,
+    })
+}
+
+fn on_white(source: DynamicImage) -> RgbImage {
+    if !source.color().has_alpha() {
+        return source.into_rgb8();
+    }
+    let source = source.into_rgba8();
+    RgbImage::from_fn(source.width(), source.height(), |x, y| {
+        let [red, green, blue, alpha] = source.get_pixel(x, y).0.map(u16::from);
+        let blend = |part: u16| u8::try_from((part * alpha + 255 * (255 - alpha)) / 255).unwrap_or(u8::MAX);
+        Rgb([blend(red), blend(green), blend(blue)])
+    })
+}
+
+fn encode(pixels: &RgbImage, format: ImageFormat) -> Result<Vec<u8>, String> {
+    let format = match format {
+        ImageFormat::Png => image::ImageFormat::Png,
+        ImageFormat::WebP => image::ImageFormat::WebP,
+    };
+    let mut bytes = Vec::new();
+    pixels.write_to(&mut Cursor::new(&mut bytes), format).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}

@@ -1,0 +1,64 @@
+//! CSV files.
+
+use std::fs::File;
+use std::io::{Seek as _, Write};
+
+use folio_types::{Error, Result};
+use serde_json::Value;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use crate::io_error;
+use crate::spool::SpooledTable;
+
+/// First characters that make spreadsheets read a text as a formula.
+const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+
+/// Writes one table as a CSV file, several as a ZIP archive of CSV files.
+pub(crate) fn write(mut tables: Vec<SpooledTable>) -> Result<File> {
+    let mut file = tempfile::tempfile().map_err(io_error)?;
+    if tables.len() <= 1 {
+        for table in tables.drain(..) {
+            write_table(table, &mut file)?;
+        }
+        return Ok(file);
+    }
+    let failed = |error: zip::result::ZipError| Error::internal(format!("the export cannot be written: {error}"));
+    let mut archive = ZipWriter::new(file);
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).large_file(true);
+    for table in tables {
+        archive.start_file(format!("{}.csv", file_name(&table.name)), options).map_err(failed)?;
+        write_table(table, &mut archive)?;
+    }
+    let mut file = archive.finish().map_err(failed)?;
+    file.flush().map_err(io_error)?;
+    file.rewind().map_err(io_error)?;
+    Ok(file)
+}
+
+/// Returns a name without characters that file systems refuse. The path of a table is hostile input.
+fn file_name(table: &str) -> String {
+    let safe = |c: char| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' };
+    let name: String = table.chars().take(100).map(safe).collect();
+    name.trim_start_matches('.').to_owned()
+}
+
+fn write_table(table: SpooledTable, out: impl Write) -> Result<()> {
+    let failed = |error: csv::Error| Error::internal(format!("the export cannot be written: {error}"));
+    let mut writer = csv::Writer::from_writer(out);
+    let header: Vec<String> = table.columns.iter().map(|column| cell(&Value::from(column.clone()))).collect();
+    writer.write_record(header).map_err(failed)?;
+    table.for_each(|_, cells| writer.write_record(cells.iter().map(cell)).map_err(failed))?;
+    writer.flush().map_err(io_error)
+}
+
+/// Returns the text of a cell. A text that a spreadsheet would read as a formula gets a leading apostrophe, because documents
+/// are hostile input.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) if text.starts_with(FORMULA_STARTS) => format!("'{text}"),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,27 @@
+//! Exports of extractions: JSON, JSON lines, CSV and XLSX.
+//!
+//! JSON formats are written record by record. CSV and XLSX need all columns before the first row: a [`Spool`] collects the
+//! rows in temporary files and then writes the file, so the memory of an export is bounded by a record and the names of its
+//! columns.
+
+mod csv_file;
+mod record;
+mod spool;
+mod table;
+mod xlsx_file;
+
+pub use record::Record;
+pub use spool::{COLUMNS_MAX, SPOOL_BYTES, Spool, TABLES_MAX};
+
+/// A format with tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableFormat {
+    /// One CSV file (RFC 4180), or a ZIP archive of CSV files if there are several tables.
+    Csv,
+    /// A workbook with a sheet for each table.
+    Xlsx,
+}
+
+fn io_error(error: std::io::Error) -> folio_types::Error {
+    folio_types::Error::internal(format!("the export cannot be written: {error}"))
+}

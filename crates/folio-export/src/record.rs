@@ -1,0 +1,60 @@
+//! A record of an export.
+
+use folio_resources::{Citation, Extraction, FieldReview};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// An extraction as a record of JSON and JSON lines.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Record {
+    pub extraction_id: String,
+    pub document_id: String,
+    /// The name of the document.
+    pub document: String,
+    pub prompt_revid: String,
+    /// None: the prompt has no schema.
+    pub schema_revid: Option<String>,
+    pub model: String,
+    pub verified: bool,
+    pub create_time: String,
+    pub update_time: String,
+    /// The current data.
+    pub data: Value,
+    /// The citations of the original data. None: the export has no citations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub citations: Option<Vec<Value>>,
+    /// The decisions about single values. None: the export has no citations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reviews: Option<Vec<Value>>,
+}
+
+impl Record {
+    /// `document`: the name of the document.
+    pub fn new(extraction: &Extraction, document: &str, has_citations: bool) -> Self {
+        let reviews = &extraction.fields.reviews;
+        Self {
+            extraction_id: extraction.id.to_string(),
+            document_id: extraction.document.to_string(),
+            document: document.to_owned(),
+            prompt_revid: extraction.prompt.to_string(),
+            schema_revid: extraction.schema.as_ref().map(ToString::to_string),
+            model: extraction.model.clone(),
+            verified: extraction.verified,
+            create_time: extraction.created_at.to_string(),
+            update_time: extraction.updated_at.to_string(),
+            data: extraction.current().clone(),
+            citations: has_citations.then(|| extraction.report.citations.iter().map(citation).collect()),
+            reviews: has_citations.then(|| reviews.iter().map(|(path, review)| decision(path, review)).collect()),
+        }
+    }
+}
+
+fn citation(citation: &Citation) -> Value {
+    let Citation { path, page, quote, start, occurrences, .. } = citation;
+    json!({ "path": path, "page": page, "quote": quote, "start": start, "occurrences": occurrences })
+}
+
+fn decision(path: &str, review: &FieldReview) -> Value {
+    let FieldReview { decision, by, at } = review;
+    json!({ "path": path, "decision": decision, "user_id": by, "time": at.to_string() })
+}

@@ -1,0 +1,202 @@
+//! The export of extractions.
+
+use std::collections::HashMap;
+use std::io::Read as _;
+
+use bytes::Bytes;
+use folio_export::{Record, Spool, TableFormat};
+use folio_permits::Permit;
+use folio_resources::{CreationPeriod, Document, Extraction, ExtractionFilter};
+use folio_storage::Stores;
+use folio_types::page::{Order, PageRequest};
+use folio_types::{DocumentId, Error, OrgId, Result, Timestamp};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::declaration::Declaration;
+use crate::documents::Content;
+use crate::extractions::{SERVICE, extraction_filter};
+use crate::list::Period;
+use crate::operation::Operation;
+
+/// Number of extractions of one read.
+const READ_EXTRACTIONS: u32 = 50;
+/// Maximum size of a chunk of the file, in bytes.
+// proto: DownloadExtractionsResponse.chunk "at most {} KiB"
+const CHUNK_BYTES: usize = 256 * 1024;
+/// Maximum number of documents of a request.
+// proto: DownloadExtractionsRequest.document_ids "at most {} different ones"
+pub const EXPORT_DOCUMENTS_MAX: usize = 100;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum ExportFormat {
+    /// An array of objects.
+    Json,
+    /// An object in each line.
+    JsonLines,
+    Csv,
+    Xlsx,
+}
+
+/// Streams the extractions of documents, oldest first, as a file.
+#[derive(Debug, Clone, Serialize)]
+pub struct DownloadExtractions {
+    /// Empty: all documents.
+    pub document_ids: Vec<DocumentId>,
+    /// Times of creation. Default: all.
+    pub period: Period,
+    /// Same fields as the filter of [`ListExtractions`](crate::extractions::ListExtractions).
+    pub filter: String,
+    pub format: ExportFormat,
+    /// If true, the export contains citations and reviews.
+    pub has_citations: bool,
+}
+
+impl Operation for DownloadExtractions {
+    const DECLARATION: Declaration = SERVICE.read("DownloadExtractions").long();
+    type Output = Content;
+
+    async fn run(self, context: &Context) -> Result<Content> {
+        let Period { start_time, end_time } = self.period;
+        self.period.bounds(|_| Timestamp::MIN, Timestamp::MAX)?;
+        let mut filter = extraction_filter(&self.filter)?;
+        if start_time.is_some() || end_time.is_some() {
+            filter.created = Some(CreationPeriod { start: start_time, end: end_time });
+        }
+        let filters = match self.document_ids.len() {
+            0 => vec![filter],
+            _ => {
+                let of_document = |document| ExtractionFilter { document: Some(document), ..filter.clone() };
+                let documents = check_documents(context, self.document_ids).await?;
+                documents.into_iter().map(of_document).collect()
+            }
+        };
+        let (stores, org) = (context.stores().clone(), context.principal().org.clone());
+        let records = records(stores, org, filters, self.has_citations);
+        Ok(match self.format {
+            ExportFormat::JsonLines => Content::new(json_lines(records)),
+            ExportFormat::Json => Content::new(json_array(records)),
+            ExportFormat::Csv => tables(records, TableFormat::Csv, context.export_permit().await?),
+            ExportFormat::Xlsx => tables(records, TableFormat::Xlsx, context.export_permit().await?),
+        })
+    }
+}
+
+/// Returns the documents. Error: `NOT_FOUND` if one does not exist.
+async fn check_documents(context: &Context, ids: Vec<DocumentId>) -> Result<Vec<DocumentId>> {
+    let found = context.stores().of::<Document>().get_many(&context.principal().org, &ids).await?;
+    match ids.iter().find(|id| !found.iter().any(|document| document.id == **id)) {
+        Some(missing) => Err(Error::not_found("document", missing)),
+        None => Ok(ids),
+    }
+}
+
+type Records = BoxStream<'static, Result<Vec<Record>>>;
+
+/// Reads the extractions in pages. The names of the documents of a page are one read.
+fn records(stores: Stores, org: OrgId, filters: Vec<ExtractionFilter>, has_citations: bool) -> Records {
+    async_stream::try_stream! {
+        for filter in filters {
+            let mut request = PageRequest { size: READ_EXTRACTIONS, order: Order::Oldest, ..PageRequest::default() };
+            loop {
+                let page = stores.of::<Extraction>().list(&org, &filter, &request).await?;
+                let mut ids: Vec<DocumentId> = page.items.iter().map(|extraction| extraction.document.clone()).collect();
+                ids.sort();
+                ids.dedup();
+                let documents = stores.of::<Document>().get_many(&org, &ids).await?;
+                let names: HashMap<DocumentId, String> =
+                    documents.into_iter().map(|document| (document.id, document.name)).collect();
+                let record = |extraction: &Extraction| {
+                    let name = names.get(&extraction.document).map(String::as_str).unwrap_or_default();
+                    Record::new(extraction, name, has_citations)
+                };
+                yield page.items.iter().map(record).collect();
+                match page.next {
+                    Some(next) => request.token = Some(next),
+                    None => break,
+                }
+            }
+        }
+    }
+    .boxed()
+}
+
+fn to_json(record: &Record) -> Result<Vec<u8>> {
+    serde_json::to_vec(record).map_err(|error| Error::internal(format!("a record is not JSON: {error}")))
+}
+
+fn json_lines(records: Records) -> BoxStream<'static, Result<Bytes>> {
+    let lines = |records: Vec<Record>| {
+        let mut text = Vec::new();
+        for record in &records {
+            text.extend(to_json(record)?);
+            text.push(b'\n');
+        }
+        Ok(Bytes::from(text))
+    };
+    chunked(records.map(move |records| records.and_then(lines)))
+}
+
+/// Divides bytes into chunks.
+fn chunked(bytes: impl Stream<Item = Result<Bytes>> + Send + 'static) -> BoxStream<'static, Result<Bytes>> {
+    let chunks = |mut bytes: Bytes| {
+        let mut chunks = Vec::new();
+        while !bytes.is_empty() {
+            chunks.push(Ok(bytes.split_to(CHUNK_BYTES.min(bytes.len()))));
+        }
+        futures::stream::iter(chunks)
+    };
+    bytes.map_ok(chunks).try_flatten().boxed()
+}
+
+fn json_array(mut records: Records) -> BoxStream<'static, Result<Bytes>> {
+    chunked(async_stream::try_stream! {
+        let mut before = "[\n";
+        while let Some(page) = records.try_next().await? {
+            let mut text = Vec::new();
+            for record in &page {
+                text.extend_from_slice(std::mem::replace(&mut before, ",\n").as_bytes());
+                text.extend(to_json(record)?);
+            }
+            yield Bytes::from(text);
+        }
+        yield Bytes::from_static(if before == "[\n" { b"[]\n" } else { b"\n]\n" });
+    })
+}
+
+/// Writes the file before its first chunk, because a table starts with all of its columns.
+fn tables(mut records: Records, format: TableFormat, permit: Permit<OrgId>) -> Content {
+    Content::new(async_stream::try_stream! {
+        let _permit = permit;
+        let mut spool = Spool::new()?;
+        while let Some(page) = records.try_next().await? {
+            spool = blocking(move || {
+                page.iter().try_for_each(|record| spool.add(record))?;
+                Ok(spool)
+            })
+            .await?;
+        }
+        let mut file = blocking(move || spool.finish(format)).await?;
+        loop {
+            let (rest, chunk) = blocking(move || {
+                let mut chunk = Vec::new();
+                let read = (&mut file).take(CHUNK_BYTES as u64).read_to_end(&mut chunk);
+                read.map_err(|error| Error::internal(format!("the export cannot be read: {error}")))?;
+                Ok((file, chunk))
+            })
+            .await?;
+            if chunk.is_empty() {
+                break;
+            }
+            file = rest;
+            yield Bytes::from(chunk);
+        }
+    })
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let failed = |error| Err(Error::internal(format!("the export failed: {error}")));
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
+}

@@ -1,0 +1,292 @@
+//! Decisions of reviewers about single values of an extraction, and the history of the values.
+
+use std::collections::BTreeMap;
+
+use folio_types::op::{OpKey, Write};
+use folio_types::{Error, Reason, Result, Timestamp, UserId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Maximum number of values of an extraction with a decision.
+// proto: ReviewExtractionFieldRequest.path "At most {} values"
+pub const REVIEWS_MAX: usize = 2_000;
+/// Maximum number of changes in the history of an extraction. A further change removes the oldest one.
+// proto: ListFieldHistoryResponse.changes "the last {} changes"
+pub const FIELD_CHANGES_MAX: usize = 500;
+/// Maximum size of a value in the history as JSON, in bytes. Of a larger value, the start is stored as a text.
+// proto: FieldChange.before_json "more than {} bytes"
+// proto: FieldChange.after_json "more than {} bytes"
+pub const FIELD_VALUE_BYTES: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldDecision {
+    /// The value is correct.
+    Approved,
+    /// The value is wrong, and no correct one was entered.
+    Rejected,
+}
+
+/// The decision about the current value at a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldReview {
+    pub decision: FieldDecision,
+    pub by: UserId,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldChangeKind {
+    Edited,
+    Approved,
+    Rejected,
+    /// The decision was withdrawn.
+    Reset,
+}
+
+/// A change of a value, or a decision about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldChange {
+    /// The path of the value, such as `items[0].price`.
+    pub path: String,
+    pub kind: FieldChangeKind,
+    /// The user, also if an agent changed the value on the user's behalf.
+    pub by: UserId,
+    /// True if a tool call of an agent changed the value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_by_agent: bool,
+    pub at: Timestamp,
+    /// The value before an edit. None: the path had no value, or the change is a decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    /// The value after an edit, or the value that the decision is about. None: the path has no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+}
+
+/// Decisions about single values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Review {
+    /// The paths of the values: leaves of the data, see [`leaves`].
+    pub paths: Vec<String>,
+    /// None: withdraws the decisions.
+    pub decision: Option<FieldDecision>,
+    /// Corrected data. None: the data is unchanged.
+    pub data: Option<Value>,
+    /// The paths of the values that must be approved.
+    pub required: Vec<String>,
+}
+
+/// The decisions about the values of an extraction, and its last changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FieldLog {
+    /// The decisions about current values, by their paths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reviews: BTreeMap<String, FieldReview>,
+    /// The last changes, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<FieldChange>,
+}
+
+impl FieldLog {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Records the differences between two versions of the data. An edit withdraws the decision about the old value.
+    #[must_use]
+    pub fn edited<C>(mut self, write: &Write<C>, before: &Value, after: &Value) -> Self {
+        for (path, before, after) in differences(before, after) {
+            self.reviews.remove(&path);
+            let change = change(write, path, FieldChangeKind::Edited);
+            self.changes.push(FieldChange { before: before.map(bounded), after: after.map(bounded), ..change });
+        }
+        self.limited()
+    }
+
+    /// Records decisions about values of the current data.
+    ///
+    /// # Errors
+    /// `TOO_LARGE` if more than [`REVIEWS_MAX`] values have a decision then.
+    pub fn reviewed<C>(mut self, write: &Write<C>, review: &Review, data: &Value) -> Result<Self> {
+        let values: BTreeMap<String, &Value> = leaves(data).into_iter().collect();
+        for path in &review.paths {
+            let kind = match review.decision {
+                Some(FieldDecision::Approved) => FieldChangeKind::Approved,
+                Some(FieldDecision::Rejected) => FieldChangeKind::Rejected,
+                None => FieldChangeKind::Reset,
+            };
+            let previous = match review.decision {
+                Some(decision) => {
+                    let review = FieldReview { decision, by: write.by.clone(), at: write.at };
+                    self.reviews.insert(path.clone(), review)
+                }
+                None => self.reviews.remove(path),
+            };
+            if previous.map(|previous| previous.decision) != review.decision {
+                let after = values.get(path).copied().map(bounded);
+                self.changes.push(FieldChange { after, ..change(write, path.clone(), kind) });
+            }
+        }
+        if self.reviews.len() > REVIEWS_MAX {
+            let message =
+                format!("more than {REVIEWS_MAX} values would have a decision; verify the extraction instead");
+            return Err(Error::invalid(Reason::TooLarge, message));
+        }
+        Ok(self.limited())
+    }
+
+    fn limited(mut self) -> Self {
+        let surplus = self.changes.len().saturating_sub(FIELD_CHANGES_MAX);
+        self.changes.drain(..surplus);
+        self
+    }
+
+    /// Returns true if the values at all paths are approved, and no value is rejected.
+    pub fn is_approved(&self, required: &[String]) -> bool {
+        let decision = |path| self.reviews.get(path).map(|review| review.decision);
+        let is_rejected = self.reviews.values().any(|review| review.decision == FieldDecision::Rejected);
+        !self.reviews.is_empty()
+            && !is_rejected
+            && required.iter().all(|path| decision(path) == Some(FieldDecision::Approved))
+    }
+}
+
+fn change<C>(write: &Write<C>, path: String, kind: FieldChangeKind) -> FieldChange {
+    let is_by_agent = matches!(write.op, OpKey::Call(_));
+    FieldChange { path, kind, by: write.by.clone(), is_by_agent, at: write.at, before: None, after: None }
+}
+
+fn bounded(value: &Value) -> Value {
+    crate::extraction::bounded(value.clone(), FIELD_VALUE_BYTES)
+}
+
+/// Returns the path of a member of the object at a path.
+pub fn member_path(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// Returns the path of an item of the array at a path.
+pub fn item_path(path: &str, index: usize) -> String {
+    format!("{path}[{index}]")
+}
+
+/// Returns the values that contain no other values, with their paths, in the order of the data: texts, numbers, truth
+/// values, nulls, and empty arrays and objects. The path of data that is such a value is empty.
+pub fn leaves(data: &Value) -> Vec<(String, &Value)> {
+    let mut found = Vec::new();
+    add_leaves(String::new(), data, &mut found);
+    found
+}
+
+fn add_leaves<'a>(path: String, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            for (name, member) in members {
+                add_leaves(member_path(&path, name), member, found);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for (index, item) in items.iter().enumerate() {
+                add_leaves(item_path(&path, index), item, found);
+            }
+        }
+        leaf => found.push((path, leaf)),
+    }
+}
+
+/// Returns the leaves that differ, by their paths, with their values before and after.
+fn differences<'a>(before: &'a Value, after: &'a Value) -> Vec<(String, Option<&'a Value>, Option<&'a Value>)> {
+    let mut all: BTreeMap<String, (Option<&Value>, Option<&Value>)> = BTreeMap::new();
+    for (path, value) in leaves(before) {
+        all.entry(path).or_default().0 = Some(value);
+    }
+    for (path, value) in leaves(after) {
+        all.entry(path).or_default().1 = Some(value);
+    }
+    let differ = all.into_iter().filter(|(_, (before, after))| before != after);
+    differ.map(|(path, (before, after))| (path, before, after)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use folio_types::op::Expected;
+    use serde_json::json;
+
+    use super::*;
+    use crate::golden::{at, org};
+
+    fn write(seconds: u64) -> Write<()> {
+        Write::by_platform(org(), "change".parse().unwrap(), at() + Duration::from_secs(seconds), Expected::Absent, ())
+    }
+
+    fn review(paths: &[&str], decision: Option<FieldDecision>) -> Review {
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        Review { paths, decision, data: None, required: Vec::new() }
+    }
+
+    #[test]
+    fn leaves_are_the_values_that_contain_no_others() {
+        let data = json!({"a": {"b": [1, {"c": "x"}], "d": []}, "e": null, "f": {}});
+        let paths: Vec<String> = leaves(&data).into_iter().map(|(path, _)| path).collect();
+        let mut expected = ["a.b[0]", "a.b[1].c", "a.d", "e", "f"].map(str::to_owned).to_vec();
+        let mut found = paths;
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+        assert_eq!(leaves(&json!(5)), [(String::new(), &json!(5))]);
+    }
+
+    #[test]
+    fn an_edit_withdraws_the_decisions_about_the_changed_values_only() {
+        let (before, after) = (json!({"a": 1, "b": 2, "c": [3, 4]}), json!({"a": 1, "b": 5, "c": [3]}));
+        let approved = review(&["a", "b", "c[0]", "c[1]"], Some(FieldDecision::Approved));
+        let log = FieldLog::default().reviewed(&write(0), &approved, &before).unwrap();
+        assert_eq!((log.reviews.len(), log.changes.len()), (4, 4));
+        let log = log.edited(&write(1), &before, &after);
+        assert_eq!(log.reviews.keys().collect::<Vec<_>>(), ["a", "c[0]"]);
+        let edits: Vec<_> = log.changes[4..]
+            .iter()
+            .map(|change| (change.path.as_str(), change.kind, change.before.clone(), change.after.clone()))
+            .collect();
+        let edited = FieldChangeKind::Edited;
+        assert_eq!(edits, [("b", edited, Some(json!(2)), Some(json!(5))), ("c[1]", edited, Some(json!(4)), None)]);
+        assert!(log.clone().edited(&write(2), &after, &after) == log, "nothing changed");
+    }
+
+    #[test]
+    fn a_repeated_decision_updates_the_reviewer_and_adds_no_change() {
+        let data = json!({"a": "x".repeat(1_000)});
+        let approve = review(&["a"], Some(FieldDecision::Approved));
+        let log = FieldLog::default().reviewed(&write(0), &approve, &data).unwrap();
+        let again = log.clone().reviewed(&write(5), &approve, &data).unwrap();
+        assert_eq!((again.changes.len(), again.reviews["a"].at), (1, at() + Duration::from_secs(5)));
+        let approved = |log: &FieldLog, paths: &[&str]| {
+            log.is_approved(&paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>())
+        };
+        assert!(approved(&again, &["a"]) && approved(&again, &[]) && !approved(&again, &["a", "b"]));
+        assert!(log.changes[0].after.as_ref().unwrap().as_str().unwrap().len() <= FIELD_VALUE_BYTES + "…".len());
+        let rejected = again.reviewed(&write(6), &review(&["a"], Some(FieldDecision::Rejected)), &data).unwrap();
+        assert!(!approved(&rejected, &["a"]) && !approved(&rejected, &[]));
+        let reset = rejected.reviewed(&write(7), &review(&["a", "b"], None), &data).unwrap();
+        let kinds: Vec<FieldChangeKind> = reset.changes.iter().map(|change| change.kind).collect();
+        assert_eq!(kinds, [FieldChangeKind::Approved, FieldChangeKind::Rejected, FieldChangeKind::Reset]);
+        assert!(reset.reviews.is_empty() && !approved(&reset, &[]));
+    }
+
+    #[test]
+    fn decisions_and_changes_are_bounded() {
+        let data = Value::from((0..=REVIEWS_MAX).collect::<Vec<_>>());
+        let paths: Vec<String> = leaves(&data).into_iter().map(|(path, _)| path).collect();
+        let mut all = Review { paths, decision: Some(FieldDecision::Approved), data: None, required: Vec::new() };
+        let refused = FieldLog::default().reviewed(&write(0), &all, &data).unwrap_err();
+        assert_eq!(refused.reason, Reason::TooLarge);
+        all.paths.pop();
+        let log = FieldLog::default().reviewed(&write(0), &all, &data).unwrap();
+        assert_eq!((log.reviews.len(), log.changes.len()), (REVIEWS_MAX, FIELD_CHANGES_MAX));
+        assert_eq!(log.changes.last().unwrap().path, format!("[{}]", REVIEWS_MAX - 1));
+    }
+}

@@ -1,0 +1,392 @@
+//! Locates values in the text of a document. Pure.
+//!
+//! A location of a value is a range of words that contains it, a number or date in any of its notations. The search
+//! reads the document page by page: [`Search::add_page`] finds the locations of all values, and [`Search::finish`]
+//! chooses one for each value. Of several locations it chooses the one nearest to the other values of the same object;
+//! for an item of an array, the first one after the previous item.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use folio_resources::{item_path, member_path};
+use folio_types::notation::{Style, fold};
+use serde_json::Value;
+
+/// Maximum words of a date, such as `Tuesday, 17 March 2026`.
+const DATE_WORDS: usize = 4;
+/// Maximum words of a number, such as `1 234,50`.
+const NUMBER_WORDS: usize = 2;
+/// Characters around a word that do not belong to its value.
+const MARKS: [char; 9] = [',', ';', ':', '.', '(', ')', '"', '*', '|'];
+/// Maximum number of locations of a value from which one is chosen.
+const LOCATIONS_MAX: usize = 256;
+/// Largest difference of equal numbers.
+const TOLERANCE: f64 = 1e-9;
+
+/// Words of a page that contain a value, from 0. A word is a part of the text between white space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Location {
+    pub(super) page: u32,
+    pub(super) first_word: usize,
+    pub(super) last_word: usize,
+}
+
+/// A value with its chosen location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Located {
+    pub(super) path: String,
+    pub(super) location: Location,
+    /// Number of locations with the value, including this one.
+    pub(super) occurrences: u32,
+}
+
+/// A value that is searched.
+struct Leaf {
+    path: String,
+    value: Value,
+    /// The object, or the item of an array, that contains the value.
+    group: usize,
+    /// The first locations, in order.
+    locations: Vec<Location>,
+    occurrences: u32,
+}
+
+pub(super) struct Search {
+    leaves: Vec<Leaf>,
+    /// The array of each group. None: the group is no item.
+    groups: Vec<Option<usize>>,
+    arrays: usize,
+    /// Number of values that are never searched: truth values.
+    unsearched: u32,
+}
+
+/// Result of a search.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct SearchResult {
+    /// The values with a location, in the order of the data.
+    pub(super) located: Vec<Located>,
+    /// Number of values without a location. Null and blank texts are no values.
+    pub(super) missing: u32,
+}
+
+impl Search {
+    pub(super) fn new(data: &Value) -> Self {
+        let mut search = Self { leaves: Vec::new(), groups: vec![None], arrays: 0, unsearched: 0 };
+        search.add("", data, 0);
+        search
+    }
+
+    fn add(&mut self, path: &str, value: &Value, group: usize) {
+        match value {
+            Value::Null => {}
+            Value::Bool(_) => self.unsearched += 1,
+            Value::String(text) if text.trim().is_empty() => {}
+            Value::String(_) | Value::Number(_) => {
+                let (path, value) = (path.to_owned(), value.clone());
+                self.leaves.push(Leaf { path, value, group, locations: Vec::new(), occurrences: 0 });
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    let group = if member.is_object() { self.group(None) } else { group };
+                    self.add(&member_path(path, name), member, group);
+                }
+            }
+            Value::Array(items) => {
+                let array = self.arrays;
+                self.arrays += 1;
+                for (index, item) in items.iter().enumerate() {
+                    let group = self.group(Some(array));
+                    self.add(&item_path(path, index), item, group);
+                }
+            }
+        }
+    }
+
+    fn group(&mut self, array: Option<usize>) -> usize {
+        self.groups.push(array);
+        self.groups.len() - 1
+    }
+
+    /// Searches the values on the next page. Cost: the words of the page, and the locations of each value.
+    pub(super) fn add_page(&mut self, number: u32, text: &str) {
+        let index = PageIndex::new(text);
+        for leaf in &mut self.leaves {
+            let found = index.find(&leaf.value);
+            leaf.occurrences = leaf.occurrences.saturating_add(u32::try_from(found.len()).unwrap_or(u32::MAX));
+            let left = LOCATIONS_MAX.saturating_sub(leaf.locations.len());
+            let location = |(first_word, last_word)| Location { page: number, first_word, last_word };
+            leaf.locations.extend(found.into_iter().take(left).map(location));
+        }
+    }
+
+    pub(super) fn finish(self) -> SearchResult {
+        let mut anchors: Vec<Option<Location>> = vec![None; self.groups.len()];
+        for leaf in &self.leaves {
+            if let ([only], Some(anchor)) = (&leaf.locations[..], anchors.get_mut(leaf.group)) {
+                anchor.get_or_insert(*only);
+            }
+        }
+        // The last chosen location of each array.
+        let mut ends: Vec<Option<Location>> = vec![None; self.arrays];
+        let mut found = SearchResult { missing: self.unsearched, ..SearchResult::default() };
+        for leaf in self.leaves {
+            let array = self.groups.get(leaf.group).copied().flatten();
+            let anchor = anchors.get(leaf.group).copied().flatten();
+            let end = array.and_then(|array| ends.get(array).copied().flatten());
+            let chosen = match (anchor, end) {
+                (Some(anchor), _) => leaf.locations.iter().min_by_key(|location| distance(anchor, **location)),
+                (None, Some(end)) => leaf.locations.iter().find(|location| **location > end).or(leaf.locations.first()),
+                (None, None) => leaf.locations.first(),
+            };
+            let Some(location) = chosen.copied() else {
+                found.missing += 1;
+                continue;
+            };
+            if let Some(anchor) = anchors.get_mut(leaf.group) {
+                anchor.get_or_insert(location);
+            }
+            if let Some(end) = array.and_then(|array| ends.get_mut(array)) {
+                *end = (*end).max(Some(location));
+            }
+            found.located.push(Located { path: leaf.path, location, occurrences: leaf.occurrences });
+        }
+        found
+    }
+}
+
+/// Locations on the page of the anchor are nearer than all others. One before the anchor counts as three times as distant,
+/// because the values of a row follow its name.
+fn distance(anchor: Location, location: Location) -> (u32, usize) {
+    let weight = if location < anchor { 3 } else { 1 };
+    (anchor.page.abs_diff(location.page), weight * anchor.first_word.abs_diff(location.first_word))
+}
+
+/// First and last word.
+type Words = (usize, usize);
+
+/// The searchable values of a page.
+pub(super) struct PageIndex {
+    /// The folded words in order, each with the number of its word. A word of the page may have none or several.
+    tokens: Vec<(String, usize)>,
+    /// The positions of each folded word in `tokens`.
+    positions: HashMap<String, Vec<usize>>,
+    /// Absolute values in order, because a sign may be printed apart from its number.
+    numbers: Vec<(f64, Words)>,
+    dates: HashMap<String, Vec<Words>>,
+}
+
+impl PageIndex {
+    pub(super) fn new(text: &str) -> Self {
+        let style = Style::of(text);
+        let styles = [style, Style { comma_decimal: !style.comma_decimal, ..style }];
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let has_digits: Vec<bool> = words.iter().map(|word| word.bytes().any(|byte| byte.is_ascii_digit())).collect();
+        let (mut tokens, mut positions) = (Vec::new(), HashMap::<String, Vec<usize>>::new());
+        let (mut numbers, mut dates) = (Vec::new(), HashMap::<String, Vec<Words>>::new());
+        for (start, word) in words.iter().enumerate() {
+            for token in fold(word).split(' ').filter(|token| !token.is_empty()) {
+                positions.entry(token.to_owned()).or_default().push(tokens.len());
+                tokens.push((token.to_owned(), start));
+            }
+            let has_digit = |at: usize| has_digits.get(at).is_some_and(|has_digit| *has_digit);
+            let is_number = |last: usize| has_digit(start) && has_digit(last);
+            for (last, group) in groups(&words, start, NUMBER_WORDS, is_number) {
+                let mut values: Vec<f64> = Vec::new();
+                for value in styles.iter().filter_map(|style| style.number(&group)?.as_f64()).map(f64::abs) {
+                    if !values.contains(&value) {
+                        values.push(value);
+                    }
+                }
+                numbers.extend(values.into_iter().map(|value| (value, (start, last))));
+            }
+            let is_date = |last: usize| has_digit(start) || has_digit(last);
+            for (last, group) in groups(&words, start, DATE_WORDS, is_date) {
+                let mut found: Vec<String> = styles.iter().filter_map(|style| style.date(&group)).collect();
+                found.dedup();
+                for date in found {
+                    dates.entry(date).or_default().push((start, last));
+                }
+            }
+        }
+        numbers.sort_by(|(one, at), (other, other_at)| {
+            one.partial_cmp(other).unwrap_or(Ordering::Equal).then_with(|| at.cmp(other_at))
+        });
+        Self { tokens, positions, numbers, dates }
+    }
+
+    pub(super) fn contains(&self, value: &Value) -> bool {
+        !self.find(value).is_empty()
+    }
+
+    /// Returns the locations of a value in order. A location that contains another one is left out.
+    fn find(&self, value: &Value) -> Vec<Words> {
+        let mut found = match value {
+            Value::Number(number) => self.number(number.as_f64().map(f64::abs)),
+            Value::String(text) => {
+                let mut found = self.text(text);
+                found.extend(self.dates.get(text.trim()).into_iter().flatten());
+                found
+            }
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return Vec::new(),
+        };
+        found.sort_by_key(|(first, last)| (*last, usize::MAX - *first));
+        let mut kept: Vec<Words> = Vec::new();
+        for (first, last) in found {
+            // Of the locations up to the same or an earlier word, the kept ones are the shortest.
+            if kept.last().is_none_or(|(kept, _)| *kept < first) {
+                kept.push((first, last));
+            }
+        }
+        kept
+    }
+
+    fn number(&self, wanted: Option<f64>) -> Vec<Words> {
+        let Some(wanted) = wanted else { return Vec::new() };
+        let start = self.numbers.partition_point(|(value, _)| *value < wanted - TOLERANCE);
+        let rest = self.numbers.get(start..).unwrap_or_default();
+        rest.iter().take_while(|(value, _)| *value < wanted + TOLERANCE).map(|(_, words)| *words).collect()
+    }
+
+    fn text(&self, text: &str) -> Vec<Words> {
+        let folded = fold(text);
+        let wanted: Vec<&str> = folded.split(' ').filter(|token| !token.is_empty()).collect();
+        let positions = wanted.first().and_then(|first| self.positions.get(*first));
+        let words_at = |at: &usize| {
+            let tokens = self.tokens.get(*at..at + wanted.len())?;
+            let is_equal = tokens.iter().zip(&wanted).all(|((token, _), wanted)| token == wanted);
+            is_equal.then_some((tokens.first()?.1, tokens.last()?.1))
+        };
+        positions.into_iter().flatten().filter_map(words_at).collect()
+    }
+}
+
+/// Returns the texts of one to `max` words from `start`, each with its last word, for which `may_match` returns true.
+fn groups<'a>(
+    words: &'a [&str],
+    start: usize,
+    max: usize,
+    may_match: impl Fn(usize) -> bool + 'a,
+) -> impl Iterator<Item = (usize, String)> + 'a {
+    let lasts = (start..(start + max).min(words.len())).filter(move |last| may_match(*last));
+    let text = move |last: usize| words.get(start..=last).map(|words| words.join(" "));
+    lasts.filter_map(move |last| Some((last, text(last)?.trim_matches(MARKS).to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn locate(data: &Value, pages: &[&str]) -> SearchResult {
+        let mut search = Search::new(data);
+        for (number, page) in (1..).zip(pages) {
+            search.add_page(number, page);
+        }
+        search.finish()
+    }
+
+    /// Returns the path, the page, and the words of each located value.
+    fn quotes(data: &Value, pages: &[&str]) -> Vec<(String, u32, String)> {
+        let quote = |Located { path, location, .. }: Located| {
+            let words = pages[location.page as usize - 1].split_whitespace();
+            let words: Vec<&str> =
+                words.skip(location.first_word).take(location.last_word + 1 - location.first_word).collect();
+            (path, location.page, words.join(" "))
+        };
+        locate(data, pages).located.into_iter().map(quote).collect()
+    }
+
+    fn expected(list: &[(&str, u32, &str)]) -> Vec<(String, u32, String)> {
+        list.iter().map(|(path, page, quote)| ((*path).to_owned(), *page, (*quote).to_owned())).collect()
+    }
+
+    #[test]
+    fn values_are_located_in_every_notation() {
+        let pages = [
+            "Rechnung Nr. 2026-0815\nACME GmbH, Hamburg\nDatum: 17. März 2026",
+            "Gesamtbetrag:  1.234,50 €  (netto 1 037,39)\nRabatt -12,00",
+        ];
+        let data = json!({
+            "number": "2026-0815", "seller": {"name": "Acme GmbH"}, "date": "2026-03-17", "total": 1234.5,
+            "net": 1037.39, "discount": -12,
+        });
+        let found = [
+            ("number", 1, "2026-0815"),
+            ("seller.name", 1, "ACME GmbH,"),
+            ("date", 1, "17. März 2026"),
+            ("total", 2, "1.234,50"),
+            ("net", 2, "1 037,39)"),
+            ("discount", 2, "-12,00"),
+        ];
+        let mut sorted = quotes(&data, &pages);
+        let mut found = expected(&found);
+        sorted.sort();
+        found.sort();
+        assert_eq!(sorted, found);
+    }
+
+    #[test]
+    fn values_without_a_place_are_counted() {
+        let pages = ["Rechnung Nr. 2026-0815\nACME GmbH, Hamburg"];
+        let data = json!({
+            "part": "ACM", "number": 7, "date": "2026-03-18", "none": null, "flag": true, "empty": " ", "sign": "€",
+        });
+        assert_eq!(locate(&data, &pages), SearchResult { located: Vec::new(), missing: 5 });
+        assert_eq!(locate(&json!("ACME GmbH Hamburg 2026"), &pages).missing, 1, "the words are apart");
+        assert_eq!(locate(&json!({}), &[]), SearchResult::default());
+    }
+
+    #[test]
+    fn a_repeated_value_is_near_the_values_of_its_object() {
+        let page = "Shipping 5.00\nPaper 2 5.00 10.00\nInk 1 5.00 5.00\nPens 2 1.00 2.00\nTotal 17.00";
+        let data = json!({"items": [
+            {"name": "Paper", "quantity": 2, "price": 5, "amount": 10},
+            {"name": "Ink", "quantity": 1, "price": 5, "amount": 5},
+            {"name": "Pens", "quantity": 2, "price": 1, "amount": 2},
+        ]});
+        let words: Vec<(String, usize)> = locate(&data, &[page])
+            .located
+            .into_iter()
+            .map(|Located { path, location, .. }| (path, location.first_word))
+            .collect();
+        let at = |path: &str| words.iter().find(|(found, _)| found == path).map(|(_, word)| *word);
+        assert_eq!([at("items[0].quantity"), at("items[0].price")], [Some(3), Some(4)]);
+        assert_eq!([at("items[1].quantity"), at("items[1].price"), at("items[1].amount")], [Some(7), Some(8), Some(8)]);
+        assert_eq!([at("items[2].name"), at("items[2].quantity")], [Some(10), Some(11)]);
+    }
+
+    #[test]
+    fn equal_items_of_an_array_are_located_in_order() {
+        let found = locate(&json!(["red", "blue", "red", "red"]), &["red, blue, red", "and red"]);
+        let locations: Vec<(u32, usize, u32)> =
+            found.located.iter().map(|one| (one.location.page, one.location.first_word, one.occurrences)).collect();
+        assert_eq!(locations, [(1, 0, 3), (1, 1, 1), (1, 2, 3), (2, 1, 3)]);
+    }
+
+    #[test]
+    fn a_number_with_its_currency_is_one_place() {
+        let found = locate(&json!({"total": 957}), &["Total 957.00 EUR EUR 957.00"]);
+        assert_eq!(found.located[0].occurrences, 2);
+        assert_eq!((found.located[0].location.first_word, found.located[0].location.last_word), (1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn a_located_text_is_at_its_place(
+            words in prop::collection::vec("[a-cA-C]{1,2}[,.]?", 0..40),
+            wanted in prop::collection::vec("[a-c]{1,2}", 1..3),
+        ) {
+            let page = words.join(" ");
+            let wanted = wanted.join(" ");
+            let found = locate(&json!({ "value": wanted }), &[&page]);
+            let expected = format!(" {} ", fold(&page)).contains(&format!(" {wanted} "));
+            prop_assert_eq!(found.missing == 0, expected);
+            for Located { location, .. } in found.located {
+                let quote = words.get(location.first_word..=location.last_word).unwrap().join(" ");
+                prop_assert_eq!(fold(&quote), wanted.clone());
+            }
+        }
+    }
+}
