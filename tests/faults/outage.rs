@@ -189,17 +189,14 @@ pub async fn run(plan: Plan) -> Result<Report> {
             let user = create_user(name, &cluster, &document, &log, random, &refusals);
             users.spawn(approve_until(user, over.clone(), (Arc::clone(&progress), plan.approvals)));
         }
-        folio_testkit::wait_for("approvals in flight", Duration::from_secs(60), async || {
-            let approved = progress.approved.load(Ordering::Relaxed);
-            let in_flight = progress.in_flight.load(Ordering::Relaxed);
-            (approved >= plan.approvals / 10 && in_flight >= IN_FLIGHT_MIN).then_some(())
-        })
-        .await;
+        wait_for_approvals(&progress, plan.approvals / 10).await;
         println!("{stop:?}");
         // If all servers stop, the reads accumulate; else they must not delay the approvals.
         let load = if nodes == 1 { ReadLoad::HIGH } else { ReadLoad::LOW };
         let sampling = tokio::spawn(sample(measure(&cluster)?, over.clone()));
         let mut readers = read_continuously(&cluster, READER, load, &over).await;
+        // The start of the reads takes time.
+        wait_for_approvals(&progress, 0).await;
         let (stop, target) = (*stop, random.random_range(0..nodes));
         let time;
         (servers, time) = tokio::task::spawn_blocking(move || stop_server(servers, target, stop)).await??;
@@ -219,6 +216,15 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let mut lost: Vec<_> = writes.filter_map(|write| lost(write, &evidence)).collect();
     lost.extend(refusals.faults());
     Ok(Report { stops, lost, violations: check(&evidence) })
+}
+
+/// Waits until enough approvals are made, and [`IN_FLIGHT_MIN`] are in flight.
+async fn wait_for_approvals(progress: &Progress, approved: usize) {
+    folio_testkit::wait_for("approvals in flight", Duration::from_secs(60), async || {
+        let in_flight = progress.in_flight.load(Ordering::Relaxed);
+        (progress.approved.load(Ordering::Relaxed) >= approved && in_flight >= IN_FLIGHT_MIN).then_some(())
+    })
+    .await;
 }
 
 fn create_user(

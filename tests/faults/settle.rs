@@ -15,6 +15,10 @@ use crate::harness::cluster::Cluster;
 /// Polling interval of the threads.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
+/// Time after which the row of an ended turn in the index of open turns counts as stuck: several sweeps on a busy machine. The
+/// row has no effect but a read of the next sweep.
+const STALE_ROW: Duration = Duration::from_secs(30);
+
 /// Time limits for turns to end.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeLimits {
@@ -54,7 +58,7 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>
         let threads = tables.threads().await?;
         let rows = tables.open_turns().await?;
         let (now, checked_at) = (Instant::now(), Timestamp::now());
-        let busy: BTreeMap<&ThreadId, (u64, String)> = threads
+        let busy: BTreeMap<&ThreadId, (u64, Busy)> = threads
             .iter()
             .filter_map(|thread| Some((&thread.id, (thread.version, busy_reason(thread, &rows, checked_at)?))))
             .collect();
@@ -65,11 +69,14 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>
                 *entry = (*version, now);
             }
         }
-        let is_stuck = |since: &Instant| now.duration_since(*since) > limits.stuck;
-        let all_stuck = seen.values().all(|(_, since)| is_stuck(since));
+        let is_stuck = |(thread, (_, since)): (&ThreadId, &(u64, Instant))| {
+            let limit = if busy[thread].1.is_stale_row { limits.stuck.max(STALE_ROW) } else { limits.stuck };
+            now.duration_since(*since) > limit
+        };
+        let all_stuck = seen.iter().all(is_stuck);
         if all_stuck || begun.elapsed() > limits.total {
             let stuck = seen.into_iter().map(|(thread, (_, since))| {
-                let reason = busy[&thread].1.clone();
+                let reason = busy[&thread].1.reason.clone();
                 StuckThread { thread, since: now.duration_since(since), reason }
             });
             return Ok((stuck.collect(), checked_at));
@@ -79,18 +86,24 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>
     }
 }
 
-/// Returns why a thread counts as busy. None: it does not.
-fn busy_reason(thread: &ObservedThread, rows: &[(String, u32, u64)], now: Timestamp) -> Option<String> {
-    let open = thread.header.open_turn.as_ref().filter(|open| is_busy(open, now));
+/// Why a thread counts as busy.
+struct Busy {
+    reason: String,
+    /// True if no turn is open, and only the index has a row of an ended one.
+    is_stale_row: bool,
+}
+
+/// None: the thread is not busy.
+fn busy_reason(thread: &ObservedThread, rows: &[(String, u32, u64)], now: Timestamp) -> Option<Busy> {
     let ObservedThread { epoch, version, .. } = thread;
-    let open = open.map(|open| {
-        format!("turn {} is {:?} (epoch {epoch}, version {version}, {:?})", open.number, open.phase, open.expires_at)
-    });
-    let stale = || {
-        let (_, turn, epoch) = rows.iter().find(|row| is_stale(row, thread))?;
-        Some(format!("the index of open turns has a row of the ended turn {turn} (epoch {epoch})"))
-    };
-    open.or_else(stale)
+    if let Some(open) = thread.header.open_turn.as_ref().filter(|open| is_busy(open, now)) {
+        let OpenTurn { number, phase, expires_at } = open;
+        let reason = format!("turn {number} is {phase:?} (epoch {epoch}, version {version}, {expires_at:?})");
+        return Some(Busy { reason, is_stale_row: false });
+    }
+    let (_, turn, epoch) = rows.iter().find(|row| is_stale(row, thread))?;
+    let reason = format!("the index of open turns has a row of the ended turn {turn} (epoch {epoch})");
+    Some(Busy { reason, is_stale_row: true })
 }
 
 /// Returns true if a row of the index refers to an ended turn of the thread. The next sweep removes it.
