@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::context::Excerpts;
 use crate::handle::Dependencies;
 use crate::options::Options;
-use crate::supervisor::{MemoryBudget, Table};
+use crate::supervisor::{MemoryBudget, Table, WaitingThreads};
 
 const ENTRIES_PER_READ: usize = 512;
 
@@ -35,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) excerpts: Excerpts,
     /// Rows of ended turns that are removed from the open-turn index in one batch.
     pub(crate) removals: Removals,
+    pub(crate) waiting: WaitingThreads,
     /// Notified when a conversation becomes idle or stops.
     pub(crate) idled: Notify,
 }
@@ -99,6 +100,7 @@ impl Shared {
             draining: AtomicBool::new(false),
             excerpts: Excerpts::default(),
             removals: Removals::default(),
+            waiting: WaitingThreads::default(),
             idled: Notify::new(),
         }
     }

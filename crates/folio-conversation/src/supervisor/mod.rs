@@ -20,6 +20,7 @@ use crate::actor::{ConversationActor, Msg, Start};
 use crate::shared::Shared;
 pub(crate) use memory_budget::{BudgetReservation, MEMORY_WAIT, MemoryBudget};
 pub(crate) use stop_reason::StopReason;
+pub(crate) use sweep::WaitingThreads;
 pub(crate) use table::{Activity, Key, ResidentConversation, Table};
 
 /// Maximum number of conversations that are evicted to start another one.
@@ -131,7 +132,7 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
     let every = shared.options.sweep_interval;
     let token = shared.token.clone();
     tracker.spawn(async move {
-        let mut sweeper = sweep::Sweeper::new(shared.clone(), supervisor.clone());
+        let sweeper = sweep::Sweeper::new(shared.clone(), supervisor.clone());
         loop {
             tokio::select! {
                 () = token.cancelled() => return,
@@ -232,6 +233,7 @@ impl SupervisorState {
     fn handle_stopped(&mut self, myself: &ActorRef<SupervisorMsg>, actor: ActorId, reason: StopReason) {
         let Some(key) = self.keys.remove(&actor) else { return };
         self.shared.table.remove(&key, actor);
+        self.shared.waiting.forget(&key);
         match reason {
             StopReason::Idle => {
                 self.failures.remove(&key);

@@ -2,12 +2,12 @@
 //! deletes expired threads.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use folio_history::thread::{OpenTurnRow, Phase, ThreadHeader};
 use folio_storage::REPUBLISH_INTERVAL;
-use folio_types::{OrgId, Reason, Result, Timestamp, TurnId};
+use folio_types::{Reason, Result, Timestamp};
 use jiff::SignedDuration;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
@@ -24,28 +24,69 @@ const FIRST_APPEND_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of threads that one sweep deletes.
 const DELETIONS_MAX: usize = 64;
 
-/// Identifies a row, whose time a store may change.
-type RowKey = (OrgId, TurnId, u64);
+/// Threads with a turn that waits for decisions, with the time of the next check of their rows. Most rows are of this
+/// kind.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingThreads(Mutex<Checks>);
+
+#[derive(Debug, Default)]
+struct Checks {
+    times: HashMap<Key, Timestamp>,
+    /// Number of calls of [`WaitingThreads::forget`].
+    forgotten: u64,
+}
+
+impl WaitingThreads {
+    /// Makes the next sweep check the rows of a thread, because its conversation stopped. A row may remain although the
+    /// turn ended: its removal failed, the end was committed without an answer, or a store moved the row meanwhile.
+    pub(crate) fn forget(&self, thread: &Key) {
+        let mut checks = self.lock();
+        checks.times.remove(thread);
+        checks.forgotten = checks.forgotten.wrapping_add(1);
+    }
+
+    /// Returns the time of the next check if that is after `now`, and the number of calls of [`Self::forget`].
+    fn get(&self, thread: &Key, now: Timestamp) -> (Option<Timestamp>, u64) {
+        let checks = self.lock();
+        (checks.times.get(thread).copied().filter(|until| now < *until), checks.forgotten)
+    }
+
+    /// Records the result of a check that began after `forgotten` calls of [`Self::forget`]. After a further call, the
+    /// check may have read the thread before its conversation stopped.
+    fn record(&self, thread: &Key, until: Option<Timestamp>, forgotten: u64) {
+        let mut checks = self.lock();
+        match until.filter(|_| checks.forgotten == forgotten) {
+            Some(until) => checks.times.insert(thread.clone(), until),
+            None => checks.times.remove(thread),
+        };
+    }
+
+    fn retain(&self, is_kept: impl Fn(&Key) -> bool) {
+        self.lock().times.retain(|thread, _| is_kept(thread));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Checks> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 pub(super) struct Sweeper {
     shared: Arc<Shared>,
     supervisor: ActorRef<SupervisorMsg>,
-    /// Turns that wait for decisions, with the time of the next check. Most rows are of this kind.
-    waiting: HashMap<RowKey, Timestamp>,
 }
 
 impl Sweeper {
     pub(super) fn new(shared: Arc<Shared>, supervisor: ActorRef<SupervisorMsg>) -> Self {
-        Self { shared, supervisor, waiting: HashMap::new() }
+        Self { shared, supervisor }
     }
 
     /// Makes the next sweep check all rows, because a pending turn may have been decided on the dead node.
-    pub(super) fn recheck_all(&mut self) {
-        self.waiting.clear();
+    pub(super) fn recheck_all(&self) {
+        self.shared.waiting.retain(|_| false);
     }
 
     /// Sweeps open turns and expired threads once. Failures are logged; the next sweep repeats the work.
-    pub(super) async fn sweep(&mut self) {
+    pub(super) async fn sweep(&self) {
         if let Err(error) = self.sweep_turns().await {
             tracing::warn!(%error, "the sweep of open turns was interrupted");
         }
@@ -55,15 +96,20 @@ impl Sweeper {
         self.shared.counters.sweeps.fetch_add(1, Ordering::Relaxed);
     }
 
-    async fn sweep_turns(&mut self) -> Result<()> {
-        let mut waiting = HashMap::new();
+    async fn sweep_turns(&self) -> Result<()> {
+        let mut found = HashSet::new();
         let mut after: Option<OpenTurnRow> = None;
         loop {
             let rows = self.shared.dependencies.stores.open_turns.scan(after.as_ref(), ROWS_PER_READ).await?;
             let has_more = rows.len() == ROWS_PER_READ;
             for row in rows {
-                match self.check_row(&row).await {
-                    Ok(until) => waiting.extend(until.map(|until| (row_key(&row), until))),
+                let key: Key = (row.org.clone(), row.turn.thread.clone());
+                let (recorded, forgotten) = self.shared.waiting.get(&key, self.shared.dependencies.environment.now());
+                match self.check_row(&row, &key, recorded).await {
+                    Ok(until) => {
+                        self.shared.waiting.record(&key, until, forgotten);
+                        found.insert(key);
+                    }
                     Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
                     // An unreadable thread does not stop the sweep of the others.
                     Err(error) => {
@@ -73,18 +119,16 @@ impl Sweeper {
                 after = Some(row);
             }
             if !has_more {
-                self.waiting = waiting;
+                self.shared.waiting.retain(|thread| found.contains(thread));
                 return self.shared.dependencies.stores.open_turns.compact().await;
             }
         }
     }
 
     /// Handles one row. Returns the time until which the row needs no check. None: check it in the next sweep.
-    async fn check_row(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
+    async fn check_row(&self, row: &OpenTurnRow, key: &Key, recorded: Option<Timestamp>) -> Result<Option<Timestamp>> {
         let now = self.shared.dependencies.environment.now();
-        let key: Key = (row.org.clone(), row.turn.thread.clone());
-        let recorded = self.waiting.get(&row_key(row)).copied().filter(|until| now < *until);
-        if let Some(actor) = self.shared.table.find(&key) {
+        if let Some(actor) = self.shared.table.find(key) {
             let _ = actor.send_message(Msg::Sweep);
         } else if recorded.is_some() {
             return Ok(recorded);
@@ -98,10 +142,10 @@ impl Sweeper {
             SweepAction::Skip => {}
             SweepAction::WaitUntil(_) if recorded.is_some() => return Ok(recorded),
             SweepAction::WaitUntil(until) => {
-                self.republish_if_lost(key, row, header.as_ref()).await;
+                self.republish_if_lost(key.clone(), row, header.as_ref()).await;
                 return Ok(Some(until.min(now.saturating_add(REPUBLISH_INTERVAL).unwrap_or(until))));
             }
-            SweepAction::Advance => self.advance(key).await,
+            SweepAction::Advance => self.advance(key.clone()).await,
         }
         Ok(None)
     }
@@ -148,12 +192,12 @@ impl Sweeper {
 
     /// Deletes expired threads. If a turn is open, the conversation deletes the thread: it cancels the turn first, so
     /// that no call is left unfinished and watchers receive the end.
-    async fn sweep_threads(&mut self) -> Result<()> {
+    async fn sweep_threads(&self) -> Result<()> {
         let now = self.shared.dependencies.environment.now();
         let threads = &self.shared.dependencies.stores.threads;
         let expired: HashSet<Key> = threads.expired(now, DELETIONS_MAX).await?.into_iter().collect();
         // The recorded pauses of expired threads are invalid.
-        self.waiting.retain(|(org, turn, _), _| !expired.contains(&(org.clone(), turn.thread.clone())));
+        self.shared.waiting.retain(|thread| !expired.contains(thread));
         for key in expired {
             let actor = match self.shared.table.find(&key) {
                 None => {
@@ -176,10 +220,6 @@ impl Sweeper {
         }
         Ok(())
     }
-}
-
-fn row_key(row: &OpenTurnRow) -> RowKey {
-    (row.org.clone(), row.turn.clone(), row.epoch)
 }
 
 /// Action that a row requires.
@@ -222,7 +262,7 @@ fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) ->
 #[cfg(test)]
 mod tests {
     use folio_history::thread::{NewThread, OpenTurn};
-    use folio_types::{Principal, Role, ThreadId, UserId};
+    use folio_types::{OrgId, Principal, Role, ThreadId, TurnId, UserId};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use folio_metering::AbandonedCalls;
 
-use super::flaky::Unreadable;
+use super::flaky::{FailingRemoval, Unreadable};
 use super::*;
 
 fn reject(reason: &str) -> Decision {
@@ -66,9 +66,25 @@ async fn the_sweep_ends_an_expired_pause_and_removes_its_row() {
 }
 
 #[tokio::test]
+async fn the_next_sweep_removes_the_row_of_an_ended_turn_whose_removal_failed() {
+    let wrap = |stores: &mut Stores| stores.open_turns = FailingRemoval::over(&stores.open_turns);
+    let options = Options { sweep_interval: Duration::from_millis(50), ..Options::default() };
+    let sandbox = Sandbox::start_as(options, None, Some(Box::new(wrap)), AbandonedCalls::Abort).await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    // Sweeps find the turn waiting, and check it again only when its pause expires.
+    let sweeps = sandbox.conversations.snapshot().sweeps;
+    wait_for("two sweeps", SOON, || async { (sandbox.conversations.snapshot().sweeps > sweeps + 2).then_some(()) })
+        .await;
+    sandbox.models.then([say("Done.")]);
+    reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+    wait_for("the removal", SOON, || async { sandbox.open_rows().await.is_empty().then_some(()) }).await;
+    sandbox.finish().await;
+}
+
+#[tokio::test]
 async fn an_unreadable_thread_does_not_stop_the_sweep_of_the_others() {
     let unreadable = Arc::new(Unreadable::default());
-    let wrap = |inner| Layered::over(unreadable.clone(), &inner) as Arc<dyn ThreadStore>;
+    let wrap = |stores: &mut Stores| stores.threads = Layered::over(unreadable.clone(), &stores.threads);
     let options = Options { sweep_interval: Duration::from_millis(50), ..Options::default() };
     let mut sandbox = Sandbox::start_as(options, None, Some(Box::new(wrap)), AbandonedCalls::Abort).await;
     for name in ["a", "b"] {

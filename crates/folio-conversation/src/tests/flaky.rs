@@ -1,11 +1,12 @@
-//! Layers over a thread store that make an append fail, or a thread unreadable.
+//! Layers over stores that make an append fail, a thread unreadable, or a row of an ended turn stay.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use folio_history::thread::{Append, Appended, NewThread, ThreadHeader};
+use folio_history::thread::{Append, Appended, NewThread, OpenTurnRow, ThreadHeader};
 use folio_metering::AbandonedCalls;
+use folio_storage::{OpenTurnStore, ThreadStore};
 use folio_storage_conformance::layer::ThreadLayer;
 
 use super::*;
@@ -39,7 +40,7 @@ impl Sandbox {
     pub(super) async fn start_flaky(options: Options, loss: Loss, at: usize) -> (Self, Arc<Flaky>) {
         let (appends, late, is_repaired) = (AtomicUsize::new(0), Mutex::default(), AtomicBool::new(false));
         let flaky = Arc::new(Flaky { loss, at, appends, late, is_repaired });
-        let wrap = |inner| Layered::over(flaky.clone(), &inner) as Arc<dyn ThreadStore>;
+        let wrap = |stores: &mut Stores| stores.threads = Layered::over(flaky.clone(), &stores.threads);
         let sandbox = Self::start_as(options, None, Some(Box::new(wrap)), AbandonedCalls::Abort).await;
         (sandbox, flaky)
     }
@@ -117,5 +118,35 @@ impl ThreadLayer for Unreadable {
             return Err(Error::new(Code::DataLoss, Reason::StoredFormat, "the header is malformed"));
         }
         below.header(org, id).await
+    }
+}
+
+/// Makes the first removal of rows from the open-turn index fail.
+pub(super) struct FailingRemoval {
+    inner: Arc<dyn OpenTurnStore>,
+    has_failed: AtomicBool,
+}
+
+impl FailingRemoval {
+    pub(super) fn over(inner: &Arc<dyn OpenTurnStore>) -> Arc<Self> {
+        Arc::new(Self { inner: Arc::clone(inner), has_failed: AtomicBool::new(false) })
+    }
+}
+
+#[async_trait]
+impl OpenTurnStore for FailingRemoval {
+    async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()> {
+        if self.has_failed.swap(true, Ordering::SeqCst) {
+            return self.inner.remove(rows).await;
+        }
+        Err(Error::unavailable(Reason::StoreUnavailable, "the removal was not acknowledged"))
+    }
+
+    async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {
+        self.inner.scan(after, limit).await
+    }
+
+    async fn compact(&self) -> Result<()> {
+        self.inner.compact().await
     }
 }

@@ -31,7 +31,7 @@ use folio_history::event::{Event, EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, Decision, Entry};
 use folio_llm::ModelError;
 use folio_resources::Tag;
-use folio_storage::ThreadStore;
+use folio_storage::Stores;
 use folio_storage_conformance::layer::Layered;
 use folio_testkit::wait_for;
 use folio_types::message::Message;

@@ -10,7 +10,7 @@ use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, Usa
 use folio_quotas::{QuotaCache, Slots};
 use folio_resources::quota::Quotas;
 use folio_resources::{Document, DocumentChange, NewDocument, TextState};
-use folio_storage::{IngestUpdate, NewPage, SharedOptions, SlotStore, Stores, UsageRecord};
+use folio_storage::{IngestUpdate, NewPage, SharedOptions, SlotStore, UsageRecord};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::Simulated;
 use folio_tools::Registry;
@@ -27,7 +27,7 @@ use folio_history::command::CallDecision;
 
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
-pub(super) type Wrap<'a> = Box<dyn FnOnce(Arc<dyn ThreadStore>) -> Arc<dyn ThreadStore> + 'a>;
+pub(super) type Wrap<'a> = Box<dyn FnOnce(&mut Stores) + 'a>;
 
 /// Failpoints: the point at which tasks block, and the points that were reached.
 #[derive(Clone, Default)]
@@ -53,7 +53,7 @@ impl Base {
         let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
         let mut stores = store.stores();
         if let Some(wrap) = wrap {
-            stores.threads = wrap(stores.threads);
+            wrap(&mut stores);
         }
         let environment = Arc::new(Simulated::new(folio_testkit::seed()));
         let (org, user) = (OrgId::generate(&*environment), UserId::generate(&*environment));
@@ -192,7 +192,7 @@ impl Sandbox {
         Self::start_as(options, None, None, AbandonedCalls::Abort).await
     }
 
-    /// Starts with other tools and a wrapped thread store (None: the defaults), and a policy for abandoned model calls.
+    /// Starts with other tools and wrapped stores (None: the defaults), and a policy for abandoned model calls.
     pub(super) async fn start_as(
         options: Options,
         tools: Option<Arc<Registry>>,

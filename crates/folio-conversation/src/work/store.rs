@@ -119,7 +119,7 @@ impl TaskContext {
     }
 
     /// Removes a row together with those of other turns that end within [`REMOVAL_DELAY`]. If the removal fails, the
-    /// sweep removes the row.
+    /// next sweep removes the row.
     pub(crate) fn remove_open_turn(&self, row: OpenTurnRow) {
         let shared = Arc::clone(&self.shared);
         if shared.removals.push(row) {

@@ -7,8 +7,8 @@ use folio_types::Result;
 /// Open turns of all organizations. [`crate::ThreadStore::append`] inserts the rows.
 #[async_trait]
 pub trait OpenTurnStore: Send + Sync {
-    /// Removes rows. A row that the store moved to another time may stay; the next scan returns it. The caller has verified in each thread that the turn ended and that the header's epoch is not
-    /// below the row's.
+    /// Removes rows. A row that the store moved to another time may stay; the next scan returns it. The caller has
+    /// verified in each thread that the turn ended and that the header's epoch is not below the row's.
     async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()>;
 
     /// Returns at most `limit` rows after `after` (None: from the start) in a fixed order.
