@@ -1,4 +1,5 @@
-//! The program of the random fault test: `cargo xtask chaos` runs it for minutes, `tests.rs` with few faults.
+//! The program of the random fault test: `cargo xtask chaos` runs the program for minutes; `tests.rs` runs the same
+//! test with few faults.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -15,12 +15,13 @@ use folio_storage::BlobWriter;
 pub(super) struct Upload {
     store: AmazonS3,
     path: Path,
-    /// The folder that contains the upload's record.
+    /// The folder of the records of this blob's unfinished multipart uploads. A record is an empty object whose name is
+    /// the id of the upload; scans of the store find uploads to abort by their records.
     records: Path,
     part_bytes: usize,
     buffer: BytesMut,
     sent: Option<MultipartUpload>,
-    /// True: the outcome is decided, and dropping the upload must not abort it.
+    /// True if dropping the upload must not abort it: the blob is stored, or its completion was requested.
     settled: bool,
 }
 
@@ -70,7 +71,8 @@ impl Upload {
             self.send().await?;
         }
         if let Some(sent) = self.sent.clone() {
-            // After an unknown outcome, only the record leads to the upload.
+            // If the outcome of the completion is unknown, the upload must not be aborted here: a later scan finds it
+            // by its record.
             self.settled = true;
             let complete = self.store.complete_multipart(&self.path, &sent.id, sent.parts);
             request("complete_multipart", "a blob cannot be finished", complete).await?;

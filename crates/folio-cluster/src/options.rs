@@ -23,7 +23,7 @@ folio_types::settings! {
         pub secrets: Vec<Secret> = Vec::new(),
         /// A file with further secrets, one per line, which precede those in `secrets`.
         pub secret_file: Option<PathBuf> = None,
-        /// Required unless all addresses are loopback.
+        /// Certificates of the cluster. Required unless all addresses are loopback or `insecure` is true.
         pub tls: TlsOptions = TlsOptions::default(),
         /// If true, addresses that are not loopback are permitted without certificates.
         pub insecure: bool = false,
@@ -51,7 +51,7 @@ folio_types::settings! {
         pub stream_idle: Duration as "stream_idle_seconds" = Duration::from_secs(15 * 60),
         /// Maximum lifetime of a stream.
         pub stream_lifetime: Duration as "stream_lifetime_seconds" = Duration::from_secs(6 * 60 * 60),
-        /// Interval between two heartbeats of a node, and between two reads of the membership by every process.
+        /// Interval between two heartbeats of a node, and between two reads of the membership by one process.
         pub heartbeat: Duration as "heartbeat_seconds" = Duration::from_millis(1_500),
         /// Timeout of the store's response to a heartbeat.
         pub heartbeat_answer: Duration as "heartbeat_answer_seconds" = Duration::from_secs(1),
@@ -73,7 +73,7 @@ folio_types::settings! {
 folio_types::settings! {
     /// Certificates in PEM files. Either all three files are set or none.
     pub struct TlsOptions {
-        /// Certificates of the cluster's own authority. Only certificates that it signed are trusted.
+        /// Certificates of the cluster's own authority. Only certificates that this authority signed are trusted.
         pub ca: Option<PathBuf> = None,
         /// Certificate of this process, followed by the chain to the authority.
         pub certificate: Option<PathBuf> = None,

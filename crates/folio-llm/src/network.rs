@@ -83,7 +83,7 @@ impl AddressPolicy {
 
     /// Returns true if the URL contains a name or a permitted address. A name is checked at its resolution.
     pub fn allows_url(&self, url: &Url) -> bool {
-        // A parsed address has one spelling.
+        // The URL parser normalizes every notation of an address.
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         !host.is_empty() && host.parse().map_or(true, |address| self.allows(address))
     }

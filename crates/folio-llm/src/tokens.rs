@@ -1,8 +1,8 @@
 //! Counting tokens without a tokenizer.
 //!
-//! The estimate is an upper bound for the byte-pair vocabularies in use, so that context windows and reservations hold.
-//! On English text it exceeds the exact count by about a quarter. It is linear, does not allocate, and needs no
-//! vocabulary file.
+//! The estimate is an upper bound for the byte-pair vocabularies in use, so that calls exceed neither context windows
+//! nor credit reservations. On English text the estimate exceeds the exact count by about a quarter. Its computation
+//! takes linear time, does not allocate, and needs no vocabulary file.
 
 /// Tokens of a message apart from its text (role and separators).
 pub const MESSAGE_OVERHEAD_TOKENS: u64 = 6;
@@ -23,7 +23,7 @@ fn class(c: char) -> Class {
         '0'..='9' => Class::Digit,
         c if c.is_ascii_whitespace() => Class::Space,
         c if c.is_ascii() => Class::Mark,
-        // Alphabets before the Indic scripts: about two characters per token.
+        // Alphabets with code points before the Indic scripts: about two characters per token.
         '\u{80}'..='\u{8ff}' => Class::Other,
         _ => Class::Wide,
     }

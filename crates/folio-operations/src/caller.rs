@@ -56,7 +56,8 @@ impl Caller {
     }
 }
 
-/// Creates the error of a caller without a permission. The detail `name` states the missing permission.
+/// Creates the error of a caller without a permission. `name` and `missing` are the name and the value of the detail
+/// that states the missing permission.
 pub(crate) fn permission_denied(reason: Reason, message: impl Into<String>, name: &str, missing: &str) -> Error {
     Error::new(Code::PermissionDenied, reason, message).detail(name, missing)
 }

@@ -96,8 +96,8 @@ impl Operation for WatchTurn {
     }
 }
 
-/// Lists the tools of a profile, in the order of the profile. Filter: `name:` a part of the name,
-/// `access` with `read_only` or `read_write`.
+/// Lists the tools of a profile. Default order: the order of the profile. Filter: `name:` a part of the name, `access`
+/// with `read_only` or `read_write`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListTools {
     /// None: `document`.

@@ -45,7 +45,7 @@ pub enum Audit {
 /// The quota of the organization that an operation counts against, besides `requests_per_second`, which counts every
 /// operation.
 ///
-/// An operation reaches a component that counts against a quota only if it declares the quota: see [`crate::Context`].
+/// An operation must declare a quota to reach the components that count against that quota: see [`crate::Context`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quota {
     /// Only `requests_per_second`.
@@ -83,7 +83,8 @@ pub struct Declaration {
     pub role: Role,
     /// True if the operation concerns the whole installation; only the platform's administrator may run it.
     pub platform: bool,
-    /// True if the changed resource belongs to the platform. Default: to the caller's organization.
+    /// True if the changed resource belongs to the platform. Default: false, the resource belongs to the caller's
+    /// organization.
     pub changes_platform: bool,
     /// Default: [`Class::Short`].
     pub class: Class,
@@ -125,7 +126,7 @@ impl Service {
 }
 
 impl Declaration {
-    /// None: every token suffices.
+    /// Returns the scope that a restricted token needs. None: every token suffices.
     pub const fn scope(&self) -> Option<Scope> {
         self.service.scope
     }
@@ -135,7 +136,7 @@ impl Declaration {
         Self { role, ..self }
     }
 
-    /// Requires a token of the platform's administrator.
+    /// Declares that the operation requires the role admin and a token of the platform's administrator.
     #[must_use]
     pub const fn platform(self) -> Self {
         Self { role: Role::Admin, platform: true, ..self }

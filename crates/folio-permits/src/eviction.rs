@@ -1,8 +1,9 @@
-//! Permits that are always granted: at a bound, the oldest holder loses its permit.
+//! Permits that are always granted. If a bound is reached, an older permit is evicted.
 //!
 //! The bounds are a total and a bound per key. A key at its own bound loses its oldest permit. At the total, the key
-//! with the most permits loses its oldest one; among equals, the key with the oldest permit. So a flood under one key
-//! evicts only itself, and a flood under many keys evicts itself before a key with few permits.
+//! with the most permits loses its oldest one; among equals, the key with the oldest permit. So a flood of requests
+//! with one key evicts only the permits of that key, and a flood with many keys evicts permits of these keys before
+//! those of a key with few permits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -43,7 +44,7 @@ impl<K: Hash + Eq + Clone> EvictingPermits<K> {
         self.lock().count
     }
 
-    /// The lock protects a few instructions and is never taken over an await.
+    /// Locks the set for a few instructions, never across an await.
     fn lock(&self) -> MutexGuard<'_, Holders<K, CancellationToken>> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }

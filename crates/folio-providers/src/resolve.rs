@@ -15,7 +15,7 @@ pub(crate) struct Resolved {
     pub(crate) owners: Owners,
 }
 
-/// Account owners of the providers. A missing provider belongs to the platform.
+/// Account owners of the providers. The account of a provider without an entry belongs to the platform.
 #[derive(Debug, Clone)]
 pub(crate) struct Owners(BTreeMap<String, AccountOwner>);
 
@@ -88,7 +88,7 @@ fn overlay(
     Owners(owners)
 }
 
-/// Returns a provider with the URL or key of the layer. A key of another layer is never sent to its URL.
+/// Returns a provider with the URL or key of the layer. The URL of the layer never receives a key of another layer.
 fn tenant_provider(
     below: Option<&ProviderOptions>,
     name: &str,
@@ -100,7 +100,7 @@ fn tenant_provider(
         Some(key) => open(org, name, key)?,
         None => Secret::default(),
     };
-    // A provider with another URL is independent of the disabled one.
+    // A provider with a URL of its own is available even if the provider of the layer below is disabled.
     let is_available = !set.base_url.is_empty() || below.is_some_and(|below| below.enabled);
     let base = ProviderOptions {
         enabled: set.enabled && is_available,
@@ -238,7 +238,7 @@ mod tests {
         let found = resolved(&closed, &settings(&[("hub", elsewhere)]));
         assert!(found.options.providers.contains_key("hub"), "another endpoint of the same name");
         let found = resolved(&closed, &settings(&[("hub", Provider::default())]));
-        assert_eq!(found.options.default_model, "", "a default model that is not available is no default");
+        assert_eq!(found.options.default_model, "", "an unavailable model is not the default");
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(found.options.providers["hub"].models.keys().collect::<Vec<_>>(), ["expensive"]);
         let lost = Provider { key: sealed("lost"), ..Provider::default() };
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", lost)]));
-        assert!(!found.options.providers.contains_key("hub"), "never the platform's key in the place of a lost one");
+        assert!(!found.options.providers.contains_key("hub"), "the platform's key never replaces an undecryptable one");
     }
 
     #[test]

@@ -195,7 +195,7 @@ async fn a_url_of_an_organization_cannot_reach_the_operators_network() -> anyhow
         "the platform administrator may use the address"
     );
     let allowed = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1", "::1"])?;
-    assert_eq!(complete(&allowed, &them, "scripted").await?.text, "inside", "an allowed organization");
+    assert_eq!(complete(&allowed, &them, "scripted").await?.text, "inside", "the network is allowed");
     Ok(())
 }
 
@@ -204,8 +204,8 @@ thread_local! {
     static MODEL_SPAN_FIELDS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Starts the recording for the whole process. A subscriber of one test would miss spans: another test that reaches a
-/// span first, without a subscriber, disables it.
+/// Starts the recording for the whole process. A subscriber of one test would miss spans: `tracing` disables a span for
+/// the whole process if a test without a subscriber reaches the span first.
 fn record_model_spans() -> anyhow::Result<()> {
     static IS_RECORDING: LazyLock<bool> = LazyLock::new(|| tracing::subscriber::set_global_default(ModelSpans).is_ok());
     anyhow::ensure!(*IS_RECORDING, "the process has another subscriber");
@@ -291,7 +291,7 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
     };
     let allowing = allows(keyless())?;
     allowing.update(write(&them), "openai", None, with_own_key).await?;
-    assert_eq!(names(&allowing, &them).await?, ["hub-model", "hidden"], "the operator permits the network");
+    assert_eq!(names(&allowing, &them).await?, ["hub-model", "hidden"], "the operator permits own keys");
     allowing.discover(write(&them), "openai").await?;
     // The key was stored before the platform forbade own keys. The platform's account, models and prices apply.
     let after = process_with_table(keyless(), &test.stores, &MASTER_KEYS[..1], &[])?;

@@ -1,4 +1,5 @@
-//! Decides resource writes: maps the rows that a store read to a plan of writes. The first matching row applies:
+//! Decides resource writes: maps the rows that a store read to a plan of writes. The first row of the table that
+//! matches applies:
 //!
 //! | # | condition | decision |
 //! |---|---|---|
@@ -50,8 +51,8 @@ struct NewState {
 }
 
 impl NewState {
-    /// `unknown`: the unknown fields of the record before the change. A new revision keeps those of the newest revision,
-    /// from which it is derived.
+    /// Creates the record after a change. `unknown`: the fields of the record before the change that this build does
+    /// not know. The record keeps them; a new revision keeps those of the newest revision, from which it is derived.
     fn of<R: Resource>(resource: R, unknown: &UnknownFields) -> Result<Self> {
         let fields = IndexedFields::of(&resource)?;
         let revision = match resource.newest_revision()? {
@@ -179,10 +180,11 @@ impl From<&IndexedFields> for ListEntry {
 pub enum DecidingWrite {
     /// Stores a record with version 1 if none exists.
     Create { record: Vec<u8> },
-    /// Replaces the record if it has version `from`. `to`: the new version. Equal to `from` if the change has no effect.
+    /// Replaces the record if it has version `from`. `to`: the new version, equal to `from` if the change has no
+    /// effect.
     Update { from: u64, to: u64, record: Vec<u8> },
-    /// Replaces the record by an encoded tombstone if it has version `from`. `if_unreferenced`: the resource must have no
-    /// references. Set for kinds that other resources reference.
+    /// Replaces the record by an encoded tombstone if it has version `from`. `if_unreferenced`: true if no other
+    /// resource may refer to the resource, that is, for kinds that other resources reference.
     Delete { from: u64, to: u64, record: Vec<u8>, if_unreferenced: bool },
 }
 
@@ -191,11 +193,13 @@ pub enum DecidingWrite {
 pub enum RowWrite {
     /// Inserted unless an op row with its key exists.
     InsertOp(OpRow),
-    /// The data of the op row, which is part of the version. Removed a day after the turn, or the request, ended.
+    /// Stores the data of the result of an op in a row of its own, under the target's version after the op. The
+    /// clean-up removes the row a day after the turn or the request ended.
     PutData { version: u64, op: OpKey, data: Value },
-    /// Stored with the row of its names.
+    /// Stored with the row of its names, that is, of the objects that refer to the revision.
     PutRevision { number: u32, stored: Vec<u8>, names: RevisionNames },
-    /// Removed with the row of its names, on condition that the row is unchanged since [`StoredState`] was read.
+    /// Removed with the row of its names, on condition that the row of names is unchanged since [`StoredState`] was
+    /// read.
     RemoveRevision(u32),
 }
 
@@ -214,7 +218,7 @@ pub struct WritePlan {
     pub reserve_name: Option<String>,
     /// Before: ids that get a reference entry. Each must be live.
     pub add_references: BTreeSet<String>,
-    /// Before: names that are entered. Each revision must exist.
+    /// Before: entries to add to the rows of names of revisions. Each revision must exist.
     pub name_revisions: Vec<NewName>,
     /// Before: parent that gets a dependent entry. The parent must be live.
     pub add_to_parent: Option<String>,
@@ -347,7 +351,8 @@ fn op_rows(mut row: OpRow) -> Vec<RowWrite> {
     std::iter::once(RowWrite::InsertOp(row)).chain(data).collect()
 }
 
-/// Returns the entry of the thread whose call is executed. Its working state names the newest revision afterwards.
+/// Returns the name entry of the thread whose tool call makes the write: after the call, the working state of the
+/// thread refers to the newest revision. None: a request makes the write.
 fn name_of_thread(write: &ResourceWrite) -> Option<RevisionName> {
     match &write.op {
         OpKey::Call(call) => Some(RevisionName::Thread(call.turn.clone())),
@@ -355,8 +360,9 @@ fn name_of_thread(write: &ResourceWrite) -> Option<RevisionName> {
     }
 }
 
-/// Returns the names that a write adds: those of the resource, or of its new revision, and that of the thread if the
-/// newest revision remains the same.
+/// Returns the entries that a write adds to the rows of names: entries of the resource (or of its new revision) for the
+/// revisions to which it newly refers, and the entry of the thread if the write creates no revision. A new revision is
+/// stored with the entry of the thread.
 fn new_names(write: &ResourceWrite, before: Option<&IndexedFields>, after: Option<&IndexedFields>) -> Vec<NewName> {
     let Some(after) = after else { return Vec::new() };
     let newest = before.and_then(|before| before.revision);

@@ -70,7 +70,8 @@ pub struct TextRecord {
     pub text: TextState,
     /// Number of stored pages.
     pub pages: u32,
-    /// Valid generation of the stored pages. None: there are no pages, or the store keeps one generation only.
+    /// Name of the valid generation of the stored pages: each extraction of the text stores a generation of pages.
+    /// None: there are no pages, or the store keeps one generation only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<String>,
     /// Number of attempts since the last settled state.
@@ -84,7 +85,8 @@ pub struct TextRecord {
 }
 
 /// Returns the record that replaces `before` when ingestion reports a state. [`TextState::Processing`] counts as an
-/// attempt, [`TextState::Uploaded`] after it cancels that attempt, and a settled state resets the count.
+/// attempt. [`TextState::Uploaded`] directly after [`TextState::Processing`] cancels that attempt and decrements the
+/// count. A settled state resets the count.
 pub fn text_record_of(
     before: Option<&TextRecord>,
     state: TextState,
@@ -140,7 +142,7 @@ pub enum DocumentChange {
     Delete,
 }
 
-/// All conditions must hold.
+/// Conditions on documents, all of which must be true.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DocumentFilter {
     /// Substring of the name, case-insensitive.

@@ -19,7 +19,8 @@ pub struct SchemaRevision {
     pub name: String,
     /// `{type: "json_schema", json_schema: {name, schema, strict}}`.
     pub response_format: Value,
-    /// True if the schema complies with the rules of strict mode. Otherwise, the schema is added to the prompt.
+    /// True if the response format declares `strict` and the schema complies with the rules of strict mode. Otherwise,
+    /// models receive the schema with `strict: false`.
     pub strict: bool,
     pub created_by: UserId,
     pub created_at: Timestamp,
@@ -54,7 +55,8 @@ pub enum SchemaChange {
         /// True if the schema complies with the rules of strict mode.
         strict: bool,
     },
-    /// Adds a revision if the format differs from the newest revision; a new name alone renames it. None: unchanged.
+    /// Adds a revision if the format differs from the newest revision. A new name alone renames the schema. None:
+    /// unchanged.
     Update {
         name: Option<String>,
         /// New format, and whether it is strict.

@@ -32,7 +32,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     let erased = fill(stores, &format!("{nonce} erased"), "word").await?;
     let stays = fill(stores, &format!("{nonce} stays"), "word").await?;
     let (before, theirs) = (holds(context, &erased).await?, holds(context, &stays).await?);
-    check!(before.iter().all(|kind| *kind > 0) && before == theirs, "an organization lacks something: {before:?}");
+    check!(before.iter().all(|kind| *kind > 0) && before == theirs, "an organization lacks a kind of data: {before:?}");
 
     let organizations = stores.of::<Organization>();
     let (key, delete) = (format!("delete-{erased}").parse()?, OrganizationChange::Delete);
@@ -42,8 +42,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     for _ in 0..2 {
         store.erase(&BTreeSet::from([erased.clone()])).await?;
         stores.blobs.delete_all(&erased).await?;
-        check!(holds(context, &erased).await?.iter().all(|kind| *kind == 0), "something of it is left");
-        same!(holds(context, &stays).await?, theirs, "what another organization has after it");
+        check!(holds(context, &erased).await?.iter().all(|kind| *kind == 0), "data of the erased organization is left");
+        same!(holds(context, &stays).await?, theirs, "the data of another organization after the erasure");
     }
     let is_listed = async || {
         let deleted = organizations.deleted(10_000).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     };
     check!(is_listed().await?, "the deletion of an erased organization is in no index");
     organizations.clean_deleted(&OrgId::platform(), &erased, true).await?;
-    check!(!is_listed().await?, "the deletion of a forgotten organization is in the index");
+    check!(!is_listed().await?, "the deletion of an organization is in the index after its clean-up");
     Ok(())
 }
 
@@ -62,7 +62,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let documents = context.stores.of::<Document>();
     let page = PageRequest { size: 10, token: None, skip: 0, order: Order::Newest };
     let found = documents.list(org, &DocumentFilter::default(), &page).await?.items;
-    // Reads the dependents of a document by its id, which outlives its lists.
+    // Reads the dependents of a document by its id, because the erased lists no longer contain the document.
     let id = Context::new(context.stores.clone(), "filled", org.as_str()).document_id();
     let filter = ThreadFilter::default();
     let settings = context.stores.of::<ModelSettings>().get(org, ModelSettings::fixed_id()).await?;
@@ -146,7 +146,7 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     let prompt = context.prompt(name, Some(&schema), &[]).await?;
     let write = context.write(Expected::Absent, create_extraction(&id, &prompt, json!({ "read": name })))?;
     done(stores.of::<Extraction>().decide(&context.extraction_id(), write).await?)?;
-    // Deletes a resource first: its tombstone and op rows are in no list.
+    // Creates and deletes a schema, whose tombstone and op rows are in no list.
     let schema = context.schema(&format!("deleted {name}")).await?;
     let delete = context.write(Expected::Version(1), SchemaChange::Delete)?;
     done(stores.of::<Schema>().decide(&schema.of, delete).await?).map(|_| ())
@@ -167,7 +167,7 @@ async fn filled_thread(context: &Context, name: &str) -> Outcome {
 }
 
 async fn filled_job(context: &Context, name: &str) -> Outcome {
-    // The row of the index expires by the clock of the store.
+    // Uses the real time, because the row of the index expires by the clock of the store.
     let new = JobHeader { created_at: System.now(), ..new_job(context, "extraction", json!({ "name": name }))? };
     let header = context.stores.jobs.create(new).await?;
     let started = executed(context, &header, start(context), None).await?;

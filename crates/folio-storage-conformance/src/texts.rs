@@ -9,7 +9,7 @@ use super::content_sizes::check_sizes;
 use super::context::Context;
 use super::{Failure, Outcome, check, same};
 
-/// More rows than a system index has in any test.
+/// More rows than an index of waiting texts has in any test.
 const ALL: usize = 100_000;
 
 pub(crate) async fn suite(context: &Context) -> Outcome {

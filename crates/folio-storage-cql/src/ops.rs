@@ -14,7 +14,7 @@ use super::{idempotency, retry};
 use folio_storage::OpStore;
 use folio_storage::value::{OpData, OpDataIndexRow, decode, encode};
 
-/// The system index of the data of op rows.
+/// Name of the index of op rows' data in the table `system_rows`.
 const DATA: &str = "op_data";
 
 pub(crate) async fn row(
@@ -57,7 +57,8 @@ pub(crate) fn data_key(version: u64) -> String {
     format!("{version:020}")
 }
 
-/// Enters data in the index of the clean-up, before the data is written.
+/// Inserts a row into the index of the clean-up. The caller writes the data afterwards, so that no data is missing in
+/// the index.
 pub(crate) async fn put_data_index(keyspace: &Keyspace, row: &OpDataIndexRow) -> Result<()> {
     let row = SystemRow { at: micros(row.at), key: data_index_key(row), value: encode(row)? };
     keyspace.tables.system_rows.put(DATA, row).await
@@ -129,7 +130,7 @@ impl OpStore for Ops {
     async fn remove_data(&self, rows: Vec<OpDataIndexRow>) -> Result<()> {
         for row in rows {
             let OpDataIndexRow { org, id, version, op, .. } = &row;
-            // The row of a write that was refused: another op may have written this version.
+            // If the indexed write was refused, another op may have written the data of this version.
             let op_row = self::row(&self.0, org, id, &op.to_string(), Read::Serial).await?;
             if op_row.and_then(|op_row| op_row.data_version()) == Some(*version) {
                 let key = data_key(*version);

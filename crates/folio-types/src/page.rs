@@ -41,7 +41,7 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Token of the next page. None: this is the last page.
     pub next: Option<String>,
-    /// Number of items of the complete list.
+    /// Number of items of the complete list. A store may count exactly only up to a bound of at least 1,024.
     pub total: u64,
 }
 

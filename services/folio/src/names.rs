@@ -7,7 +7,7 @@ use crate::terminal::printable;
 
 /// Maximum number of items among which a name is searched: a page of a list.
 pub(crate) const CANDIDATES: i32 = 100;
-/// Maximum number of listed items if a name is ambiguous.
+/// Maximum number of items that an error message lists, for example if a name is ambiguous.
 const LISTED: usize = 10;
 
 /// An item that a user names by its id or its name.
@@ -42,7 +42,8 @@ pub(crate) fn filter(name: &str) -> String {
     format!("name:\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Chooses an item by its name among the items whose names contain it, newest first. Arguments: kind, name, items.
+/// Chooses an item by its name. Arguments: the kind, the name, and the items whose names contain this name, newest
+/// first.
 pub(crate) type Choice<T> = fn(&str, &str, Vec<T>) -> Result<T>;
 
 /// Returns the newest item with exactly this name, otherwise the only item whose name contains it. Ignores case.
@@ -111,7 +112,7 @@ mod tests {
         let several = choose_only("document", "invoice.pdf", several).unwrap_err().to_string();
         assert!(several.contains("id of Invoice.pdf") && several.contains("id of invoice.pdf"), "{several}");
         assert!(choose_only("document", "x", Vec::<v1::Document>::new()).is_err());
-        // Another page may contain a second one.
+        // Another page of the list may contain a second item with this name.
         let page = (0..CANDIDATES).map(|number| document(&format!("{number}"))).collect();
         assert!(choose_only("document", "7", page).is_err());
         let many = choose("document", "y", vec![document("xyz"); 12]).unwrap_err().to_string();

@@ -15,7 +15,8 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use moka::future::Cache;
 
 const ENTRIES_MAX: u64 = 100_000;
-/// Idle time after which the local limiter of an organization is dropped. Its bucket is full after one second.
+/// Idle time after which the local limiter of an organization is dropped. The bucket is full after one second, so
+/// dropping an idle limiter has no effect.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Name of the bucket in the shared store, and of the limit.

@@ -1,4 +1,5 @@
-//! Invariant 6: everything that a tenant creates contains its marker, and no other tenant's data contains it.
+//! Invariant 6: tenants are isolated. The test writes a unique marker into all data that a tenant creates; no data of
+//! another tenant may contain the marker.
 
 use folio_types::OrgId;
 

@@ -1,5 +1,5 @@
-//! The digest of the body of an RPC, which its signed header contains: the sender signs the encoded body, and the listener
-//! passes the digest of the received body to the verification.
+//! The digest of the body of an RPC. The signed header of the RPC contains the digest: the sender signs the encoded
+//! body, and the listener passes the digest of the received body to the verification.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tower::filter::{AsyncFilter, AsyncPredicate};
 
 use super::{HEADER, PrincipalSigner};
 
-/// Bytes of the frame around the message of a request.
+/// Length of the gRPC frame header before the message of a request, in bytes.
 const FRAME_BYTES: usize = 5;
 
 /// A channel that signs the RPCs which contain [`UnsignedClaims`].

@@ -54,7 +54,8 @@ async fn a_redirect_to_a_dead_owner_is_retried_at_another_node_once() {
     }
 }
 
-/// Makes a call that hangs at its node, removes the node from the membership, and returns the result of the call.
+/// Makes `call`, which hangs at the node with the index `node`, removes that node from the membership, and returns the
+/// result of the call.
 async fn remove_node_during<T: Send + 'static>(
     node: usize,
     cluster: Cluster,
@@ -106,7 +107,7 @@ async fn an_unsent_request_is_sent_to_another_node() {
     assert_eq!(cluster.node_of(&made.id), 1);
 }
 
-/// Starts a chat at the first node, whose stream stays open after its first event.
+/// Starts a chat at the first node. The stream of the chat stays open after its first event.
 async fn open_chat(cluster: &Cluster) -> EventStream {
     cluster.nodes[0].scripted.script([Behavior::Open]);
     let chat = ChatCommand { thread: Some(cluster.thread_of(0)), ..ChatCommand::new("t") };
@@ -133,7 +134,7 @@ async fn a_chat_ends_when_its_node_dies() {
 async fn a_chat_is_not_affected_by_an_earlier_incarnation_at_the_same_address() {
     let cluster = Cluster::start(2);
     let mut events = open_chat(&cluster).await;
-    // The gateway's view still has the dead incarnation when the restarted process responds.
+    // The gateway's membership view still contains the dead incarnation when the restarted process responds.
     cluster.change(|members| {
         let mut restarted = members[0].clone();
         restarted.node.incarnation = Incarnation::derive(&["restarted"]);
@@ -154,7 +155,7 @@ async fn a_watch_fails_over_to_another_node_without_duplicates() {
     let mut seen = vec![with_timeout(watched.next()).await.unwrap().unwrap()];
     cluster.change(|members| drop(members.remove(0)));
     seen.extend(all(watched).await.into_iter().map(Result::unwrap));
-    // The watcher skips the new owner's first event, because it already received an event with this number.
+    // The watcher skips the new owner's first event, because the watcher already received an event with this number.
     let seen: Vec<_> = seen.iter().map(|event| (cluster.node_of(&event.turn.thread), event.number)).collect();
     assert_eq!(seen, [(0, 1), (1, 2)]);
     assert_eq!(cluster.nodes[1].scripted.calls()[0].subject, format!("{turn} from 2"));

@@ -50,7 +50,7 @@ impl Actor for ConversationActor {
         state.update_activity();
         let reason = reason.or_else(|| state.release_if_draining());
         match reason {
-            Some(StopReason::Failed) => return Err("an invariant of the conversation broke".into()),
+            Some(StopReason::Failed) => return Err("an invariant of the conversation is violated".into()),
             Some(reason) => {
                 state.stop(reason);
                 myself.stop(Some(reason.as_str().to_owned()));

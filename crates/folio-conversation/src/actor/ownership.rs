@@ -11,8 +11,8 @@ use crate::supervisor::StopReason;
 use crate::turn::Command;
 
 impl State {
-    /// Loads the thread if necessary and ensures that it is current. If another node owns the thread, the copy in
-    /// memory is compared with the stored header.
+    /// Loads the thread unless a current copy is in memory. If another node owns the thread, compares the copy with the
+    /// stored header and reloads the thread if the copy is outdated.
     pub(super) async fn ensure_loaded(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
         let copy =
             self.loaded.as_ref().map(|loaded| &loaded.machine).filter(|machine| {
@@ -94,7 +94,8 @@ impl State {
         if own { self.sweep().await } else { None }
     }
 
-    /// Reloads the thread because another owner published events with this epoch, unless the epoch in memory is as new.
+    /// Reloads the thread because another owner published events with this epoch. No effect if the epoch in memory is
+    /// equal or greater.
     pub(super) async fn replaced(&mut self, epoch: u64) -> Option<StopReason> {
         if self.loaded.as_ref().is_none_or(|loaded| loaded.machine.header().epoch >= epoch) {
             return None;

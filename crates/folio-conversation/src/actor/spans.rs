@@ -51,7 +51,7 @@ pub(super) struct TurnSpans {
 }
 
 impl TurnSpans {
-    /// Has no effect for a further attempt of the current round.
+    /// Starts the span of a round. Has no effect for a further attempt of the current round.
     pub(super) fn round(&mut self, number: u32) {
         if self.round.as_ref().is_none_or(|(round, _)| *round != number) {
             let name = "round";

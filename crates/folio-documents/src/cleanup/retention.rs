@@ -1,7 +1,8 @@
 //! Expiry of threads by the retention of their organization.
 //!
-//! The search marks a thread without activity for the retention period, on condition that its header is unchanged, so
-//! concurrent use keeps the thread. The sweep of the conversations removes marked threads.
+//! The search marks each thread that had no activity during the retention period: it sets the expiry of the thread, on
+//! condition that the header of the thread is unchanged, so that concurrent use keeps the thread. The sweep of the
+//! conversations removes marked threads.
 
 use folio_history::thread::{Fence, ThreadFilter, ThreadHeader};
 use folio_resources::{Organization, OrganizationFilter};
@@ -54,8 +55,8 @@ impl Retention {
         }
     }
 
-    /// Marks the expired threads of an organization in the order of creation. The first thread that was created within
-    /// the period ends the search.
+    /// Marks the expired threads of an organization in the order of creation. The search ends at the first thread that
+    /// was created within the retention period, because all later threads are newer.
     async fn mark_threads(&self, organization: &Organization, now: Timestamp) -> Result<u64> {
         let Some(before) = retention_start(organization, now) else { return Ok(0) };
         let (threads, org) = (&self.stores.threads, &organization.id);

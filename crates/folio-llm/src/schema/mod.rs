@@ -32,12 +32,12 @@ pub const VIOLATIONS_MAX: usize = 50;
 pub const SUBSCHEMAS_MAX: usize = 5_000;
 /// Maximum number of properties of a schema, over all levels.
 pub const PROPERTIES_MAX: usize = 1_000;
-/// Maximum nesting of a schema with every reference followed once.
+/// Maximum nesting of a schema, in levels, if every reference is followed once.
 pub const REFERENCE_NESTING_MAX: usize = 2_000;
 /// Maximum number of nested subschemas (`allOf`, `$ref`, …) that apply to one value.
 pub const IN_PLACE_NESTING_MAX: usize = 64;
-/// Maximum steps of one validation of data (evaluated subschemas, including long lists and patterns), by the upper
-/// bound.
+/// Maximum number of steps of one validation of data. A step is the evaluation of one subschema; long lists and
+/// patterns count as several. An upper bound of the steps is computed before the validation.
 pub const STEPS_MAX: u64 = 500_000;
 /// Maximum number of patterns of a schema.
 pub const PATTERNS_MAX: usize = 200;
@@ -79,7 +79,7 @@ fn join(path: &str, segment: &str) -> String {
     format!("{path}/{}", shown.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Truncates to [`VIOLATIONS_MAX`] and appends the number of the others.
+/// Truncates the violations to [`VIOLATIONS_MAX`] and appends a violation that states the number of the removed ones.
 fn bounded(mut violations: Vec<Violation>) -> Vec<Violation> {
     let more = violations.len().saturating_sub(VIOLATIONS_MAX);
     if more > 0 {

@@ -134,7 +134,7 @@ fn an_unknown_finish_reason_ends_the_answer_like_stop() {
 #[test]
 fn signed_thinking_keeps_its_blocks_apart() {
     let block = |thinking: &str, signature: Option<&str>| {
-        // LiteLLM sends the text twice.
+        // LiteLLM sends the thinking text in both fields.
         delta(json!({
             "reasoning_content": thinking,
             "thinking_blocks": [{"type": "thinking", "thinking": thinking, "signature": signature}]

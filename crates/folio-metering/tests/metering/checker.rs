@@ -23,7 +23,8 @@ pub(crate) async fn check_always(store: &dyn CreditStore, org: &OrgId) -> Result
     Ok(())
 }
 
-/// Checks the invariants that hold when all blocks are closed, from the entries and ledgers alone.
+/// Checks the invariants that hold when all blocks are closed: compares the account with sums over its entries and
+/// ledgers, and each call with its ledger row.
 pub(crate) async fn check_closed(store: &dyn CreditStore, org: &OrgId, calls: &[ReservedCall]) -> Result<(), String> {
     let message = |error: folio_types::Error| error.to_string();
     let account = store.account(org).await.map_err(message)?;
@@ -58,7 +59,7 @@ pub(crate) async fn check_closed(store: &dyn CreditStore, org: &OrgId, calls: &[
             ));
         }
         if let Some(row) = ledger.rows.iter().find(|row| row.settled.is_none()) {
-            return Err(format!("a row of a closed block has no end: {row:?}"));
+            return Err(format!("a row of a closed block is not settled: {row:?}"));
         }
         settled += charged;
         rows.extend(ledger.rows.into_iter().map(|row| ((block.clone(), row.key.clone()), row.charge())));
@@ -74,7 +75,7 @@ pub(crate) async fn check_closed(store: &dyn CreditStore, org: &OrgId, calls: &[
             None => charged == Some(cost) || charged == Some(reserved),
         };
         if !is_correct {
-            return Err(format!("a call was made and charged {charged:?}: {call:?}"));
+            return Err(format!("a call was charged {charged:?} instead of its cost or its reservation: {call:?}"));
         }
     }
     Ok(())

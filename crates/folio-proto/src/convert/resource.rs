@@ -48,6 +48,8 @@ pub fn text_state(state: &TextState) -> (v1::DocumentState, &str) {
     }
 }
 
+/// Parses the format of a page image. Unspecified: PNG.
+///
 /// # Errors
 /// `INVALID_FIELD` if the number is unknown.
 pub fn image_format(field: &str, format: i32) -> Result<ImageFormat> {

@@ -1,5 +1,5 @@
 //! `threads`: one partition for each thread. Static columns: the header and its fence. Rows by part and key: the
-//! journal, the rows of batches and of requests.
+//! journal, one row for each append (its batch), and the rows of requests.
 //!
 //! The header and the rows of the journal are written under conditions only. Imported entries are written before the
 //! header exists, in a part with a random name for each creation. Rows of a removed thread are deleted after its
@@ -15,11 +15,13 @@ use crate::values::{limit, micros, values};
 pub(crate) enum ThreadPart {
     /// Key: the sequence number, twenty digits. Value: the entry.
     Entry,
-    /// An imported entry, with key and value of [`Self::Entry`]. The text is the name of the thread's creation.
+    /// An imported entry, with key and value of [`Self::Entry`]. The text is the random name of one attempt to create
+    /// the thread.
     Imported(String),
-    /// Key: the batch. The value is empty.
+    /// Key: the id of an append's batch. The value is empty: the existence of the row proves that the append is
+    /// committed.
     Batch,
-    /// Key: the request id. Value: its row.
+    /// Key: the request id. Value: the [`folio_history::thread::RequestRow`].
     Request,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct ThreadRow {
     pub(crate) header: Vec<u8>,
     /// The expiry, in nanoseconds since the Unix epoch.
     pub(crate) expires_at: Option<i64>,
-    /// The number of imported entries, and the name of the thread's creation.
+    /// The number of imported entries, and the random name in [`ThreadPart::Imported`].
     pub(crate) imported: Option<(u64, String)>,
 }
 
@@ -171,12 +173,12 @@ impl Threads {
         (&self.insert_if_absent, values![org.as_str(), id.as_str(), part.name(), key, value])
     }
 
-    /// Inserts an entry. Allowed only in the batch of the fence.
+    /// Inserts an entry. Allowed only in a CQL batch with a statement that checks the fence.
     pub(crate) fn entry(&self, (org, id): (&OrgId, &ThreadId), at: u64, value: Vec<u8>) -> Statement<'_> {
         self.insert((org, id), (ThreadPart::Entry, &sequence(at)), value)
     }
 
-    /// Inserts or replaces a row. Allowed only in the batch of the fence.
+    /// Inserts or replaces a row. Allowed only in a CQL batch with a statement that checks the fence.
     pub(crate) fn insert(
         &self,
         (org, id): (&OrgId, &ThreadId),

@@ -130,14 +130,15 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     store.close().await;
 }
 
-/// Names the small disk to the child process that has mounted it.
+/// Environment variable with the mount point of the small disk, for the child process that runs the test there.
 const DISK: &str = "FOLIO_TEST_SMALL_DISK";
 const DISK_BYTES: u64 = 128 * 1024 * 1024;
 const RESERVE: u64 = 16 * 1024 * 1024;
 const CHUNK: usize = 1024 * 1024;
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Mounts a small file system, without privileges in namespaces of its own, and runs the rest of the test there.
+/// Mounts a small file system in a user namespace, which requires no privileges, and runs the rest of the test there in
+/// a child process.
 #[tokio::test]
 async fn documents_on_a_full_disk_are_deleted_until_content_fits_again() {
     if let Some(disk) = std::env::var_os(DISK) {
@@ -152,7 +153,7 @@ async fn documents_on_a_full_disk_are_deleted_until_content_fits_again() {
         command
     };
     if !in_namespace("true").status().is_ok_and(|status| status.success()) {
-        // The output macros would be captured.
+        // The test harness would capture the output of `eprintln!`.
         writeln!(std::io::stderr(), "not tested: this machine permits no mount in a user namespace").unwrap();
         return;
     }

@@ -76,7 +76,7 @@ async fn promoted_replica_behind_the_same_address_is_used() {
     let proxy = before(&redis).await;
     let stores = behind(&proxy);
     push(&stores, "kept").await.unwrap();
-    wait_for("the replica to have it", PATIENCE, async || {
+    wait_for("the replica to have the job", PATIENCE, async || {
         (replica.command("EXISTS folio:{queue:kept}:jobs").unwrap() == ":1").then_some(())
     })
     .await;
@@ -107,7 +107,7 @@ async fn cluster_serves_calls_after_a_replica_replaces_a_dead_server() {
     let dead = &mut cluster.nodes()[0];
     assert!(dead.command("INFO replication").unwrap().contains("role:master"));
     // A replica receives acknowledged data with a delay.
-    wait_for("the replica to have all", PATIENCE, async || {
+    wait_for("the replica to have all jobs", PATIENCE, async || {
         let info = dead.command("INFO replication").unwrap();
         let sent = number_after(&info, "master_repl_offset:")?;
         (number_after(&info, "offset=")? >= sent).then_some(())
@@ -120,7 +120,7 @@ async fn cluster_serves_calls_after_a_replica_replaces_a_dead_server() {
     }
     // The killed server restarts as a replica.
     cluster.nodes()[0].run().unwrap();
-    wait_for("all to agree", PATIENCE, async || cluster.is_converged().then_some(())).await;
+    wait_for("all servers to agree", PATIENCE, async || cluster.is_converged().then_some(())).await;
     for queue in &queues {
         assert!(!push(&stores, queue).await.unwrap());
     }

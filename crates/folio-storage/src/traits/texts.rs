@@ -11,7 +11,7 @@ pub struct NewPage {
     /// Page numbers start at 1.
     pub number: u32,
     pub text: String,
-    /// The boxes of the words of the text. Empty: the format has none.
+    /// The boxes of the words of the text. Empty: the positions of the words are unknown.
     pub boxes: WordBoxes,
 }
 
@@ -72,8 +72,8 @@ impl TextWait {
 pub struct PendingText {
     pub org: OrgId,
     pub id: String,
-    /// Number of times that [`TextState::Processing`] was stored without a settled state after it. The number limits
-    /// the attempts on a file that crashes the process.
+    /// Number of attempts since the last settled state, as in [`TextRecord::attempts`]. The number limits the attempts
+    /// on a file that crashes the process.
     pub attempts: u32,
 }
 
@@ -88,9 +88,10 @@ pub trait TextStore: Send + Sync {
     /// Returns the boxes of the words of the same pages that [`TextStore::text`] returns, without pages that have none.
     async fn boxes(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageBoxes>>;
 
-    /// Returns at most `limit` live resources, of all organizations, whose text waits for `waits_for`, in a fixed order:
-    /// those after the position of `after`, which may not wait anymore. None: from the first one. Each condition has an
-    /// index, which no client request reads. A resource is in at most one of these indexes.
+    /// Returns at most `limit` live resources, of all organizations, whose text waits for `waits_for`, in a fixed
+    /// order. The result begins after the position of `after`, even if that resource no longer waits. None: the result
+    /// begins with the first resource. Each condition has an index, which no client request reads. A resource is in at
+    /// most one of these indexes.
     async fn waiting_texts(
         &self,
         waits_for: TextWait,

@@ -1,4 +1,5 @@
-//! Mentions in a message: `@schema:NAME`, `@prompt:NAME` and `@tag:NAME`, with quotes around a name with spaces.
+//! Mentions in a message: `@schema:NAME`, `@prompt:NAME` and `@tag:NAME`, with quotes around a name that contains
+//! spaces or ends with punctuation.
 
 use std::fmt;
 
@@ -9,9 +10,9 @@ use folio_types::limits;
 use crate::client::{Client, answer};
 use crate::names;
 
-/// Maximum number of resources of each kind whose names are completed.
+/// Maximum number of resources of each kind that are read, to complete names or to find a mentioned name.
 const NAMES_MAX: i32 = 100;
-/// Marks that end a sentence, after a name without quotes.
+/// Punctuation at the end of a name without quotes. It does not belong to the name.
 const PUNCTUATION: [char; 8] = ['.', ',', ';', ':', '!', '?', ')', ']'];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(super) struct Mention {
     name: String,
 }
 
-/// The form in a message, which [`find`] finds.
+/// Formats the mention as in a message, so that [`find`] finds it.
 impl fmt::Display for Mention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind.as_str();
@@ -95,7 +96,7 @@ pub(super) async fn resolve(client: &Client, text: &str) -> Result<Vec<v1::Menti
     Ok(resolved)
 }
 
-/// Returns the mentions that can be completed.
+/// Returns mentions of all resources, at most [`NAMES_MAX`] of each kind, as suggestions for completion.
 pub(super) async fn all(client: &Client) -> Result<Vec<String>> {
     let mut mentions = Vec::new();
     for kind in Kind::ALL {

@@ -74,7 +74,7 @@ pub(crate) struct Server {
     /// The address of the public API, otherwise of the node.
     pub(crate) address: SocketAddr,
     node_address: Option<SocketAddr>,
-    /// The administrator's token. None: an earlier start created it.
+    /// The administrator's token, if this start created it. None: an earlier start created the token.
     pub(crate) first_token: Option<FirstToken>,
     /// Describes the model endpoints that receive documents, and the source of this choice.
     pub(crate) endpoint: String,
@@ -84,7 +84,8 @@ pub(crate) struct Server {
 /// The running components.
 struct Parts {
     health: Health,
-    /// The task that compares the clock. Dropping it stops the task.
+    /// The task that periodically compares the clock of this machine with those of the stores. Dropping the set stops
+    /// the task.
     _clock: JoinSet<()>,
     gateway: Option<ServerTask>,
     node: Option<RunningNode>,
@@ -293,8 +294,8 @@ impl Server {
         }
     }
 
-    /// Stops the server. New connections are refused first. Running turns, calls and document reads may end within the
-    /// limit; the others are aborted. Then the node deregisters, and durable data is synced.
+    /// Stops the server. New connections are refused first. Running turns, calls and document reads may end within
+    /// `limit`; those that have not ended then are aborted. Then the node deregisters, and durable data is synced.
     pub(crate) async fn stop(self, limit: Duration) {
         let Parts {
             mut health,

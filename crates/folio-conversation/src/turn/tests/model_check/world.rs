@@ -39,7 +39,7 @@ pub(in super::super) enum Action {
     Clock { node: usize },
     /// A model call fails, or the first model call of a tool is refused.
     ModelFails { node: usize },
-    /// A client watches a turn at a node that does not run it; its closing event comes from the journal.
+    /// A client watches a turn at a node that does not run the turn. The node reads the closing event from the journal.
     Watch { node: usize },
     /// Another writer changes the target of a call.
     Edit,
@@ -101,8 +101,9 @@ pub(in super::super) struct Todo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Stage {
     First,
-    /// The preceding row is stored. The op row was read and did not exist; the value is the target's version at that
-    /// read.
+    /// Of a write: the op row was read and did not exist; the value is the target's version at that read. Of an append
+    /// with an open-turn row: 0 if the row is stored and the append is not, `u64::MAX` if the append is stored and the
+    /// row is not.
     Second(u64),
 }
 
@@ -122,9 +123,10 @@ pub(in super::super) enum AskState {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in super::super) enum Received {
-    /// `TURN_EXPIRED`.
+    /// The answer `TURN_EXPIRED` to the request with this index.
     Expired(usize),
-    /// A closing event as the answer to decisions: its number, its kind, whether it can be replaced.
+    /// A closing event as the answer to decisions: the index of the request, the number of the event, its kind, and
+    /// true if a later event can replace it.
     Closing(usize, u64, &'static str, bool),
     /// The closing event of a stream: turn, kind and number.
     Stream(u32, String, u64),
