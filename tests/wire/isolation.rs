@@ -75,7 +75,7 @@ async fn a_node_whose_child_processes_exceed_the_memory_of_the_machine_does_not_
     let settings = [("FOLIO_DOCUMENTS__CHILD_MEMORY_BYTES", "1099511627776")];
     let started = Process::try_start("folio", folder.path(), &["serve", "--listen", "127.0.0.1:0"], &settings);
     let errors = started.err().expect("the start is refused");
-    let problem = "documents.child_memory_bytes: 5 child processes (documents.concurrency + documents.slow_concurrency + \
-                   documents.page_images) with 1048576 MiB each exceed the memory budget";
+    let problem = "documents.child_memory_bytes: 6 child processes (documents.concurrency + documents.slow_concurrency + \
+                   documents.page_images + documents.protected_uploads) with 1048576 MiB each exceed the memory budget";
     assert!(errors.contains(problem), "{errors}");
 }

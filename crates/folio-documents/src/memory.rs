@@ -13,7 +13,7 @@ const MIB: u64 = 1024 * 1024;
 /// Maximum memory of a child process, unless the settings state it.
 const CHILD_MAX: u64 = 1536 * MIB;
 /// Minimum memory of a child process that is calculated from the budget. Tesseract needs about 130 MiB for a page of A4.
-const CHILD_MIN: u64 = 192 * MIB;
+const CHILD_MIN: u64 = 160 * MIB;
 
 /// Returns the memory limit of this process and its children in bytes: the smallest limit of its control groups, or the
 /// memory of the machine. None: unknown.
@@ -55,13 +55,16 @@ fn budget(options: &Options, limit: Option<u64>) -> Option<u64> {
 
 /// Maximum number of concurrent child processes.
 fn children(options: &Options) -> u64 {
-    options.concurrency.max(1).saturating_add(options.slow_concurrency).saturating_add(options.page_images) as u64
+    let Options { concurrency, slow_concurrency, page_images, protected_uploads, .. } = options;
+    [concurrency, slow_concurrency, page_images, protected_uploads]
+        .into_iter()
+        .fold(0, |sum, children| sum + *children as u64)
 }
 
 /// Returns the maximum address space of a child process in bytes.
 pub(crate) fn child_bytes(options: &Options, limit: Option<u64>) -> u64 {
     match options.child_memory_bytes {
-        0 => budget(options, limit).map_or(CHILD_MAX, |budget| (budget / children(options)).min(CHILD_MAX)),
+        0 => budget(options, limit).map_or(CHILD_MAX, |budget| (budget / children(options).max(1)).min(CHILD_MAX)),
         bytes => bytes,
     }
 }
@@ -75,9 +78,10 @@ pub(crate) fn check(options: &Options, limit: Option<u64>, problems: &mut Proble
         problems.add("memory_bytes", format_args!("{problem} of the container or machine; keep half of it free"));
     }
     let remedy = "raise the memory limit of the container or documents.memory_bytes, or lower documents.concurrency, \
-                  documents.slow_concurrency and documents.page_images";
+                  documents.slow_concurrency, documents.page_images and documents.protected_uploads";
     let calculation = format!(
-        "{children} child processes (documents.concurrency + documents.slow_concurrency + documents.page_images) with {} MiB each",
+        "{children} child processes (documents.concurrency + documents.slow_concurrency + documents.page_images + \
+         documents.protected_uploads) with {} MiB each",
         mib(child)
     );
     if child.saturating_mul(children) > budget {
@@ -103,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_limits_of_all_children_fit_into_half_of_the_container() {
-        for (limit, child) in [(64 * GIB, CHILD_MAX), (5 * GIB, 512 * MIB), (2 * GIB, GIB / 5)] {
+        for (limit, child) in [(64 * GIB, CHILD_MAX), (6 * GIB, 512 * MIB), (2 * GIB, GIB / 6)] {
             let options = Options::default();
             assert_eq!(child_bytes(&options, Some(limit)), child);
             assert_eq!(problems(&options, limit), "");
@@ -116,14 +120,24 @@ mod tests {
         // The defaults of the chart before the budget existed.
         let options = Options { child_memory_bytes: 1536 * MIB, ..Options::default() };
         let found = problems(&options, 2 * GIB);
-        assert!(found.contains("documents.child_memory_bytes: 5 child processes"), "{found}");
+        assert!(found.contains("documents.child_memory_bytes: 6 child processes"), "{found}");
         assert!(found.contains("1536 MiB each exceed the memory budget of 1024 MiB"), "{found}");
         let found = problems(&Options { memory_bytes: 3 * GIB, ..Options::default() }, 2 * GIB);
         assert!(found.contains("documents.memory_bytes: 3072 MiB exceed the memory limit of 2048 MiB"), "{found}");
         let found = problems(&Options::default(), GIB);
-        assert!(found.contains("102 MiB each are too small: the minimum is 192 MiB"), "{found}");
+        assert!(found.contains("85 MiB each are too small: the minimum is 160 MiB"), "{found}");
         let fewer = Options { concurrency: 1, slow_concurrency: 0, ..Options::default() };
         assert_eq!(problems(&fewer, GIB), "");
+    }
+
+    #[test]
+    fn a_process_counts_the_child_processes_of_its_roles() {
+        let children = |is_gateway, is_node| children(&Options::default().for_roles(is_gateway, is_node));
+        assert_eq!([children(true, true), children(true, false), children(false, true)], [6, 1, 5]);
+        let gateway = Options { child_memory_bytes: 1024 * GIB, ..Options::default() }.for_roles(true, false);
+        let found = problems(&gateway, GIB);
+        assert!(found.contains("documents.child_memory_bytes: 1 child processes"), "{found}");
+        assert_eq!(problems(&Options::default().for_roles(true, false), GIB), "");
     }
 
     #[test]

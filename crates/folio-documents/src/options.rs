@@ -51,6 +51,9 @@ folio_types::settings! {
         pub slow_concurrency: usize = 2,
         /// Maximum number of page images that are rendered concurrently. Further requests wait; organizations take turns.
         pub page_images: usize = 1,
+        /// Maximum number of protected PDFs that uploads read concurrently. Further uploads wait; organizations take
+        /// turns.
+        pub protected_uploads: usize = 1,
         /// Maximum wall-clock time and processor time of rendering the image of a page, in seconds.
         pub page_image_seconds: u64 = 20,
         /// Maximum number of documents in an in-memory queue, half of it for one organization. Further documents wait in
@@ -66,7 +69,7 @@ folio_types::settings! {
         /// machine.
         pub memory_bytes: u64 = 0,
         /// Maximum address space of a child process in bytes. 0: an equal part of `memory_bytes` for each of
-        /// `concurrency` + `slow_concurrency` + `page_images` child processes, at most 1.5 GiB.
+        /// `concurrency` + `slow_concurrency` + `page_images` + `protected_uploads` child processes, at most 1.5 GiB.
         pub child_memory_bytes: u64 = 0,
         /// Maximum processor time of a child process that reads a PDF, office, HTML or text file, in seconds.
         pub child_cpu_seconds: u64 = 60,
@@ -100,6 +103,20 @@ folio_types::settings! {
 }
 
 impl Options {
+    /// Returns the options without the child processes of a role that the process does not have: gateways read
+    /// protected PDFs of uploads, nodes read documents and render images.
+    #[must_use]
+    pub fn for_roles(self, is_gateway: bool, is_node: bool) -> Self {
+        let only = |is_used: bool, children: usize| if is_used { children } else { 0 };
+        Self {
+            concurrency: only(is_node, self.concurrency),
+            slow_concurrency: only(is_node, self.slow_concurrency),
+            page_images: only(is_node, self.page_images),
+            protected_uploads: only(is_gateway, self.protected_uploads),
+            ..self
+        }
+    }
+
     /// Returns every invalid setting.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("documents");
@@ -122,6 +139,7 @@ impl Options {
             ("concurrency", self.concurrency, 1_024),
             ("queue", self.queue, 1_000_000),
             ("page_images", self.page_images, 1_024),
+            ("protected_uploads", self.protected_uploads, 1_024),
             ("uploads", self.uploads, 100_000),
             ("uploads_per_organization", self.uploads_per_organization, 100_000),
         ] {

@@ -11,9 +11,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use folio_permits::Permit;
+use folio_permits::{Amount, Bounds, Permit, Permits};
 use folio_quotas::QuotaCache;
 use folio_resources::fields::{check_metadata, check_name, check_tags};
 use folio_resources::quota::Quotas;
@@ -25,7 +26,7 @@ use folio_types::{
     TagId, limits,
 };
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::active_uploads::ActiveUploads;
 use crate::ingest::IngestHandle;
@@ -49,6 +50,13 @@ pub struct NewUpload {
     pub password: Option<Secret>,
 }
 
+/// Maximum number of uploads that wait until their protected PDF is read.
+const PROTECTED_WAITERS: usize = 64;
+/// Maximum time for which an upload waits until its protected PDF is read: the time limit of the child process before it.
+const PROTECTED_WAIT: Duration = Duration::from_secs(120);
+/// Delay after which a refused upload may be repeated.
+const PROTECTED_RETRY: Duration = Duration::from_secs(5);
+
 #[derive(Clone)]
 pub struct Uploader {
     stores: Stores,
@@ -60,8 +68,8 @@ pub struct Uploader {
     usage: UsageCache,
     /// Reads protected PDFs.
     reader: TextReader,
-    /// The permit to read a protected PDF: one at a time in a process, because its memory is limited.
-    protected: Arc<Semaphore>,
+    /// The permits to read a protected PDF.
+    protected: Permits<OrgId>,
 }
 
 impl std::fmt::Debug for Uploader {
@@ -88,7 +96,9 @@ impl Uploader {
         let active = ActiveUploads::new(options);
         let quotas = QuotaCache::new(stores.of(), Quotas::default());
         let usage = UsageCache::new(stores.of::<Document>());
-        let (reader, protected) = (TextReader::new(options.clone()), Arc::new(Semaphore::new(1)));
+        let total = Amount::permits(options.protected_uploads.max(1));
+        let protected = Permits::new(Bounds { total, per_key: Amount::UNBOUNDED, waiters: PROTECTED_WAITERS });
+        let reader = TextReader::new(options.clone());
         Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage, reader, protected }
     }
 
@@ -327,7 +337,10 @@ fn is_refusal(error: &Error) -> bool {
 impl Uploader {
     /// Reads the stored bytes of a protected PDF in a child process.
     async fn read_protected(&self, key: &BlobKey, password: &Secret) -> Result<Reading> {
-        let _permit = self.protected.acquire().await.map_err(|error| Error::internal(error.to_string()))?;
+        let deadline = Instant::now() + PROTECTED_WAIT;
+        let _permit = self.protected.acquire(&key.org, 1, deadline).await.map_err(|_| {
+            Error::exhausted(Reason::Overloaded, "too many protected PDFs are read").retry_after(PROTECTED_RETRY)
+        })?;
         let blob = self.stores.blobs.open(key).await?.ok_or_else(|| Error::not_found("blob", &key.blob))?;
         let scratch = self.reader.scratch();
         tokio::fs::create_dir_all(&scratch).await.map_err(disk)?;

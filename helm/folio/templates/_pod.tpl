@@ -73,12 +73,10 @@ containers:
         value: "true"
       {{- end }}
       {{- end }}
-      {{- if eq .component "node" }}
       - name: FOLIO_DOCUMENTS__SCRATCH
         value: /var/lib/folio/scratch
       - name: FOLIO_DOCUMENTS__ISOLATION
-        value: {{ $values.node.isolation }}
-      {{- end }}
+        value: {{ $values.documents.isolation }}
       - name: FOLIO_CLUSTER__SECRET_FILE
         value: /etc/folio/cluster/secret
       {{- if $clusterTls }}

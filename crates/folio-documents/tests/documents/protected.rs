@@ -1,7 +1,9 @@
 //! PDF files that are protected by a password.
 
-use folio_documents::NewUpload;
-use folio_types::{Reason, Result, Secret};
+use std::sync::Mutex;
+
+use folio_documents::{NewUpload, Uploader};
+use folio_types::{OrgId, Principal, Reason, Result, Secret};
 use lopdf::{EncryptionState, EncryptionVersion, Object, Permissions};
 
 use super::*;
@@ -29,8 +31,17 @@ pub(crate) fn protected(pages: &[Page]) -> Vec<u8> {
 
 /// Uploads a file with a password.
 async fn upload(fixture: &Fixture, request: &str, content: &[u8], password: &str) -> Result<Document> {
+    upload_as(&fixture.uploader(None), &fixture.principal, request, (content, password)).await
+}
+
+async fn upload_as(
+    uploader: &Uploader,
+    principal: &Principal,
+    request: &str,
+    (content, password): (&[u8], &str),
+) -> Result<Document> {
     let new = NewUpload { password: Some(Secret::new(password)), ..new_upload(request, "a.pdf") };
-    let mut upload = fixture.uploader(None).begin(&fixture.principal, new).await?;
+    let mut upload = uploader.begin(principal, new).await?;
     upload.write(Bytes::copy_from_slice(content)).await?;
     Ok(upload.finish().await?.document)
 }
@@ -87,4 +98,24 @@ async fn a_repeated_upload_stores_the_text_that_the_first_one_did_not() {
     assert_eq!((document.id, document.state), (id, TextState::Ready));
     let again = upload(&fixture, "r1", &file, PASSWORD).await.unwrap();
     assert_eq!(fixture.bytes(&again.blob_key()).await.unwrap(), file, "the bytes of the first upload remain");
+}
+
+#[tokio::test]
+async fn organizations_take_turns_at_uploads_of_protected_pdfs() {
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
+    let file = protected(&[Page::of_lines(&["secret plan"])]);
+    let quiet = Principal { org: OrgId::generate(&*fixture.environment), ..fixture.principal.clone() };
+    let requests: Vec<String> = (0..8).map(|number| format!("r{number}")).collect();
+    let principals = requests.iter().map(|request| if request == "r7" { &quiet } else { &fixture.principal });
+    let order = Mutex::new(Vec::new());
+    let uploads = requests.iter().zip(principals).map(async |(request, principal)| {
+        let document = upload_as(&uploader, principal, request, (&file, PASSWORD)).await.unwrap();
+        assert_eq!(document.state, TextState::Ready);
+        order.lock().unwrap().push(request.clone());
+    });
+    futures::future::join_all(uploads).await;
+    let order = order.into_inner().unwrap();
+    let position = order.iter().position(|request| request == "r7").unwrap();
+    assert!(position <= 2, "{order:?}");
 }

@@ -105,9 +105,9 @@ pub(crate) async fn start(
     telemetry: Option<&Telemetry>,
     layer: StoreLayer,
 ) -> Result<Server> {
-    if settings.server.is(Role::Node) {
-        folio_documents::check_machine(&settings.documents).await?;
-    }
+    let (is_gateway, is_node) = (settings.server.is(Role::Gateway), settings.server.is(Role::Node));
+    settings.documents = settings.documents.for_roles(is_gateway, is_node);
+    folio_documents::check_machine(&settings.documents).await?;
     let listeners = Listeners::bind(&settings).await?;
     let address = listeners.primary_address()?;
     let process_clock = Arc::new(ProcessClock::default());
