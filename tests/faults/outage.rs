@@ -27,6 +27,7 @@ use super::settle::{TimeLimits, gather};
 use super::simulated_user::{ApprovedWrite, SimulatedUser};
 use super::tables::Tables;
 use crate::harness::cluster::{Cluster, Setup};
+use crate::harness::migrations::migrate_at_once;
 use crate::harness::settings::INVOICE;
 
 /// Script of the model: one round with a write, whose name is the user's message.
@@ -63,6 +64,8 @@ pub struct Plan {
     pub stops: Vec<Stop>,
     /// Minimum number of approvals before, during and after each stop together.
     pub approvals: usize,
+    /// Number of empty keyspaces that processes migrate at once before the first stop.
+    pub migrations: usize,
 }
 
 /// Approvals of all users.
@@ -173,6 +176,8 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let nodes = plan.cql_nodes;
     let mut servers = tokio::task::spawn_blocking(move || Servers::start(nodes)).await??;
     let replication_factor = if nodes >= 3 { 3 } else { 1 };
+    let folder = tempfile::tempdir()?;
+    migrate_at_once(folder.path(), &servers.redis.url(), &servers.cql.addresses(), plan.migrations).await?;
     let setup = Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses());
     let setup = Setup { replication_factor, is_long_run: true, markers: vec!["alpha", "reader"], ..setup };
     let cluster = setup.start().await;

@@ -45,6 +45,9 @@ impl Report {
         let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
         ensure!(turns > 0, "no turn was accepted");
         let report = Self { turns, approvals: log.approvals(), events, violations: check(&evidence), failures };
+        if !report.is_clean() {
+            cluster.nodes.iter().for_each(|node| println!("the last log lines of a node:\n{}", node.last_errors()));
+        }
         Ok((report, coverage))
     }
 

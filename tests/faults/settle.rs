@@ -102,7 +102,10 @@ fn busy_reason(thread: &ObservedThread, rows: &[(String, u32, u64)], now: Timest
         return Some(Busy { reason, is_stale_row: false });
     }
     let (_, turn, epoch) = rows.iter().find(|row| is_stale(row, thread))?;
-    let reason = format!("the index of open turns has a row of the ended turn {turn} (epoch {epoch})");
+    let (of_thread, owner) = (thread.epoch, &thread.header.owner);
+    let reason = format!(
+        "the index of open turns has a row of the ended turn {turn} (epoch {epoch}); epoch {of_thread}, owner {owner:?}"
+    );
     Some(Busy { reason, is_stale_row: true })
 }
 

@@ -45,6 +45,11 @@ impl Tables {
         Ok(Self { session })
     }
 
+    pub async fn drop_keyspace(&self, keyspace: &str) -> Result<()> {
+        self.session.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await?;
+        Ok(())
+    }
+
     /// Returns every live thread.
     pub async fn threads(&self) -> Result<Vec<ObservedThread>> {
         type Row = (

@@ -1,6 +1,7 @@
 //! Random faults with a short duration. `cargo xtask chaos` runs the same program longer.
 
 use std::process::Command;
+use std::sync::{PoisonError, RwLock};
 
 use folio_tests::harness::process::binary;
 
@@ -8,12 +9,15 @@ use folio_tests::harness::process::binary;
 const FAULTS: usize = 12;
 const APPROVALS: usize = 120;
 
-/// `cargo xtask outage` stops one of three servers, for longer and with more approvals.
-#[test]
-fn invariant_3_every_approved_write_is_made_although_the_cql_server_stops() {
+/// Locked exclusively by the test with three CQL servers, which needs the machine for itself.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Suspends a CQL server for 8 s. `cargo xtask outage` suspends it for longer and kills it.
+fn outage(arguments: &[&str]) {
     let seed = folio_testkit::seed().to_string();
     let output = Command::new(binary("outage"))
-        .args(["--seed", &seed, "--cql-nodes", "1", "--suspend", "8", "--approvals", "60"])
+        .args(["--seed", &seed, "--suspend", "8", "--approvals", "60"])
+        .args(arguments)
         .output()
         .expect("the program starts");
     println!("{}", String::from_utf8_lossy(&output.stdout));
@@ -21,7 +25,20 @@ fn invariant_3_every_approved_write_is_made_although_the_cql_server_stops() {
 }
 
 #[test]
+fn invariant_3_every_approved_write_is_made_although_the_cql_server_stops() {
+    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+    outage(&["--cql-nodes", "1"]);
+}
+
+#[test]
+fn invariant_3_no_turn_fails_while_one_of_three_cql_servers_is_stopped() {
+    let _exclusive = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    outage(&["--cql-nodes", "3", "--overlapping", "3", "--migrations", "2"]);
+}
+
+#[test]
 fn random_faults_violate_no_invariant() {
+    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let seed = folio_testkit::seed().to_string();
     let output = Command::new(binary("chaos"))
         .args(["--seed", &seed, "--faults", &FAULTS.to_string(), "--approvals", &APPROVALS.to_string()])

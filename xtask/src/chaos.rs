@@ -1,4 +1,4 @@
-//! `cargo xtask chaos` and `cargo xtask outage`: run the fault programs of the tests for longer.
+//! `cargo xtask chaos`, `cargo xtask outage` and `cargo xtask migrations`: run the fault programs of the tests for longer.
 
 use std::process::Command;
 
@@ -11,6 +11,8 @@ use crate::tools::Install;
 /// Minimum numbers of approvals and faults per minute of a valid run.
 const APPROVALS_PER_MINUTE: u64 = 100;
 const FAULTS_PER_MINUTE: u64 = 5;
+/// Maximum 99th percentile of an approval while one of three CQL servers is stopped, in seconds.
+const P99_SECONDS: &str = "3";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -39,11 +41,30 @@ pub(crate) struct OutageArguments {
     /// Number of CQL servers, 1 to 3. With 1, no server answers during a stop.
     #[arg(long, default_value_t = 3)]
     cql_nodes: u8,
+    /// Profile of the build. Default: that of the shipped binary.
+    #[arg(long, default_value = "dist")]
+    profile: String,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct MigrationArguments {
+    /// Number of empty keyspaces.
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+}
+
+/// Migrates new keyspaces of three CQL servers by eight processes at once.
+pub(crate) fn migrations(arguments: &MigrationArguments) -> Result<()> {
+    let mut command = program("outage", "dev")?;
+    finish(command.args(["--overlapping", "0", "--migrations", &arguments.rounds.to_string()]))
 }
 
 pub(crate) fn outage(arguments: &OutageArguments) -> Result<()> {
-    let mut command = program("outage", "dev")?;
+    let mut command = program("outage", &arguments.profile)?;
     command.args(["--kill", "--approvals", &arguments.approvals.to_string()]);
+    if arguments.cql_nodes == 3 {
+        command.args(["--p99-seconds", P99_SECONDS]);
+    }
     command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
     for seconds in &arguments.suspend {
         command.args(["--suspend", &seconds.to_string()]);

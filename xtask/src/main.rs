@@ -13,7 +13,6 @@ mod docs;
 mod eval;
 mod fuzz;
 mod lint;
-mod migrations;
 mod mutants;
 mod power_loss;
 mod run;
@@ -59,7 +58,7 @@ enum Command {
     /// Runs a constant load on a cluster for hours; memory, open files, Redis keys and rows must not grow.
     Soak(soak::Arguments),
     /// Migrates new keyspaces of three CQL servers eight times at once.
-    Migrations(migrations::Arguments),
+    Migrations(chaos::MigrationArguments),
     /// Opens the embedded store after losses of power at many points and checks that no acknowledged write is lost.
     PowerLoss(power_loss::Arguments),
     /// Fuzzes the parsers of untrusted input.
@@ -83,7 +82,7 @@ fn main() -> ExitCode {
         Command::Outage(arguments) => chaos::outage(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
-        Command::Migrations(arguments) => migrations::run(&arguments),
+        Command::Migrations(arguments) => chaos::migrations(&arguments),
         Command::PowerLoss(arguments) => power_loss::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),

@@ -153,24 +153,6 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
     assert!(fixture.count().await.unwrap() >= 3);
 }
 
-/// Returns the number of rounds of concurrent migrations: `FOLIO_MIGRATION_ROUNDS`, which `cargo xtask migrations` sets.
-fn migration_rounds() -> usize {
-    std::env::var("FOLIO_MIGRATION_ROUNDS").map_or(2, |rounds| rounds.parse().expect("a number of rounds"))
-}
-
-/// Opens a keyspace that does not exist eight times at once, as concurrently starting processes do, and drops it.
-async fn migrate_concurrently(round: usize, options: &Options) {
-    let started_at = Instant::now();
-    let options = Options { keyspace: format!("folio_race_{round}"), ..options.clone() };
-    let opened = futures::future::join_all((0..8).map(|_| CqlStore::open(options.clone()))).await;
-    for store in opened {
-        store.unwrap_or_else(|error| panic!("round {round}: {error}"));
-    }
-    println!("round {round}: {:.1?}", started_at.elapsed());
-    let session = SessionBuilder::new().known_nodes(&options.contact_points).build().await.unwrap();
-    session.query_unpaged(format!("DROP KEYSPACE {}", options.keyspace), ()).await.unwrap();
-}
-
 #[tokio::test]
 async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     let (_machine, mut cassandra) = start(|| Cassandra::start(3)).await;
@@ -179,9 +161,6 @@ async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
         wait_for("an open keyspace", PATIENCE, async || TestStores::open(options(&cassandra, 3)).await.ok()).await;
     for number in 0..10 {
         fixture.created(&format!("before-{number}")).await;
-    }
-    for round in 1..=migration_rounds() {
-        migrate_concurrently(round, &options(&cassandra, 3)).await;
     }
     // A process compares its clock with the one of each server, of which the median counts.
     assert_eq!(fixture.stores.health.clock_offsets(&folio_types::System).await.len(), 3);
