@@ -1,4 +1,4 @@
-//! Documents: durability after a kill, large files, and the health of a server whose disk fails.
+//! Documents: durability after a kill, large files, and the health of a server whose disk fails or whose clock jumps.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -180,6 +180,38 @@ async fn health(channel: &Channel) -> ServingStatus {
     answer.expect("health is reported").into_inner().status()
 }
 
+async fn becomes(channel: &Channel, wanted: ServingStatus) {
+    let is_reported = || async { (health(channel).await == wanted).then_some(()) };
+    folio_testkit::wait_for(&format!("{wanted:?}"), crate::LIMIT, is_reported).await;
+}
+
+async fn create_tag(client: &Client, name: &str) -> Result<(), tonic::Status> {
+    let request =
+        v1::CreateTagRequest { tag: Some(v1::Tag { name: name.into(), ..Default::default() }), ..Default::default() };
+    within("a tag", client.tags.clone().create_tag(request)).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_server_on_embedded_stores_whose_clock_jumps_writes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let offset = folder.path().join("offset");
+    let set_clock = |seconds: &str| std::fs::write(&offset, seconds).expect("the offset of the clock is set");
+    set_clock("0");
+    let setup = Setup::new(SCRIPT).with("FOLIO_GATEWAY__HEALTH_INTERVAL_SECONDS", 0.2);
+    let sandbox = setup.with("FOLIO_CLOCK_OFFSET", offset.display()).start().await;
+    let (client, url) = (sandbox.client().await, sandbox.url());
+    let channel = Channel::from_shared(url).expect("a URL").connect().await.expect("a connection");
+    create_tag(&client, "before").await.expect("the clock is right");
+    assert_eq!(health(&channel).await, ServingStatus::Serving);
+    let tags = client.tag_names().await;
+    // Two days ahead.
+    set_clock("172800");
+    let refused = create_tag(&client, "after").await.expect_err("the clock is wrong");
+    assert!(refused.message().contains("the clock of this machine is wrong"), "{refused:?}");
+    becomes(&channel, ServingStatus::NotServing).await;
+    assert_eq!(client.tag_names().await, tags);
+}
+
 /// Limits the size of the files of a process.
 fn limit_files(process: u32, bytes: &str) {
     let set = Command::new("prlimit").args(["--pid", &process.to_string(), &format!("--fsize={bytes}:")]).status();
@@ -193,29 +225,18 @@ async fn health_reports_a_full_disk_and_its_recovery() {
     let client = sandbox.client().await;
     let url = sandbox.url();
     let channel = Channel::from_shared(url).expect("a URL").connect().await.expect("a connection");
-    let tag = async |client: &Client, name: &str| {
-        let request = v1::CreateTagRequest {
-            tag: Some(v1::Tag { name: name.into(), ..Default::default() }),
-            ..Default::default()
-        };
-        within("a tag", client.tags.clone().create_tag(request)).await.map(drop)
-    };
-    let becomes = async |wanted: ServingStatus| {
-        let is_reported = || async { (health(&channel).await == wanted).then_some(()) };
-        folio_testkit::wait_for(&format!("{wanted:?}"), crate::LIMIT, is_reported).await;
-    };
-    tag(&client, "before").await.expect("the disk works");
+    create_tag(&client, "before").await.expect("the disk works");
     assert_eq!(health(&channel).await, ServingStatus::Serving);
     for name in ["first", "second"] {
         limit_files(sandbox.server().id(), "1");
         // The outcome is unknown, so each attempt uses another name.
-        let refused = tag(&client, &format!("unknown {name}")).await.expect_err("the disk is full");
+        let refused = create_tag(&client, &format!("unknown {name}")).await.expect_err("the disk is full");
         assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
-        becomes(ServingStatus::NotServing).await;
+        becomes(&channel, ServingStatus::NotServing).await;
         assert!(client.tag_names().await.contains(&"before".to_owned()), "stored tags can be read");
         limit_files(sandbox.server().id(), "unlimited");
-        becomes(ServingStatus::Serving).await;
-        tag(&client, name).await.expect("the disk works again");
+        becomes(&channel, ServingStatus::Serving).await;
+        create_tag(&client, name).await.expect("the disk works again");
     }
     sandbox.kill();
     let names = sandbox.restart().await.tag_names().await;
