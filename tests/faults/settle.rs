@@ -9,7 +9,7 @@ use folio_types::{ThreadId, Timestamp};
 
 use super::checker::{Evidence, ObservedModelRequest, ObservedThread, StuckThread};
 use super::log::Log;
-use super::tables::Tables;
+use super::tables::{ObservedOpenTurn, Tables};
 use crate::harness::cluster::Cluster;
 
 /// Polling interval of the threads.
@@ -94,25 +94,24 @@ struct Busy {
 }
 
 /// None: the thread is not busy.
-fn busy_reason(thread: &ObservedThread, rows: &[(String, u32, u64)], now: Timestamp) -> Option<Busy> {
+fn busy_reason(thread: &ObservedThread, rows: &[ObservedOpenTurn], now: Timestamp) -> Option<Busy> {
     let ObservedThread { epoch, version, .. } = thread;
     if let Some(open) = thread.header.open_turn.as_ref().filter(|open| is_busy(open, now)) {
         let OpenTurn { number, phase, expires_at } = open;
         let reason = format!("turn {number} is {phase:?} (epoch {epoch}, version {version}, {expires_at:?})");
         return Some(Busy { reason, is_stale_row: false });
     }
-    let (_, turn, epoch) = rows.iter().find(|row| is_stale(row, thread))?;
-    let (of_thread, owner) = (thread.epoch, &thread.header.owner);
-    let reason = format!(
-        "the index of open turns has a row of the ended turn {turn} (epoch {epoch}); epoch {of_thread}, owner {owner:?}"
-    );
+    let row = rows.iter().find(|row| is_stale(row, thread))?;
+    let owner = &thread.header.owner;
+    let reason =
+        format!("the index of open turns has a row of an ended turn (epoch {epoch}, owner {owner:?}): {row:?}");
     Some(Busy { reason, is_stale_row: true })
 }
 
 /// Returns true if a row of the index refers to an ended turn of the thread. The next sweep removes it.
-fn is_stale((id, turn, epoch): &(String, u32, u64), thread: &ObservedThread) -> bool {
-    let open = thread.header.open_turn.as_ref().is_some_and(|open| open.number == *turn);
-    *id == thread.id.as_str() && !open && thread.header.turns >= *turn && thread.header.epoch >= *epoch
+fn is_stale(row: &ObservedOpenTurn, thread: &ObservedThread) -> bool {
+    let open = thread.header.open_turn.as_ref().is_some_and(|open| open.number == row.turn);
+    row.thread == thread.id.as_str() && !open && thread.header.turns >= row.turn && thread.header.epoch >= row.epoch
 }
 
 /// Returns true if the turn runs, or waits although its pause had expired at `now`.

@@ -1,11 +1,12 @@
 //! Reads the tables directly, without the storage adapter.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, anyhow};
 use folio_history::journal;
 use folio_history::thread::{RequestRow, ThreadRecord};
+use folio_types::Timestamp;
 use folio_types::op::OpRow;
 use futures::TryStreamExt as _;
 use scylla::client::session::Session;
@@ -17,6 +18,19 @@ use super::checker::{ObservedAccount, ObservedAggregate, ObservedAuditEntry, Obs
 
 pub struct Tables {
     session: Session,
+}
+
+/// A row of the index of open turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedOpenTurn {
+    pub thread: String,
+    pub turn: u32,
+    pub epoch: u64,
+    /// Number of the ten seconds that select the partition.
+    pub bucket: i64,
+    pub written_at: Timestamp,
+    /// True if the directory of the buckets, which sweeps read, contains the bucket.
+    pub is_listed: bool,
 }
 
 /// Rows of one partition, grouped by the column `part`. Each row is a key and a value.
@@ -122,19 +136,29 @@ impl Tables {
         Ok(found)
     }
 
-    /// Returns the index of open turns: thread, turn and epoch. Omits rows in buckets below the floor (the first bucket
-    /// that scans read), because no sweep reads them.
-    pub async fn open_turns(&self) -> Result<Vec<(String, u32, u64)>> {
+    /// Returns the index of open turns. Omits rows in buckets below the floor (the first bucket that scans read), because
+    /// no sweep reads them.
+    pub async fn open_turns(&self) -> Result<Vec<ObservedOpenTurn>> {
         let text = "SELECT bucket FROM open_turn_floor WHERE name = 'floor'";
         let floor = self.session.query_iter(text, ()).await?.rows_stream::<(i64,)>()?.try_next().await?;
-        let text = "SELECT bucket, key FROM open_turns";
-        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(i64, String)>()?;
+        let text = "SELECT bucket FROM open_turn_buckets";
+        let listed = self.session.query_iter(text, ()).await?.rows_stream::<(i64,)>()?;
+        let listed: BTreeSet<i64> = listed.map_ok(|(bucket,)| bucket).try_collect().await?;
+        let text = "SELECT bucket, key, WRITETIME(value) FROM open_turns";
+        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(i64, String, i64)>()?;
         let mut found = Vec::new();
-        while let Some((bucket, key)) = rows.try_next().await? {
+        while let Some((bucket, key, written)) = rows.try_next().await? {
             if floor.is_none_or(|(floor,)| bucket >= floor)
                 && let [_, thread, turn, epoch] = key.split('/').collect::<Vec<_>>().as_slice()
             {
-                found.push(((*thread).to_owned(), turn.parse()?, epoch.parse()?));
+                found.push(ObservedOpenTurn {
+                    thread: (*thread).to_owned(),
+                    turn: turn.parse()?,
+                    epoch: epoch.parse()?,
+                    bucket,
+                    written_at: Timestamp::from_microsecond(written)?,
+                    is_listed: listed.contains(&bucket),
+                });
             }
         }
         Ok(found)
