@@ -31,7 +31,8 @@ pub(crate) struct WaitingThreads(Mutex<Checks>);
 
 #[derive(Debug, Default)]
 struct Checks {
-    times: HashMap<Key, Timestamp>,
+    /// The number of the turn and the time of the next check of its rows.
+    times: HashMap<Key, (u32, Timestamp)>,
     /// Number of calls of [`WaitingThreads::forget`].
     forgotten: u64,
 }
@@ -45,20 +46,28 @@ impl WaitingThreads {
         checks.forgotten = checks.forgotten.wrapping_add(1);
     }
 
-    /// Returns the time of the next check if that is after `now`, and the number of calls of [`Self::forget`].
-    fn get(&self, thread: &Key, now: Timestamp) -> (Option<Timestamp>, u64) {
+    /// Returns the time of the next check of the turn's rows if that is after `now`, and the number of calls of
+    /// [`Self::forget`].
+    fn get(&self, thread: &Key, turn: u32, now: Timestamp) -> (Option<Timestamp>, u64) {
         let checks = self.lock();
-        (checks.times.get(thread).copied().filter(|until| now < *until), checks.forgotten)
+        let recorded = checks.times.get(thread).filter(|(number, until)| *number == turn && now < *until);
+        (recorded.map(|(_, until)| *until), checks.forgotten)
     }
 
     /// Records the result of a check that began after `forgotten` calls of [`Self::forget`]. After a further call, the
     /// check may have read the thread before its conversation stopped.
-    fn record(&self, thread: &Key, until: Option<Timestamp>, forgotten: u64) {
+    fn record(&self, thread: &Key, turn: u32, until: Option<Timestamp>, forgotten: u64) {
         let mut checks = self.lock();
         match until.filter(|_| checks.forgotten == forgotten) {
-            Some(until) => checks.times.insert(thread.clone(), until),
-            None => checks.times.remove(thread),
-        };
+            Some(until) => {
+                checks.times.insert(thread.clone(), (turn, until));
+            }
+            // The row of an ended turn does not affect the turn that waits.
+            None if checks.times.get(thread).is_some_and(|(number, _)| *number == turn) => {
+                checks.times.remove(thread);
+            }
+            None => {}
+        }
     }
 
     fn retain(&self, is_kept: impl Fn(&Key) -> bool) {
@@ -104,10 +113,11 @@ impl Sweeper {
             let has_more = rows.len() == ROWS_PER_READ;
             for row in rows {
                 let key: Key = (row.org.clone(), row.turn.thread.clone());
-                let (recorded, forgotten) = self.shared.waiting.get(&key, self.shared.dependencies.environment.now());
+                let (turn, now) = (row.turn.number, self.shared.dependencies.environment.now());
+                let (recorded, forgotten) = self.shared.waiting.get(&key, turn, now);
                 match self.check_row(&row, &key, recorded).await {
                     Ok(until) => {
-                        self.shared.waiting.record(&key, until, forgotten);
+                        self.shared.waiting.record(&key, turn, until, forgotten);
                         found.insert(key);
                     }
                     Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
