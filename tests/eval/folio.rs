@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use folio_proto::v1;
 use folio_proto::v1::job_service_client::JobServiceClient;
 use folio_proto::v1::usage_service_client::UsageServiceClient;
+use folio_types::Coverage;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -105,12 +106,13 @@ impl Folio {
             None => response.extraction.context("the response has no extraction")?,
         };
         let data = serde_json::from_str(&extraction.original_json)?;
-        let windows = extraction.coverage.context("the extraction has no coverage")?.windows;
+        let coverage = Coverage::from(&extraction.coverage.context("the extraction has no coverage")?);
         let located = extraction.citations.into_iter().map(|citation| citation.path).collect();
         Ok(Answer {
             data,
             located: Some(located),
-            cost: Cost { windows: windows.into(), ..self.cost(document).await? },
+            incomplete: (!coverage.is_complete()).then(|| coverage.to_string()),
+            cost: Cost { windows: coverage.windows.into(), ..self.cost(document).await? },
         })
     }
 

@@ -75,6 +75,8 @@ pub struct Answer {
     pub data: Value,
     /// Paths of the values that the text of the document contains. None: a bare call.
     pub located: Option<BTreeSet<String>>,
+    /// States the parts of the document that were read, if text is missing. None: no text is missing, or a bare call.
+    pub incomplete: Option<String>,
     pub cost: Cost,
 }
 
@@ -84,6 +86,8 @@ pub struct DocumentResult {
     pub document: String,
     /// Reason of a failed extraction, all of whose fields are missing. None: the extraction succeeded.
     pub error: Option<String>,
+    /// States the parts of the document that were read, if text is missing.
+    pub incomplete: Option<String>,
     pub cost: Cost,
     pub counts: Counts,
     pub evidence: Evidence,
@@ -110,9 +114,10 @@ pub struct Report {
 impl DocumentResult {
     /// Scores the answer for a document. The error is the reason of a failed extraction.
     pub fn new(truth: &Truth, answer: Result<Answer, String>) -> Self {
-        let (data, located, cost, error) = match answer {
-            Ok(Answer { data, located, cost }) => (data, located, cost, None),
-            Err(error) => (Value::Null, None, Cost::default(), Some(error)),
+        let failed = || Answer { data: Value::Null, located: None, incomplete: None, cost: Cost::default() };
+        let (Answer { data, located, incomplete, cost }, error) = match answer {
+            Ok(answer) => (answer, None),
+            Err(error) => (failed(), Some(error)),
         };
         let located: Option<Vec<FieldPath>> =
             located.map(|paths| paths.iter().filter_map(|path| path.parse().ok()).collect());
@@ -136,7 +141,7 @@ impl DocumentResult {
             counts.add(field.outcome);
             evidence.add(field);
         }
-        Self { document: truth.document.clone(), error, cost, counts, evidence, fields }
+        Self { document: truth.document.clone(), error, incomplete, cost, counts, evidence, fields }
     }
 }
 
@@ -189,6 +194,9 @@ impl fmt::Display for Report {
             writeln!(f, "{:<32}{}{}", document.document, row(&document.counts), cost_row(&document.cost))?;
             if let Some(error) = &document.error {
                 writeln!(f, "    failed: {error}")?;
+            }
+            if let Some(incomplete) = &document.incomplete {
+                writeln!(f, "    text is missing: {incomplete}")?;
             }
             for field in document.fields.iter().filter(|field| is_shown(field.outcome)) {
                 let (expected, extracted) = (cut(&field.expected), cut(&field.extracted));
@@ -273,7 +281,10 @@ mod tests {
         let data = json!({"total": 957, "items": [{"name": "Coffee"}], "iban": "DE89", "date": "17.03.2026"});
         let located = ["total", "items[0].name"].map(str::to_owned).into();
         let documents = vec![
-            DocumentResult::new(&truth("a.pdf"), Ok(Answer { data, located: Some(located), cost })),
+            DocumentResult::new(
+                &truth("a.pdf"),
+                Ok(Answer { data, located: Some(located), incomplete: Some("1 of 2 pages".to_owned()), cost }),
+            ),
             DocumentResult::new(&truth("b.pdf"), Err("no text".to_owned())),
         ];
         Report::new("folio", "http://127.0.0.1/v1", "small", documents)
@@ -306,6 +317,7 @@ mod tests {
         let table = report.to_string();
         for part in [
             "failed: no text",
+            "text is missing: 1 of 2 pages",
             "wrong items.0.name: expected \"Tea\", extracted \"Coffee\"",
             "2 of 6 values right, precision 50.0 %, recall 33.3 % (folio, small at http://127.0.0.1/v1)",
             "2 of 4 extracted values are in the text; 1 of them are wrong (50.0 %)",

@@ -1,6 +1,8 @@
 //! Normalization of stored text: no control characters, no redundant blanks, bounded length, with a mark where text was
 //! cut.
 
+use folio_storage::value::TextGap;
+
 /// Removes control characters except line feed and tab, converts line ends to line feeds, and removes blanks at line
 /// ends and repeated empty lines. Idempotent.
 pub(crate) fn normalize(text: &str) -> String {
@@ -45,16 +47,18 @@ pub(crate) struct Bounded {
     pub(crate) text: String,
     /// Number of words of the original text at its beginning.
     pub(crate) words: usize,
+    /// None: the text is complete.
+    pub(crate) gap: Option<TextGap>,
 }
 
 /// Cuts a text to `max` characters and appends a mark with the number of missing characters.
 pub(crate) fn cut(text: String, max: usize) -> Bounded {
     let Some((end, _)) = text.char_indices().nth(max) else {
-        return Bounded { words: words(&text), text };
+        return Bounded { words: words(&text), text, gap: None };
     };
     let (kept, rest) = text.split_at(end);
     let text = format!("{kept}\n[… cut here: {} more characters of this page were dropped]", rest.chars().count());
-    Bounded { words: words(kept), text }
+    Bounded { words: words(kept), text, gap: Some(TextGap::Cut) }
 }
 
 fn words(text: &str) -> usize {
@@ -69,7 +73,7 @@ pub(crate) fn bound(pages: impl IntoIterator<Item = String>, page_chars: usize, 
         let length = page.chars().count();
         let page = if chars_left == 0 && length > 0 {
             let text = format!("[… dropped: the document has more than {document_chars} characters]");
-            Bounded { text, words: 0 }
+            Bounded { text, words: 0, gap: Some(TextGap::Missing) }
         } else {
             cut(page, page_chars.min(chars_left))
         };
@@ -92,15 +96,17 @@ mod tests {
 
     #[test]
     fn cut_text_ends_with_a_mark() {
-        assert_eq!(cut("a c".into(), 3), Bounded { text: "a c".to_owned(), words: 2 });
+        assert_eq!(cut("a c".into(), 3), Bounded { text: "a c".to_owned(), words: 2, gap: None });
         let text = "äb\n[… cut here: 4 more characters of this page were dropped]".to_owned();
-        assert_eq!(cut("äbcd e".into(), 2), Bounded { text, words: 1 });
+        assert_eq!(cut("äbcd e".into(), 2), Bounded { text, words: 1, gap: Some(TextGap::Cut) });
         let pages = bound(["aaaa".to_owned(), "bbbb".into(), "cccc".into(), String::new()], 10, 6);
         assert_eq!(pages[0].text, "aaaa");
         assert!(pages[1].text.starts_with("bb\n[… cut here: 2 more"), "{pages:?}");
         assert_eq!(pages[2].text, "[… dropped: the document has more than 6 characters]");
         assert_eq!(pages[3].text, "");
         assert_eq!(pages.iter().map(|page| page.words).collect::<Vec<_>>(), [1, 1, 0, 0]);
+        let gaps: Vec<_> = pages.iter().map(|page| page.gap).collect();
+        assert_eq!(gaps, [None, Some(TextGap::Cut), Some(TextGap::Missing), None]);
     }
 
     proptest! {

@@ -99,9 +99,17 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
     char::decode_utf16(pairs.iter().map(|pair| unit(*pair))).map(|c| c.unwrap_or('\u{fffd}')).collect()
 }
 
+/// The pages of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    pub(crate) texts: Vec<String>,
+    /// True: the last page ends with a mark, because the text was cut.
+    pub(crate) is_cut: bool,
+}
+
 /// Returns the pages of the first `document_chars` characters of a text, with a mark if the text was cut. Pages are
 /// longer than [`PAGE_CHARS`] if there would be more than `max_pages`. Only form feeds can cause more pages.
-pub(crate) fn pages(text: &str, max_pages: u32, document_chars: usize) -> Vec<String> {
+pub(crate) fn pages(text: &str, max_pages: u32, document_chars: usize) -> Pages {
     let (kept, mark) = keep(text, document_chars);
     let mut page_chars = PAGE_CHARS;
     let mut split = paginate(kept, page_chars);
@@ -109,11 +117,12 @@ pub(crate) fn pages(text: &str, max_pages: u32, document_chars: usize) -> Vec<St
         page_chars = page_chars.saturating_mul(2);
         split = paginate(kept, page_chars);
     }
-    let mut pages: Vec<String> = split.into_iter().map(str::to_owned).collect();
-    if let (Some(mark), Some(last)) = (mark, pages.last_mut()) {
+    let mut texts: Vec<String> = split.into_iter().map(str::to_owned).collect();
+    let is_cut = mark.is_some();
+    if let (Some(mark), Some(last)) = (mark, texts.last_mut()) {
         last.push_str(&mark);
     }
-    pages
+    Pages { texts, is_cut }
 }
 
 /// Returns the kept part of a text and the mark after it. None: the text is short enough.
@@ -179,13 +188,15 @@ mod tests {
     fn pages_are_longer_if_there_would_be_too_many() {
         let line = "4711;Lindqvist & Partners AB;957.00\n";
         let long = line.repeat(10 * 1024 * 1024 / line.len());
-        let all = pages(&long, 2_000, 8_000_000);
+        let Pages { texts: all, is_cut } = pages(&long, 2_000, 8_000_000);
+        assert!(is_cut);
         assert!((1_000..=2_000).contains(&all.len()), "{}", all.len());
         assert!(all.iter().all(|page| page.chars().count() <= 2 * PAGE_CHARS));
         assert!(all.last().unwrap().ends_with("[… cut here: the document has more than 8000000 characters]"));
         assert_eq!(all.iter().map(|page| page.chars().count()).sum::<usize>(), 8_000_000);
-        assert_eq!(pages(&long, 1, 100_000).len(), 1);
-        assert_eq!(pages("one\u{c}two\u{c}three", 2, 100), ["one", "two", "three"], "form feeds separate pages");
+        assert_eq!(pages(&long, 1, 100_000).texts.len(), 1);
+        let fed = pages("one\u{c}two\u{c}three", 2, 100);
+        assert_eq!((fed.texts, fed.is_cut), (["one", "two", "three"].map(str::to_owned).to_vec(), false));
     }
 
     proptest! {

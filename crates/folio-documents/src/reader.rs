@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use folio_resources::{TextState, WordBoxes};
 use folio_storage::NewPage;
+use folio_storage::value::TextGap;
 use folio_types::{Error, Reason, Result, Secret};
 use tokio::sync::Semaphore;
 
@@ -48,16 +49,22 @@ struct ReadPage {
     text: Option<String>,
     /// The boxes of the words. Empty: the format has none.
     boxes: WordBoxes,
+    /// None: the text is complete.
+    gap: Option<TextGap>,
 }
 
 impl ReadPage {
-    /// A page of text without boxes.
-    fn of(text: String) -> Self {
-        Self { text: Some(text), boxes: WordBoxes::default() }
+    /// A page whose text is missing. `note` states the reason.
+    fn missing(note: String) -> Self {
+        Self { text: Some(note), ..Self::unreadable() }
+    }
+
+    fn unreadable() -> Self {
+        Self { text: None, boxes: WordBoxes::default(), gap: Some(TextGap::Missing) }
     }
 
     fn recognized((text, boxes): (String, WordBoxes)) -> Self {
-        Self { text: Some(text), boxes }
+        Self { text: Some(text), boxes, gap: None }
     }
 
     fn is_unreadable(&self) -> bool {
@@ -205,14 +212,15 @@ fn finish_pages(options: &Options, pages: Pages) -> Result<Vec<NewPage>, ReadErr
         return Err(ReadError::NoText("the file contains no text".to_owned()));
     }
     let normal = |text: Option<String>| text.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text));
-    let (texts, boxes): (Vec<_>, Vec<_>) = pages.into_iter().map(|page| (normal(page.text), page.boxes)).unzip();
+    let parts = pages.into_iter().map(|page| (normal(page.text), (page.boxes, page.gap)));
+    let (texts, others): (Vec<_>, Vec<_>) = parts.unzip();
     let bounded = bound(texts, options.page_chars, options.document_chars);
-    let page = |(number, (bounded, mut boxes)): (u32, (Bounded, WordBoxes))| {
+    let page = |(number, (bounded, (mut boxes, gap))): (u32, (Bounded, (WordBoxes, Option<TextGap>)))| {
         // A word without a box would shift the boxes of all others.
         boxes.truncate(if boxes.len() < bounded.words { 0 } else { bounded.words });
-        NewPage { number, text: bounded.text, boxes }
+        NewPage { number, text: bounded.text, boxes, gap: gap.max(bounded.gap) }
     };
-    Ok((1..).zip(bounded.into_iter().zip(boxes)).map(page).collect())
+    Ok((1..).zip(bounded.into_iter().zip(others)).map(page).collect())
 }
 
 fn is_blank(page: &str) -> bool {
@@ -258,7 +266,13 @@ impl FileReader<'_> {
                     1,
                 )));
             }
-            Err(_) => return Ok(pages),
+            Err(_) => {
+                // An image may be on such a page.
+                for page in pages.iter_mut().filter(|page| page.has_no_text()) {
+                    page.gap = Some(TextGap::Missing);
+                }
+                return Ok(pages);
+            }
         };
         let mut budget = OcrBudget::new(self.options);
         for (number, page) in (1..).zip(&mut pages) {
@@ -266,7 +280,7 @@ impl FileReader<'_> {
                 continue;
             }
             if let Err(mark) = budget.take("pages without a text layer") {
-                *page = ReadPage::of(mark);
+                *page = ReadPage::missing(mark);
                 continue;
             }
             match ocr.pdf_page(self.file, self.folder, number).await {
@@ -275,7 +289,7 @@ impl FileReader<'_> {
                 Err(error @ (ChildError::Start(_) | ChildError::Killed)) => return Err(error.into()),
                 Err(error) => {
                     tracing::info!(%error, page = number, "OCR of a page failed");
-                    page.text = None;
+                    *page = ReadPage::unreadable();
                 }
             }
         }
@@ -291,7 +305,7 @@ impl FileReader<'_> {
             return Err(ReadError::NoText(reason.to_owned()));
         }
         for page in pages.iter_mut().filter(|page| page.text.as_deref().is_some_and(is_blank)) {
-            *page = ReadPage::of(PROTECTED_IMAGE.to_owned());
+            *page = ReadPage::missing(PROTECTED_IMAGE.to_owned());
         }
         Ok(pages)
     }
@@ -316,7 +330,7 @@ impl FileReader<'_> {
         for page in 1..=pages {
             read.push(match budget.take("pages") {
                 Ok(()) => self.tiff_page(&ocr, page).await?,
-                Err(mark) => ReadPage::of(mark),
+                Err(mark) => ReadPage::missing(mark),
             });
         }
         Ok(read)
@@ -326,7 +340,7 @@ impl FileReader<'_> {
         match ocr.image(self.file, Some(page)).await {
             Ok(recognized) => Ok(ReadPage::recognized(recognized)),
             Err(error @ (ChildError::Start(_) | ChildError::Killed)) => Err(error.into()),
-            Err(_) => Ok(ReadPage { text: None, boxes: WordBoxes::default() }),
+            Err(_) => Ok(ReadPage::unreadable()),
         }
     }
 
@@ -336,7 +350,7 @@ impl FileReader<'_> {
         // A character takes at most six bytes of JSON, the box of a word (and the blank after it) eleven; a page adds a few.
         let pages = u64::from(self.options.max_pages);
         let chars = (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64);
-        let max_output = (6 + 6) * chars + 128 * pages;
+        let max_output = (6 + 6) * chars + 160 * pages;
         let files = Files { input: Some(self.file), password: self.password, ..Files::default() };
         let output = self.children.run(&task, files, self.options.child_timeout(), max_output).await?;
         blocking(move || parse_output(&output)).await
@@ -358,7 +372,10 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
     let mut pages = Vec::new();
     for line in output.split(|byte| *byte == b'\n') {
         match serde_json::from_slice::<Line>(line).map_err(|_| truncated())? {
-            Line::Page { text, boxes } => pages.push(ReadPage { text, boxes }),
+            Line::Page { text: None, .. } => pages.push(ReadPage::unreadable()),
+            Line::Page { text, boxes, is_cut } => {
+                pages.push(ReadPage { text, boxes, gap: is_cut.then_some(TextGap::Cut) });
+            }
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
             Line::Locked { reason } => return Err(ReadError::Locked(reason)),
             Line::Image | Line::RefusedLayers(_) => return Err(truncated()),
@@ -374,8 +391,10 @@ mod tests {
 
     #[test]
     fn output_without_its_end_is_refused() {
-        let complete = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\"end\"\n";
-        let expected = [ReadPage::of("a".to_owned()), ReadPage { text: None, boxes: WordBoxes::default() }];
+        let complete = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\
+            {\"page\":{\"text\":\"b\",\"is_cut\":true}}\n\"end\"\n";
+        let page = |text: &str, gap| ReadPage { text: Some(text.to_owned()), boxes: WordBoxes::default(), gap };
+        let expected = [page("a", None), ReadPage::unreadable(), page("b", Some(TextGap::Cut))];
         assert!(matches!(parse_output(complete), Ok(pages) if pages == expected));
         for cut in 0..complete.len() - 2 {
             assert!(parse_output(complete.get(..cut).unwrap()).is_err(), "{cut}");

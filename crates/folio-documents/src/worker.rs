@@ -94,6 +94,9 @@ pub(crate) enum Line {
         /// The boxes of the words. Empty: the format has none.
         #[serde(default)]
         boxes: WordBoxes,
+        /// True: text at the end of the page was dropped.
+        #[serde(default)]
+        is_cut: bool,
     },
     /// The file has no text.
     Refused {
@@ -111,6 +114,12 @@ pub(crate) enum Line {
     RefusedLayers(Vec<RefusedLayer>),
     /// The end of the output. Output without it was truncated.
     End,
+}
+
+impl Line {
+    fn unreadable_page() -> Self {
+        Self::Page { text: None, boxes: WordBoxes::default(), is_cut: false }
+    }
 }
 
 /// Performs the task and exits if this process was started as a child; otherwise returns immediately. `main` must call
@@ -223,8 +232,8 @@ impl Output {
     }
 
     /// Writes a page whose words have no boxes.
-    fn page(&mut self, text: String) -> io::Result<()> {
-        self.line(&Line::Page { text: Some(text), boxes: WordBoxes::default() })
+    fn page(&mut self, text: String, is_cut: bool) -> io::Result<()> {
+        self.line(&Line::Page { text: Some(text), boxes: WordBoxes::default(), is_cut })
     }
 
     fn locked(&mut self, reason: &str) -> io::Result<()> {

@@ -341,7 +341,8 @@ impl Resource for Extraction {
                     updated_at: write.at,
                     version: 1,
                 };
-                done(extraction, (!new.report.is_empty()).then_some(new.report.coverage))
+                let coverage = (!new.report.is_empty()).then(|| new.report.coverage.clone());
+                done(extraction, coverage)
             }
             (ExtractionChange::Edit { data }, Some(extraction)) => done(changed(extraction.edited(write, data)), None),
             (ExtractionChange::Review(review), Some(extraction)) => {
@@ -438,6 +439,10 @@ mod tests {
     #[test]
     fn a_report_is_stored_with_the_extraction_and_its_numbers_with_the_result() {
         assert_golden("citations", Extraction { report: report(), ..extraction() });
+        let mut incomplete = ExtractionReport { coverage: report().coverage, ..ExtractionReport::default() };
+        incomplete.coverage.add_incomplete(3, true);
+        incomplete.coverage.add_incomplete(7, false);
+        assert_golden("incomplete_pages", Extraction { report: incomplete, ..extraction() });
         let windows = ExtractionReport { citations: Vec::new(), ..report() };
         assert_golden("windows", Extraction { report: windows, ..extraction() });
         let stored = extraction();

@@ -1,7 +1,7 @@
 //! Conformance suite of [`folio_storage::TextStore`].
 
 use folio_resources::{BoundingBox, Document, TextState, WordBoxes};
-use folio_storage::value::{PageBoxes, PageText};
+use folio_storage::value::{PageBoxes, PageText, TextGap};
 use folio_storage::{IngestUpdate, NewPage, TextWait};
 use folio_types::DocumentId;
 
@@ -20,9 +20,14 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     check_sizes(context).await
 }
 
-/// A page of text. The words of every third page have boxes.
+/// A page of text. The words of every third page have boxes, and two of five texts are incomplete.
 fn page(number: u32) -> NewPage {
-    let page = NewPage::of_text(number, format!("page {number}"));
+    let gap = match number % 5 {
+        1 => Some(TextGap::Cut),
+        2 => Some(TextGap::Missing),
+        _ => None,
+    };
+    let page = NewPage { gap, ..NewPage::of_text(number, format!("page {number}")) };
     let word = |left: f64| BoundingBox { left, top: 10.0, right: left + 20.0, bottom: 20.0 };
     match number % 3 {
         0 => NewPage { boxes: WordBoxes::new(100.0, 100.0, [word(0.0), word(f64::from(number))]), ..page },
@@ -31,7 +36,7 @@ fn page(number: u32) -> NewPage {
 }
 
 fn texts(pages: &[NewPage]) -> Vec<PageText> {
-    pages.iter().map(|page| PageText { number: page.number, text: page.text.clone() }).collect()
+    pages.iter().map(|page| PageText { number: page.number, text: page.text.clone(), gap: page.gap }).collect()
 }
 
 fn boxes(pages: &[NewPage]) -> Vec<PageBoxes> {

@@ -137,8 +137,8 @@ struct EncodedPage {
     boxes: Option<Vec<u8>>,
 }
 
-fn encode_page(NewPage { number, text, boxes }: NewPage) -> Result<EncodedPage> {
-    let text = encode(&PageText { number, text })?;
+fn encode_page(NewPage { number, text, boxes, gap }: NewPage) -> Result<EncodedPage> {
+    let text = encode(&PageText { number, text, gap })?;
     let boxes = (!boxes.is_empty()).then(|| encode(&PageBoxes { number, boxes })).transpose()?;
     Ok(EncodedPage { number, text, boxes })
 }

@@ -165,7 +165,9 @@ fn working() -> WorkingState {
 
 fn samples() -> Vec<Sample> {
     let mut samples = access::access();
-    samples.push(sample("plain", PageText { number: 3, text: "Invoice № 7\n\tTotal".into() }));
+    for (case, gap) in [("plain", None), ("cut", Some(TextGap::Cut)), ("missing", Some(TextGap::Missing))] {
+        samples.push(sample(case, PageText { number: 3, text: "Invoice № 7\n\tTotal".into(), gap }));
+    }
     let word = BoundingBox { left: 10.0, top: 20.0, right: 60.0, bottom: 32.0 };
     samples.push(sample("plain", PageBoxes { number: 3, boxes: WordBoxes::new(595.0, 842.0, [word]) }));
     samples.push(sample("plain", PendingTextRow { org: org(), id: document_id().to_string(), attempts: 2 }));

@@ -64,11 +64,24 @@ pub struct PageBoxes {
     pub boxes: WordBoxes,
 }
 
+/// The part of the text of a page that is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TextGap {
+    /// The text beyond a limit. The stored text ends with a note about the cut.
+    Cut,
+    /// The whole text. The stored text is empty or a note that states the reason.
+    Missing,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageText {
     /// Page numbers start at 1.
     pub number: u32,
     pub text: String,
+    /// None: the text is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<TextGap>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -163,6 +163,11 @@ impl Layout {
         }
     }
 
+    /// Returns true if a character was dropped because of the maximum.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
     /// Returns the text and the boxes of its words on a page of this width and height.
     pub(super) fn finish(self, width: f64, height: f64) -> (String, WordBoxes) {
         (self.text, WordBoxes::new(width, height, self.words))

@@ -29,24 +29,27 @@ pub(super) fn read(
 ) -> io::Result<()> {
     let pages = catch_unwind(AssertUnwindSafe(|| extract(input, media_type)));
     let pages = match pages.unwrap_or_else(|_| Err("the reader of the format failed".to_owned())) {
-        Ok(Extracted::Pages(pages)) => pages,
+        Ok(Extracted::Pages(texts)) => plain::Pages { texts, is_cut: false },
         Ok(Extracted::Text(text)) => plain::pages(&text, max_pages, document_chars),
         Err(reason) => {
             let reason: String = reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS).collect();
             return output.refused(format!("the file is damaged or exceeds a limit: {reason}"));
         }
     };
-    if pages.len() > max_pages as usize {
-        return output.refused(format!("the file has {} pages; at most {max_pages} are accepted", pages.len()));
+    let count = pages.texts.len();
+    if count > max_pages as usize {
+        return output.refused(format!("the file has {count} pages; at most {max_pages} are accepted"));
     }
     // The parent marks a text that is longer than the maximum.
     let mut left = document_chars.saturating_add(1);
-    for mut page in pages {
+    for (number, mut page) in (1..).zip(pages.texts) {
+        let mut is_cut = pages.is_cut && number == count;
         if let Some((end, _)) = page.char_indices().nth(left) {
             page.truncate(end);
+            is_cut = true;
         }
         left -= page.chars().count();
-        output.page(page)?;
+        output.page(page, is_cut)?;
     }
     output.line(&Line::End)
 }

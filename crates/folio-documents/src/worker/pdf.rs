@@ -59,14 +59,13 @@ pub(super) fn read(
     for page in pages.iter() {
         // A malformed page may panic the library.
         let read = catch_unwind(AssertUnwindSafe(|| read_page(&pdf, page, &cache, page_chars)));
-        let (text, boxes) = read.ok().flatten().unzip();
-        output.line(&Line::Page { text, boxes: boxes.unwrap_or_default() })?;
+        output.line(&read.ok().flatten().unwrap_or_else(Line::unreadable_page))?;
     }
     let invoice = || catch_unwind(AssertUnwindSafe(|| structured_invoice::read(&pdf, page_chars)));
     if count < max_pages
-        && let Ok(Some(text)) = invoice()
+        && let Ok(Some((text, is_cut))) = invoice()
     {
-        output.page(text)?;
+        output.page(text, is_cut)?;
     }
     output.line(&Line::End)
 }
@@ -86,14 +85,9 @@ pub(super) fn open(input: &Arc<Vec<u8>>, password: &str) -> Opened {
     }
 }
 
-/// Returns the text of a page and the boxes of its words. A text of mostly unknown characters is empty, so that the page
-/// gets OCR. None: the content of the page is missing or damaged.
-fn read_page<'a>(
-    pdf: &'a Pdf,
-    page: &Page<'a>,
-    cache: &InterpreterCache<'a>,
-    page_chars: usize,
-) -> Option<(String, WordBoxes)> {
+/// Returns a page with the boxes of its words. A text of mostly unknown characters is empty, so that the page gets OCR. None:
+/// the content of the page is missing or damaged.
+fn read_page<'a>(pdf: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>, page_chars: usize) -> Option<Line> {
     if page.raw().contains_key("Contents") && page.page_stream().is_none() {
         return None;
     }
@@ -104,10 +98,15 @@ fn read_page<'a>(
     let transform = page.initial_transform(true).to_kurbo();
     let mut context = Context::new(transform, reader.area, cache, pdf.xref(), InterpreterSettings::default());
     interpret_page(page, &mut context, &mut reader);
-    Some(match reader.unknown > reader.known {
-        true => (String::new(), WordBoxes::new(width, height, [])),
-        false => reader.layout.finish(width, height),
-    })
+    let is_cut = reader.layout.is_full();
+    let (text, boxes, is_cut) = match reader.unknown > reader.known {
+        true => (String::new(), WordBoxes::new(width, height, []), false),
+        false => {
+            let (text, boxes) = reader.layout.finish(width, height);
+            (text, boxes, is_cut)
+        }
+    };
+    Some(Line::Page { text: Some(text), boxes, is_cut })
 }
 
 /// Receives the drawing operations of a page, and keeps the text.

@@ -42,17 +42,18 @@ const LABELS: [(&str, &str, &str); 12] = [
     ("SpecifiedTradeProduct", "Name", "Description"),
 ];
 
-/// Returns the text of the first structured invoice, with a mark where it was cut to `max_chars`. None: the PDF has none, or
-/// none that can be read.
-pub(super) fn read(pdf: &Pdf, max_chars: usize) -> Option<String> {
+/// Returns the text of the first structured invoice, and true if it was cut to `max_chars`; a mark then follows it. None: the
+/// PDF has none, or none that can be read.
+pub(super) fn read(pdf: &Pdf, max_chars: usize) -> Option<(String, bool)> {
     let (name, xml) = attachments(pdf).iter().find_map(invoice)?;
     let lines = lines(&xml)?;
     let text =
         format!("Structured invoice data of the attachment {name}. Prefer these values to printed ones.\n\n{lines}");
     Some(match text.char_indices().nth(max_chars) {
-        None => text,
+        None => (text, false),
         Some((end, _)) => {
-            format!("{}\n[… cut here: the rest of the attachment was dropped]", text.get(..end).unwrap_or_default())
+            let kept = text.get(..end).unwrap_or_default();
+            (format!("{kept}\n[… cut here: the rest of the attachment was dropped]"), true)
         }
     })
 }

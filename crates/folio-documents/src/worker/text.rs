@@ -13,12 +13,13 @@ pub(super) fn needed_bytes(document_chars: usize) -> u64 {
 }
 
 pub(super) fn read(input: &[u8], max_pages: u32, document_chars: usize, output: &mut Output) -> io::Result<()> {
-    let pages = plain::pages(&plain::decode(input), max_pages, document_chars);
-    if pages.len() > max_pages as usize {
-        return output.refused(format!("the file has {} pages; at most {max_pages} are accepted", pages.len()));
+    let plain::Pages { texts, is_cut } = plain::pages(&plain::decode(input), max_pages, document_chars);
+    let count = texts.len();
+    if count > max_pages as usize {
+        return output.refused(format!("the file has {count} pages; at most {max_pages} are accepted"));
     }
-    for page in pages {
-        output.page(page)?;
+    for (number, text) in (1..).zip(texts) {
+        output.page(text, is_cut && number == count)?;
     }
     output.line(&Line::End)
 }

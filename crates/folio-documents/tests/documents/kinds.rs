@@ -105,11 +105,13 @@ async fn long_text_is_cut_visibly() {
     let reading = read_with(options(), "long.txt", long.as_bytes()).await;
     let read = text(&reading);
     assert!(read.chars().count() < 10_500 && read.contains("[… cut here:"), "{}", read.len());
+    assert!(reading.pages.iter().all(|page| page.gap == Some(TextGap::Cut)), "{reading:?}");
     let page = Page::of_lines(&vec!["All work and no play makes Jack a dull boy, says the story."; 60]);
     let short = Options { page_chars: 1_500, ..options() };
     let reading = read_with(short, "long.pdf", &document(&[page])).await;
     assert_eq!(reading.state, TextState::Ready);
     assert!(text(&reading).contains("[… cut here:"), "{}", text(&reading).len());
+    assert_eq!(reading.pages[0].gap, Some(TextGap::Cut));
 }
 
 #[tokio::test]
@@ -119,8 +121,9 @@ async fn long_files_without_pages_of_their_own_become_ready() {
     let reading = read("long.csv", csv.as_bytes()).await;
     assert_eq!(reading.state, TextState::Ready);
     assert!(reading.pages.len() <= options().max_pages as usize, "{}", reading.pages.len());
-    let last = &reading.pages.last().unwrap().text;
-    assert!(last.ends_with("[… cut here: the document has more than 8000000 characters]"), "{last}");
+    let (last, complete) = reading.pages.split_last().unwrap();
+    assert!(last.text.ends_with("[… cut here: the document has more than 8000000 characters]"), "{}", last.text);
+    assert!(last.gap == Some(TextGap::Cut) && complete.iter().all(|page| page.gap.is_none()), "{:?}", last.gap);
 
     let few = || Options { max_pages: 3, document_chars: 40_000, ..options() };
     let html = format!("<html><body>{}</body></html>", "<p>All work and no play.</p>".repeat(4_000));
@@ -168,6 +171,7 @@ async fn a_structured_invoice_is_a_further_page_that_names_its_attachment() {
     assert!(pages[1].ends_with("\n\nInvoice Number: RE-7"), "{}", pages[1]);
     let short = read_with(Options { page_chars: 60, ..options() }, "invoice.pdf", &file).await;
     assert!(short.pages[1].text.contains("cut here"), "{}", short.pages[1].text);
+    assert_eq!((short.pages[1].gap, reading.pages[1].gap), (Some(TextGap::Cut), None));
     let bounded = read_with(Options { max_pages: 1, ..options() }, "invoice.pdf", &file).await;
     assert_eq!((bounded.state, bounded.pages.len()), (TextState::Ready, 1));
 }

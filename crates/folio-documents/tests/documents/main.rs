@@ -21,6 +21,7 @@ use bytes::Bytes;
 use folio_documents::{Options, TextReader};
 use folio_resources::{Document, TextState};
 use folio_storage::IngestUpdate;
+use folio_storage::value::TextGap;
 use folio_testkit::invoice::sample_invoice;
 use folio_testkit::pdf::{Page, document, objects_to_file, stream};
 use folio_testkit::wait_for;

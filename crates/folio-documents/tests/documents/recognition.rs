@@ -96,6 +96,8 @@ async fn pages_without_a_text_layer_are_recognized() {
     let texts: Vec<&str> = reading.pages.iter().map(|page| page.text.as_str()).collect();
     assert!(texts[0].contains("Delivery note 4711") && texts[1].contains("Delivery note 4711"), "{texts:?}");
     assert!(texts[2].starts_with("[Not recognized: the document has more than 2 pages"), "{texts:?}");
+    let gaps: Vec<_> = reading.pages.iter().map(|page| page.gap).collect();
+    assert_eq!(gaps, [None, None, Some(TextGap::Missing)]);
 }
 
 #[tokio::test]
@@ -113,6 +115,10 @@ async fn the_state_names_the_missing_package() {
         let TextState::NoText(reason) = &reading.state else { panic!("{reading:?}") };
         assert!(reason.contains("no text layer") && reason.contains("install"), "{reason}");
     }
+    let mixed = document(&[Page::of_lines(&["Delivery note 4711"]), Page::of_lines(&[""])]);
+    let reading = read_with(without("no-such-tesseract", "pdftoppm"), "mixed.pdf", &mixed).await;
+    let gaps: Vec<_> = reading.pages.iter().map(|page| page.gap).collect();
+    assert_eq!(gaps, [None, Some(TextGap::Missing)], "the second page may be an image");
 }
 
 #[tokio::test]

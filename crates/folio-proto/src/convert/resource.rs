@@ -223,16 +223,37 @@ impl From<&FieldChange> for v1::FieldChange {
 
 impl From<&Coverage> for v1::ExtractionCoverage {
     fn from(coverage: &Coverage) -> Self {
-        let Coverage { pages, pages_read, windows, model_calls, conflicts, originals, located, inferred } = *coverage;
-        Self { pages, pages_read, windows, model_calls, conflicts, originals, located, inferred }
+        Self {
+            pages: coverage.pages,
+            pages_read: coverage.pages_read,
+            windows: coverage.windows,
+            model_calls: coverage.model_calls,
+            conflicts: coverage.conflicts,
+            originals: coverage.originals,
+            located: coverage.located,
+            inferred: coverage.inferred,
+            pages_missing: coverage.pages_missing,
+            pages_incomplete: coverage.pages_incomplete,
+            incomplete_pages: coverage.incomplete_pages.clone(),
+        }
     }
 }
 
 impl From<&v1::ExtractionCoverage> for Coverage {
     fn from(coverage: &v1::ExtractionCoverage) -> Self {
-        let v1::ExtractionCoverage { pages, pages_read, windows, model_calls, conflicts, originals, located, inferred } =
-            *coverage;
-        Self { pages, pages_read, windows, model_calls, conflicts, originals, located, inferred }
+        Self {
+            pages: coverage.pages,
+            pages_read: coverage.pages_read,
+            windows: coverage.windows,
+            model_calls: coverage.model_calls,
+            conflicts: coverage.conflicts,
+            originals: coverage.originals,
+            located: coverage.located,
+            inferred: coverage.inferred,
+            pages_missing: coverage.pages_missing,
+            pages_incomplete: coverage.pages_incomplete,
+            incomplete_pages: coverage.incomplete_pages.clone(),
+        }
     }
 }
 

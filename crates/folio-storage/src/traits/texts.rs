@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use folio_resources::{TextRecord, TextState, WordBoxes};
 use folio_types::{OrgId, Result, Timestamp};
 
-use crate::value::{PageBoxes, PageText};
+use crate::value::{PageBoxes, PageText, TextGap};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewPage {
@@ -13,12 +13,14 @@ pub struct NewPage {
     pub text: String,
     /// The boxes of the words of the text. Empty: the positions of the words are unknown.
     pub boxes: WordBoxes,
+    /// None: the text is complete.
+    pub gap: Option<TextGap>,
 }
 
 impl NewPage {
-    /// A page whose words have no boxes.
+    /// A page with its complete text, whose words have no boxes.
     pub fn of_text(number: u32, text: impl Into<String>) -> Self {
-        Self { number, text: text.into(), boxes: WordBoxes::default() }
+        Self { number, text: text.into(), boxes: WordBoxes::default(), gap: None }
     }
 
     /// Returns the bytes that count as storage: those of the text and of its boxes.

@@ -60,7 +60,7 @@ async fn quote(stores: &Stores, org: &OrgId, document: &Document, located: Vec<L
         needed = needed.split_off(&end);
         let count = last - first + 1;
         let (pages, boxes) = tokio::try_join!(texts.text(org, id, first, count), texts.boxes(org, id, first, count))?;
-        for PageText { number, text } in pages {
+        for PageText { number, text, .. } in pages {
             let boxes = boxes.iter().find(|page| page.number == number).map(|page| &page.boxes);
             let page = Page::new(&text, boxes);
             for (found, citation) in located.iter().zip(&mut citations) {

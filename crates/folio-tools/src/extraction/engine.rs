@@ -243,10 +243,9 @@ impl Run<'_> {
             located,
             inferred,
             pages: self.document.pages,
-            pages_read: plan.pages_read,
             windows: u32::try_from(answers.len()).unwrap_or(u32::MAX),
             model_calls: answers.iter().map(|answer| answer.model_calls).sum(),
-            ..Coverage::default()
+            ..plan.coverage.clone()
         };
         Ok(Extracted {
             document: self.document.id.clone(),
@@ -277,7 +276,7 @@ impl Run<'_> {
         let mut planner = Planner::new(budget.text);
         let (stores, org) = (&self.resources.stores, &self.request.principal.org);
         let add = |page: PageText| {
-            planner.add_page(page.number, &page.text);
+            planner.add_page(page.number, &page.text, page.gap);
             ControlFlow::Continue(())
         };
         document_text::for_each_page(stores, org, &document.id, (1, document.pages), add).await?;

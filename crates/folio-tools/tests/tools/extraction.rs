@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use folio_llm::{ModelError, TimeLimit};
 use folio_resources::{Conflict, ExtractionChange, OriginalText};
-use folio_storage::UsageRecord;
+use folio_storage::value::TextGap;
+use folio_storage::{NewPage, UsageRecord};
 use folio_testkit::wait_for;
 use folio_tools::extraction::{Options, Request, apply_edit, run};
 use folio_types::{Code, Reason, Temperature};
@@ -36,6 +37,31 @@ async fn an_extraction_runs_the_working_prompt_with_its_schema_and_is_stored() {
     let recorded = usage(&test).await;
     assert_eq!((recorded.len(), recorded[0].usage.input_tokens, recorded[0].completed), (1, 100, true));
     assert!(recorded[0].key.starts_with(test.context.call.turn.to_string().as_str()), "{}", recorded[0].key);
+}
+
+#[tokio::test]
+async fn an_extraction_states_the_pages_whose_text_is_missing_or_was_cut() {
+    let mut test = Fixture::new().await;
+    test.invoice_prompt().await;
+    let page = |number, text: &str, gap| NewPage { gap, ..NewPage::of_text(number, text) };
+    let pages = vec![
+        page(1, "Total: 120.50", None),
+        page(2, "[Not recognized: the document has more than 1 pages.]", Some(TextGap::Missing)),
+        page(3, "Terms\n[… cut here: 9 more characters of this page were dropped]", Some(TextGap::Cut)),
+        page(4, "", None),
+    ];
+    test.ingest(&test.document(), pages).await;
+    let result = test.extract(r#"{"total": 120.5}"#).await;
+    let expected = json!({
+        "pages": 4, "pages_read": 2, "windows": 1, "model_calls": 1, "located": 1, "pages_missing": 1,
+        "pages_incomplete": 1, "incomplete_pages": [2, 3],
+    });
+    assert_eq!(result["coverage"], expected);
+    let stored = test.extraction(&text(&result["extraction_id"]).parse().unwrap()).await;
+    let line = stored.report.coverage.to_string();
+    assert!(line.starts_with("2 of 4 pages in 1 window, "), "{line}");
+    let end = "; 1 page has no text; 1 page could not be read, 1 page was cut (pages 2, 3)";
+    assert!(line.ends_with(end), "{line}");
 }
 
 #[tokio::test]

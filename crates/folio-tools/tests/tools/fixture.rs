@@ -168,6 +168,14 @@ impl Fixture {
         add_document(&self.context.resources.stores, &self.context.principal.org, name, pages, tags).await
     }
 
+    /// Replaces the text of a document.
+    pub(crate) async fn ingest(&self, id: &DocumentId, pages: Vec<NewPage>) {
+        let at = self.environment.now();
+        let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at };
+        let texts = &self.context.resources.stores.texts;
+        texts.ingest(&self.context.principal.org, id.as_str(), update).await.unwrap();
+    }
+
     /// Asserts that each call fails with an error for the model that contains the given text.
     pub(crate) async fn assert_errors<const N: usize>(&mut self, name: &str, cases: [(Value, &str); N]) {
         for (arguments, says) in cases {

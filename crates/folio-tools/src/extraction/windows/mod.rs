@@ -7,6 +7,8 @@
 use std::ops::Range;
 
 use folio_llm::count_tokens;
+use folio_storage::value::TextGap;
+use folio_types::Coverage;
 
 use super::Options;
 
@@ -62,8 +64,8 @@ impl Window {
 pub(super) struct Plan {
     /// At least one.
     pub(super) windows: Vec<Window>,
-    /// Number of pages with text.
-    pub(super) pages_read: u32,
+    /// The numbers of the pages that the windows contain, and of those whose text is missing or was cut.
+    pub(super) coverage: Coverage,
 }
 
 /// Returns true if an extraction with this number of windows runs as a job.
@@ -78,19 +80,24 @@ pub(super) struct Planner {
     segments: Vec<Segment>,
     /// Tokens of the whole document.
     tokens: u64,
-    pages_read: u32,
+    coverage: Coverage,
 }
 
 impl Planner {
     pub(super) fn new(window_tokens: u64) -> Self {
-        Self { window_tokens, segments: Vec::new(), tokens: 0, pages_read: 0 }
+        Self { window_tokens, segments: Vec::new(), tokens: 0, coverage: Coverage::default() }
     }
 
-    pub(super) fn add_page(&mut self, page: u32, text: &str) {
+    /// Adds a page. A note in place of a missing text is part of a window, so that the model knows of it.
+    pub(super) fn add_page(&mut self, page: u32, text: &str, gap: Option<TextGap>) {
+        let is_missing = gap == Some(TextGap::Missing);
+        if gap.is_some() {
+            self.coverage.add_incomplete(page, is_missing);
+        }
         if text.trim().is_empty() {
             return;
         }
-        self.pages_read += 1;
+        self.coverage.pages_read += u32::from(!is_missing);
         let tokens = count_tokens(text).saturating_add(HEADING_TOKENS);
         self.tokens = self.tokens.saturating_add(tokens);
         let max = self.window_tokens / PARTS;
@@ -108,7 +115,7 @@ impl Planner {
             false => ranges(&self.segments, self.window_tokens),
         };
         let window = |range: Range<usize>| window(self.segments.get(range).unwrap_or_default());
-        Plan { windows: ranges.into_iter().map(window).collect(), pages_read: self.pages_read }
+        Plan { windows: ranges.into_iter().map(window).collect(), coverage: self.coverage }
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 fn plan(pages: &[&str], max: u64) -> Plan {
     let mut planner = Planner::new(max);
     for (number, text) in (1..).zip(pages) {
-        planner.add_page(number, text);
+        planner.add_page(number, text, None);
     }
     planner.finish()
 }
@@ -43,14 +43,40 @@ fn assert_covers(pages: &[&str], max: u64) -> Plan {
 fn a_document_that_fits_has_one_window() {
     let plan = assert_covers(&["Invoice 7", " \n", "Total: 12"], 1_000);
     let pages: Vec<u32> = plan.windows[0].parts.iter().map(|part| part.page).collect();
-    assert_eq!((plan.windows.len(), pages, plan.pages_read), (1, vec![1, 3], 2));
+    assert_eq!((plan.windows.len(), pages, plan.coverage.pages_read), (1, vec![1, 3], 2));
     assert_eq!(plan.windows[0].pages(), Some((1, 3)));
 }
 
 #[test]
 fn a_document_without_text_has_one_empty_window() {
     let plan = plan(&["", "\n "], 1_000);
-    assert_eq!((plan.windows, plan.pages_read), (vec![Window::default()], 0));
+    assert_eq!((plan.windows, plan.coverage), (vec![Window::default()], Coverage::default()));
+}
+
+#[test]
+fn a_missing_page_is_not_read_and_a_cut_page_is() {
+    let mut planner = Planner::new(1_000);
+    let pages = [
+        ("Invoice 7", None),
+        ("[Not recognized]", Some(TextGap::Missing)),
+        ("Total: 12 [… cut]", Some(TextGap::Cut)),
+        ("", Some(TextGap::Missing)),
+        (" ", None),
+    ];
+    for (number, (text, gap)) in (1..).zip(pages) {
+        planner.add_page(number, text, gap);
+    }
+    let Plan { windows, coverage } = planner.finish();
+    let sent: Vec<u32> = windows[0].parts.iter().map(|part| part.page).collect();
+    assert_eq!(sent, [1, 2, 3], "the model reads the note");
+    let expected = Coverage {
+        pages_read: 2,
+        pages_missing: 2,
+        pages_incomplete: 1,
+        incomplete_pages: vec![2, 3, 4],
+        ..Coverage::default()
+    };
+    assert_eq!(coverage, expected);
 }
 
 #[test]
@@ -100,7 +126,7 @@ fn every_size_of_pages_and_windows_is_covered() {
     let pages: Vec<&str> = texts.iter().map(String::as_str).collect();
     for max in (256..4_000).step_by(111) {
         let plan = assert_covers(&pages, max);
-        assert_eq!(plan.pages_read, 39);
+        assert_eq!(plan.coverage.pages_read, 39);
     }
 }
 
