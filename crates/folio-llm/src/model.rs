@@ -284,8 +284,9 @@ impl ModelInfo {
 pub trait Models: Send + Sync {
     async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error>;
 
-    /// Starts a streaming call. Retries occur only before the first delta of text or of a tool call. If a stream breaks
-    /// after a delta of thinking, the events contain the thinking of both attempts; the reply contains the second only.
+    /// Starts a streaming call. Retries occur only before the first delta of text. If a stream breaks after a delta of
+    /// thinking or of a tool call, the events contain the thinking of both attempts; the reply contains the thinking and
+    /// the tool calls of the second only.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError>;
 
     /// Makes a non-streaming call.

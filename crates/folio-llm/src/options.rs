@@ -43,7 +43,7 @@ pub struct Options {
     pub providers: BTreeMap<String, ProviderOptions>,
     pub timeouts: Timeouts,
     pub local: LocalOptions,
-    /// Retries, which occur only before the first delta of text or of a tool call.
+    /// Retries, which occur only before the first delta of text.
     pub retries: RetryOptions,
     /// Circuit breaker of each endpoint.
     pub breaker: BreakerOptions,

@@ -26,7 +26,8 @@ impl Progress {
         self.inner.sent.store(sent, Ordering::Release);
     }
 
-    /// Returns the bytes of tool call arguments that the stream delivered. Text and thinking are delivered as events.
+    /// Returns the bytes of tool call arguments that the streams of all attempts delivered. Text and thinking are delivered as
+    /// events.
     pub fn call_bytes(&self) -> usize {
         self.inner.call_bytes.load(Ordering::Acquire)
     }

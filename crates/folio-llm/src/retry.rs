@@ -5,7 +5,7 @@ use std::time::Duration;
 use folio_types::{Environment, Timestamp};
 
 folio_types::settings! {
-    /// Retries of a call, all before its first token.
+    /// Retries of a call, all before its first delta of text.
     #[derive(Copy)]
     pub struct RetryOptions {
         /// Retries after the first attempt, 0 to 10.

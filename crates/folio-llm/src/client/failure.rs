@@ -16,7 +16,7 @@ use crate::stream::StreamError;
 #[error("{error}")]
 pub(super) struct Failure {
     pub(super) error: ModelError,
-    /// Considered only before the first delta of text or of a tool call.
+    /// Considered only before the first delta of text.
     pub(super) retry: RetryKind,
     /// Wait that the endpoint requested (`Retry-After`).
     pub(super) retry_after: Option<Duration>,

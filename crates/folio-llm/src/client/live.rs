@@ -54,6 +54,8 @@ pub(super) struct LiveStream {
     attempt: Attempt,
     request: Bytes,
     progress: Progress,
+    /// Bytes of tool call arguments that earlier attempts of the call delivered.
+    earlier_call_bytes: usize,
     /// Model name for answers without one.
     model: String,
     /// The last item of the stream.
@@ -80,15 +82,16 @@ impl LiveStream {
             bytes_after_done: 0,
             attempt,
             request,
+            earlier_call_bytes: progress.call_bytes(),
             progress,
             model: model.to_owned(),
             final_item: None,
         }
     }
 
-    /// Returns true if a delta of text or of a tool call was received.
-    pub(super) fn has_content(&mut self) -> bool {
-        self.parser.assembler().has_content()
+    /// Returns true if a delta of text was received.
+    pub(super) fn has_text(&mut self) -> bool {
+        self.parser.assembler().has_text()
     }
 
     /// Reads until the first token. A failure before it may be retried.
@@ -149,7 +152,8 @@ impl LiveStream {
             return if self.bytes_after_done > AFTER_DONE_BYTES { self.conclude() } else { Ok(()) };
         }
         let fed = self.parser.feed(bytes);
-        self.progress.set_call_bytes(self.parser.assembler().arguments_bytes());
+        let call_bytes = self.parser.assembler().arguments_bytes();
+        self.progress.set_call_bytes(self.earlier_call_bytes.saturating_add(call_bytes));
         fed.map_err(|error| self.invalid_answer(error))?;
         let assembler = self.parser.assembler();
         let phase = match (assembler.is_done(), assembler.is_finished(), assembler.has_started()) {

@@ -1,5 +1,5 @@
-//! A streaming call with its retries: before the first token, and after a stream that broke when it had delivered
-//! nothing but thinking.
+//! A streaming call with its retries: before the first token, and after a stream that broke before it had delivered text.
+//! Deltas of tool calls are never shown, so they do not prevent a retry.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ struct Running {
 }
 
 impl Running {
-    /// Returns the next event. A failure before any text or tool call starts further attempts.
+    /// Returns the next event. A failure before any text starts further attempts.
     async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         let Self { call, attempts, live, .. } = self;
         let call = &*call;
@@ -71,7 +71,7 @@ impl Running {
                 Ok(event) => return Some(Ok(event)),
                 Err(failure) => failure,
             };
-            if live.has_content() {
+            if live.has_text() {
                 return Some(Err(failure.error));
             }
             if let Err(error) = attempts.wait_for_retry(failure).await {

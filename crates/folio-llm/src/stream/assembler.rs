@@ -254,9 +254,9 @@ impl Assembler {
         self.tokens > 0 || self.is_finished()
     }
 
-    /// Returns true if a delta of text or of a tool call was received.
-    pub fn has_content(&self) -> bool {
-        !self.text.is_empty() || !self.calls.is_empty()
+    /// Returns true if a delta of text was received.
+    pub fn has_text(&self) -> bool {
+        !self.text.is_empty()
     }
 
     /// Returns true if the finish reason was received.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use folio_llm::TimeLimit;
 use folio_llm::options::Timeouts;
 use llm_sim::script::Rule;
-use llm_sim::{Answer, Fault, RecordedRequest, Thinking};
+use llm_sim::{Answer, Call, Fault, RecordedRequest, Thinking};
 
 use super::raw::{END, HEAD, RawServer, Step, chunk, send};
 use super::*;
@@ -160,6 +160,40 @@ async fn a_stream_that_breaks_after_nothing_but_thinking_is_retried() {
 }
 
 #[tokio::test]
+async fn a_stream_that_breaks_within_a_tool_call_is_retried() {
+    let arguments = serde_json::json!({ "name": "a tag with a name that takes several chunks of the stream" });
+    let rule = |text: &str| {
+        let answer = Answer::calls(text, vec![Call::new("create_tag", arguments.clone())]);
+        Script::of(vec![Rule { answer: Some(answer), ..Rule::default() }])
+    };
+    for broken in [false, true] {
+        // The first chunks are the role, the head of the call, and its first arguments.
+        let sim = sim(rule("")).await;
+        sim.set_faults(FaultPlan::first(2, Fault::Cut { after_chunks: 3, broken }));
+        let models = models(&sim.url());
+        let (request, whole) = (request(), arguments.to_string());
+        let progress = request.progress.clone();
+        let mut stream = models.stream(request).await.unwrap();
+        let received = receive(&mut stream).await;
+        let reply = received.end.unwrap().unwrap();
+        let calls: Vec<_> = reply.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+        assert_eq!(calls, [("create_tag", whole.as_str())], "the reply contains the call of one attempt");
+        assert!(progress.call_bytes() > whole.len(), "the arguments of all attempts are counted");
+        assert_eq!((sim.chats().len(), models.endpoints()[0].calls), (3, 0));
+
+        sim.reset();
+        sim.set_faults(FaultPlan::always(Fault::Cut { after_chunks: 3, broken }));
+        let (text, error) = streamed(&models).await.unwrap_err();
+        assert!(text.is_empty() && matches!(error, ModelError::Failed(_)), "{text:?} {error:?}");
+        assert_eq!(sim.chats().len(), 3, "the number of retries is bounded");
+    }
+    let sim = sim(rule("I create it.")).await;
+    sim.set_faults(FaultPlan::always(Fault::Cut { after_chunks: 4, broken: false }));
+    assert!(streamed(&models(&sim.url())).await.is_err());
+    assert_eq!(sim.chats().len(), 1, "text was shown before the call");
+}
+
+#[tokio::test]
 async fn a_loading_model_is_waited_for_up_to_the_limit() {
     let body = r#"{"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}"#;
     let loading = Fault::Status { code: 503, retry_after: None, body: Some(body.to_owned()) };
@@ -265,7 +299,7 @@ async fn a_call_was_sent_if_one_of_its_attempts_was() {
 }
 
 #[tokio::test]
-async fn events_before_a_reported_error_are_returned() {
+async fn the_arguments_before_a_reported_error_are_counted() {
     let arguments = r#"{"name": "a tag"}"#;
     let call = serde_json::json!({"choices": [{"delta": {"tool_calls": [
         {"index": 0, "id": "a", "function": {"name": "create_tag", "arguments": arguments}}
@@ -278,7 +312,8 @@ async fn events_before_a_reported_error_are_returned() {
     let mut stream = models(&server.url()).stream(request).await.unwrap();
     let end = receive(&mut stream).await.end.unwrap();
     assert!(matches!(end, Err(ModelError::RateLimited { .. })), "{end:?}");
-    assert_eq!((progress.is_sent(), progress.call_bytes()), (true, arguments.len()));
+    assert_eq!(server.requests(), 3, "no text was shown, so the call is retried");
+    assert_eq!((progress.is_sent(), progress.call_bytes()), (true, 3 * arguments.len()));
 }
 
 #[tokio::test]
