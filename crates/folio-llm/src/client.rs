@@ -3,6 +3,7 @@
 mod attempt;
 mod chat;
 mod content;
+mod cut_prompt;
 mod embeddings;
 mod endpoint;
 mod endpoints;

@@ -32,8 +32,8 @@ mod tools;
 
 pub use catalogue::Catalogue;
 pub use client::{
-    AccountOwner, DetectedEndpoint, EndpointStatus, Endpoints, LOCAL_ENDPOINTS, ListedModel, LocalEndpoint,
-    OpenAiModels, TENANTS, detect_local, discover_context_sizes,
+    AccountOwner, CONTEXT_VARIABLE, DetectedEndpoint, EndpointStatus, Endpoints, LOCAL_ENDPOINTS, ListedModel,
+    LocalEndpoint, OpenAiModels, TENANTS, detect_local, discover_context_sizes,
 };
 pub use model::*;
 pub use network::{AddressPolicy, Network};

@@ -161,6 +161,17 @@ pub enum ModelError {
     Loading(String),
     #[error("the model's answer is too large ({0})")]
     TooLarge(&'static str),
+    /// The endpoint answered a part of the prompt, because its context is too small. A retry does not help.
+    #[error(
+        "the model endpoint read {read} tokens of a prompt of at least {fewest} and ignored the rest: set context_tokens of \
+         the model to the context of its server, or give the server a larger one (Ollama: OLLAMA_CONTEXT_LENGTH)"
+    )]
+    PromptCut {
+        /// Tokens that the endpoint reported, including those of its cache.
+        read: u64,
+        /// Lower estimate of the tokens of the prompt.
+        fewest: u64,
+    },
 }
 
 /// A time limit of a request. Its text names the setting.
@@ -190,7 +201,7 @@ impl fmt::Display for TimeLimit {
 impl ModelError {
     /// Returns true if the same call may succeed later.
     pub fn is_retriable(&self) -> bool {
-        !matches!(self, Self::NotAvailable(_) | Self::Refused { .. })
+        !matches!(self, Self::NotAvailable(_) | Self::Refused { .. } | Self::PromptCut { .. })
     }
 
     /// Wraps the error of the last attempt after the breaker opened.
@@ -232,6 +243,7 @@ impl ModelError {
             Self::Timeout(_) => "timeout",
             Self::Loading(_) => "loading",
             Self::TooLarge(_) => "too_large",
+            Self::PromptCut { .. } => "prompt_cut",
         }
     }
 
@@ -255,7 +267,9 @@ impl From<ModelError> for Error {
             ModelError::Unreachable(_) | ModelError::Loading(_) => Self::unavailable(Reason::ModelUnavailable, message),
             ModelError::RateLimited { retry_after } => Self::exhausted(Reason::ModelRateLimited, message)
                 .retry_after(retry_after.unwrap_or(Duration::from_secs(5))),
-            ModelError::Refused { .. } => Self::precondition(Reason::ModelRefused, message),
+            ModelError::Refused { .. } | ModelError::PromptCut { .. } => {
+                Self::precondition(Reason::ModelRefused, message)
+            }
             ModelError::Failed(_) | ModelError::TooLarge(_) => Self::unavailable(Reason::ModelFailed, message),
             ModelError::Timeout(_) => Self::new(Code::DeadlineExceeded, Reason::ModelTimeout, message),
         }

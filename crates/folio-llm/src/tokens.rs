@@ -59,6 +59,21 @@ pub fn count_tokens(text: &str) -> u64 {
     total.saturating_add(run_tokens(run.0, run.1, None))
 }
 
+/// Returns a lower estimate of the tokens of a text: one for each run of letters and digits, because no vocabulary in use
+/// joins words, and one for three characters of scripts without word separators. Punctuation and white space, whose runs may
+/// be one token, count nothing.
+pub(crate) fn fewest_tokens(text: &str) -> u64 {
+    let (mut words, mut wide, mut in_word) = (0u64, 0u64, false);
+    for c in text.chars() {
+        let class = class(c);
+        let is_word = matches!(class, Class::Letter | Class::Digit | Class::Other);
+        words = words.saturating_add(u64::from(is_word && !in_word));
+        wide = wide.saturating_add(u64::from(class == Class::Wide));
+        in_word = is_word;
+    }
+    words.saturating_add(wide / 3)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +93,21 @@ mod tests {
             let counted = count_tokens(text);
             assert!(counted >= exact, "{text:?}: {counted} < {exact}");
             assert!(counted <= exact * 2 + 1, "{text:?}: {counted} against {exact}");
+            assert!(fewest_tokens(text) <= exact, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_lower_estimate_ignores_runs_that_may_be_one_token() {
+        for (text, fewest) in [
+            ("", 0),
+            (" \n\t.......... ----", 0),
+            ("Total: 1,234.50 EUR", 4),
+            ("für Größe A4", 3),
+            ("お誕生日おめでとう", 3),
+        ] {
+            assert_eq!(fewest_tokens(text), fewest, "{text:?}");
+            assert!(fewest <= count_tokens(text), "{text:?}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::sync::Arc;
 
 use anyhow::Result;
-use folio_llm::{DetectedEndpoint, LOCAL_ENDPOINTS, Options, detect_local};
+use folio_llm::{CONTEXT_VARIABLE, DetectedEndpoint, LOCAL_ENDPOINTS, Options, detect_local};
 use folio_types::System;
 
 use crate::server::models;
@@ -69,9 +69,15 @@ fn report(found: &[DetectedEndpoint]) -> Vec<String> {
         let models: Vec<&str> = endpoint.chat_models().take(MODELS_SHOWN).collect();
         let more = if endpoint.chat_models().count() > MODELS_SHOWN { ", …" } else { "" };
         let models = if models.is_empty() { "none".to_owned() } else { models.join(", ") };
-        format!("found {} at {}; models: {models}{more}", endpoint.product, endpoint.base_url)
+        let context = endpoint.context_tokens.map(context).unwrap_or_default();
+        format!("found {} at {}; models: {models}{more}{context}", endpoint.product, endpoint.base_url)
     };
     found.iter().map(line).collect()
+}
+
+/// Returns the end of the line of an endpoint that gives its models this context size unless its list states another.
+fn context(tokens: u32) -> String {
+    format!("; context: {tokens} tokens (for more, set {CONTEXT_VARIABLE} for its server and for folio)")
 }
 
 /// Returns the first model of the first endpoint that has one.
@@ -107,7 +113,7 @@ mod tests {
     fn endpoint(product: &'static str, models: &[&str]) -> DetectedEndpoint {
         let listed = |name: &&str| ListedModel { name: (*name).to_owned(), context_tokens: None };
         let base_url = format!("http://127.0.0.1/{product}");
-        DetectedEndpoint { product, base_url, models: models.iter().map(listed).collect() }
+        DetectedEndpoint { product, base_url, models: models.iter().map(listed).collect(), context_tokens: None }
     }
 
     fn found() -> Vec<DetectedEndpoint> {
@@ -150,12 +156,15 @@ mod tests {
         assert_eq!(lines[0], "found Ollama at http://127.0.0.1/Ollama; models: none");
         assert_eq!(lines[1], "found vLLM at http://127.0.0.1/vLLM; models: a, b");
         assert!(lines[2].ends_with("m19, …"), "{}", lines[2]);
+        let ollama = DetectedEndpoint { context_tokens: Some(4_096), ..endpoint("Ollama", &["a"]) };
+        let line = report(&[ollama]).remove(0);
+        assert!(line.contains("; models: a; context: 4096 tokens (for more, set OLLAMA_CONTEXT_LENGTH "), "{line}");
     }
 
     #[tokio::test]
     async fn a_detected_endpoint_becomes_the_provider_of_its_model() {
         let sim = LlmSim::builder().context_tokens(9_000).start().await.unwrap();
-        let ports = [LocalEndpoint { product: "vLLM", port: sim.address().port() }];
+        let ports = [LocalEndpoint { product: "vLLM", port: sim.address().port(), context_tokens: None }];
         let found = detect_local(&ports, Arc::new(System)).await;
         let endpoint = models::of_local(Options::default(), &named(&found, "scripted").unwrap());
         assert!(endpoint.describe().contains("vLLM on this machine"), "{}", endpoint.describe());

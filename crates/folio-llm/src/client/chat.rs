@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::attempt::{Attempt, Attempts};
+use super::cut_prompt::{self, fewest_prompt_tokens};
 use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::openai::{self, Bounds};
@@ -42,6 +43,7 @@ async fn open(
         model: entry.info.name.clone(),
         call_id: request.call_id.clone(),
         body,
+        fewest_tokens: fewest_prompt_tokens(request),
         progress: request.progress.clone(),
         call_end,
     };
@@ -67,8 +69,9 @@ async fn call_once(
     let body = RawValue::from_string(body(entry, request, temperature, false)?).map_err(unserializable)?;
     let _permit = endpoint.permit(&request.org, call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
-    let (reply, usage) =
-        attempts.run(|attempt| non_streaming(endpoint, attempt, (&request.call_id, &body), call_end)).await?;
+    let fewest = fewest_prompt_tokens(request);
+    let attempt = |attempt| non_streaming(endpoint, attempt, (&request.call_id, &body, fewest), call_end);
+    let (reply, usage) = attempts.run(attempt).await?;
     Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name))
 }
 
@@ -127,7 +130,7 @@ fn unserializable(error: serde_json::Error) -> ModelError {
 async fn non_streaming(
     endpoint: &Arc<Endpoint>,
     mut attempt: Attempt,
-    (call_id, body): (&str, &RawValue),
+    (call_id, body, fewest_tokens): (&str, &RawValue, u64),
     call_end: Instant,
 ) -> Result<(ModelReply, Option<Usage>), Failure> {
     let bounds = Bounds { end: call_end, limit: TimeLimit::WholeCall, body_bytes: 2 * EVENT_BYTES_MAX };
@@ -135,7 +138,9 @@ async fn non_streaming(
     attempt.conclude(answer.map_err(|error| openai::failure(endpoint, error)).and_then(|answer| {
         let mut assembler = Assembler::default();
         let assembled = assembler.non_streaming(answer.get()).and_then(|()| assembler.take_reply());
-        assembled.map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())
+        let reply = assembled.map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())?;
+        cut_prompt::check(fewest_tokens, assembler.read_tokens()).map_err(Failure::refusal)?;
+        Ok(reply)
     }))
 }
 

@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::attempt::Attempt;
 use super::chat::finished;
+use super::cut_prompt;
 use super::failure::Failure;
 use crate::model::{ModelError, ModelEvent, ModelReply, TimeLimit};
 use crate::progress::Progress;
@@ -58,6 +59,8 @@ pub(super) struct LiveStream {
     earlier_call_bytes: usize,
     /// Model name for answers without one.
     model: String,
+    /// Lower estimate of the tokens of the prompt.
+    fewest_tokens: u64,
     /// The last item of the stream.
     final_item: Option<Result<Box<ModelReply>, Failure>>,
 }
@@ -66,7 +69,7 @@ impl LiveStream {
     pub(super) fn new(
         response: reqwest::Response,
         attempt: Attempt,
-        model: &str,
+        (model, fewest_tokens): (&str, u64),
         (request, progress): (Bytes, Progress),
         first_end: Instant,
         call_end: Instant,
@@ -85,6 +88,7 @@ impl LiveStream {
             earlier_call_bytes: progress.call_bytes(),
             progress,
             model: model.to_owned(),
+            fewest_tokens,
             final_item: None,
         }
     }
@@ -226,8 +230,10 @@ impl LiveStream {
 
     fn conclude(&mut self) -> Result<(), Failure> {
         self.body = None;
+        let read = self.parser.assembler().read_tokens();
         let assembled = self.parser.assembler().take_reply();
         let (reply, usage) = assembled.map_err(|error| self.invalid_answer(error))?;
+        cut_prompt::check(self.fewest_tokens, read).map_err(Failure::refusal)?;
         self.attempt.record(Outcome::Success);
         self.final_item = Some(Ok(Box::new(finished(reply, usage, &self.request, &self.model))));
         self.phase = Phase::Ended;

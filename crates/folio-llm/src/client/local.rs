@@ -13,7 +13,7 @@ use super::endpoint::AccountOwner;
 use super::endpoints::Endpoints;
 use super::list::ListedModel;
 use crate::network::AddressPolicy;
-use crate::options::{Options, ProviderOptions, complete_sizes};
+use crate::options::{Options, ProviderOptions, complete_sizes, is_context_size};
 
 /// Time limit for the list of an endpoint on this machine.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -25,13 +25,20 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct LocalEndpoint {
     pub product: &'static str,
     pub port: u16,
+    /// Context size that the server gives a model unless [`CONTEXT_VARIABLE`] states another, in tokens. None: the server
+    /// uses the size of the model.
+    pub context_tokens: Option<u32>,
 }
 
+/// Environment variable with the context size of Ollama's models, in tokens.
+pub const CONTEXT_VARIABLE: &str = "OLLAMA_CONTEXT_LENGTH";
+
 pub const LOCAL_ENDPOINTS: [LocalEndpoint; 4] = [
-    LocalEndpoint { product: "Ollama", port: 11_434 },
-    LocalEndpoint { product: "LM Studio", port: 1_234 },
-    LocalEndpoint { product: "llama.cpp", port: 8_080 },
-    LocalEndpoint { product: "vLLM", port: 8_000 },
+    // Ollama cuts longer prompts without an error. With much graphics memory its default is larger.
+    LocalEndpoint { product: "Ollama", port: 11_434, context_tokens: Some(4_096) },
+    LocalEndpoint { product: "LM Studio", port: 1_234, context_tokens: None },
+    LocalEndpoint { product: "llama.cpp", port: 8_080, context_tokens: None },
+    LocalEndpoint { product: "vLLM", port: 8_000, context_tokens: None },
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +48,8 @@ pub struct DetectedEndpoint {
     pub base_url: String,
     /// Models, sorted by name.
     pub models: Vec<ListedModel>,
+    /// Context size of the models whose size the list does not state, in tokens. None: the size of the model applies.
+    pub context_tokens: Option<u32>,
 }
 
 /// Requests the model lists of these ports of 127.0.0.1 concurrently. A port that returns no list within a second is
@@ -51,12 +60,21 @@ pub async fn detect_local(ports: &[LocalEndpoint], environment: Arc<dyn Environm
     join_all(lists).await.into_iter().flatten().collect()
 }
 
-async fn detect(registry: &Endpoints, LocalEndpoint { product, port }: LocalEndpoint) -> Option<DetectedEndpoint> {
+async fn detect(registry: &Endpoints, local: LocalEndpoint) -> Option<DetectedEndpoint> {
+    let LocalEndpoint { product, port, context_tokens } = local;
     let base_url = format!("http://{}:{port}/v1", Ipv4Addr::LOCALHOST);
     let provider = ProviderOptions { base_url: base_url.clone(), ..ProviderOptions::default() };
     let list = registry.available(product, &provider, AccountOwner::Platform);
     let models = timeout(LOCAL_TIMEOUT, list).await.ok()?.ok()?;
-    Some(DetectedEndpoint { product, base_url, models })
+    let variable = std::env::var(CONTEXT_VARIABLE).ok();
+    let context_tokens = context_tokens.map(|default| server_context(default, variable.as_deref()));
+    Some(DetectedEndpoint { product, base_url, models, context_tokens })
+}
+
+/// Returns the context size that the server gives its models: that of the variable, or the default of the server.
+fn server_context(default: u32, variable: Option<&str>) -> u32 {
+    let stated = variable.and_then(|text| text.trim().parse().ok());
+    stated.filter(|tokens| is_context_size(*tokens)).unwrap_or(default)
 }
 
 /// Sets the context sizes that the endpoints of the table state, of models whose settings state none. An endpoint that
@@ -86,4 +104,23 @@ pub async fn discover_context_sizes(mut options: Options, environment: Arc<dyn E
 /// Returns true if an enabled model of the provider has no context size in the settings.
 fn has_unset(provider: &ProviderOptions) -> bool {
     provider.enabled && provider.models.values().any(|model| model.enabled && model.context_tokens == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_context_of_a_server_is_that_of_its_variable_or_its_default() {
+        for (variable, expected) in [
+            (None, 4_096),
+            (Some(""), 4_096),
+            (Some("0"), 4_096),
+            (Some("many"), 4_096),
+            (Some("-1"), 4_096),
+            (Some(" 16384 "), 16_384),
+        ] {
+            assert_eq!(server_context(4_096, variable), expected, "{variable:?}");
+        }
+    }
 }

@@ -23,6 +23,8 @@ pub(super) struct StreamingCall {
     pub(super) model: String,
     pub(super) call_id: String,
     pub(super) body: Bytes,
+    /// Lower estimate of the tokens of the prompt.
+    pub(super) fewest_tokens: u64,
     pub(super) progress: Progress,
     pub(super) call_end: Instant,
 }
@@ -47,7 +49,8 @@ impl StreamingCall {
         let sent = self.endpoint.send_streaming(&self.call_id, &self.body, end).await;
         let response = attempt.check(sent.and_then(event_stream))?;
         let sent = (self.body.clone(), self.progress.clone());
-        let mut live = LiveStream::new(response, attempt, &self.model, sent, first_end, self.call_end);
+        let model = (self.model.as_str(), self.fewest_tokens);
+        let mut live = LiveStream::new(response, attempt, model, sent, first_end, self.call_end);
         live.first_token().await?;
         Ok(Box::new(live))
     }

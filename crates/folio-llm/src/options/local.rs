@@ -33,8 +33,9 @@ impl Options {
                 continue;
             }
             let mut options = ModelOptions::default();
-            if listed.context_tokens.is_some() {
-                complete_sizes(&listed.name, &mut options, listed.context_tokens);
+            let stated = listed.context_tokens.or(endpoint.context_tokens);
+            if stated.is_some() {
+                complete_sizes(&listed.name, &mut options, stated);
             }
             provider.models.insert(listed.name.clone(), options);
         }
@@ -63,7 +64,7 @@ mod tests {
             listed("tiny", Some(2_000)),
         ];
         let base_url = "http://127.0.0.1:1234/v1".to_owned();
-        let endpoint = DetectedEndpoint { product: "LM Studio", base_url, models };
+        let endpoint = DetectedEndpoint { product: "LM Studio", base_url, models, context_tokens: None };
         assert_eq!(endpoint.chat_models().collect::<Vec<_>>(), ["fast", "llama3.1:8b", "tiny"]);
         let options = Options::local(&endpoint, "tiny");
         let unknown: Vec<_> = options.models_of_unknown_size().collect();
@@ -74,5 +75,10 @@ mod tests {
         assert_eq!(sizes.collect::<Vec<_>>(), [(32_768, 4_096), (131_072, 4_096), (2_000, 1_000)]);
         assert!(provider.embedding_models.contains_key("nomic-embed-text") && !provider.takes_own_keys());
         assert_eq!(options.default_model, "tiny");
+        let ollama = DetectedEndpoint { product: "Ollama", context_tokens: Some(4_096), ..endpoint };
+        let options = Options::local(&ollama, "tiny");
+        assert_eq!(options.models_of_unknown_size().count(), 0);
+        let sizes = options.providers["ollama"].models.values().map(|model| model.context_tokens);
+        assert_eq!(sizes.collect::<Vec<_>>(), [4_096, 4_096, 2_000], "the size of a model's family does not apply");
     }
 }

@@ -35,6 +35,8 @@ pub struct Assembler {
     /// Finish reason as the endpoint wrote it.
     finish: Option<String>,
     usage: Option<Usage>,
+    /// Tokens of the prompt that the endpoint read. None: it reports none.
+    read_tokens: Option<u64>,
     /// Number of chunks with content.
     tokens: u64,
     done: bool,
@@ -89,6 +91,7 @@ impl Assembler {
         }
         if let Some(usage) = chunk.usage.as_ref().and_then(usage::parse) {
             self.usage = Some(usage);
+            self.read_tokens = chunk.usage.as_ref().and_then(usage::read_tokens);
         }
         chunk.choices.as_deref().ok_or_else(|| StreamError::malformed("a chunk has no choices"))
     }
@@ -262,6 +265,11 @@ impl Assembler {
     /// Returns true if the finish reason was received.
     pub fn is_finished(&self) -> bool {
         self.finish.is_some()
+    }
+
+    /// Returns the tokens of the prompt that the endpoint read, including those of its cache. None: it reports none.
+    pub fn read_tokens(&self) -> Option<u64> {
+        self.read_tokens
     }
 
     /// Returns true if the end mark was received.

@@ -22,6 +22,20 @@ pub(crate) fn parse(usage: &Value) -> Option<Usage> {
     })
 }
 
+/// Returns the tokens of the prompt that an endpoint reports, including those of its cache, which some endpoints do not
+/// count as tokens of the prompt. None: it reports none.
+pub(crate) fn read_tokens(usage: &Value) -> Option<u64> {
+    let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+    let cached = [
+        "/prompt_tokens_details/cached_tokens",
+        "/prompt_cache_hit_tokens",
+        "/cache_read_input_tokens",
+        "/cache_creation_input_tokens",
+    ];
+    let cached = cached.into_iter().filter_map(number);
+    number("/prompt_tokens").map(|tokens| cached.fold(tokens, u64::saturating_add))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -41,6 +55,20 @@ mod tests {
         assert_eq!(other.map(|usage| usage.cached_input_tokens), Some(0));
         let more = parse(&json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 50}));
         assert_eq!(more.map(|usage| usage.cached_input_tokens), Some(9), "never more than the prompt");
+    }
+
+    #[test]
+    fn tokens_of_the_cache_are_tokens_that_the_endpoint_read() {
+        for (usage, read) in [
+            (json!({"prompt_tokens": 9}), Some(9)),
+            (json!({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 5_000}}), Some(5_009)),
+            (json!({"prompt_tokens": 9, "prompt_cache_hit_tokens": 50}), Some(59)),
+            (json!({"prompt_tokens": 9, "cache_read_input_tokens": 70, "cache_creation_input_tokens": 1}), Some(80)),
+            (json!({"completion_tokens": 9}), None),
+            (json!(null), None),
+        ] {
+            assert_eq!(read_tokens(&usage), read, "{usage}");
+        }
     }
 
     #[test]

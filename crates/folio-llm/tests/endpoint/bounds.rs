@@ -16,6 +16,34 @@ async fn an_endless_text_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_the_endpoint_cut_is_an_error() {
+    let reported = |usage: &str| format!("rules: [{{answer: {{text: It is 5., {usage}}}}}]");
+    let long =
+        ModelRequest { messages: vec![Message::User { text: "line 7 of the document\n".repeat(2_000) }], ..request() };
+    for (usage, is_cut) in [
+        ("usage: {prompt_tokens: 4096, completion_tokens: 5}", true),
+        ("usage: {prompt_tokens: 9000, completion_tokens: 5}", false),
+        ("usage: {prompt_tokens: 9000, cached_tokens: 8000, completion_tokens: 5}", false),
+        ("no_usage: true", false),
+    ] {
+        let sim = sim(Script::parse(&reported(usage)).unwrap()).await;
+        let models = models(&sim.url());
+        let mut stream = models.stream(long.clone()).await.unwrap();
+        let streamed = receive(&mut stream).await.end.unwrap();
+        let complete = models.complete(long.clone()).await;
+        assert_eq!(sim.chats().len(), 2, "{usage}: the calls are not retried");
+        for result in [streamed, complete] {
+            match result {
+                Err(ModelError::PromptCut { read: 4_096, fewest: 10_000.. }) if is_cut => {}
+                Ok(_) if !is_cut => {}
+                other => panic!("{usage}: {other:?}"),
+            }
+        }
+        assert!(models.complete(request()).await.is_ok(), "{usage}: a short prompt is not checked");
+    }
+}
+
+#[tokio::test]
 async fn a_line_without_an_end_is_cut_off() {
     let chunk = chunk(&"x".repeat(60_000));
     let server = RawServer::start(vec![send(HEAD), Step::Forever(chunk.into_bytes())]).await;

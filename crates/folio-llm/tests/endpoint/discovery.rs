@@ -24,6 +24,10 @@ async fn a_context_size_that_is_not_set_is_that_of_the_models_endpoint() {
     assert_eq!(discovered(refused).await, 0, "an endpoint without a list is skipped");
 }
 
+fn local(product: &'static str, port: u16, context_tokens: Option<u32>) -> LocalEndpoint {
+    LocalEndpoint { product, port, context_tokens }
+}
+
 #[tokio::test]
 async fn endpoints_of_this_machine_are_detected_within_the_time_limit() {
     let sim = LlmSim::builder().context_tokens(9_000).start().await.unwrap();
@@ -33,10 +37,10 @@ async fn endpoints_of_this_machine_are_detected_within_the_time_limit() {
     let closed = listener.local_addr().unwrap().port();
     drop(listener);
     let ports = [
-        LocalEndpoint { product: "closed", port: closed },
-        LocalEndpoint { product: "page", port: page.address.port() },
-        LocalEndpoint { product: "silent", port: silent.address.port() },
-        LocalEndpoint { product: "sim", port: sim.address().port() },
+        local("closed", closed, None),
+        local("page", page.address.port(), None),
+        local("silent", silent.address.port(), None),
+        local("sim", sim.address().port(), Some(4_096)),
     ];
     let started = Instant::now();
     let found = detect_local(&ports, Arc::new(Simulated::new(seed()))).await;
@@ -45,4 +49,5 @@ async fn endpoints_of_this_machine_are_detected_within_the_time_limit() {
     assert_eq!((endpoint.product, endpoint.base_url.as_str()), ("sim", sim.url().as_str()));
     let models: Vec<_> = endpoint.models.iter().map(|model| (model.name.as_str(), model.context_tokens)).collect();
     assert_eq!(models, [("scripted", Some(9_000))]);
+    assert_eq!(endpoint.context_tokens, Some(4_096), "the size of models without a stated one");
 }

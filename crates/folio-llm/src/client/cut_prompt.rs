@@ -1,0 +1,66 @@
+//! Detection of endpoints that cut a prompt to their context without an error, as Ollama does.
+
+use folio_types::message::Message;
+
+use crate::model::{ModelError, ModelRequest};
+use crate::tokens::fewest_tokens;
+
+/// Minimum lower estimate of a prompt that is checked. No server in use has a context of fewer than 2,048 tokens by default,
+/// so a prompt of fewer tokens is not cut to less than a half.
+const CHECKED_TOKENS_MIN: u64 = 4_000;
+
+/// Returns a lower estimate of the tokens of the messages. Tools and the response format do not count, because an endpoint
+/// may not write them into the prompt.
+pub(super) fn fewest_prompt_tokens(request: &ModelRequest) -> u64 {
+    let texts = request.messages.iter().map(|message| match message {
+        Message::User { text } | Message::Assistant { text, .. } => text,
+        Message::Tool { content, .. } => content,
+    });
+    texts.map(|text| fewest_tokens(text)).fold(fewest_tokens(&request.system), u64::saturating_add)
+}
+
+/// Fails if the endpoint reports less than a half of the fewest tokens that the prompt can have, which is about a third of
+/// the tokens that Folio counts. `read`: tokens that the endpoint read, including those of its cache. None or 0: it reports
+/// none.
+pub(super) fn check(fewest: u64, read: Option<u64>) -> Result<(), ModelError> {
+    match read.filter(|read| *read > 0) {
+        Some(read) if fewest >= CHECKED_TOKENS_MIN && read.saturating_mul(2) < fewest => {
+            Err(ModelError::PromptCut { read, fewest })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::OrgId;
+
+    use super::*;
+
+    #[test]
+    fn less_than_a_half_of_the_fewest_tokens_is_a_cut_prompt() {
+        for (fewest, read, is_cut) in [
+            (10_000, Some(4_999), true),
+            (10_000, Some(5_000), false),
+            (10_000, Some(0), false),
+            (10_000, None, false),
+            (4_000, Some(1), true),
+            (3_999, Some(1), false),
+            (u64::MAX, Some(u64::MAX), false),
+        ] {
+            assert_eq!(check(fewest, read).is_err(), is_cut, "{fewest} {read:?}");
+        }
+        let error = check(10_000, Some(4_096)).unwrap_err();
+        assert!(error.to_string().contains("context_tokens") && !error.is_retriable(), "{error}");
+    }
+
+    #[test]
+    fn the_system_message_and_all_messages_count() {
+        let user = |text: &str| Message::User { text: text.to_owned() };
+        let request = ModelRequest {
+            system: "be brief".to_owned(),
+            ..ModelRequest::new(OrgId::derive(&["acme"]), "model", vec![user("one"), user("two three, 4.")])
+        };
+        assert_eq!(fewest_prompt_tokens(&request), 6);
+    }
+}
