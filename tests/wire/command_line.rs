@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use llm_sim::LlmSim;
+use llm_sim::offline::MODEL;
 use serde_json::Value;
 
 use crate::process::{Process, binary, command};
@@ -67,6 +69,20 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
         assert!(stderr.contains(step), "stderr does not show {step:?}:\n{stderr}");
     }
     assert!(!folder.path().join("folio-data").exists(), "the demo removes its folder");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demo_states_the_context_size_that_it_assumes_for_an_unknown_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let sim = LlmSim::builder().offline_model().start().await.unwrap();
+    let url = sim.url();
+    let environment = [("OPENAI_API_KEY", "none"), ("OPENAI_BASE_URL", url.as_str())];
+    let output = folio(folder.path(), &["demo", "--json", "--model", MODEL], &environment, "");
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let line =
+        format!("model {MODEL}: its context size is unknown, 32768 tokens are assumed (setting models.providers.");
+    assert!(stderr.contains(&line), "{stderr}");
 }
 
 #[test]

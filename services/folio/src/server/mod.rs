@@ -76,7 +76,8 @@ pub(crate) struct Server {
     node_address: Option<SocketAddr>,
     /// The administrator's token, if this start created it. None: an earlier start created the token.
     pub(crate) first_token: Option<FirstToken>,
-    /// Describes the model endpoints that receive documents, and the source of this choice.
+    /// Describes the model endpoints that receive documents, and the source of this choice. One further line for each model
+    /// of unknown context size.
     pub(crate) endpoint: String,
     parts: Parts,
 }
@@ -129,9 +130,9 @@ pub(crate) async fn start(
     };
 
     let mut endpoint = models::choose(&settings.models, model, local).await?;
-    let description = endpoint.describe();
+    let mut description = vec![endpoint.describe()];
     endpoint.options = folio_llm::discover_context_sizes(endpoint.options, Arc::clone(&environment)).await;
-    models::log_unknown_sizes(&endpoint.options);
+    description.extend(models::report_unknown_sizes(&endpoint.options));
     let vault = Vault::new(&settings.secrets)?;
     let models = Providers::new(endpoint.options, &settings.providers, vault, &stores, Arc::clone(&environment))?;
     let renewal = Renewal::start(models.clone());
@@ -238,7 +239,7 @@ pub(crate) async fn start(
         metrics_export,
         offline,
     };
-    Ok(Server { address, node_address, first_token, endpoint: description, parts })
+    Ok(Server { address, node_address, first_token, endpoint: description.join("\n"), parts })
 }
 
 struct MetricsExport {

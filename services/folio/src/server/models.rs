@@ -13,6 +13,8 @@ use crate::local_endpoint::LocalChoice;
 pub(crate) const OFFLINE_MODEL: &str = "offline-rules";
 /// Name of the offline model's provider.
 const OFFLINE_PROVIDER: &str = "folio";
+/// Maximum number of models of unknown context size that the start of a server lists.
+const UNKNOWN_SIZES_SHOWN: usize = 10;
 
 /// A provider table, and the offline model if the table refers to it.
 pub(crate) struct Endpoint {
@@ -114,8 +116,11 @@ fn with_defaults(settings: Options, table: Options) -> Options {
     }
 }
 
-/// Logs the models whose context size is neither set, nor stated by their endpoint, nor known.
-pub(crate) fn log_unknown_sizes(options: &Options) {
+/// Logs the models whose context size is neither set, nor stated by their endpoint, nor known. Returns a line for each, at
+/// most [`UNKNOWN_SIZES_SHOWN`] and one for the others.
+pub(crate) fn report_unknown_sizes(options: &Options) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut others = 0_u32;
     for (provider, model) in options.models_of_unknown_size() {
         tracing::warn!(
             provider,
@@ -123,5 +128,42 @@ pub(crate) fn log_unknown_sizes(options: &Options) {
             context_tokens = CONTEXT_TOKENS_DEFAULT,
             "the context size of the model is unknown, so the default is used; set context_tokens of the model"
         );
+        if lines.len() < UNKNOWN_SIZES_SHOWN {
+            lines.push(format!(
+                "model {model}: its context size is unknown, {CONTEXT_TOKENS_DEFAULT} tokens are assumed (setting \
+                 models.providers.{provider}.models.{model}.context_tokens)"
+            ));
+        } else {
+            others += 1;
+        }
+    }
+    lines.extend((others > 0).then(|| format!("{others} more models have an unknown context size")));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_llm::{ModelOptions, ProviderOptions};
+
+    use super::*;
+
+    #[test]
+    fn models_of_unknown_size_are_stated_with_their_settings() {
+        let unknown: Vec<String> = (0..UNKNOWN_SIZES_SHOWN + 2).map(|number| format!("m{number:02}")).collect();
+        let mut provider = ProviderOptions::default();
+        for name in unknown.iter().map(String::as_str).chain(["llama3.1:8b"]) {
+            provider.models.insert(name.to_owned(), ModelOptions::default());
+        }
+        let sized = ModelOptions { context_tokens: 9_000, ..ModelOptions::default() };
+        provider.models.insert("sized".to_owned(), sized);
+        let options = Options { providers: [("own".to_owned(), provider)].into(), ..Options::default() };
+        let lines = report_unknown_sizes(&options);
+        assert_eq!(lines.len(), UNKNOWN_SIZES_SHOWN + 1, "{lines:?}");
+        let first = format!(
+            "model m00: its context size is unknown, {CONTEXT_TOKENS_DEFAULT} tokens are assumed (setting \
+             models.providers.own.models.m00.context_tokens)"
+        );
+        assert_eq!(lines[0], first);
+        assert_eq!(lines[UNKNOWN_SIZES_SHOWN], "2 more models have an unknown context size");
     }
 }
