@@ -10,6 +10,9 @@ use crate::resource::common_functions;
 use crate::tag_set::{distinct, tag_terms};
 use crate::{Cleanup, Condition, ListRow, Plan, Resource, folded};
 
+/// First words of the page with the values of a structured invoice that is attached to a PDF. It follows all other pages.
+pub const STRUCTURED_INVOICE_START: &str = "Structured invoice data of the attachment ";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     pub id: DocumentId,

@@ -40,7 +40,8 @@ mod word_boxes;
 pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide};
 pub use dependent::DependentDeletion;
 pub use document::{
-    Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, TextRecord, TextState, text_record_of,
+    Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, STRUCTURED_INVOICE_START, TextRecord,
+    TextState, text_record_of,
 };
 pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
 pub use extraction::{

@@ -4,6 +4,7 @@
 //! attachment. Known elements have the label that an invoice prints, others the names of their last elements. A document
 //! type declaration is refused, so that no entity is expanded.
 
+use folio_resources::STRUCTURED_INVOICE_START;
 use hayro_interpret::hayro_syntax::Pdf;
 use hayro_interpret::hayro_syntax::object::{Array, Dict, Object, Stream, String as PdfString};
 use quick_xml::Reader;
@@ -47,8 +48,7 @@ const LABELS: [(&str, &str, &str); 12] = [
 pub(super) fn read(pdf: &Pdf, max_chars: usize) -> Option<(String, bool)> {
     let (name, xml) = attachments(pdf).iter().find_map(invoice)?;
     let lines = lines(&xml)?;
-    let text =
-        format!("Structured invoice data of the attachment {name}. Prefer these values to printed ones.\n\n{lines}");
+    let text = format!("{STRUCTURED_INVOICE_START}{name}. Prefer these values to printed ones.\n\n{lines}");
     Some(match text.char_indices().nth(max_chars) {
         None => (text, false),
         Some((end, _)) => {

@@ -335,7 +335,7 @@ impl Run<'_> {
         let Answer { data, originals, model_calls } = self.answer(question, usage).await?;
         let mut answer = WindowAnswer { data, originals, model_calls, ..WindowAnswer::default() };
         if windows > 1 {
-            answer = with_pages(answer, pages).await?;
+            answer = with_pages(answer, pages, plan.structured_page).await?;
         }
         if let Some(record) = record {
             record.write(stores, principal, &answer, self.resources.environment.now()).await;
@@ -413,9 +413,19 @@ fn mismatch(subject: &str, violations: &[Violation]) -> Error {
     error
 }
 
-/// Adds the pages whose text contains the values. Runs on a blocking thread, because a window may be long.
-async fn with_pages(answer: WindowAnswer, pages: Vec<(u32, String)>) -> Result<WindowAnswer> {
-    let find = move || WindowAnswer { pages: pages_of(&answer.data, &pages), ..answer };
+/// Adds the pages whose text contains the values, and the values of the structured invoice. Runs on a blocking thread,
+/// because a window may be long.
+async fn with_pages(
+    answer: WindowAnswer,
+    pages: Vec<(u32, String)>,
+    structured_page: Option<u32>,
+) -> Result<WindowAnswer> {
+    let find = move || {
+        let found = pages_of(&answer.data, &pages);
+        let invoice: Vec<_> = pages.into_iter().filter(|(number, _)| Some(*number) == structured_page).collect();
+        let structured = pages_of(&answer.data, &invoice).into_keys().collect();
+        WindowAnswer { pages: found, structured, ..answer }
+    };
     let found = tokio::task::spawn_blocking(find).await;
     found.map_err(|error| Error::internal(format!("the search for extracted values failed: {error}")))
 }

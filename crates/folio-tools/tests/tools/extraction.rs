@@ -372,6 +372,30 @@ async fn a_long_document_is_extracted_in_windows_that_cover_every_page() {
 }
 
 #[tokio::test]
+async fn a_value_of_an_attached_invoice_wins_over_printed_values_of_more_windows() {
+    let mut test = Fixture::new().await;
+    test.invoice_prompt().await;
+    let mut pages = vec![format!("Total: 120.50\n{}", "word ".repeat(450)); 20];
+    pages.push("Structured invoice data of the attachment factur-x.xml.\n\nTotal: 957.50".to_owned());
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    test.context.documents = vec![test.add_document("attached", &pages, &[]).await];
+    let defaults = Options::default();
+    test.context.resources.extraction = Options { windows_max: 1, ..defaults.clone() };
+    let refused = test.error_of("run_extraction", json!({})).await;
+    let windows: usize = refused.split(' ').find_map(|word| word.parse().ok()).unwrap();
+    test.context.resources.extraction = defaults;
+    for _ in 1..windows {
+        test.models.answer(r#"{"total": 120.5}"#);
+    }
+    test.models.answer(r#"{"total": 957.5}"#);
+    let result = test.ok("run_extraction", json!({})).await;
+    assert_eq!((&result["data"], test.models.requests().len()), (&json!({ "total": 957.5 }), windows));
+    assert!(windows > 2, "the printed value has a majority");
+    let stored = test.extraction(&text(&result["extraction_id"]).parse().unwrap()).await;
+    assert_eq!(stored.report.conflicts, [Conflict { path: "total".to_owned(), value: json!(120.5), page: Some(1) }]);
+}
+
+#[tokio::test]
 async fn an_extraction_beyond_a_bound_is_refused_with_the_number_before_a_model_call() {
     let mut test = Fixture::new().await;
     test.invoice_prompt().await;

@@ -5,13 +5,13 @@
 //! | objects | member by member |
 //! | arrays | concatenated; an item that an earlier window contains is dropped |
 //! | equal values | the value, as the first window wrote it |
-//! | different values | one that the text of its window contains, else that of most windows, else that of the first window |
+//! | different values | of an attached invoice, else in the text of its window, else of most windows, else of the first window |
 //!
 //! Null and blank texts are no values. Texts are equal if their words are, numbers if their values are. The values that are
 //! not chosen become conflicts. An array keeps items that are equal if one window contains them all.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::ops::Bound;
 
@@ -26,6 +26,9 @@ pub(super) struct WindowAnswer {
     pub(super) data: Value,
     /// Pages by the paths of the values that their text contains. Values in arrays have no page.
     pub(super) pages: BTreeMap<String, u32>,
+    /// Paths of the values that the page of an attached structured invoice contains.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) structured: BTreeSet<String>,
     /// Texts by the paths of the values that were normalized.
     pub(super) originals: BTreeMap<String, String>,
     /// Number of model calls for the window.
@@ -116,17 +119,22 @@ impl<'a> Merge<'a> {
     fn scalars(&mut self, path: &str, present: &[Candidate<'a>]) -> Value {
         let mut groups: Vec<Group<'a>> = Vec::new();
         for (at, value) in present {
-            let page = self.answers.get(*at).and_then(|answer| answer.pages.get(path)).copied();
+            let answer = self.answers.get(*at);
+            let page = answer.and_then(|answer| answer.pages.get(path)).copied();
+            let is_structured = answer.is_some_and(|answer| answer.structured.contains(path));
             let key = key(value);
             match groups.iter_mut().find(|group| group.key == key) {
                 Some(group) => {
                     group.windows += 1;
                     group.page = group.page.or(page);
+                    group.is_structured |= is_structured;
                 }
-                None => groups.push(Group { first: *at, value, key, windows: 1, page }),
+                None => groups.push(Group { first: *at, value, key, windows: 1, page, is_structured }),
             }
         }
-        let best = groups.iter().max_by_key(|group| (group.page.is_some(), group.windows, Reverse(group.first)));
+        let rank =
+            |group: &&Group<'a>| (group.is_structured, group.page.is_some(), group.windows, Reverse(group.first));
+        let best = groups.iter().max_by_key(rank);
         let Some(chosen) = best.map(|group| group.first) else { return Value::Null };
         let mut merged = Value::Null;
         for group in groups {
@@ -163,6 +171,8 @@ struct Group<'a> {
     windows: usize,
     /// Page whose text contains the value.
     page: Option<u32>,
+    /// True if an attached structured invoice contains the value.
+    is_structured: bool,
 }
 
 /// Returns false for null, blank texts, empty arrays, and objects without a value.

@@ -66,6 +66,20 @@ fn a_value_that_its_text_contains_wins_over_those_of_more_windows() {
 }
 
 #[test]
+fn a_value_of_a_structured_invoice_wins_over_printed_values_of_more_windows() {
+    let printed = || answer(json!({"total": 1}), &[("total", 1)]);
+    let attached = answer(json!({"total": 957.5}), &[("total", 14)]);
+    let attached = WindowAnswer { structured: ["total".to_owned()].into(), ..attached };
+    for answers in [[printed(), printed(), attached.clone()], [attached.clone(), printed(), printed()]] {
+        let found = merge(&answers);
+        assert_eq!(found.data, json!({"total": 957.5}));
+        assert_eq!(found.conflicts, [conflict("total", json!(1), Some(1))]);
+    }
+    let stored: WindowAnswer = serde_json::from_value(serde_json::to_value(&attached).unwrap()).unwrap();
+    assert_eq!(stored, attached);
+}
+
+#[test]
 fn without_text_most_windows_win_and_then_the_first() {
     let found = merged([json!({"a": "x"}), json!({"a": "y"}), json!({"a": "Y"})]);
     assert_eq!((found.data, found.conflicts), (json!({"a": "y"}), vec![conflict("a", json!("x"), None)]));

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use folio_llm::count_tokens;
+use folio_resources::STRUCTURED_INVOICE_START;
 use folio_storage::value::TextGap;
 use folio_types::Coverage;
 
@@ -66,6 +67,8 @@ pub(super) struct Plan {
     pub(super) windows: Vec<Window>,
     /// The numbers of the pages that the windows contain, and of those whose text is missing or was cut.
     pub(super) coverage: Coverage,
+    /// The page with the values of an attached structured invoice. None: the document has none.
+    pub(super) structured_page: Option<u32>,
 }
 
 /// Returns true if an extraction with this number of windows runs as a job.
@@ -81,11 +84,12 @@ pub(super) struct Planner {
     /// Tokens of the whole document.
     tokens: u64,
     coverage: Coverage,
+    structured_page: Option<u32>,
 }
 
 impl Planner {
     pub(super) fn new(window_tokens: u64) -> Self {
-        Self { window_tokens, segments: Vec::new(), tokens: 0, coverage: Coverage::default() }
+        Self { window_tokens, segments: Vec::new(), tokens: 0, coverage: Coverage::default(), structured_page: None }
     }
 
     /// Adds a page. A note in place of a missing text is part of a window, so that the model knows of it.
@@ -98,6 +102,8 @@ impl Planner {
             return;
         }
         self.coverage.pages_read += u32::from(!is_missing);
+        // The page of a structured invoice follows all other pages.
+        self.structured_page = text.starts_with(STRUCTURED_INVOICE_START).then_some(page);
         let tokens = count_tokens(text).saturating_add(HEADING_TOKENS);
         self.tokens = self.tokens.saturating_add(tokens);
         let max = self.window_tokens / PARTS;
@@ -115,7 +121,8 @@ impl Planner {
             false => ranges(&self.segments, self.window_tokens),
         };
         let window = |range: Range<usize>| window(self.segments.get(range).unwrap_or_default());
-        Plan { windows: ranges.into_iter().map(window).collect(), coverage: self.coverage }
+        let windows = ranges.into_iter().map(window).collect();
+        Plan { windows, coverage: self.coverage, structured_page: self.structured_page }
     }
 }
 

@@ -54,6 +54,20 @@ fn a_document_without_text_has_one_empty_window() {
 }
 
 #[test]
+fn the_page_of_a_structured_invoice_is_the_last_one() {
+    let invoice = format!("{STRUCTURED_INVOICE_START}factur-x.xml.\n\nTotal: 12");
+    let printed = format!("see: {invoice}");
+    for (pages, expected) in [
+        ([invoice.as_str(), invoice.as_str()], Some(2)),
+        (["Invoice 7", invoice.as_str()], Some(2)),
+        ([invoice.as_str(), "Invoice 7"], None),
+        (["Invoice 7", printed.as_str()], None),
+    ] {
+        assert_eq!(plan(&pages, 1_000).structured_page, expected, "{pages:?}");
+    }
+}
+
+#[test]
 fn a_missing_page_is_not_read_and_a_cut_page_is() {
     let mut planner = Planner::new(1_000);
     let pages = [
@@ -66,7 +80,7 @@ fn a_missing_page_is_not_read_and_a_cut_page_is() {
     for (number, (text, gap)) in (1..).zip(pages) {
         planner.add_page(number, text, gap);
     }
-    let Plan { windows, coverage } = planner.finish();
+    let Plan { windows, coverage, .. } = planner.finish();
     let sent: Vec<u32> = windows[0].parts.iter().map(|part| part.page).collect();
     assert_eq!(sent, [1, 2, 3], "the model reads the note");
     let expected = Coverage {
