@@ -30,10 +30,12 @@ const POLL: Duration = Duration::from_millis(50);
 const PROMPT: &str = "Extract the fields of the schema. Write dates as YYYY-MM-DD, and amounts as numbers without \
                       thousands separators and currency. A value that the document does not contain is null.";
 
-/// Settings of the server: patience for slow models, and no credit limit.
-const SETTINGS: [(&str, &str); 5] = [
+/// Settings of the server: patience for slow models, and more credit than an evaluation needs. Unlimited credit would not
+/// be charged. A reservation must be longer than a call.
+const SETTINGS: [(&str, &str); 6] = [
     ("FOLIO_LOG__FILTER", "error"),
-    ("FOLIO_CREDIT__UNLIMITED", "true"),
+    ("FOLIO_CREDIT__MONTHLY_ALLOWANCE", "1000000000000"),
+    ("FOLIO_CREDIT__RESERVATION_SECONDS", "1200"),
     ("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_SECONDS", "600"),
     ("FOLIO_MODELS__TIMEOUTS__BETWEEN_TOKENS_SECONDS", "120"),
     ("FOLIO_MODELS__TIMEOUTS__CALL_SECONDS", "900"),

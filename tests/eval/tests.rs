@@ -47,6 +47,7 @@ fn pdfs_and_scans_of_a_layout_are_extracted_by_a_server() {
             cost.windows == 1 && cost.model_calls >= 1 && cost.input_tokens > 0 && cost.output_tokens > 0,
             "{report}"
         );
+        assert!(cost.credits >= 1, "{report}");
     }
 }
 
