@@ -9,6 +9,8 @@ use folio_proto::v1;
 use folio_testkit::proxy::Proxy;
 use llm_sim::{Fault, FaultPlan};
 
+use crate::LIMIT;
+use crate::client::Client;
 use crate::process::{binary, command};
 use crate::program::{Output, Running};
 use crate::sandbox::{INVOICE, Sandbox};
@@ -46,7 +48,8 @@ impl Chat {
     /// Starts a chat about `invoice.txt`.
     fn start(sandbox: &Sandbox, server: &str, variables: &[(&str, &str)]) -> Self {
         let token = sandbox.token();
-        let mut child = command(binary("folio"), sandbox.folder(), &[variables, &[("FOLIO_TOKEN", &token)]].concat())
+        let variables = [&[("FOLIO_TOKEN", token.as_str())][..], variables].concat();
+        let mut child = command(binary("folio"), sandbox.folder(), &variables)
             .args(["chat", "invoice.txt", "--server", server.trim_start_matches("http://")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -305,6 +308,56 @@ async fn a_call_of_another_approver_is_left_to_it() {
     }
     assert!(!output.contains("[a]pprove"), "{output}");
     assert!(client.tag_names().await.is_empty(), "invariant 2");
+}
+
+#[tokio::test]
+async fn a_turn_of_another_member_is_shown_to_its_approver() {
+    let sandbox = sandbox_with_file().await;
+    let (client, document) = sandbox.with_document().await;
+    let ask = v1::Ask { roles: vec![v1::Role::Member.into()], not_by_requester: true };
+    let rule = v1::PolicyRule {
+        name: "four eyes".to_owned(),
+        ruling: Some(v1::policy_rule::Ruling::Ask(ask)),
+        ..v1::PolicyRule::default()
+    };
+    let policy = Some(v1::Policy { rules: vec![rule], ..v1::Policy::default() });
+    let mut policies = v1::policy_service_client::PolicyServiceClient::new(client.channel.clone());
+    let request = v1::SetPolicyRequest { policy, ..v1::SetPolicyRequest::default() };
+    policies.set_policy(request).await.expect("the policy is set");
+    // The administrator creates both tokens, so neither is one that the requester created.
+    let (requester, token) = (token_of_new_member(&client, "Bo").await, token_of_new_member(&client, "Ada").await);
+    let requester = Client::connect(&sandbox.url(), Some(&requester)).await;
+    let turn = requester.chat(&document, "tags").await.pause().await;
+    let approver = Client::connect(&sandbox.url(), Some(&token)).await;
+    let listed = folio_testkit::wait_for("the pending turn", LIMIT, || async {
+        let request = v1::ListPendingApprovalsRequest::default();
+        let page = approver.conversations.clone().list_pending_approvals(request).await.expect("a list").into_inner();
+        page.pending_approvals.into_iter().next()
+    })
+    .await;
+    assert_eq!((listed.calls.len(), listed.document_ids), (turn.pending.len(), vec![document]));
+
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), &[("FOLIO_TOKEN", &token)]);
+    chat.until("Waiting for approval (/resume N continues a thread):\n  1  20").await;
+    chat.until("  tags  (1 turn)  ● waiting for you").await;
+    chat.write_lines(&["/resume 1", "all"]);
+    chat.until("Two tags are made.").await;
+    chat.end().await;
+    assert_eq!(client.tag_names().await.len(), 3);
+}
+
+/// Adds a member with the role member. Returns its token.
+async fn token_of_new_member(admin: &Client, name: &str) -> String {
+    let role = v1::Role::Member.into();
+    let member = v1::Member { name: name.to_owned(), role, ..v1::Member::default() };
+    let mut organizations = v1::organization_service_client::OrganizationServiceClient::new(admin.channel.clone());
+    let request = v1::AddMemberRequest { member: Some(member), ..v1::AddMemberRequest::default() };
+    let added = organizations.add_member(request).await.expect("the member is added").into_inner();
+    let user_id = added.member.expect("a member").user_id;
+    let token = v1::Token { name: "chat".to_owned(), role, user_id, ..v1::Token::default() };
+    let mut tokens = v1::token_service_client::TokenServiceClient::new(admin.channel.clone());
+    let request = v1::CreateTokenRequest { token: Some(token), ..v1::CreateTokenRequest::default() };
+    tokens.create_token(request).await.expect("the token is created").into_inner().secret
 }
 
 #[tokio::test]

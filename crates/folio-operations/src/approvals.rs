@@ -15,7 +15,7 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Phase, ThreadHeader};
 use folio_storage::{REPUBLISH_INTERVAL, SharedTurn, ThreadStore, TurnCursor};
 use folio_types::page::Order;
-use folio_types::{Error, Incarnation, Result, Role, Timestamp, TurnId, UserId, limits};
+use folio_types::{DocumentId, Error, Incarnation, Result, Role, Timestamp, TurnId, UserId, limits};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
@@ -59,12 +59,20 @@ pub struct PendingApproval {
     pub paused_at: Option<Timestamp>,
     /// Expiry of the approval: from this time, decisions are refused.
     pub expires_at: Option<Timestamp>,
+    /// The documents of the thread. Empty in an approval of the index, which is only counted.
+    pub documents: Vec<DocumentId>,
 }
 
 impl From<SharedTurn> for PendingApproval {
     fn from(turn: SharedTurn) -> Self {
-        let user = turn.requester.clone();
-        Self { turn: turn.turn, user, calls: turn.pending, paused_at: turn.paused_at, expires_at: turn.expires_at }
+        Self {
+            turn: turn.turn,
+            user: turn.requester,
+            calls: turn.pending,
+            paused_at: turn.paused_at,
+            expires_at: turn.expires_at,
+            documents: Vec::new(),
+        }
     }
 }
 
@@ -230,7 +238,8 @@ async fn read_approval(context: &Context, turn: &TurnId) -> Result<Option<Pendin
     // The owner is not part of an approval.
     let node = header.owner.clone().unwrap_or_else(|| Incarnation::derive(&[]));
     let current = SharedTurn::of(&header, record.as_ref(), node);
-    Ok(current.is_waiting_for(principal).then(|| current.into()))
+    let documents = header.documents;
+    Ok(current.is_waiting_for(principal).then(|| PendingApproval { documents, ..current.into() }))
 }
 
 /// Reads the newest turn of a thread from the end of the journal. None: the journal does not contain the turn.

@@ -100,7 +100,11 @@ impl Session {
 
     /// Lists the threads of the document whose turns wait for approval.
     async fn show_waiting(&mut self) -> Result<()> {
-        let (listed, _) = threads::list(&self.client, &self.document.document_id).await?;
+        let (client, document) = (&self.client, &self.document.document_id);
+        let (mut listed, _) = threads::list(client, document).await?;
+        // A viewer decides nothing and may not list what waits.
+        let waiting = threads::list_waiting(client, document, &listed).await;
+        listed.extend(waiting.unwrap_or_default());
         let waiting = threads::format_waiting(&listed, &TimeZone::system());
         if !waiting.is_empty() {
             self.screen.show(waiting);

@@ -13,6 +13,12 @@ use crate::terminal::{BOLD, DIM, NOTE};
 
 /// Maximum number of listed threads.
 const THREADS_MAX: i32 = 20;
+/// Maximum number of turns per page of the pending approvals.
+const PENDING_PAGE: i32 = 200;
+/// Maximum number of pages of the pending approvals that are read when a document is opened.
+const PENDING_PAGES_MAX: u32 = 5;
+/// Maximum number of waiting threads that are listed in addition to the newest threads.
+const WAITING_MAX: usize = 20;
 /// Maximum number of characters of a displayed title.
 const TITLE_CHARS: usize = 80;
 /// Number of characters of an id that distinguish threads with equal titles.
@@ -78,6 +84,31 @@ pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<Listed>
         Listed { thread, state }
     });
     Ok((futures::future::join_all(listed).await, page.total_size))
+}
+
+/// Returns threads about the document whose turns wait for a decision that the user may make, apart from the `listed` ones:
+/// older threads, and threads of other users. Threads that cannot be read are omitted.
+pub(super) async fn list_waiting(client: &Client, document: &str, listed: &[Listed]) -> Result<Vec<Listed>> {
+    let (mut found, mut page_token) = (Vec::new(), String::new());
+    for _ in 0..PENDING_PAGES_MAX {
+        let request = v1::ListPendingApprovalsRequest { page_size: PENDING_PAGE, page_token, ..Default::default() };
+        let page = answer(client.conversations().list_pending_approvals(request)).await?;
+        found.extend(page.pending_approvals);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    let is_new = |pending: &v1::PendingApproval| {
+        let is_listed = listed.iter().any(|listed| listed.thread.thread_id == pending.thread_id);
+        !is_listed && pending.document_ids.iter().any(|id| id == document)
+    };
+    let threads = found.into_iter().filter(is_new).take(WAITING_MAX).map(|pending| async move {
+        let request = v1::GetThreadRequest { thread_id: pending.thread_id, page_size: 1, ..Default::default() };
+        answer(client.threads().get_thread(request)).await.ok().and_then(|found| found.thread)
+    });
+    let threads = futures::future::join_all(threads).await.into_iter().flatten();
+    Ok(threads.map(|thread| Listed { thread, state: State::WaitingForUser }).collect())
 }
 
 /// Returns the state of a turn. A turn that cannot be read is shown as running.

@@ -150,5 +150,6 @@ fn pending_approval(pending: &PendingApproval) -> v1::PendingApproval {
         calls: pending.calls.iter().map(Into::into).collect(),
         pause_time: pending.paused_at.map(time::to_proto),
         expire_time: pending.expires_at.map(time::to_proto),
+        document_ids: pending.documents.iter().map(ToString::to_string).collect(),
     }
 }
