@@ -151,7 +151,10 @@ async fn a_waiting_turn_is_listed_and_resumed_by_another_chat() {
     let (sandbox, mut chat) = Chat::in_sandbox().await;
     chat.write_lines(&["hello", "tags", "a", "/quit"]);
     let output = chat.end().await;
-    assert!(output.contains("A turn waits for approval"), "{output}");
+    let server = sandbox.url().trim_start_matches("http://").to_owned();
+    let command = format!("folio chat \"invoice.txt\" --server {server}\n");
+    let hint = format!("A turn waits for approval. To return to it before it expires: {command}");
+    assert!(output.contains(&hint), "{output}");
     assert!(sandbox.client().await.tag_names().await.is_empty(), "no call runs while two of three are undecided");
 
     // The local file is deleted, so the name selects the uploaded document.

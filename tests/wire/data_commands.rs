@@ -58,8 +58,10 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     std::fs::write(folder.join("schema.json"), schema.to_string()).unwrap();
     let tag = json_of(folder, &["tag", "create", "invoices", "--color", "#ff8800"]);
     printed(folder, &["schema", "create", "Invoice", "schema.json"], "");
-    printed(folder, &["prompt", "create", "Total", "prompt.txt", "--schema", "invoice", "--tag", "invoices"], "");
+    let create = ["prompt", "create", "Total", "prompt.txt", "--schema", "invoice", "--tag", "invoices"];
+    printed(folder, &[&create[..], &["--temperature", "0.5"]].concat(), "");
     let prompt = json_of(folder, &["prompt", "show", "total"]);
+    assert_eq!(prompt["temperature"], 0.5);
     assert_eq!((prompt["content"].as_str(), prompt["revision"].as_u64()), (Some("Read the total."), Some(1)));
     assert_eq!(json_of(folder, &["schema", "show", "invoice"])["response_format"]["json_schema"]["schema"], schema);
 

@@ -102,8 +102,8 @@ impl Terminal {
         std::fs::write(sandbox.folder().join("invoice.txt"), INVOICE).expect("the file is written");
         let server = sandbox.url().trim_start_matches("http://").to_owned();
         let token = sandbox.token();
-        let variables = [variables, &[("FOLIO_TOKEN", &token)]].concat();
-        Self::start_in(columns, sandbox.folder(), &["chat", "invoice.txt", "--server", &server], &variables)
+        let variables = [variables, &[("FOLIO_TOKEN", &token), ("FOLIO_SERVER", &server)]].concat();
+        Self::start_in(columns, sandbox.folder(), &["chat", "invoice.txt"], &variables)
     }
 
     pub(crate) fn press(&mut self, keys: &str) {

@@ -66,6 +66,14 @@ impl<T> Sourced<T> {
 }
 
 impl ServerArguments {
+    /// Returns the argument with the server for a further command line, after a blank. Empty: the environment or the
+    /// settings name the server.
+    pub(crate) fn repeated(&self) -> String {
+        let is_of_environment = |server: &&str| std::env::var(SERVER).is_ok_and(|value| value == **server);
+        let server = self.server.as_deref().filter(|server| !is_of_environment(server));
+        server.map(|server| format!(" --server {server}")).unwrap_or_default()
+    }
+
     pub(crate) async fn connect(&self) -> Result<Client> {
         self.target()?.connect().await
     }

@@ -114,6 +114,13 @@ async fn a_hang_ends_at_its_timeout_and_is_not_retried() {
         let (text, error) = streamed(&models).await.unwrap_err();
         assert_eq!((text.is_empty(), text.starts_with("The total")), (after_chunks == 0, after_chunks > 0), "{text:?}");
         assert_eq!(error, ModelError::Timeout(limit));
+        let setting = match limit {
+            TimeLimit::FirstToken => "models.timeouts.first_token_seconds",
+            TimeLimit::BetweenTokens => "models.timeouts.between_tokens_seconds",
+            _ => "models.timeouts.call_seconds",
+        };
+        let message = folio_types::Error::from(error).message;
+        assert!(message.contains(setting), "{message}");
         assert_eq!(sim.chats().len(), 1);
         closed_by_client(&sim).await;
         if limit == TimeLimit::WholeCall {

@@ -85,13 +85,14 @@ impl WriteCall for CreatePrompt {
         let (schema, tags) = (LinkedSchema::of_plan(plan).schema, self.tags);
         Ok(match plan.expected {
             Expected::Absent => PromptChange::Create { name, content, schema, model, temperature: None, tags },
-            // The next version has exactly these arguments, like a first version.
+            // The next version has exactly these arguments, like a first version. It keeps the temperature, which is no
+            // argument of the tool.
             Expected::Version(_) => PromptChange::Update {
                 name: None,
                 content: Some(content),
                 schema: Some(schema),
                 model: Some(model),
-                temperature: Some(None),
+                temperature: None,
                 tags: Some(tags),
             },
         })

@@ -1,5 +1,8 @@
 //! Tests of the prompt tools.
 
+use folio_resources::{Prompt, PromptChange};
+use folio_types::op::{Expected, Write, WriteOutcome};
+use folio_types::{Environment as _, Temperature};
 use serde_json::json;
 
 use crate::fixture::{Fixture, format_of, id_of, text};
@@ -51,6 +54,32 @@ async fn creating_with_an_existing_name_adds_a_version_to_its_prompt() {
     assert!(first.starts_with(&text(&second["prompt_id"])));
     let shown = test.ok("get_prompt", json!({ "prompt_revid": second["prompt_revid"] })).await;
     assert_eq!((&shown["schema_revid"], &shown["content"]), (&json!(null), &json!("Only this.")));
+}
+
+#[tokio::test]
+async fn a_new_version_keeps_the_temperature() {
+    let mut test = Fixture::new().await;
+    let (_, first) = test.invoice_prompt().await;
+    let temperature = Some(Temperature::new("temperature", 0.7).unwrap());
+    let (stores, principal) = (&test.context.resources.stores, &test.context.principal);
+    let change = PromptChange::Update {
+        name: None,
+        content: None,
+        schema: None,
+        model: None,
+        temperature: Some(temperature),
+        tags: None,
+    };
+    let (id, at) = (id_of(&first).parse().unwrap(), test.context.resources.environment.now());
+    let key = "temperature".parse().unwrap();
+    let write = Write::by_platform(principal.org.clone(), key, at, Expected::Version(1), change);
+    assert!(matches!(stores.of::<Prompt>().decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
+    let next = test.ok("create_prompt", json!({ "name": "Invoice", "content": "Only this." })).await;
+    let revid = text(&next["prompt_revid"]).parse().unwrap();
+    let principal = &test.context.principal;
+    let revision = test.context.resources.stores.of::<Prompt>().revision(&principal.org, &revid).await.unwrap();
+    let revision = revision.unwrap();
+    assert_eq!((revision.content.as_str(), revision.temperature), ("Only this.", temperature));
 }
 
 #[tokio::test]

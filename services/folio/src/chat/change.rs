@@ -226,16 +226,18 @@ fn type_of(field: &Value) -> String {
     if let Some(options) = options {
         return options.iter().map(type_of).collect::<Vec<_>>().join(" or ");
     }
+    let format = field.get("format").and_then(Value::as_str);
+    let named = |name: &str| match format.filter(|_| name != "null") {
+        Some(format) => format!("{name} ({format})"),
+        None => name.to_owned(),
+    };
     match field.get("type") {
         Some(Value::String(name)) if name == "array" => match field.get("items") {
             Some(items) => format!("list of {}", type_of(items)),
             None => "list".to_owned(),
         },
-        Some(Value::String(name)) => match field.get("format").and_then(Value::as_str) {
-            Some(format) => format!("{name} ({format})"),
-            None => name.clone(),
-        },
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        Some(Value::String(name)) => named(name),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(named).collect::<Vec<_>>().join(" or "),
         _ => "any".to_owned(),
     }
 }
@@ -272,7 +274,7 @@ mod tests {
             "name: Invoice",
             "fields (* required)",
             "  * number: string — The number of the invoice",
-            "    date: string or null",
+            "    date: string (date) or null",
             "    due: string (date)",
             "    currency: one of \"EUR\", \"USD\"",
             "  * lines: list of object",

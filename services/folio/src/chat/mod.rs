@@ -66,5 +66,6 @@ async fn run_session(arguments: Arguments) -> Result<()> {
         screen.line(DIM, "Write a message, or /help. Tab completes, Ctrl-C cancels a turn, Ctrl-D quits.");
     }
     let model = arguments.model.unwrap_or_default();
-    Session::new(client, document, model, screen, input, mentions).run().await
+    let server = arguments.server.repeated();
+    Session::new(client, document, (model, server), screen, input, mentions).run().await
 }

@@ -31,6 +31,8 @@ pub(super) struct Session {
     document: v1::Document,
     /// The model of the next messages. Empty: the thread's model.
     model: String,
+    /// The argument with the server for another command line, after a blank. Empty: none is needed.
+    server: String,
     screen: ChatScreen,
     input: Input,
     mentions: Mentions,
@@ -55,7 +57,7 @@ impl Session {
     pub(super) fn new(
         client: Client,
         document: v1::Document,
-        model: String,
+        (model, server): (String, String),
         screen: ChatScreen,
         input: Input,
         mentions: Mentions,
@@ -64,6 +66,7 @@ impl Session {
             client,
             document,
             model,
+            server,
             screen,
             input,
             mentions,
@@ -124,7 +127,8 @@ impl Session {
         self.screen.end_line();
         if self.pending.is_some() {
             let name = card::one_line(&self.document.name, 80);
-            let note = format!("A turn waits for approval. To return to it before it expires: folio chat {name:?}");
+            let command = format!("folio chat {name:?}{}", self.server);
+            let note = format!("A turn waits for approval. To return to it before it expires: {command}");
             self.screen.line(NOTE, &note);
         }
         // A user at a terminal saw the error; a script needs the exit status.
