@@ -1,6 +1,7 @@
 //! Tests of running jobs on the embedded store: each node of a test is a [`Jobs`] with an incarnation of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -213,11 +214,19 @@ fn options() -> Options {
     Options { sweep_interval: short, poll_interval: short, retry_pause: short, ..Options::default() }
 }
 
-/// Returns a failpoint at which a task never continues, as if its node had died.
-fn hang_at(step: &'static str) -> Option<Failpoint> {
-    Some(Arc::new(move |name: &str| -> futures::future::BoxFuture<'static, ()> {
-        if name == step { Box::pin(std::future::pending()) } else { Box::pin(std::future::ready(())) }
-    }))
+/// Returns a failpoint at which a task never continues, as if its node had died, and a flag that is true after a task
+/// reached it.
+fn hang_at(step: &'static str) -> (Option<Failpoint>, Arc<AtomicBool>) {
+    let reached = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&reached);
+    let failpoint: Failpoint = Arc::new(move |name: &str| -> futures::future::BoxFuture<'static, ()> {
+        if name != step {
+            return Box::pin(std::future::ready(()));
+        }
+        flag.store(true, Ordering::SeqCst);
+        Box::pin(std::future::pending())
+    });
+    (Some(failpoint), reached)
 }
 
 #[tokio::test]
@@ -241,7 +250,7 @@ async fn a_job_runs_its_items_stores_their_outcomes_and_leaves_the_index() {
 async fn another_node_completes_the_job_of_a_dead_node_and_repeats_no_answered_item() {
     for step in ["start:after", "begin:before", "begin:after", "finish:before", "finish:after", "complete:before"] {
         let sandbox = Sandbox::new();
-        let dead = Dependencies { failpoint: hang_at(step), ..sandbox.dependencies("dead") };
+        let dead = Dependencies { failpoint: hang_at(step).0, ..sandbox.dependencies("dead") };
         let first = Jobs::start(dead, options()).await.unwrap();
         let job = sandbox.create("j", &["one"]).await;
         let is_reached = |header: &JobHeader| match step {
@@ -264,6 +273,52 @@ async fn another_node_completes_the_job_of_a_dead_node_and_repeats_no_answered_i
         assert_eq!(ended.items[0].failures, u32::from(["begin:after", "finish:before"].contains(&step)), "{step}");
         next.stop().await;
         first.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn another_node_completes_a_job_that_waited_stored_progress_or_was_handed_over() {
+    for (step, failures) in [
+        ("wait:before", 1),
+        ("wait:after", 0),
+        ("checkpoint:before", 1),
+        ("checkpoint:after", 1),
+        ("release:before", 1),
+        ("release:after", 0),
+    ] {
+        let sandbox = Sandbox::new();
+        let script = match step.split_once(':') {
+            Some(("wait", _)) => Script::Fail(Error::exhausted(Reason::CreditExhausted, "no credit")),
+            Some(("checkpoint", _)) => Script::Report(Steps { done: 1, total: 2 }),
+            _ => Script::Hang,
+        };
+        sandbox.kind.set("one", Some(script));
+        let (failpoint, reached) = hang_at(step);
+        let dead = Dependencies { failpoint, ..sandbox.dependencies("dead") };
+        let first = Jobs::start(dead, options()).await.unwrap();
+        let job = sandbox.create("j", &["one"]).await;
+        sandbox.wait(&job, "the item began", |header| header.items[0].attempt == 1).await;
+        let draining = first.clone();
+        let drain = tokio::spawn(async move {
+            if step.starts_with("release") {
+                draining.drain(Duration::from_millis(10)).await;
+            }
+        });
+        wait_for(step, LIMIT, || async { reached.load(Ordering::SeqCst).then_some(()) }).await;
+        sandbox.kind.set("one", None);
+        let next = sandbox.start("next").await;
+        sandbox.placement.dead.lock().unwrap().insert(Incarnation::derive(&["dead"]));
+        // The wait of a job without credit ends.
+        sandbox.environment.advance(Duration::from_secs(60));
+        let ended = sandbox.wait_for_end(&job).await;
+        assert_eq!((&ended.state, ended.epoch), (&JobState::Completed, 2), "{step}");
+        assert_eq!((ended.items[0].attempt, ended.items[0].failures), (2, failures), "{step}");
+        assert_eq!(sandbox.outcomes(&job).await, [(1, 2, json!("one"))], "{step}");
+        let attempts: BTreeSet<_> = sandbox.kind.runs().iter().map(|run| run.ledger_key(1)).collect();
+        assert_eq!(attempts.len(), 2, "{step}: each attempt has its own ledger key");
+        next.stop().await;
+        first.stop().await;
+        drain.abort();
     }
 }
 
