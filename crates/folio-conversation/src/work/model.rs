@@ -202,8 +202,8 @@ impl ModelWork {
             window.for_model(&info.name).fit(prompt_tokens(answer), prompt_tokens(least)).map_err(|turn| {
                 let takes = turn.saturating_add(around).saturating_add(least);
                 let message = format!(
-                    "the turn needs about {takes} tokens, but the context of model {} has {context}; start a new thread \
-                     or use another model",
+                    "the turn needs about {takes} tokens, but the context of model {} has {context}; start a new \
+                     thread, use another model, or raise context_tokens of the model and the context of its server",
                     info.name
                 );
                 Error::precondition(Reason::ContextTooSmall, message)
