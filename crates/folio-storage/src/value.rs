@@ -68,7 +68,7 @@ pub struct PageBoxes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TextGap {
-    /// The text beyond a limit. The stored text ends with a note about the cut.
+    /// The text beyond a limit.
     Cut,
     /// The whole text. The stored text is empty or a note that states the reason.
     Missing,
