@@ -357,7 +357,7 @@ async fn token_of_new_member(admin: &Client, name: &str) -> String {
     let request = v1::AddMemberRequest { member: Some(member), ..v1::AddMemberRequest::default() };
     let added = organizations.add_member(request).await.expect("the member is added").into_inner();
     let user_id = added.member.expect("a member").user_id;
-    let token = v1::Token { name: "chat".to_owned(), role, user_id, ..v1::Token::default() };
+    let token = v1::Token { name: name.to_owned(), role, user_id, ..v1::Token::default() };
     let mut tokens = v1::token_service_client::TokenServiceClient::new(admin.channel.clone());
     let request = v1::CreateTokenRequest { token: Some(token), ..v1::CreateTokenRequest::default() };
     tokens.create_token(request).await.expect("the token is created").into_inner().secret
