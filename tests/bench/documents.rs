@@ -60,7 +60,8 @@ pub(crate) async fn measure(pages: usize) -> Result<()> {
     for (what, data) in [("one page", data(1)), ("all pages", data(pages))] {
         let begun = Instant::now();
         let stores = &fixture.stores;
-        let found = folio_tools::extraction::cite(stores, &fixture.principal.org, &document, &data).await?;
+        let found =
+            folio_tools::extraction::cite(stores, &fixture.principal.org, &document, &data, &BTreeMap::new()).await?;
         let took = begun.elapsed();
         ensure!(found.inferred == 0, "{} values were not found", found.inferred);
         eprintln!("values of {what}: {} found in {took:.1?}", found.located);

@@ -74,7 +74,7 @@ fn parse(response: &[u8]) -> Result<Answer> {
         output_tokens: tokens("completion_tokens"),
         credits: 0,
     };
-    Ok(Answer { data: data.context("the answer is malformed JSON")?, located: None, incomplete: None, cost })
+    Ok(Answer { data: data.context("the answer is malformed JSON")?, evidence: None, incomplete: None, cost })
 }
 
 #[cfg(test)]

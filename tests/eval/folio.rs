@@ -8,12 +8,12 @@ use folio_proto::v1;
 use folio_proto::v1::job_service_client::JobServiceClient;
 use folio_proto::v1::usage_service_client::UsageServiceClient;
 use folio_types::Coverage;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Endpoint;
 use super::bare::response_format;
-use super::report::{Answer, Cost};
+use super::report::{Answer, Cost, EvidenceKind};
 use crate::harness::client::Client;
 use crate::harness::process::Process;
 
@@ -51,8 +51,15 @@ pub(super) struct Folio {
 }
 
 impl Folio {
-    pub(super) async fn start(endpoint: &Endpoint) -> Result<Self> {
+    /// `has_evidence`: extractions request quotes and confidences from the model.
+    pub(super) async fn start(endpoint: &Endpoint, has_evidence: bool) -> Result<Self> {
         let folder = tempfile::tempdir()?;
+        if has_evidence {
+            let models = json!({ endpoint.model.as_str(): { "evidence": true } });
+            let provider = json!({ "base_url": endpoint.base_url, "api_key_env": "OPENAI_API_KEY", "models": models });
+            let settings = json!({ "models": { "providers": { "evaluated": provider } } });
+            std::fs::write(folder.path().join("folio.toml"), toml::to_string(&settings)?)?;
+        }
         let mut variables: Vec<(&str, &str)> = SETTINGS.to_vec();
         variables.push(("OPENAI_BASE_URL", endpoint.base_url.as_str()));
         variables.push(("OPENAI_API_KEY", endpoint.api_key.as_str()));
@@ -109,10 +116,14 @@ impl Folio {
         };
         let data = serde_json::from_str(&extraction.original_json)?;
         let coverage = Coverage::from(&extraction.coverage.context("the extraction has no coverage")?);
-        let located = extraction.citations.into_iter().map(|citation| citation.path).collect();
+        let kind = |citation: &v1::Citation| match citation.kind() {
+            v1::CitationKind::Cited => EvidenceKind::Cited,
+            v1::CitationKind::Located | v1::CitationKind::Unspecified => EvidenceKind::Located,
+        };
+        let evidence = extraction.citations.iter().map(|citation| (citation.path.clone(), kind(citation))).collect();
         Ok(Answer {
             data,
-            located: Some(located),
+            evidence: Some(evidence),
             incomplete: (!coverage.is_complete()).then(|| coverage.to_string()),
             cost: Cost { windows: coverage.windows.into(), ..self.cost(document).await? },
         })

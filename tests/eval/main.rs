@@ -28,6 +28,9 @@ struct Arguments {
     /// Make one bare model call per document, with the text and the schema, for comparison.
     #[arg(long)]
     bare: bool,
+    /// Request a quote and a confidence for each value from the model.
+    #[arg(long, conflicts_with = "bare")]
+    evidence: bool,
 }
 
 #[tokio::main]
@@ -43,7 +46,13 @@ async fn main() -> Result<()> {
             (endpoint, Some(sim))
         }
     };
-    let plan = Plan { truth: arguments.truth, filter: arguments.filter, is_bare: arguments.bare, endpoint };
+    let plan = Plan {
+        truth: arguments.truth,
+        filter: arguments.filter,
+        is_bare: arguments.bare,
+        has_evidence: arguments.evidence,
+        endpoint,
+    };
     let report = run(&plan).await?;
     drop(offline);
     eprintln!("{report}");

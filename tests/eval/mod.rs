@@ -50,6 +50,8 @@ pub struct Plan {
     pub filter: String,
     /// True for one bare model call per document instead of an extraction by Folio.
     pub is_bare: bool,
+    /// True if extractions request quotes and confidences from the model.
+    pub has_evidence: bool,
     pub endpoint: Endpoint,
 }
 
@@ -61,7 +63,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let mut truths = truth::load(&plan.truth)?;
     truths.retain(|truth| truth.document.contains(&plan.filter));
     ensure!(!truths.is_empty(), "no document in {} contains {:?} in its name", plan.truth.display(), plan.filter);
-    let mut folio = Folio::start(&plan.endpoint).await?;
+    let mut folio = Folio::start(&plan.endpoint, plan.has_evidence).await?;
     let mut documents = Vec::new();
     for truth in &truths {
         let answer = extract(plan, truth, &mut folio).await.map_err(|error| format!("{error:#}"));

@@ -1,6 +1,6 @@
 //! The report of an evaluation: outcomes by field and by document, and totals. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
 
@@ -22,37 +22,67 @@ pub struct FieldResult {
     pub expected: Value,
     /// Null: the answer does not contain the field.
     pub extracted: Value,
-    /// True if the text of the document contains the extracted value. None: nothing was extracted, or by a bare call.
-    pub is_located: Option<bool>,
+    /// None: nothing was extracted, or by a bare call.
+    pub evidence: Option<EvidenceKind>,
+}
+
+/// The evidence for an extracted value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvidenceKind {
+    /// The model quoted the value, and its quote is valid.
+    Cited,
+    /// The text of the document contains the value.
+    Located,
+    /// The text does not contain the value.
+    Inferred,
 }
 
 /// Numbers of extracted values by their evidence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Values that the text of the document contains.
+    pub cited: u32,
     pub located: u32,
-    /// Values that the text does not contain.
     pub inferred: u32,
+    /// Cited values that are wrong or invented.
+    pub wrong_although_cited: u32,
     /// Located values that are wrong or invented.
     pub wrong_although_located: u32,
 }
 
 impl Evidence {
     fn add(&mut self, field: &FieldResult) {
-        match field.is_located {
-            Some(true) => self.located += 1,
-            Some(false) => self.inferred += 1,
+        let is_wrong = u32::from(matches!(field.outcome, Outcome::Wrong | Outcome::Invented));
+        match field.evidence {
+            Some(EvidenceKind::Cited) => {
+                self.cited += 1;
+                self.wrong_although_cited += is_wrong;
+            }
+            Some(EvidenceKind::Located) => {
+                self.located += 1;
+                self.wrong_although_located += is_wrong;
+            }
+            Some(EvidenceKind::Inferred) => self.inferred += 1,
             None => {}
         }
-        let is_wrong = matches!(field.outcome, Outcome::Wrong | Outcome::Invented);
-        self.wrong_although_located += u32::from(is_wrong && field.is_located == Some(true));
+    }
+
+    /// Returns the cells of a table: the numbers, and the share of wrong values among the cited ones.
+    fn cells(&self) -> [String; 6] {
+        let Self { cited, located, inferred, wrong_although_cited, wrong_although_located } = *self;
+        let share = percent((cited > 0).then(|| f64::from(wrong_although_cited) / f64::from(cited)));
+        let [cited, located, inferred, wrong_although_cited, wrong_although_located] =
+            [cited, located, inferred, wrong_although_cited, wrong_although_located].map(|number| number.to_string());
+        [cited, located, inferred, wrong_although_cited, share, wrong_although_located]
     }
 }
 
 impl AddAssign for Evidence {
     fn add_assign(&mut self, other: Self) {
+        self.cited += other.cited;
         self.located += other.located;
         self.inferred += other.inferred;
+        self.wrong_although_cited += other.wrong_although_cited;
         self.wrong_although_located += other.wrong_although_located;
     }
 }
@@ -73,8 +103,8 @@ pub struct Cost {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub data: Value,
-    /// Paths of the values that the text of the document contains. None: a bare call.
-    pub located: Option<BTreeSet<String>>,
+    /// The evidence for the values that the text of the document contains, by their paths. None: a bare call.
+    pub evidence: Option<BTreeMap<String, EvidenceKind>>,
     /// States the parts of the document that were read, if text is missing. None: no text is missing, or a bare call.
     pub incomplete: Option<String>,
     pub cost: Cost,
@@ -114,13 +144,14 @@ pub struct Report {
 impl DocumentResult {
     /// Scores the answer for a document. The error is the reason of a failed extraction.
     pub fn new(truth: &Truth, answer: Result<Answer, String>) -> Self {
-        let failed = || Answer { data: Value::Null, located: None, incomplete: None, cost: Cost::default() };
-        let (Answer { data, located, incomplete, cost }, error) = match answer {
+        let failed = || Answer { data: Value::Null, evidence: None, incomplete: None, cost: Cost::default() };
+        let (Answer { data, evidence, incomplete, cost }, error) = match answer {
             Ok(answer) => (answer, None),
             Err(error) => (failed(), Some(error)),
         };
-        let located: Option<Vec<FieldPath>> =
-            located.map(|paths| paths.iter().filter_map(|path| path.parse().ok()).collect());
+        let parsed = |(path, kind): (&String, &EvidenceKind)| Some((path.parse::<FieldPath>().ok()?, *kind));
+        let found: Option<Vec<(FieldPath, EvidenceKind)>> =
+            evidence.map(|evidence| evidence.iter().filter_map(parsed).collect());
         let field = |(path, expected): (&String, &Value)| {
             let parsed = path.parse::<FieldPath>().ok();
             let extracted = parsed.as_ref().and_then(|path| path.get(&data).ok());
@@ -129,9 +160,10 @@ impl DocumentResult {
                 outcome: score(expected, extracted),
                 expected: expected.clone(),
                 extracted: extracted.cloned().unwrap_or_default(),
-                is_located: located.as_ref().zip(extracted.filter(|value| is_scalar(value))).map(|(located, value)| {
+                evidence: found.as_ref().zip(extracted.filter(|value| is_scalar(value))).map(|(found, value)| {
                     // The notations of two paths of a value may differ.
-                    located.iter().any(|path| path.get(&data).is_ok_and(|found| std::ptr::eq(found, value)))
+                    let is_value = |path: &FieldPath| path.get(&data).is_ok_and(|found| std::ptr::eq(found, value));
+                    found.iter().find(|(path, _)| is_value(path)).map_or(EvidenceKind::Inferred, |(_, kind)| *kind)
                 }),
             }
         };
@@ -203,14 +235,14 @@ impl fmt::Display for Report {
                 writeln!(f, "    {} {}: expected {expected}, extracted {extracted}", field.outcome.name(), field.path)?;
             }
         }
-        let places = ["located", "inferred", "wrong+loc."].map(|name| format!("{name:>11}")).concat();
-        writeln!(f, "\n{:<32}{heading}{places}", "field")?;
+        let evidence_heading = ["cited", "located", "inferred", "wrong+cited", "share", "wrong+loc."];
+        let evidence_heading = evidence_heading.map(|name| format!("{name:>12}")).concat();
+        writeln!(f, "\n{:<32}{heading}{evidence_heading}", "field")?;
         for (path, (counts, evidence)) in self.by_field() {
-            let Evidence { located, inferred, wrong_although_located } = evidence;
-            writeln!(f, "{path:<32}{}{located:>11}{inferred:>11}{wrong_although_located:>11}", row(&counts))?;
+            let cells = evidence.cells().map(|cell| format!("{cell:>12}")).concat();
+            writeln!(f, "{path:<32}{}{cells}", row(&counts))?;
         }
         writeln!(f, "\n{:<32}{}{}", "total", row(&self.counts), cost_row(&self.cost))?;
-        let percent = |share: Option<f64>| share.map_or("none".to_owned(), |share| format!("{:.1} %", share * 100.0));
         writeln!(
             f,
             "{} of {} values right, precision {}, recall {} ({}, {} at {})",
@@ -222,17 +254,22 @@ impl fmt::Display for Report {
             self.model,
             self.base_url,
         )?;
-        let Evidence { located, inferred, wrong_although_located } = self.evidence;
-        if located + inferred == 0 {
+        let Evidence { cited, located, inferred, .. } = self.evidence;
+        if cited + located + inferred == 0 {
             return Ok(());
         }
-        let share = percent((located > 0).then(|| f64::from(wrong_although_located) / f64::from(located)));
+        let [.., wrong_although_cited, share, wrong_although_located] = self.evidence.cells();
         writeln!(
             f,
-            "{located} of {} extracted values are in the text; {wrong_although_located} of them are wrong ({share})",
-            located + inferred
+            "{} extracted values: {cited} cited ({wrong_although_cited} of them wrong, {share}), {located} located \
+             ({wrong_although_located} of them wrong), {inferred} inferred",
+            cited + located + inferred
         )
     }
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or("none".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
 /// Returns true for the outcomes that the table of documents lists with their values.
@@ -279,11 +316,13 @@ mod tests {
     fn report() -> Report {
         let cost = Cost { windows: 1, model_calls: 2, input_tokens: 300, output_tokens: 40, credits: 5 };
         let data = json!({"total": 957, "items": [{"name": "Coffee"}], "iban": "DE89", "date": "17.03.2026"});
-        let located = ["total", "items[0].name"].map(str::to_owned).into();
+        let evidence =
+            [("total", EvidenceKind::Cited), ("items[0].name", EvidenceKind::Cited), ("iban", EvidenceKind::Located)];
+        let evidence = evidence.map(|(path, kind)| (path.to_owned(), kind)).into();
         let documents = vec![
             DocumentResult::new(
                 &truth("a.pdf"),
-                Ok(Answer { data, located: Some(located), incomplete: Some("1 of 2 pages".to_owned()), cost }),
+                Ok(Answer { data, evidence: Some(evidence), incomplete: Some("1 of 2 pages".to_owned()), cost }),
             ),
             DocumentResult::new(&truth("b.pdf"), Err("no text".to_owned())),
         ];
@@ -307,8 +346,10 @@ mod tests {
         assert_eq!(report.cost, report.documents[0].cost);
         let (counts, evidence) = report.by_field()["total"];
         assert_eq!(counts, Counts { exact: 1, missing: 1, ..Counts::default() });
-        assert_eq!(evidence, Evidence { located: 1, ..Evidence::default() });
-        assert_eq!(report.evidence, Evidence { located: 2, inferred: 2, wrong_although_located: 1 });
+        assert_eq!(evidence, Evidence { cited: 1, ..Evidence::default() });
+        let (located, wrong_although_located, inferred) = (1, 1, 1);
+        let expected = Evidence { cited: 2, wrong_although_cited: 1, located, wrong_although_located, inferred };
+        assert_eq!(report.evidence, expected);
     }
 
     #[test]
@@ -320,7 +361,7 @@ mod tests {
             "text is missing: 1 of 2 pages",
             "wrong items.0.name: expected \"Tea\", extracted \"Coffee\"",
             "2 of 6 values right, precision 50.0 %, recall 33.3 % (folio, small at http://127.0.0.1/v1)",
-            "2 of 4 extracted values are in the text; 1 of them are wrong (50.0 %)",
+            "4 extracted values: 2 cited (1 of them wrong, 50.0 %), 1 located (1 of them wrong), 1 inferred",
         ] {
             assert!(table.contains(part), "{part}: {table}");
         }

@@ -1,6 +1,6 @@
 //! A record of an export.
 
-use folio_resources::{Citation, Extraction, FieldReview};
+use folio_resources::{Citation, Extraction, ExtractionReport, FieldConfidence, FieldReview};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -23,6 +23,9 @@ pub struct Record {
     /// The citations of the original data. None: the export has no citations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub citations: Option<Vec<Value>>,
+    /// The confidence of the model in values of the original data. None: the export has no citations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidences: Option<Vec<Value>>,
     /// The decisions about single values. None: the export has no citations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Vec<Value>>,
@@ -31,7 +34,7 @@ pub struct Record {
 impl Record {
     /// `document`: the name of the document.
     pub fn new(extraction: &Extraction, document: &str, has_citations: bool) -> Self {
-        let reviews = &extraction.fields.reviews;
+        let (report, reviews) = (&extraction.report, &extraction.fields.reviews);
         Self {
             extraction_id: extraction.id.to_string(),
             document_id: extraction.document.to_string(),
@@ -43,15 +46,24 @@ impl Record {
             create_time: extraction.created_at.to_string(),
             update_time: extraction.updated_at.to_string(),
             data: extraction.current().clone(),
-            citations: has_citations.then(|| extraction.report.citations.iter().map(citation).collect()),
+            citations: has_citations.then(|| report.citations.iter().map(|found| citation(report, found)).collect()),
+            confidences: has_citations.then(|| report.confidences.iter().map(confidence).collect()),
             reviews: has_citations.then(|| reviews.iter().map(|(path, review)| decision(path, review)).collect()),
         }
     }
 }
 
-fn citation(citation: &Citation) -> Value {
-    let Citation { path, page, quote, start, occurrences, .. } = citation;
-    json!({ "path": path, "page": page, "quote": quote, "start": start, "occurrences": occurrences })
+fn citation(report: &ExtractionReport, citation: &Citation) -> Value {
+    let Citation { path, kind, page, quote, start, occurrences, .. } = citation;
+    let text_generation = report.text_generation.map(|at| at.to_string());
+    json!({
+        "path": path, "kind": kind.name(), "page": page, "quote": quote, "start": start, "occurrences": occurrences,
+        "text_generation": text_generation,
+    })
+}
+
+fn confidence(found: &FieldConfidence) -> Value {
+    json!({ "path": found.path, "confidence": found.confidence })
 }
 
 fn decision(path: &str, review: &FieldReview) -> Value {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | the record, and the values of its data outside arrays of objects | `extractions` | one for each path |
 //! | an array of objects | the path of the array without indexes, such as `data.items` | one for each path in the item |
-//! | citations, reviews | `citations`, `reviews` | one for each member |
+//! | citations, confidences, reviews | `citations`, `confidences`, `reviews` | one for each member |
 //!
 //! Each row starts with the id of its extraction; the rows of arrays also have the indexes of the item, such as `0.2`. Other
 //! arrays, and empty objects, are JSON texts.
@@ -42,7 +42,8 @@ pub(crate) fn rows(record: &Record) -> Vec<Row> {
     ];
     let mut found = vec![Row { table: EXTRACTIONS.to_owned(), cells }];
     add("data", "data", "", &record.data, 0, &id, &mut found);
-    for (table, items) in [("citations", &record.citations), ("reviews", &record.reviews)] {
+    let facts = [("citations", &record.citations), ("confidences", &record.confidences), ("reviews", &record.reviews)];
+    for (table, items) in facts {
         for item in items.iter().flatten() {
             let members = item.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
             let cells = std::iter::once((ID.to_owned(), id.clone())).chain(members).collect();
@@ -114,6 +115,7 @@ pub(crate) mod tests {
             update_time: "2026-01-01T00:00:00Z".to_owned(),
             data,
             citations: None,
+            confidences: None,
             reviews: None,
         }
     }
@@ -164,5 +166,8 @@ pub(crate) mod tests {
         let rows = rows(&Record { citations, reviews: Some(Vec::new()), ..record(json!({})) });
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[1].table.as_str(), rows[1].cells.len()), ("citations", 3));
+        let confidences = Some(vec![json!({"path": "total", "confidence": 0.5})]);
+        let rows = super::rows(&Record { confidences, ..record(json!({})) });
+        assert_eq!((rows[1].table.as_str(), &rows[1].cells[2].1), ("confidences", &json!(0.5)));
     }
 }

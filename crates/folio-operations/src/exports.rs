@@ -8,6 +8,7 @@ use folio_export::{Record, Spool, TableFormat};
 use folio_permits::Permit;
 use folio_resources::{CreationPeriod, Document, Extraction, ExtractionFilter};
 use folio_storage::Stores;
+use folio_tools::extraction;
 use folio_types::page::{Order, PageRequest};
 use folio_types::{DocumentId, Error, OrgId, Result, Timestamp};
 use futures::stream::BoxStream;
@@ -50,7 +51,8 @@ pub struct DownloadExtractions {
     /// Same fields as the filter of [`ListExtractions`](crate::extractions::ListExtractions).
     pub filter: String,
     pub format: ExportFormat,
-    /// If true, the export contains citations and reviews.
+    /// If true, the export contains citations, confidences and reviews. Citations are checked again if the document was read
+    /// again.
     pub has_citations: bool,
 }
 
@@ -106,13 +108,18 @@ fn records(stores: Stores, org: OrgId, filters: Vec<ExtractionFilter>, has_citat
                 ids.sort();
                 ids.dedup();
                 let documents = stores.of::<Document>().get_many(&org, &ids).await?;
-                let names: HashMap<DocumentId, String> =
-                    documents.into_iter().map(|document| (document.id, document.name)).collect();
-                let record = |extraction: &Extraction| {
-                    let name = names.get(&extraction.document).map(String::as_str).unwrap_or_default();
-                    Record::new(extraction, name, has_citations)
-                };
-                yield page.items.iter().map(record).collect();
+                let documents: HashMap<DocumentId, Document> =
+                    documents.into_iter().map(|document| (document.id.clone(), document)).collect();
+                let mut records = Vec::with_capacity(page.items.len());
+                for mut extraction in page.items {
+                    let document = documents.get(&extraction.document);
+                    if let Some(document) = document.filter(|_| has_citations) {
+                        extraction = extraction::check_again(&stores, document, extraction).await?;
+                    }
+                    let name = document.map(|document| document.name.as_str()).unwrap_or_default();
+                    records.push(Record::new(&extraction, name, has_citations));
+                }
+                yield records;
                 match page.next {
                     Some(next) => request.token = Some(next),
                     None => break,

@@ -22,7 +22,7 @@ use crate::exports::DownloadExtractions;
 use crate::filter;
 use crate::jobs::{self, JobView};
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, Period, SortKeys};
-use crate::operation::{Operation, delete_operation, get_operation};
+use crate::operation::{Operation, delete_operation};
 use crate::reference::{PromptRef, SchemaRef};
 
 /// Maximum number of documents that a request reads at a time.
@@ -65,7 +65,8 @@ impl Operation for RunExtraction {
         let _guard = context.running_extractions().acquire(&id).await;
         let is_job = request.has_recorded(stores, &job).await?;
         if !is_job && request.recorded_result(stores, &Extraction::target(&id)).await?.is_some() {
-            return context.find(&id).await.map(|found| ExtractionRun::Extracted(Box::new(found)));
+            let found = with_citations(context, context.find(&id).await?).await?;
+            return Ok(ExtractionRun::Extracted(Box::new(found)));
         }
         let prompt = context.revision::<Prompt>(&self.prompt_revid).await?.revid;
         if !is_job {
@@ -156,8 +157,29 @@ impl Operation for RunExtractions {
     }
 }
 
-get_operation! {
-    GetExtraction { extraction_id: ExtractionId } -> Extraction
+/// Returns an extraction. If its document was read again, the citations are those of the current text.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetExtraction {
+    pub extraction_id: ExtractionId,
+}
+
+impl Operation for GetExtraction {
+    const DECLARATION: Declaration = SERVICE.read("GetExtraction");
+    type Output = Extraction;
+
+    async fn run(self, context: &Context) -> Result<Extraction> {
+        with_citations(context, context.find(&self.extraction_id).await?).await
+    }
+}
+
+/// Returns the extraction with citations of the current text of its document. Cost: one read, and a search in the text if the
+/// document was read again.
+async fn with_citations(context: &Context, extraction: Extraction) -> Result<Extraction> {
+    let stores = context.stores();
+    match stores.of::<Document>().get(&context.principal().org, &extraction.document).await? {
+        Some(document) => extraction::check_again(stores, &document, extraction).await,
+        None => Ok(extraction),
+    }
 }
 
 /// Changes one value of the data, and resets the verification.
@@ -183,7 +205,7 @@ impl Operation for UpdateExtractionField {
             Ok(ExtractionChange::Edit { data })
         };
         context.request.update(stores, &self.extraction_id, self.etag, edit).await?;
-        context.find(&self.extraction_id).await
+        with_citations(context, context.find(&self.extraction_id).await?).await
     }
 }
 
@@ -207,7 +229,7 @@ impl Operation for ReplaceExtraction {
             Ok(ExtractionChange::Edit { data: data.clone() })
         };
         context.request.update(stores, &self.extraction_id, self.etag, replace).await?;
-        context.find(&self.extraction_id).await
+        with_citations(context, context.find(&self.extraction_id).await?).await
     }
 }
 
@@ -238,7 +260,7 @@ impl Operation for ReviewExtractionField {
             Ok(ExtractionChange::Review(review))
         };
         context.request.update(stores, &self.extraction_id, self.etag, review).await?;
-        context.find(&self.extraction_id).await
+        with_citations(context, context.find(&self.extraction_id).await?).await
     }
 }
 
@@ -285,7 +307,7 @@ impl Operation for VerifyExtraction {
 
     async fn run(self, context: &Context) -> Result<Extraction> {
         let verify = ExtractionChange::Verify { verified: self.verified };
-        context.update(&self.extraction_id, self.etag, verify).await
+        with_citations(context, context.update(&self.extraction_id, self.etag, verify).await?).await
     }
 }
 

@@ -36,6 +36,10 @@ pub struct Document {
     pub state: TextState,
     /// Number of pages, including empty ones. 0 unless the text is available.
     pub pages: u32,
+    /// Time at which the text was stored, which identifies the text: it changes when the document is read again. None: the
+    /// text is not available. Part of the state of the text, so that the document is stored without it.
+    #[serde(skip)]
+    pub text_generation: Option<Timestamp>,
     /// User that uploaded the document.
     pub created_by: UserId,
     pub created_at: Timestamp,
@@ -183,7 +187,8 @@ impl Resource for Document {
 
     fn with_text(self, text: &TextRecord) -> Self {
         let TextRecord { text, pages, at, .. } = text.clone();
-        Self { state: text, pages, updated_at: self.updated_at.max(at), ..self }
+        let text_generation = (text == TextState::Ready).then_some(at);
+        Self { state: text, pages, text_generation, updated_at: self.updated_at.max(at), ..self }
     }
 
     fn list_row(&self) -> ListRow {
@@ -227,6 +232,7 @@ impl Resource for Document {
                 metadata: new.metadata.clone(),
                 state: TextState::Uploaded,
                 pages: 0,
+                text_generation: None,
                 created_by: write.by.clone(),
                 created_at: write.at,
                 updated_at: write.at,
@@ -314,8 +320,11 @@ mod tests {
     fn a_document_shows_its_text_state_and_the_later_time_of_both() {
         for (time, updated_at) in [(later(), later()), (Timestamp::UNIX_EPOCH, at())] {
             let text = text_record_of(None, TextState::Ready, 7, false, time);
-            let expected = Document { state: TextState::Ready, pages: 7, updated_at, ..document() };
+            let expected =
+                Document { state: TextState::Ready, pages: 7, text_generation: Some(time), updated_at, ..document() };
             assert_eq!(document().with_text(&text), expected);
+            let again = text_record_of(Some(&text), TextState::Processing, 0, false, time);
+            assert_eq!(expected.with_text(&again).text_generation, None, "the text is not available");
         }
     }
 }

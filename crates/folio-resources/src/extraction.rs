@@ -78,6 +78,7 @@ pub const ORIGINAL_CHARS: usize = 200;
 // proto: ExtractionConflict.path "at most {} KiB"
 // proto: OriginalText.path "at most {} KiB"
 // proto: Citation.path "at most {} KiB"
+// proto: FieldConfidence.path "at most {} KiB"
 pub const REPORT_PATH_BYTES: usize = 1_024;
 
 /// Maximum number of citations of an extraction.
@@ -86,15 +87,45 @@ pub const CITATIONS_MAX: usize = 500;
 /// Maximum length of a quote, in characters.
 // proto: Citation.quote "at most {} characters"
 pub const QUOTE_CHARS: usize = 500;
+/// Maximum number of confidences of an extraction.
+// proto: Extraction.confidences "at most {}."
+pub const CONFIDENCES_MAX: usize = 500;
+
+/// The evidence for a value that the text of the document contains. A value without a citation is inferred: neither the model
+/// nor the server found it in the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CitationKind {
+    /// The server found the value in the text, without a valid quote of the model.
+    #[default]
+    Located,
+    /// The model quoted the value. The text contains the quote, and the quote contains the value.
+    Cited,
+}
+
+impl CitationKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Located => "located",
+            Self::Cited => "cited",
+        }
+    }
+
+    fn is_located(&self) -> bool {
+        *self == Self::Located
+    }
+}
 
 /// The place of a value in the text of the document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Citation {
     /// Path of the value in the original data, such as `items[0].price`.
     pub path: String,
+    #[serde(default, skip_serializing_if = "CitationKind::is_located")]
+    pub kind: CitationKind,
     /// The number of the page, from 1.
     pub page: u32,
-    /// The words of the text that contain the value, as they are in the text.
+    /// The words of the text that contain the value, or that contain the quote of the model, as they are in the text.
     pub quote: String,
     /// Position of the quote in the text of the page, in characters.
     pub start: u32,
@@ -103,6 +134,15 @@ pub struct Citation {
     /// The boxes of the words of the quote. Empty: the text has none.
     #[serde(default, skip_serializing_if = "WordBoxes::is_empty")]
     pub boxes: WordBoxes,
+}
+
+/// The confidence of the model in a value. It says nothing about the evidence for the value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FieldConfidence {
+    /// Path of the value in the original data, such as `items[0].price`.
+    pub path: String,
+    /// From 0 to 1.
+    pub confidence: f64,
 }
 
 /// A value of a part of the document that differs from the merged data.
@@ -134,26 +174,32 @@ pub struct ExtractionReport {
     pub originals: Vec<OriginalText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub citations: Vec<Citation>,
+    /// The text that the citations were checked against ([`Document::text_generation`]). None: an older version of Folio stored
+    /// the extraction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_generation: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confidences: Vec<FieldConfidence>,
 }
 
 impl ExtractionReport {
-    /// Counts all conflicts and original texts, and keeps as many as the bounds permit. Also of the citations, which
-    /// `coverage` counts.
-    pub fn new(
-        coverage: Coverage,
-        conflicts: Vec<Conflict>,
-        originals: Vec<OriginalText>,
-        citations: Vec<Citation>,
-    ) -> Self {
+    /// Counts all conflicts and original texts, and keeps as many as the bounds permit. Also of the citations and confidences,
+    /// which are not counted.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let Self { coverage, conflicts, originals, citations, text_generation, confidences } = self;
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let coverage = Coverage { conflicts: count(conflicts.len()), originals: count(originals.len()), ..coverage };
         let has_short_path = |path: &str| path.len() <= REPORT_PATH_BYTES;
         let conflicts = conflicts.into_iter().filter(|conflict| has_short_path(&conflict.path)).take(CONFLICTS_MAX);
         let originals = originals.into_iter().filter(|original| has_short_path(&original.path)).take(ORIGINALS_MAX);
         let citations = citations.into_iter().filter(|citation| has_short_path(&citation.path)).take(CITATIONS_MAX);
+        let confidences = confidences.into_iter().filter(|one| has_short_path(&one.path)).take(CONFIDENCES_MAX);
         Self {
             coverage,
             citations: citations.collect(),
+            text_generation,
+            confidences: confidences.collect(),
             conflicts: conflicts
                 .map(|conflict| Conflict { value: bounded(conflict.value, CONFLICT_VALUE_BYTES), ..conflict })
                 .collect(),
@@ -426,6 +472,7 @@ mod tests {
         let original = OriginalText { path: "items[0].date".into(), text: "17. März 2026".into() };
         let citation = Citation {
             path: "total".into(),
+            kind: CitationKind::Located,
             page: 2,
             quote: "957,00 €".into(),
             start: 12,
@@ -433,7 +480,19 @@ mod tests {
             boxes: WordBoxes::new(100.0, 100.0, [BoundingBox::around([(10.0, 10.0), (20.0, 15.0)])]),
         };
         let bare = Citation { boxes: WordBoxes::default(), ..citation.clone() };
-        ExtractionReport::new(coverage, vec![conflict(Some(14)), conflict(None)], vec![original], vec![citation, bare])
+        let (conflicts, citations) = (vec![conflict(Some(14)), conflict(None)], vec![citation, bare]);
+        ExtractionReport { coverage, conflicts, originals: vec![original], citations, ..Default::default() }.bounded()
+    }
+
+    #[test]
+    fn quotes_and_confidences_of_a_model_are_stored_and_those_of_an_older_version_are_located() {
+        let confidences = vec![FieldConfidence { path: "total".into(), confidence: 0.75 }];
+        let report = ExtractionReport { text_generation: Some(at()), confidences, ..report() };
+        let cite = |citation| Citation { kind: CitationKind::Cited, ..citation };
+        let citations = report.citations.iter().cloned().map(cite).collect();
+        assert_golden("evidence", Extraction { report: ExtractionReport { citations, ..report }, ..extraction() });
+        let old = json!({"path": "a", "page": 1, "quote": "x", "start": 0, "occurrences": 1});
+        assert_eq!(serde_json::from_value::<Citation>(old).unwrap().kind, CitationKind::Located);
     }
 
     #[test]
@@ -474,6 +533,7 @@ mod tests {
         originals.extend((0..ORIGINALS_MAX).map(|_| original("b", "x")));
         let citation = |path: &str| Citation {
             path: path.into(),
+            kind: CitationKind::Located,
             page: 1,
             quote: "x".into(),
             start: 0,
@@ -481,7 +541,10 @@ mod tests {
             boxes: WordBoxes::default(),
         };
         let citations = [long.as_str()].into_iter().chain(["a"; CITATIONS_MAX + 1]).map(citation).collect();
-        let report = ExtractionReport::new(Coverage::default(), conflicts, originals, citations);
+        let confidence = |path: &str| FieldConfidence { path: path.into(), confidence: 0.5 };
+        let confidences = [long.as_str()].into_iter().chain(["a"; CONFIDENCES_MAX + 1]).map(confidence).collect();
+        let report = ExtractionReport { conflicts, originals, citations, confidences, ..Default::default() }.bounded();
+        assert_eq!((report.confidences.len(), report.confidences[0].path.as_str()), (CONFIDENCES_MAX, "a"));
         assert_eq!((report.citations.len(), report.citations[0].path.as_str()), (CITATIONS_MAX, "a"));
         assert_eq!((report.coverage.conflicts, report.coverage.originals), (102, 502));
         assert_eq!((report.conflicts.len(), report.originals.len()), (CONFLICTS_MAX, ORIGINALS_MAX));

@@ -98,6 +98,7 @@ pub(crate) fn document() -> Document {
         metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
         state: TextState::NoText("no text layer".into()),
         pages: 0,
+        text_generation: None,
         created_by: user(),
         created_at: at(),
         updated_at: at(),

@@ -8,7 +8,8 @@ use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::op::{OpResult, Write};
 use folio_types::{Code, Error, Reason, Result, Timestamp, plain_id};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{Condition, ListRow, Plan, Resource};
@@ -69,7 +70,7 @@ folio_types::with_defaults! {
         /// If true, streaming requests ask for usage.
         pub stream_usage: bool = true,
         /// Models by the name that requests use.
-        #[serde(deserialize_with = "ignore_unknown_fields")]
+        #[serde(serialize_with = "omit_new_fields", deserialize_with = "ignore_unknown_fields")]
         pub models: BTreeMap<String, ModelOptions> = BTreeMap::new(),
         /// Sorted names from the newest model list of the endpoint.
         pub available: Vec<String> = Vec::new(),
@@ -109,6 +110,18 @@ fn ignore_unknown_fields<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMa
         Ok((name, serde_json::from_value(Value::Object(options)).map_err(D::Error::custom)?))
     });
     read.collect()
+}
+
+/// Serializes models without the fields that the first format lacks, where they have their defaults.
+fn omit_new_fields<S: Serializer>(models: &BTreeMap<String, ModelOptions>, stored: S) -> Result<S::Ok, S::Error> {
+    let written = models.iter().map(|(name, options)| {
+        let mut options = serde_json::to_value(options).map_err(S::Error::custom)?;
+        if let Some(fields) = options.as_object_mut() {
+            fields.retain(|field, value| field != "evidence" || *value != Value::Bool(false));
+        }
+        Ok((name, options))
+    });
+    written.collect::<Result<BTreeMap<_, _>, S::Error>>()?.serialize(stored)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -406,6 +419,12 @@ mod tests {
         assert_eq!((model.upstream.as_str(), model.input_price, model.tools), ("vendor/large", Some(7), true));
         let refused = serde_json::from_value::<ModelOptions>(options).unwrap_err().to_string();
         assert!(refused.contains("unknown field `price_of_images`"), "{refused}");
+        let of = |evidence: bool| {
+            let models = [("large".to_owned(), ModelOptions { evidence, ..ModelOptions::default() })].into();
+            serde_json::to_value(Provider { models, ..Provider::default() }).unwrap()["models"]["large"]["evidence"]
+                .clone()
+        };
+        assert_eq!((of(true), of(false)), (json!(true), Value::Null), "the default is not stored");
         let wrong = json!({ "providers": { "mine": { "models": { "large": { "upstream": 7 } } } } });
         assert!(serde_json::from_value::<ModelSettings>(wrong).is_err(), "a known field of another type");
     }

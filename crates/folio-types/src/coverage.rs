@@ -40,6 +40,9 @@ pub struct Coverage {
     /// Pages whose text is missing or was cut, at most [`INCOMPLETE_PAGES_MAX`], in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incomplete_pages: Vec<u32>,
+    /// Number of the located values that the model quoted, and whose quote was found in the text.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cited: u32,
 }
 
 impl Coverage {
@@ -59,10 +62,10 @@ impl Coverage {
 }
 
 impl fmt::Display for Coverage {
-    /// Formats one line for people: `12 of 14 pages in 2 windows, 3 model calls, 1 conflict, 17 of 18 values in the text; 1 page
-    /// has no text; 1 page could not be read, 1 page was cut (pages 3, 7)`.
+    /// Formats one line for people: `12 of 14 pages in 2 windows, 3 model calls, 1 conflict, 17 of 18 values in the text, 12 of
+    /// them quoted; 1 page has no text; 1 page could not be read, 1 page was cut (pages 3, 7)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pages, pages_read, windows, model_calls, conflicts, located, inferred, .. } = *self;
+        let Self { pages, pages_read, windows, model_calls, conflicts, located, inferred, cited, .. } = *self;
         let (missing, incomplete) = (self.pages_missing, self.pages_incomplete);
         write!(
             f,
@@ -76,6 +79,9 @@ impl fmt::Display for Coverage {
         }
         if located > 0 || inferred > 0 {
             write!(f, ", {located} of {} in the text", counted(located.saturating_add(inferred), "value"))?;
+        }
+        if cited > 0 {
+            write!(f, ", {cited} of them quoted")?;
         }
         match pages.saturating_sub(pages_read).saturating_sub(missing) {
             0 => {}
@@ -114,9 +120,10 @@ mod tests {
         let stored = |coverage: Coverage| serde_json::to_value(coverage).unwrap();
         let none = stored(Coverage { pages: 1, ..Coverage::default() });
         assert_eq!(none.as_object().unwrap().len(), 4, "{none}");
-        let some = stored(Coverage { conflicts: 2, originals: 3, located: 4, inferred: 5, ..Coverage::default() });
-        let counts = ["conflicts", "originals", "located", "inferred"].map(|name| some[name].as_u64());
-        assert_eq!(counts, [Some(2), Some(3), Some(4), Some(5)]);
+        let some =
+            stored(Coverage { conflicts: 2, originals: 3, located: 4, inferred: 5, cited: 6, ..Coverage::default() });
+        let counts = ["conflicts", "originals", "located", "inferred", "cited"].map(|name| some[name].as_u64());
+        assert_eq!(counts, [Some(2), Some(3), Some(4), Some(5), Some(6)]);
     }
 
     #[test]
@@ -137,6 +144,8 @@ mod tests {
         assert!(part.is_complete(), "the other pages have no text");
         let cited = Coverage { located: 17, inferred: 1, ..part.clone() }.to_string();
         assert!(cited.ends_with(", 1 conflict, 17 of 18 values in the text; 2 pages have no text"), "{cited}");
+        let quoted = Coverage { located: 17, inferred: 1, cited: 12, ..part.clone() }.to_string();
+        assert!(quoted.ends_with(", 17 of 18 values in the text, 12 of them quoted; 2 pages have no text"), "{quoted}");
         let one = Coverage { pages: 13, ..part };
         assert!(one.to_string().ends_with("; 1 page has no text"), "{one}");
     }

@@ -55,6 +55,9 @@ crate::settings! {
         /// True if the endpoint supports a JSON Schema as `response_format`. If false, the schema is added to the
         /// prompt.
         pub json_schema: bool = true,
+        /// True if extractions request a quote and a confidence for each value from the model. Small models extract fewer
+        /// values correctly then.
+        pub evidence: bool = false,
         /// True if the model accepts images. Not used yet.
         pub vision: bool = false,
         /// Token budget for thinking, at least 1,024.

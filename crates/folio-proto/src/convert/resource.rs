@@ -1,8 +1,9 @@
 //! Conversions of stored resources.
 
 use folio_resources::{
-    BoundingBox, Citation, Conflict, Document, Extraction, FieldChange, FieldChangeKind, FieldDecision, FieldReview,
-    ImageFormat, OriginalText, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState, partly_searchable_keys,
+    BoundingBox, Citation, CitationKind, Conflict, Document, Extraction, FieldChange, FieldChangeKind, FieldDecision,
+    FieldReview, ImageFormat, OriginalText, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState,
+    partly_searchable_keys,
 };
 use folio_types::{Coverage, Error, Etag, Result, Temperature};
 
@@ -28,6 +29,7 @@ impl From<&Document> for v1::Document {
             state: state.into(),
             state_reason: reason.to_owned(),
             pages: document.pages,
+            text_generation: text_of(document.text_generation.as_ref()),
             created_by: document.created_by.to_string(),
             create_time: Some(time::to_proto(document.created_at)),
             update_time: Some(time::to_proto(document.updated_at)),
@@ -155,6 +157,7 @@ impl From<&Tag> for v1::Tag {
 impl From<&Extraction> for v1::Extraction {
     fn from(extraction: &Extraction) -> Self {
         let report = &extraction.report;
+        let text_generation = text_of(report.text_generation.as_ref());
         Self {
             extraction_id: extraction.id.to_string(),
             document_id: extraction.document.to_string(),
@@ -172,7 +175,12 @@ impl From<&Extraction> for v1::Extraction {
             coverage: (!report.is_empty()).then(|| (&report.coverage).into()),
             conflicts: report.conflicts.iter().map(Into::into).collect(),
             originals: report.originals.iter().map(Into::into).collect(),
-            citations: report.citations.iter().map(Into::into).collect(),
+            citations: report.citations.iter().map(|found| citation(found, &text_generation)).collect(),
+            confidences: report
+                .confidences
+                .iter()
+                .map(|found| v1::FieldConfidence { path: found.path.clone(), confidence: found.confidence })
+                .collect(),
             reviews: extraction.fields.reviews.iter().map(field_review).collect(),
         }
     }
@@ -235,6 +243,7 @@ impl From<&Coverage> for v1::ExtractionCoverage {
             pages_missing: coverage.pages_missing,
             pages_incomplete: coverage.pages_incomplete,
             incomplete_pages: coverage.incomplete_pages.clone(),
+            cited: coverage.cited,
         }
     }
 }
@@ -253,21 +262,27 @@ impl From<&v1::ExtractionCoverage> for Coverage {
             pages_missing: coverage.pages_missing,
             pages_incomplete: coverage.pages_incomplete,
             incomplete_pages: coverage.incomplete_pages.clone(),
+            cited: coverage.cited,
         }
     }
 }
 
-impl From<&Citation> for v1::Citation {
-    fn from(citation: &Citation) -> Self {
-        let boxes = (0..citation.boxes.len()).filter_map(|word| citation.boxes.fractions(word));
-        Self {
-            path: citation.path.clone(),
-            page: citation.page,
-            quote: citation.quote.clone(),
-            start: citation.start,
-            occurrences: citation.occurrences,
-            boxes: boxes.map(Into::into).collect(),
-        }
+/// `text_generation`: the text that the citations of the extraction were checked against.
+fn citation(citation: &Citation, text_generation: &str) -> v1::Citation {
+    let boxes = (0..citation.boxes.len()).filter_map(|word| citation.boxes.fractions(word));
+    let kind = match citation.kind {
+        CitationKind::Located => v1::CitationKind::Located,
+        CitationKind::Cited => v1::CitationKind::Cited,
+    };
+    v1::Citation {
+        path: citation.path.clone(),
+        page: citation.page,
+        quote: citation.quote.clone(),
+        start: citation.start,
+        occurrences: citation.occurrences,
+        boxes: boxes.map(Into::into).collect(),
+        kind: kind.into(),
+        text_generation: text_generation.to_owned(),
     }
 }
 

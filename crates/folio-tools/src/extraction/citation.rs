@@ -1,17 +1,23 @@
 //! Citations of an extraction: reads the text of the document twice, to search its values and to quote them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use folio_resources::{CITATIONS_MAX, Citation, Document, QUOTE_CHARS, REPORT_PATH_BYTES, WordBoxes, words};
+use folio_resources::{
+    CITATIONS_MAX, Citation, CitationKind, Document, Extraction, ExtractionReport, QUOTE_CHARS, REPORT_PATH_BYTES,
+    WordBoxes, words,
+};
 use folio_storage::Stores;
 use folio_storage::value::PageText;
-use folio_types::{Error, OrgId, Result};
+use folio_types::{Coverage, Error, OrgId, Result, Timestamp};
 use serde_json::Value;
 
 use super::location::{Located, Location, Search, SearchResult};
 
 /// Number of pages of one read.
 const PAGES_AT_ONCE: u32 = 16;
+/// Maximum number of pages of a document whose extractions are checked again when they are read.
+// proto: Citation.text_generation "more than {} pages"
+const CHECKED_PAGES_MAX: u32 = 500;
 
 /// The citations of an extraction.
 #[derive(Debug, Default)]
@@ -20,13 +26,22 @@ pub struct Cited {
     pub citations: Vec<Citation>,
     /// Number of values that the text contains.
     pub located: u32,
+    /// Number of these values that the model quoted, and whose quote is valid.
+    pub cited: u32,
     /// Number of values that the text does not contain.
     pub inferred: u32,
 }
 
-/// Finds the values of the data in the text of the document. Cost: the text is read twice; a page takes about a millisecond.
-pub async fn cite(stores: &Stores, org: &OrgId, document: &Document, data: &Value) -> Result<Cited> {
-    let mut search = Search::new(data);
+/// Finds the values of the data in the text of the document. `quotes`: the quotes of the model by the paths of their values.
+/// Cost: the text is read twice; a page takes about a millisecond.
+pub async fn cite(
+    stores: &Stores,
+    org: &OrgId,
+    document: &Document,
+    data: &Value,
+    quotes: &BTreeMap<String, String>,
+) -> Result<Cited> {
+    let mut search = Search::new(data, quotes);
     for first in (1..=document.pages).step_by(PAGES_AT_ONCE as usize) {
         let pages = stores.texts.text(org, document.id.as_str(), first, PAGES_AT_ONCE).await?;
         search = blocking(move || {
@@ -36,11 +51,43 @@ pub async fn cite(stores: &Stores, org: &OrgId, document: &Document, data: &Valu
         .await?;
     }
     let SearchResult { mut located, missing } = blocking(move || search.finish()).await?;
-    let count = u32::try_from(located.len()).unwrap_or(u32::MAX);
+    let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+    let (all, cited) = (count(located.len()), count(located.iter().filter(|found| found.quote.is_some()).count()));
     located.retain(|found| found.path.len() <= REPORT_PATH_BYTES);
     located.truncate(CITATIONS_MAX);
     let citations = quote(stores, org, document, located).await?;
-    Ok(Cited { citations, located: count, inferred: missing })
+    Ok(Cited { citations, located: all, cited, inferred: missing })
+}
+
+/// Returns true if a document was read again since the citations of an extraction were checked. `text_generation`: that of the
+/// document.
+fn is_outdated(text_generation: Option<Timestamp>, report: &ExtractionReport, created_at: Timestamp) -> bool {
+    let is_checked = |current: Timestamp| match report.text_generation {
+        Some(checked) => checked == current,
+        None => current <= created_at,
+    };
+    !report.is_empty() && text_generation.is_some_and(|current| !is_checked(current))
+}
+
+/// Returns the extraction with citations of the current text of its document. Nothing is stored. A text that is being read
+/// again, or that has more than [`CHECKED_PAGES_MAX`] pages, is not searched. Cost: nothing, or that of [`cite`] if the
+/// document was read again.
+pub async fn check_again(stores: &Stores, document: &Document, extraction: Extraction) -> Result<Extraction> {
+    let is_outdated = is_outdated(document.text_generation, &extraction.report, extraction.created_at);
+    if !is_outdated || document.pages > CHECKED_PAGES_MAX {
+        return Ok(extraction);
+    }
+    let stored = extraction.report.citations.iter().filter(|citation| citation.kind == CitationKind::Cited);
+    let quotes = stored.map(|citation| (citation.path.clone(), citation.quote.clone())).collect();
+    let found = cite(stores, &extraction.org, document, &extraction.original, &quotes).await?;
+    let Cited { citations, located, cited, inferred } = found;
+    let report = ExtractionReport {
+        coverage: Coverage { located, cited, inferred, ..extraction.report.coverage },
+        citations,
+        text_generation: document.text_generation,
+        ..extraction.report
+    };
+    Ok(Extraction { report, ..extraction })
 }
 
 /// Runs a search, which would block an async thread for too long.
@@ -86,12 +133,14 @@ impl<'a> Page<'a> {
         Self { text, boxes, words: words(text).map(|(range, _)| range).collect() }
     }
 
-    fn citation(&self, Located { path, location, occurrences }: &Located) -> Option<Citation> {
+    fn citation(&self, Located { path, location, occurrences, quote }: &Located) -> Option<Citation> {
         let Location { page, first_word, last_word } = *location;
-        let (first, last) = (self.words.get(first_word)?, self.words.get(last_word)?);
+        let (first_quoted, last_quoted) = quote.unwrap_or((first_word, last_word));
+        let (first, last) = (self.words.get(first_quoted)?, self.words.get(last_quoted)?);
         let (before, rest) = (self.text.get(..first.start)?, self.text.get(first.start..last.end)?);
         Some(Citation {
             path: path.clone(),
+            kind: if quote.is_some() { CitationKind::Cited } else { CitationKind::Located },
             page,
             quote: rest.chars().take(QUOTE_CHARS).collect(),
             start: u32::try_from(before.chars().count()).ok()?,
@@ -104,8 +153,12 @@ impl<'a> Page<'a> {
 #[cfg(test)]
 mod tests {
     use folio_resources::BoundingBox;
+    use folio_types::notation::Style;
+    use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
+    use crate::extraction::location::has_value;
 
     #[test]
     fn a_quote_has_the_characters_and_the_boxes_of_its_words() {
@@ -115,7 +168,7 @@ mod tests {
         let page = Page::new(text, Some(&boxes));
         let at = |first_word, last_word| {
             let location = Location { page: 3, first_word, last_word };
-            page.citation(&Located { path: "total".to_owned(), location, occurrences: 2 })
+            page.citation(&Located { path: "total".to_owned(), location, occurrences: 2, quote: None })
         };
         let citation = at(3, 4).unwrap();
         assert_eq!((citation.quote.as_str(), citation.start, citation.page), ("1 234,50", 16, 3));
@@ -127,11 +180,117 @@ mod tests {
                 .citation(&Located {
                     path: String::new(),
                     location: Location { page: 1, first_word: 0, last_word: 0 },
-                    occurrences: 1
+                    occurrences: 1,
+                    quote: None,
                 })
                 .unwrap()
                 .boxes
                 .is_empty()
         );
+        let location = Location { page: 3, first_word: 3, last_word: 4 };
+        let quoted = Located { path: "total".to_owned(), location, occurrences: 1, quote: Some((2, 5)) };
+        let citation = page.citation(&quoted).unwrap();
+        assert_eq!((citation.quote.as_str(), citation.start), ("Total:  1 234,50 €", 8));
+        assert_eq!((citation.kind, citation.boxes.len()), (CitationKind::Cited, 2), "the boxes are those of the value");
+    }
+
+    /// Returns the citations of data in pages, numbered from 1.
+    fn cited(data: &Value, quotes: &BTreeMap<String, String>, pages: &[String]) -> Vec<Citation> {
+        let mut search = Search::new(data, quotes);
+        for (number, page) in (1..).zip(pages) {
+            search.add_page(number, page);
+        }
+        let located = search.finish().located.into_iter();
+        located.filter_map(|found| Page::new(&pages[found.location.page as usize - 1], None).citation(&found)).collect()
+    }
+
+    fn without_blanks(text: &str) -> String {
+        text.chars().filter(|c| !c.is_whitespace()).collect()
+    }
+
+    /// A page of words, numbers and dates, of which some are equal.
+    fn any_page() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            4 => "[a-c]{1,2}[,.:]?",
+            3 => "[0-9]{1,3}([.,][0-9]{1,3})?( €|€)?",
+            1 => "(0[1-4][./]0[1-4][./]2026|[1-4]\\. März 2026|2026-0[1-4]-0[1-4])",
+        ];
+        prop::collection::vec((word, "[ \n]{1,2}"), 0..40)
+            .prop_map(|words| words.into_iter().map(|(word, blank)| word + &blank).collect())
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            "[a-c]{1,2}( [a-c]{1,2})?".prop_map(Value::from),
+            (-200..200_i64).prop_map(Value::from),
+            (0..20_000_i32).prop_map(|cents| Value::from(f64::from(cents) / 100.0)),
+            "2026-0[1-4]-0[1-4]".prop_map(Value::from),
+            any::<bool>().prop_map(Value::from),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_is_cited_unless_it_occurs_in_its_quote_and_the_quote_at_its_position(
+            pages in prop::collection::vec(any_page(), 1..4),
+            answers in prop::collection::vec((any_value(), any_value(), "[a-c0-9.,€ ]{0,8}", any::<[prop::sample::Index; 3]>(), 0..4_u8), 1..12),
+        ) {
+            let (mut items, mut quotes) = (Vec::new(), BTreeMap::new());
+            for (at, (value, other, noise, [page, start, length], kind)) in answers.into_iter().enumerate() {
+                let words: Vec<&str> = page.get(&pages).split_whitespace().collect();
+                let first = if words.is_empty() { 0 } else { start.index(words.len()) };
+                let part = words[first..(first + 1 + length.index(6)).min(words.len())].join(" ");
+                // Quotes of the text, changed ones, ones without blanks, and ones of another value.
+                let quote = match kind {
+                    0 => part,
+                    1 => part + &noise,
+                    2 => without_blanks(&part),
+                    _ => format!("{noise} {other}"),
+                };
+                quotes.insert(format!("[{at}].value"), quote);
+                items.push(json!({ "value": value }));
+            }
+            let data = Value::from(items);
+            for citation in cited(&data, &quotes, &pages).into_iter().filter(|citation| citation.kind == CitationKind::Cited) {
+                let page = &pages[citation.page as usize - 1];
+                let at_position: String =
+                    page.chars().skip(citation.start as usize).take(citation.quote.chars().count()).collect();
+                prop_assert_eq!(&at_position, &citation.quote);
+                let value = citation.path.parse::<crate::path::Path>().unwrap().get(&data).unwrap().clone();
+                prop_assert!(has_value(&citation.quote, &value, Style::of(page)), "{} {}", value, citation.quote);
+                let quote = &quotes[&citation.path];
+                prop_assert!(without_blanks(&citation.quote).contains(&without_blanks(quote)));
+                prop_assert!(citation.quote.chars().count() <= QUOTE_CHARS && citation.occurrences > 0);
+            }
+        }
+
+        #[test]
+        fn a_value_that_is_quoted_with_its_words_is_cited(page in any_page(), at in any::<prop::sample::Index>()) {
+            let words: Vec<&str> = page.split_whitespace().collect();
+            prop_assume!(!words.is_empty());
+            let at = at.index(words.len());
+            let value = words[at].trim_matches([',', '.', ':']);
+            prop_assume!(value.chars().all(|c| c.is_ascii_lowercase()));
+            let quote = words[at.saturating_sub(2)..(at + 3).min(words.len())].join(" ");
+            let found = cited(&json!({ "value": value }), &BTreeMap::from([("value".to_owned(), quote)]), &[page.clone()]);
+            prop_assert_eq!(found[0].kind, CitationKind::Cited);
+        }
+    }
+
+    #[test]
+    fn an_extraction_is_outdated_when_its_document_was_read_again() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        for (checked, current, expected) in [
+            (Some(at(5)), Some(at(5)), false),
+            (Some(at(5)), Some(at(6)), true),
+            (Some(at(5)), None, false),
+            (None, Some(at(10)), false),
+            (None, Some(at(11)), true),
+        ] {
+            let coverage = Coverage { pages: 1, ..Coverage::default() };
+            let report = ExtractionReport { coverage, text_generation: checked, ..ExtractionReport::default() };
+            assert_eq!(is_outdated(current, &report, at(10)), expected, "{checked:?} {current:?}");
+            assert!(!is_outdated(current, &ExtractionReport::default(), at(10)), "no prompt run");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The extraction engine: runs a prompt on a document, window by window.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -9,7 +10,9 @@ use folio_llm::{
     Catalogue, MESSAGE_OVERHEAD_TOKENS, ModelError, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens,
 };
 use folio_metering::MeteredCall;
-use folio_resources::{Document, ExtractionReport, NewExtraction, Prompt, PromptRevision, Schema, SchemaRevision};
+use folio_resources::{
+    Document, ExtractionReport, FieldConfidence, NewExtraction, Prompt, PromptRevision, Schema, SchemaRevision, leaves,
+};
 use folio_storage::value::PageText;
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::notation::Style;
@@ -22,6 +25,7 @@ use super::citation::{Cited, cite};
 use super::evidence::pages_of;
 use super::merge::{Merged, WindowAnswer, merge};
 use super::message::Position;
+use super::model_evidence::{self, Evidence};
 use super::normalize::normalize;
 use super::window_record::WindowRecord;
 use super::windows::{self, Plan, Planner, Window};
@@ -219,6 +223,7 @@ struct Answer {
     data: Value,
     /// Original texts of normalized values by path.
     originals: BTreeMap<String, String>,
+    evidence: Evidence,
     model_calls: u32,
 }
 
@@ -233,27 +238,36 @@ impl Run<'_> {
                 steps.send_replace(Some(Steps { done: count(number), total: count(plan.windows.len()) }));
             }
         }
-        let Merged { data, conflicts, originals } = merge(&answers);
+        let Merged { data, conflicts, originals, evidence } = merge(&answers);
         if answers.len() > 1 {
             self.check_merged(&data).await?;
         }
         let (stores, org) = (&self.resources.stores, &self.request.principal.org);
-        let Cited { citations, located, inferred } = cite(stores, org, &self.document, &data).await?;
+        let quotes = evidence.iter().filter_map(|(path, found)| Some((path.clone(), found.quote.clone()?))).collect();
+        let Cited { citations, located, cited, inferred } = cite(stores, org, &self.document, &data, &quotes).await?;
+        let confidence = |(path, _): (String, &Value)| {
+            let confidence = evidence.get(&path)?.confidence?;
+            Some(FieldConfidence { path, confidence })
+        };
+        let confidences = leaves(&data).into_iter().filter_map(confidence).collect();
         let coverage = Coverage {
             located,
+            cited,
             inferred,
             pages: self.document.pages,
             windows: u32::try_from(answers.len()).unwrap_or(u32::MAX),
             model_calls: answers.iter().map(|answer| answer.model_calls).sum(),
             ..plan.coverage.clone()
         };
+        let text_generation = self.document.text_generation;
         Ok(Extracted {
             document: self.document.id.clone(),
             prompt: self.prompt.revid.clone(),
             schema: self.schema.as_ref().map(|schema| schema.revid.clone()),
             model: self.model.name.clone(),
             data,
-            report: ExtractionReport::new(coverage, conflicts, originals, citations),
+            report: ExtractionReport { coverage, conflicts, originals, citations, text_generation, confidences }
+                .bounded(),
             usage: *usage,
         })
     }
@@ -332,8 +346,8 @@ impl Run<'_> {
         {
             return Ok(answer);
         }
-        let Answer { data, originals, model_calls } = self.answer(question, usage).await?;
-        let mut answer = WindowAnswer { data, originals, model_calls, ..WindowAnswer::default() };
+        let Answer { data, originals, evidence, model_calls } = self.answer(question, usage).await?;
+        let mut answer = WindowAnswer { data, originals, evidence, model_calls, ..WindowAnswer::default() };
         if windows > 1 {
             answer = with_pages(answer, pages, plan.structured_page).await?;
         }
@@ -371,7 +385,8 @@ impl Run<'_> {
         let question = message::user(&self.prompt.content, &self.document.name, position, &document);
         // If the endpoint does not support a response format, the prompt contains the schema.
         let schema = self.schema.as_ref().filter(|_| !self.model.options.json_schema).and_then(SchemaRevision::schema);
-        let text = schema.map_or(question.clone(), |schema| message::with_schema(&question, schema));
+        let schema = schema.map(|schema| self.extended_schema().unwrap_or_else(|| schema.clone()));
+        let text = schema.map_or(question.clone(), |schema| message::with_schema(&question, &schema));
         Question { text, style: Style::of(&document), window }
     }
 
@@ -385,7 +400,9 @@ impl Run<'_> {
             let reply = self.call_model(messages.clone(), key, attempt).await?;
             *usage = usage.plus(reply.usage);
             match self.parse_answer(&reply, style).await? {
-                Ok((data, originals)) => return Ok(Answer { data, originals, model_calls: attempt }),
+                Ok(Parsed { data, originals, evidence }) => {
+                    return Ok(Answer { data, originals, evidence, model_calls: attempt });
+                }
                 Err(found) => violations = found,
             }
             let text = fit(reply.text, self.budget().first_answer);
@@ -485,6 +502,8 @@ impl<'a> Run<'a> {
         let output = u64::from(self.model.options.max_output_tokens);
         let (answer, first_answer) = (output.min(context / 2), output.min(context / 8));
         let schema = self.schema.as_ref().map_or(0, |schema| count_tokens(&schema.response_format.to_string()));
+        let evidence = self.extended_schema().map(|_| count_tokens(&model_evidence::member_schema().to_string()));
+        let schema = schema + evidence.unwrap_or_default();
         let overhead = count_tokens(message::SYSTEM)
             + count_tokens(&message::user(&self.prompt.content, &self.document.name, Some(LAST_POSITION), ""))
             + 4 * MESSAGE_OVERHEAD_TOKENS;
@@ -492,15 +511,29 @@ impl<'a> Run<'a> {
         Budget { text: context.saturating_sub(reserved), answer, first_answer, schema, overhead }
     }
 
+    /// Returns the schema of an answer with quotes and confidences. None: the model or the schema does not permit them.
+    fn extended_schema(&self) -> Option<Value> {
+        let schema = self.schema.as_ref().filter(|_| self.model.options.evidence)?.schema()?;
+        model_evidence::extended(schema)
+    }
+
     async fn call_model(&self, messages: Vec<Message>, key: String, attempt: u32) -> Result<ModelReply, RunError> {
         let budget = self.budget();
-        // The correction may be longer than the estimate, because the length limit may have ended the first answer.
+        // The correction may be longer than the estimate, because the length limit may have ended the first answer. It is
+        // requested without quotes and confidences, so that these cannot fail an extraction.
+        let extended = self.extended_schema().filter(|_| attempt == 1);
         let estimate = self.schema.as_ref().and_then(SchemaRevision::schema).and_then(answer_tokens);
-        let answer = estimate.filter(|_| attempt == 1).unwrap_or(u64::MAX).min(budget.answer);
+        let estimate = estimate.filter(|_| attempt == 1 && extended.is_none());
+        let answer = estimate.unwrap_or(u64::MAX).min(budget.answer);
+        let format = self.schema.as_ref().and_then(response_format);
+        let format = format.map(|format| match extended {
+            Some(schema) => ResponseFormat { schema, ..format },
+            None => format,
+        });
         let call = self.metered_call(key, count(&messages) + budget.schema, answer);
         let request = ModelRequest {
             system: message::SYSTEM.to_owned(),
-            response_format: self.schema.as_ref().and_then(response_format),
+            response_format: format,
             max_output_tokens: u32::try_from(answer).ok(),
             temperature: Some(self.prompt.temperature.unwrap_or_default()),
             ..ModelRequest::new(self.request.principal.org.clone(), &self.model.name, messages)
@@ -522,14 +555,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Parses, normalizes and validates an answer. Also returns the original texts of normalized values. The inner error
-    /// lists the violations.
+    /// Parses, normalizes and validates an answer. The inner error lists the violations.
     async fn parse_answer(&self, reply: &ModelReply, style: Style) -> Result<Result<Parsed, Vec<Violation>>> {
         let invalid = |message: String| Ok(Err(vec![Violation { path: "#".to_owned(), message }]));
-        if reply.finish == Some(FinishReason::Length) {
+        let text = unfenced(&reply.text);
+        let divided = self.extended_schema().and_then(|_| model_evidence::split(text));
+        // The member with the evidence is the last one: if the answer reached it, the data are complete.
+        if reply.finish == Some(FinishReason::Length) && divided.is_none() {
             return invalid("the answer reached the length limit; answer shorter".to_owned());
         }
-        let mut data = match json::read(unfenced(&reply.text)) {
+        let (text, evidence) = divided.map_or((Cow::from(text), ""), |(text, evidence)| (text.into(), evidence));
+        let mut data = match json::read(&text) {
             Ok(data) => data,
             Err(refused) => return invalid(refused.to_string()),
         };
@@ -539,19 +575,29 @@ impl<'a> Run<'a> {
         let Some(schema) = &self.schema else {
             let is_object = data.is_object();
             return if is_object {
-                Ok(Ok((data, BTreeMap::new())))
+                Ok(Ok(Parsed { data, ..Parsed::default() }))
             } else {
                 invalid("must be a JSON object".to_owned())
             };
         };
         let originals = schema.schema().map(|schema| normalize(schema, &mut data, style)).unwrap_or_default();
         let violations = rules::violations_of("schema", schema, &data).await?;
-        Ok(if violations.is_empty() { Ok((data, originals)) } else { Err(violations) })
+        if !violations.is_empty() {
+            return Ok(Err(violations));
+        }
+        let evidence = model_evidence::parse(evidence, &data);
+        Ok(Ok(Parsed { data, originals, evidence }))
     }
 }
 
-/// Data, and the original texts of normalized values by path.
-type Parsed = (Value, BTreeMap<String, String>);
+/// A valid answer.
+#[derive(Default)]
+struct Parsed {
+    data: Value,
+    /// Original texts of normalized values by path.
+    originals: BTreeMap<String, String>,
+    evidence: Evidence,
+}
 
 fn response_format(schema: &SchemaRevision) -> Option<ResponseFormat> {
     let name = schema.response_format.get("json_schema")?.get("name")?.as_str()?.to_owned();

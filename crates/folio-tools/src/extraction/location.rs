@@ -4,13 +4,19 @@
 //! reads the document page by page: [`Search::add_page`] finds the locations of all values, and [`Search::finish`]
 //! chooses one for each value. Of several locations it chooses the one nearest to the other values of the same object;
 //! for an item of an array, the first one after the previous item.
+//!
+//! A value may have a quote of the model. If the text contains the quote, and the quote contains the value, only locations
+//! within the quote are chosen. The quote contains the value if it contains the words of the value completely, or if it contains
+//! the value itself (without the currency, for example). A number has its sign in the words of the quote.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use folio_resources::{item_path, member_path};
 use folio_types::notation::{Style, fold};
 use serde_json::Value;
+
+use super::quote::{CondensedPage, Occurrence, Quote};
 
 /// Maximum words of a date, such as `Tuesday, 17 March 2026`.
 const DATE_WORDS: usize = 4;
@@ -20,6 +26,8 @@ const NUMBER_WORDS: usize = 2;
 const MARKS: [char; 9] = [',', ';', ':', '.', '(', ')', '"', '*', '|'];
 /// Maximum number of locations of a value from which one is chosen.
 const LOCATIONS_MAX: usize = 256;
+/// Maximum number of occurrences of a quote that are examined.
+const QUOTES_MAX: usize = 32;
 /// Largest difference of equal numbers.
 const TOLERANCE: f64 = 1e-9;
 
@@ -38,6 +46,9 @@ pub(super) struct Located {
     pub(super) location: Location,
     /// Number of locations with the value, including this one.
     pub(super) occurrences: u32,
+    /// The first and last word of the model's quote on the page of the location, which contains the location. None: the
+    /// model did not quote the value, or its quote is not valid.
+    pub(super) quote: Option<Words>,
 }
 
 /// A value that is searched.
@@ -46,8 +57,14 @@ struct Leaf {
     value: Value,
     /// The object, or the item of an array, that contains the value.
     group: usize,
+    /// The quote of the model. None: the model did not quote the value.
+    quote: Option<Quote>,
     /// The first locations, in order.
     locations: Vec<Location>,
+    /// Number of occurrences of the quote that may still be examined.
+    quotes_left: usize,
+    /// The first locations within the quote, in order, each with the words of the quote.
+    quoted: Vec<(Location, Words)>,
     occurrences: u32,
 }
 
@@ -70,9 +87,13 @@ pub(super) struct SearchResult {
 }
 
 impl Search {
-    pub(super) fn new(data: &Value) -> Self {
+    /// `quotes`: the quotes of the model by the paths of their values.
+    pub(super) fn new(data: &Value, quotes: &BTreeMap<String, String>) -> Self {
         let mut search = Self { leaves: Vec::new(), groups: vec![None], arrays: 0, unsearched: 0 };
         search.add("", data, 0);
+        for leaf in &mut search.leaves {
+            leaf.quote = quotes.get(&leaf.path).map(|text| Quote::new(text));
+        }
         search
     }
 
@@ -82,8 +103,16 @@ impl Search {
             Value::Bool(_) => self.unsearched += 1,
             Value::String(text) if text.trim().is_empty() => {}
             Value::String(_) | Value::Number(_) => {
-                let (path, value) = (path.to_owned(), value.clone());
-                self.leaves.push(Leaf { path, value, group, locations: Vec::new(), occurrences: 0 });
+                self.leaves.push(Leaf {
+                    path: path.to_owned(),
+                    value: value.clone(),
+                    group,
+                    quote: None,
+                    quotes_left: QUOTES_MAX,
+                    locations: Vec::new(),
+                    quoted: Vec::new(),
+                    occurrences: 0,
+                });
             }
             Value::Object(members) => {
                 for (name, member) in members {
@@ -107,11 +136,32 @@ impl Search {
         self.groups.len() - 1
     }
 
-    /// Searches the values on the next page. Cost: the words of the page, and the locations of each value.
+    /// Searches the values on the next page. Cost: the words of the page, and the locations of each value; for each quote
+    /// whose value the page contains, one search through its characters. At most [`QUOTES_MAX`] occurrences of a quote are
+    /// examined in the whole document.
     pub(super) fn add_page(&mut self, number: u32, text: &str) {
-        let index = PageIndex::new(text);
+        let style = Style::of(text);
+        let index = PageIndex::with_style(text, style);
+        let mut condensed = None;
         for leaf in &mut self.leaves {
             let found = index.find(&leaf.value);
+            if let Some(quote) = leaf.quote.as_ref().filter(|_| !found.is_empty()) {
+                let page = condensed.get_or_insert_with(|| CondensedPage::new(text));
+                for Occurrence { words: (first, last), whole_words, text } in page.find(quote).take(leaf.quotes_left) {
+                    leaf.quotes_left -= 1;
+                    let is_cited = |(start, end): &&Words| {
+                        first <= *start
+                            && *end <= last
+                            && has_value(text, &leaf.value, style)
+                            && ((whole_words.start <= *start && *end < whole_words.end)
+                                || has_value(quote.text(), &leaf.value, style))
+                    };
+                    leaf.quoted.extend(found.iter().find(is_cited).map(|(first_word, last_word)| {
+                        let location = Location { page: number, first_word: *first_word, last_word: *last_word };
+                        (location, (first, last))
+                    }));
+                }
+            }
             leaf.occurrences = leaf.occurrences.saturating_add(u32::try_from(found.len()).unwrap_or(u32::MAX));
             let left = LOCATIONS_MAX.saturating_sub(leaf.locations.len());
             let location = |(first_word, last_word)| Location { page: number, first_word, last_word };
@@ -119,7 +169,10 @@ impl Search {
         }
     }
 
-    pub(super) fn finish(self) -> SearchResult {
+    pub(super) fn finish(mut self) -> SearchResult {
+        for leaf in self.leaves.iter_mut().filter(|leaf| !leaf.quoted.is_empty()) {
+            leaf.locations = leaf.quoted.iter().map(|(location, _)| *location).collect();
+        }
         let mut anchors: Vec<Option<Location>> = vec![None; self.groups.len()];
         for leaf in &self.leaves {
             if let ([only], Some(anchor)) = (&leaf.locations[..], anchors.get_mut(leaf.group)) {
@@ -148,7 +201,8 @@ impl Search {
             if let Some(end) = array.and_then(|array| ends.get_mut(array)) {
                 *end = (*end).max(Some(location));
             }
-            found.located.push(Located { path: leaf.path, location, occurrences: leaf.occurrences });
+            let quote = leaf.quoted.iter().find(|(quoted, _)| *quoted == location).map(|(_, words)| *words);
+            found.located.push(Located { path: leaf.path, location, occurrences: leaf.occurrences, quote });
         }
         found
     }
@@ -162,7 +216,7 @@ fn distance(anchor: Location, location: Location) -> (u32, usize) {
 }
 
 /// First and last word.
-type Words = (usize, usize);
+pub(super) type Words = (usize, usize);
 
 /// The searchable values of a page.
 pub(super) struct PageIndex {
@@ -177,7 +231,11 @@ pub(super) struct PageIndex {
 
 impl PageIndex {
     pub(super) fn new(text: &str) -> Self {
-        let style = Style::of(text);
+        Self::with_style(text, Style::of(text))
+    }
+
+    /// `style`: the notation of ambiguous dates.
+    pub(super) fn with_style(text: &str, style: Style) -> Self {
         let styles = [style, Style { comma_decimal: !style.comma_decimal, ..style }];
         let words: Vec<&str> = text.split_whitespace().collect();
         let has_digits: Vec<bool> = words.iter().map(|word| word.bytes().any(|byte| byte.is_ascii_digit())).collect();
@@ -260,6 +318,28 @@ impl PageIndex {
     }
 }
 
+/// Returns true if a text contains the value, a number with its sign. `style`: the notation of the page.
+pub(super) fn has_value(text: &str, value: &Value, style: Style) -> bool {
+    let is_found = PageIndex::with_style(text, style).contains(value);
+    is_found && value.as_f64().is_none_or(|number| has_number(text, number, style))
+}
+
+/// Returns true if a word, or up to three words together, are the number with its sign, which may be a word of its own.
+fn has_number(text: &str, wanted: f64, style: Style) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let styles = [style, Style { comma_decimal: !style.comma_decimal, ..style }];
+    let is_wanted = |words: &[&str]| {
+        let text = words.join(" ");
+        // Brackets around a number are its sign.
+        let is_negative = text.starts_with('(') && text.ends_with(')');
+        let text = if is_negative { text.as_str() } else { text.trim_matches(MARKS) };
+        let mut numbers = styles.iter().filter_map(|style| style.number(text)?.as_f64());
+        numbers.any(|number| (number - wanted).abs() < TOLERANCE)
+    };
+    let ends = |start: usize| start..(start + NUMBER_WORDS + 1).min(words.len());
+    (0..words.len()).any(|start| ends(start).any(|last| words.get(start..=last).is_some_and(is_wanted)))
+}
+
 /// Returns the texts of one to `max` words from `start`, each with its last word, for which `may_match` returns true.
 fn groups<'a>(
     words: &'a [&str],
@@ -280,7 +360,12 @@ mod tests {
     use super::*;
 
     fn locate(data: &Value, pages: &[&str]) -> SearchResult {
-        let mut search = Search::new(data);
+        locate_quoted(data, &[], pages)
+    }
+
+    fn locate_quoted(data: &Value, quotes: &[(&str, &str)], pages: &[&str]) -> SearchResult {
+        let quotes = quotes.iter().map(|(path, quote)| ((*path).to_owned(), (*quote).to_owned())).collect();
+        let mut search = Search::new(data, &quotes);
         for (number, page) in (1..).zip(pages) {
             search.add_page(number, page);
         }
@@ -363,6 +448,43 @@ mod tests {
         let locations: Vec<(u32, usize, u32)> =
             found.located.iter().map(|one| (one.location.page, one.location.first_word, one.occurrences)).collect();
         assert_eq!(locations, [(1, 0, 3), (1, 1, 1), (1, 2, 3), (2, 1, 3)]);
+    }
+
+    #[test]
+    fn a_valid_quote_decides_about_the_location() {
+        let pages = ["Total 5.00\nShipping 5.00", "Sum of pages\nGrand total :  1 234,50 €\nDue 17.03.2026"];
+        let found = |data: Value, quote: &str| {
+            let found = locate_quoted(&data, &[("value", quote)], &pages);
+            found.located.first().map(|found| (found.location.page, found.location.first_word, found.quote))
+        };
+        let (five, sum, due) = (json!({"value": 5}), json!({"value": 1234.5}), json!({"value": "2026-03-17"}));
+        assert_eq!(found(five.clone(), "Shipping 5.00"), Some((1, 3, Some((2, 3)))));
+        assert_eq!(found(five.clone(), "Total\n5.00"), Some((1, 1, Some((0, 1)))), "white space does not matter");
+        assert_eq!(found(sum.clone(), "total: 1234,50 €"), Some((2, 6, Some((4, 8)))));
+        assert_eq!(found(due, "Due 17.03.2026"), Some((2, 10, Some((9, 10)))));
+        for (data, quote, why) in [
+            (five.clone(), "Freight 5.00", "the text does not contain the quote"),
+            (five.clone(), "Shipping", "the quote does not contain the value"),
+            (five.clone(), "shipping 5.00", "the case differs"),
+            (five, "Shipping 5.00 Sum of pages", "no page contains the whole quote"),
+            (sum, "234,50 €", "the quote contains a part of the value"),
+        ] {
+            let located = found(data, quote).map(|(_, _, quote)| quote);
+            assert_eq!(located, Some(None), "{why}");
+        }
+        let page = ["Discount -12,00 (3.20)"];
+        for (value, quote, is_cited) in [
+            (json!(-12), "Discount -12,00", true),
+            (json!(12), "Discount -12,00", false),
+            (json!(12), "12,00", false),
+            (json!(-12), "Discount-12,00", true),
+            (json!(-3.2), "-12,00 (3.20)", true),
+            (json!(3.2), "-12,00 (3.20)", false),
+        ] {
+            let located = locate_quoted(&json!({ "value": value }), &[("value", quote)], &page).located;
+            assert_eq!(located[0].quote.is_some(), is_cited, "{value} {quote}");
+        }
+        assert_eq!(found(json!({"value": 34.5}), "34,50"), None, "a part of a word is no value of the text");
     }
 
     #[test]

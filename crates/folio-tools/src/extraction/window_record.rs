@@ -58,6 +58,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::extraction::model_evidence::ValueEvidence;
 
     #[tokio::test]
     async fn an_answer_is_found_by_the_same_run_model_window_and_question_only() {
@@ -67,10 +68,12 @@ mod tests {
         let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);
         let record =
             |run, model, window, question| WindowRecord::new(&principal, run, model, window, question).unwrap();
+        let quoted = ValueEvidence { quote: Some("Sum 1,50".to_owned()), confidence: Some(0.9) };
         let answer = WindowAnswer {
             data: json!({"total": 1.5}),
             pages: BTreeMap::from([("total".to_owned(), 3)]),
             originals: BTreeMap::from([("total".to_owned(), "1,50".to_owned())]),
+            evidence: BTreeMap::from([("total".to_owned(), quoted)]),
             model_calls: 2,
         };
         let first = record("run", "base", 1, "text");

@@ -248,6 +248,8 @@ async fn add_document(stores: &Stores, org: &OrgId, name: &str, pages: &[&str], 
 pub(crate) struct ScriptedModels {
     answers: Mutex<VecDeque<Result<ModelReply, ModelError>>>,
     requests: Mutex<Vec<ModelRequest>>,
+    /// True if extractions request quotes and confidences from the model `base`.
+    pub(crate) has_evidence: AtomicBool,
     /// True if the context of the model `other` is too small for any request.
     pub(crate) other_is_small: AtomicBool,
     /// Models whose calls are refused because the remaining credit does not cover them. If there are any, the model
@@ -263,9 +265,13 @@ pub(crate) struct ScriptedModels {
 
 impl ScriptedModels {
     pub(crate) fn answer(&self, text: &str) {
+        self.answer_until(FinishReason::Stop, text);
+    }
+
+    /// Adds an answer that ends for this reason.
+    pub(crate) fn answer_until(&self, finish: FinishReason, text: &str) {
         let usage = Usage { input_tokens: 100, output_tokens: 10, reported: true, model_calls: 1, ..Usage::default() };
-        let reply =
-            ModelReply { text: text.to_owned(), finish: Some(FinishReason::Stop), usage, ..ModelReply::default() };
+        let reply = ModelReply { text: text.to_owned(), finish: Some(finish), usage, ..ModelReply::default() };
         self.answers.lock().unwrap().push_back(Ok(reply));
     }
 
@@ -307,7 +313,9 @@ impl Models for ScriptedModels {
         if self.other_is_small.load(Ordering::Relaxed) {
             other.options.context_tokens = 100;
         }
-        let mut models = vec![model("base", true), other, model("chat-only", false)];
+        let mut base = model("base", true);
+        base.options.evidence = self.has_evidence.load(Ordering::Relaxed);
+        let mut models = vec![base, other, model("chat-only", false)];
         models.extend(self.own.lock().unwrap().get(org).map(|name| model(name, true)));
         let mut fallbacks = vec!["chat-only".to_owned(), "other".to_owned()];
         if !self.unaffordable_models.lock().unwrap().is_empty() {

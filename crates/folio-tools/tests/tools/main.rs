@@ -8,6 +8,7 @@
 )]
 
 mod documents;
+mod evidence;
 mod extraction;
 mod extraction_job;
 mod fixture;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use folio_proto::v1;
+use folio_resources::CitationKind;
 use folio_types::{Coverage, ExtractionId};
 use serde_json::{Map, Value, json};
 
@@ -203,7 +204,8 @@ fn whole(extraction: &v1::Extraction) -> Value {
         "windows": extraction.coverage.as_ref().map(|coverage| coverage.windows),
         "conflicts": extraction.conflicts.iter().map(conflict).collect::<Vec<_>>(),
         "originals": extraction.originals.iter().map(original).collect::<Vec<_>>(),
-        "citations": extraction.citations.iter().map(citation).collect::<Vec<_>>(), "data": data(extraction),
+        "citations": extraction.citations.iter().map(citation).collect::<Vec<_>>(),
+        "confidences": extraction.confidences.iter().map(confidence).collect::<Vec<_>>(), "data": data(extraction),
     })
 }
 
@@ -223,7 +225,26 @@ fn original(original: &v1::OriginalText) -> Value {
 
 pub(crate) fn citation(citation: &v1::Citation) -> Value {
     let v1::Citation { path, page, quote, occurrences, .. } = citation;
-    json!({ "path": path, "page": page, "quote": quote, "occurrences": occurrences })
+    json!({
+        "path": path, "kind": kind(citation.kind()), "page": page, "quote": quote, "occurrences": occurrences,
+    })
+}
+
+/// Returns the name of a kind of evidence.
+pub(crate) fn kind(kind: v1::CitationKind) -> &'static str {
+    match kind {
+        v1::CitationKind::Cited => CitationKind::Cited.name(),
+        v1::CitationKind::Located | v1::CitationKind::Unspecified => CitationKind::Located.name(),
+    }
+}
+
+fn confidence(found: &v1::FieldConfidence) -> Value {
+    json!({ "path": found.path, "confidence": found.confidence })
+}
+
+/// Returns the confidence of the model in a value of the original data.
+pub(crate) fn confidence_of(extraction: &v1::Extraction, path: &str) -> Option<f64> {
+    extraction.confidences.iter().find(|found| found.path == path).map(|found| found.confidence)
 }
 
 /// Returns the data of extractions of named documents. Tables and CSV have a column for each path of a value, in the
@@ -321,8 +342,10 @@ mod tests {
                 page: 2,
                 quote: "957,00".to_owned(),
                 occurrences: 1,
+                kind: v1::CitationKind::Cited.into(),
                 ..v1::Citation::default()
             }],
+            confidences: vec![v1::FieldConfidence { path: "total".to_owned(), confidence: 0.75 }],
             ..stored("ext_1", "{}", None)
         };
         let shown = whole(&extraction);
@@ -331,7 +354,10 @@ mod tests {
             json!([{"path": "total", "value": 12.5, "page": 2}, {"path": "total", "value": 12.5, "page": null}]);
         assert_eq!((&shown["windows"], &shown["conflicts"]), (&json!(2), &conflicts));
         assert_eq!(shown["originals"], json!([{"path": "total", "text": "957,00 €"}]));
-        assert_eq!(shown["citations"], json!([{"path": "total", "page": 2, "quote": "957,00", "occurrences": 1}]));
+        let citation = json!({"path": "total", "kind": "cited", "page": 2, "quote": "957,00", "occurrences": 1});
+        assert_eq!(shown["citations"], json!([citation]));
+        assert_eq!(shown["confidences"], json!([{"path": "total", "confidence": 0.75}]));
+        assert_eq!((confidence_of(&extraction, "total"), confidence_of(&extraction, "other")), (Some(0.75), None));
         let without = whole(&stored("ext_1", "{}", None));
         assert_eq!((&without["coverage"], &without["windows"]), (&Value::Null, &Value::Null));
     }

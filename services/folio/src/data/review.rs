@@ -207,13 +207,17 @@ impl Session {
         let original = parsed(&extraction.original_json);
         let is_original = leaves(&original).iter().any(|(found, original)| found == path && *original == value);
         let citation = extraction.citations.iter().find(|citation| is_original && citation.path == path);
+        let confidence = extraction::confidence_of(extraction, path).filter(|_| is_original);
+        let confidence = confidence.map(|share| format!(", confidence {share:.2}")).unwrap_or_default();
         let Some(citation) = citation else {
-            self.screen.line(DIM, "  not found in the text of the document");
+            let kind = if is_original { "inferred: " } else { "" };
+            self.screen.line(DIM, &format!("  {kind}not found in the text of the document{confidence}"));
             return Ok(());
         };
         let text = self.page(&extraction.document_id, citation.page).await?;
         let (before, after) = around(&text, citation.start as usize, citation.quote.chars().count());
-        let page = Span::new(DIM, format!("  page {}: {before}", citation.page));
+        let kind = extraction::kind(citation.kind());
+        let page = Span::new(DIM, format!("  {kind} on page {}{confidence}: {before}", citation.page));
         self.screen.spans(&[page, Span::new(NOTE, citation.quote.clone()), Span::new(DIM, after)]);
         Ok(())
     }

@@ -24,7 +24,7 @@ pub(crate) struct Report {
     schema: Value,
     prompt: Value,
     extraction: Value,
-    /// The places of the values in the document.
+    /// The places of the values in the document, with the confidence of the model.
     citations: Vec<Value>,
     /// The parts of the document that were read.
     coverage: Option<String>,
@@ -57,11 +57,14 @@ pub(crate) async fn collect(
     if let Some(coverage) = &coverage {
         screen.line(NOTE, coverage);
     }
-    let citations = stored.map(|stored| stored.citations).unwrap_or_default();
-    for citation in citations.iter().take(SHOWN_CITATIONS) {
+    let stored = stored.unwrap_or_default();
+    for citation in stored.citations.iter().take(SHOWN_CITATIONS) {
         // JSON escapes control characters of the document.
         let quote = Value::from(citation.quote.as_str());
-        screen.line(NOTE, &format!("  {}: page {}, {quote}", citation.path, citation.page));
+        let (path, kind) = (&citation.path, extraction::kind(citation.kind()));
+        let confidence = extraction::confidence_of(&stored, path);
+        let confidence = confidence.map(|share| format!(", confidence {share:.2}")).unwrap_or_default();
+        screen.line(NOTE, &format!("  {path}: {kind} on page {}, {quote}{confidence}", citation.page));
     }
     let usage = finished.completed.usage.unwrap_or_default();
     Ok(Report {
@@ -75,7 +78,7 @@ pub(crate) async fn collect(
         schema: schema(client, &working.schema_revid).await?,
         prompt: prompt(client, &working.prompt_revid).await?,
         extraction,
-        citations: citations.iter().map(extraction::citation).collect(),
+        citations: stored.citations.iter().map(|found| citation(&stored, found)).collect(),
         coverage,
         usage: json!({
             "model_calls": usage.model_calls, "input_tokens": usage.input_tokens,
@@ -83,6 +86,14 @@ pub(crate) async fn collect(
             "reported": usage.reported,
         }),
     })
+}
+
+fn citation(extraction: &v1::Extraction, found: &v1::Citation) -> Value {
+    let mut citation = extraction::citation(found);
+    if let Some(members) = citation.as_object_mut() {
+        members.insert("confidence".to_owned(), json!(extraction::confidence_of(extraction, &found.path)));
+    }
+    citation
 }
 
 /// Returns the job of the newest extraction. None: it ran within its call, or there is none.

@@ -20,6 +20,8 @@ use folio_types::notation::fold;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::model_evidence::Evidence;
+
 /// Data of one window, with the facts about them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct WindowAnswer {
@@ -31,6 +33,9 @@ pub(super) struct WindowAnswer {
     pub(super) structured: BTreeSet<String>,
     /// Texts by the paths of the values that were normalized.
     pub(super) originals: BTreeMap<String, String>,
+    /// Quotes and confidences of the model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) evidence: Evidence,
     /// Number of model calls for the window.
     pub(super) model_calls: u32,
 }
@@ -40,19 +45,21 @@ pub(super) struct Merged {
     pub(super) data: Value,
     pub(super) conflicts: Vec<Conflict>,
     pub(super) originals: Vec<OriginalText>,
+    /// The evidence of the windows whose values were chosen.
+    pub(super) evidence: Evidence,
 }
 
 /// Merges the answers, in the order of the windows.
 pub(super) fn merge(answers: &[WindowAnswer]) -> Merged {
-    let mut merge = Merge { answers, conflicts: Vec::new(), originals: Vec::new() };
+    let mut merge = Merge { answers, conflicts: Vec::new(), originals: Vec::new(), evidence: Evidence::new() };
     let data = match answers {
         [only] => {
-            merge.keep_originals(0, "", "");
+            merge.keep_facts(0, "", "");
             only.data.clone()
         }
         _ => merge.values("", answers.iter().map(|answer| &answer.data).enumerate().collect()),
     };
-    Merged { data, conflicts: merge.conflicts, originals: merge.originals }
+    Merged { data, conflicts: merge.conflicts, originals: merge.originals, evidence: merge.evidence }
 }
 
 /// A value of a window, with the index of the window.
@@ -62,6 +69,7 @@ struct Merge<'a> {
     answers: &'a [WindowAnswer],
     conflicts: Vec<Conflict>,
     originals: Vec<OriginalText>,
+    evidence: Evidence,
 }
 
 impl<'a> Merge<'a> {
@@ -106,7 +114,7 @@ impl<'a> Merge<'a> {
                 match earlier.get_mut(&key).filter(|count| **count > 0) {
                     Some(count) => *count -= 1,
                     None => {
-                        self.keep_originals(*at, &item_path(path, index), &item_path(path, merged.len()));
+                        self.keep_facts(*at, &item_path(path, index), &item_path(path, merged.len()));
                         merged.push(item.clone());
                         *counts.entry(key).or_default() += 1;
                     }
@@ -139,7 +147,7 @@ impl<'a> Merge<'a> {
         let mut merged = Value::Null;
         for group in groups {
             if group.first == chosen {
-                self.keep_originals(chosen, path, path);
+                self.keep_facts(chosen, path, path);
                 merged = group.value.clone();
             } else {
                 let Group { value, page, .. } = group;
@@ -149,16 +157,21 @@ impl<'a> Merge<'a> {
         merged
     }
 
-    /// Keeps the original texts of a window at and below a path, under another path.
-    fn keep_originals(&mut self, window: usize, from: &str, to: &str) {
+    /// Keeps the original texts and the evidence of a window at and below a path, under another path.
+    fn keep_facts(&mut self, window: usize, from: &str, to: &str) {
         let Some(answer) = self.answers.get(window) else { return };
-        for (path, text) in answer.originals.range::<str, _>((Bound::Included(from), Bound::Unbounded)) {
-            let Some(rest) = path.strip_prefix(from) else { return };
-            if from.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']) {
-                self.originals.push(OriginalText { path: format!("{to}{rest}"), text: text.clone() });
-            }
-        }
+        let original = |(path, text): (String, &String)| OriginalText { path, text: text.clone() };
+        self.originals.extend(moved(&answer.originals, from, to).map(original));
+        self.evidence.extend(moved(&answer.evidence, from, to).map(|(path, fact)| (path, fact.clone())));
     }
+}
+
+/// Returns the facts at and below the path `from`, with their paths at and below `to`.
+fn moved<'m, T>(facts: &'m BTreeMap<String, T>, from: &str, to: &str) -> impl Iterator<Item = (String, &'m T)> {
+    let below = facts.range::<str, _>((Bound::Included(from), Bound::Unbounded));
+    let rests = below.map_while(move |(path, fact)| Some((path.strip_prefix(from)?, fact)));
+    let inside = rests.filter(move |(rest, _)| from.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']));
+    inside.map(move |(rest, fact)| (format!("{to}{rest}"), fact))
 }
 
 /// Windows with the same value.

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::extraction::model_evidence::ValueEvidence;
 
 /// Returns the answer of a window, with pages by path.
 fn answer(data: Value, pages: &[(&str, u32)]) -> WindowAnswer {
@@ -129,7 +130,7 @@ fn values_of_different_types_are_a_conflict() {
 }
 
 #[test]
-fn original_texts_follow_their_values() {
+fn original_texts_and_evidence_follow_their_values() {
     let with = |data: Value, originals: &[(&str, &str)]| WindowAnswer {
         originals: originals.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect(),
         ..answer(data, &[])
@@ -141,7 +142,19 @@ fn original_texts_follow_their_values() {
         json!({"date": "2026-03-18", "items": [{"price": 1}, {"price": 2}]}),
         &[("date", "18.3.26"), ("items[0].price", "EUR 1"), ("items[1].price", "2 €")],
     );
+    let evidence = |path: &str, quote: &str| {
+        let found = ValueEvidence { quote: Some(quote.to_owned()), confidence: Some(0.5) };
+        (path.to_owned(), found)
+    };
+    let quoting = |answer: WindowAnswer, quotes: [(&str, &str); 2]| WindowAnswer {
+        evidence: quotes.map(|(path, quote)| evidence(path, quote)).into(),
+        ..answer
+    };
+    let first = quoting(first, [("date", "Date 17.3.26"), ("items[0].price", "Tea 1 €")]);
+    let second = quoting(second, [("date", "Date 18.3.26"), ("items[1].price", "Milk 2 €")]);
     let found = merge(&[first.clone(), second]);
+    let expected = [("date", "Date 17.3.26"), ("items[0].price", "Tea 1 €"), ("items[1].price", "Milk 2 €")];
+    assert_eq!(found.evidence, expected.map(|(path, quote)| evidence(path, quote)).into(), "of the chosen values");
     assert_eq!(found.data, json!({"date": "2026-03-17", "items": [{"price": 1}, {"price": 2}]}));
     let expected = [original("date", "17.3.26"), original("items[0].price", "1 €"), original("items[1].price", "2 €")];
     assert_eq!(found.originals, expected);

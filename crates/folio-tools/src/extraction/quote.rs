@@ -1,0 +1,151 @@
+//! Quotes of a model, and the search for them in the text of a page. Pure.
+//!
+//! White space does not matter, and characters are compared in their compatibility composition (Unicode NFKC).
+
+use std::ops::Range;
+
+use folio_resources::{QUOTE_CHARS, words};
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::location::Words;
+
+/// A text that the model copied from the document.
+pub(super) struct Quote {
+    text: String,
+    condensed: String,
+}
+
+impl Quote {
+    pub(super) fn new(text: &str) -> Self {
+        let condensed = text.split_whitespace().map(condensed).collect();
+        Self { text: text.to_owned(), condensed }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Returns a word in compatibility composition, which may add white space, without white space.
+fn condensed(word: &str) -> String {
+    word.nfkc().filter(|c| !c.is_whitespace()).collect()
+}
+
+/// An occurrence of a quote on a page.
+pub(super) struct Occurrence<'a> {
+    /// The words that the quote contains, also in part.
+    pub(super) words: Words,
+    /// The words that the quote contains completely.
+    pub(super) whole_words: Range<usize>,
+    /// The words as they are in the text.
+    pub(super) text: &'a str,
+}
+
+/// The text of a page without white space.
+pub(super) struct CondensedPage<'a> {
+    text: &'a str,
+    condensed: String,
+    /// The start of each word in `condensed`, and its bytes in `text`.
+    words: Vec<(usize, Range<usize>)>,
+}
+
+impl<'a> CondensedPage<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let mut page = Self { text, condensed: String::with_capacity(text.len()), words: Vec::new() };
+        for (range, word) in words(text) {
+            page.words.push((page.condensed.len(), range));
+            page.condensed.push_str(&condensed(word));
+        }
+        page
+    }
+
+    /// Returns the occurrences of a quote, in order. Left out are those of more than [`QUOTE_CHARS`] characters with their
+    /// white space.
+    pub(super) fn find(&self, quote: &Quote) -> impl Iterator<Item = Occurrence<'a>> {
+        let quote = quote.condensed.as_str();
+        // None: the empty text, which would occur everywhere.
+        let first_char_bytes = quote.chars().next().map(char::len_utf8);
+        let mut from = 0;
+        // Occurrences may overlap, because one that begins within a word may hide the right one.
+        let starts = std::iter::from_fn(move || {
+            let step = first_char_bytes?;
+            let start = from + self.condensed.get(from..)?.find(quote)?;
+            from = start + step;
+            Some(start)
+        });
+        let occurrences = starts.filter_map(move |start| {
+            let end = start + quote.len();
+            let (first, last) = (self.word_at(start)?, self.word_at(end.checked_sub(1)?)?);
+            let ends_within = self.words.get(last + 1).map_or(self.condensed.len(), |(start, _)| *start) > end;
+            let starts_within = self.words.get(first)?.0 < start;
+            Some(Occurrence {
+                words: (first, last),
+                whole_words: first + usize::from(starts_within)..last + usize::from(!ends_within),
+                text: self.text_of(first, last)?,
+            })
+        });
+        occurrences.filter(|occurrence| occurrence.text.chars().count() <= QUOTE_CHARS)
+    }
+
+    /// Returns the word at a byte of the condensed text.
+    fn word_at(&self, byte: usize) -> Option<usize> {
+        self.words.partition_point(|(start, _)| *start <= byte).checked_sub(1)
+    }
+
+    fn text_of(&self, first: usize, last: usize) -> Option<&'a str> {
+        let (first, last) = (self.words.get(first)?, self.words.get(last)?);
+        self.text.get(first.1.start..last.1.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(page: &str, quote: &str) -> Vec<Words> {
+        CondensedPage::new(page).find(&Quote::new(quote)).map(|occurrence| occurrence.words).collect()
+    }
+
+    #[test]
+    fn a_quote_is_found_with_other_white_space_and_compatible_characters() {
+        for (page, quote, expected) in [
+            ("Total:  957,00 €", "Total: 957,00 €", vec![(0, 2)]),
+            ("Total:\n957,00\u{a0}€", "Total: 957,00 €", vec![(0, 2)]),
+            ("T o t a l 957", "Total 957", vec![(0, 5)]),
+            ("ﬁnal ﬁgure №7", "final figure No7", vec![(0, 2)]),
+            ("Cafe\u{301} 5", "Café 5", vec![(0, 1)]),
+            ("5 m² 5 m2", "5 m2", vec![(0, 1), (2, 3)]),
+            ("Total1: 957", "al1: 9", vec![(0, 1)]),
+            ("11 1 11", "1 11", vec![(0, 1), (0, 2), (1, 2)]),
+            ("Total", "Sum", vec![]),
+            ("Total", "total", vec![]),
+            ("Total", " ", vec![]),
+            ("", "Total", vec![]),
+        ] {
+            assert_eq!(found(page, quote), expected, "{page:?} {quote:?}");
+        }
+    }
+
+    #[test]
+    fn words_that_the_quote_contains_in_part_are_not_whole() {
+        for (quote, words, whole_words) in [
+            ("Total: 957", (0, 1), 0..1),
+            ("Total: 957,00", (0, 1), 0..2),
+            ("otal: 957,00", (0, 1), 1..2),
+            ("tal: 95", (0, 1), 1..1),
+            ("Total", (0, 0), 0..0),
+            ("957,00 €", (1, 2), 1..3),
+        ] {
+            let page = CondensedPage::new("Total: 957,00 €");
+            let found: Vec<_> = page.find(&Quote::new(quote)).map(|found| (found.words, found.whole_words)).collect();
+            assert_eq!(found, [(words, whole_words)], "{quote}");
+        }
+    }
+
+    #[test]
+    fn an_occurrence_that_is_longer_than_a_quote_is_left_out() {
+        let page = |blanks: usize| format!("a{}b", " ".repeat(blanks));
+        assert_eq!(found(&page(QUOTE_CHARS - 2), "a b"), [(0, 1)]);
+        assert_eq!(found(&page(QUOTE_CHARS - 1), "a b"), []);
+    }
+}
