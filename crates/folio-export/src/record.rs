@@ -67,6 +67,7 @@ fn confidence(found: &FieldConfidence) -> Value {
 }
 
 fn decision(path: &str, review: &FieldReview) -> Value {
-    let FieldReview { decision, by, at } = review;
-    json!({ "path": path, "decision": decision, "user_id": by, "time": at.to_string() })
+    let FieldReview { decision, by, is_by_rule, at } = review;
+    let user_id = Some(by).filter(|_| !is_by_rule);
+    json!({ "path": path, "decision": decision, "user_id": user_id, "by_rule": is_by_rule, "time": at.to_string() })
 }

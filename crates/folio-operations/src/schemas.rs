@@ -1,8 +1,8 @@
 //! Operations on schemas. They apply the same rules as the tools, unless the input allows schemas that are not strict.
 
 use folio_llm::schema::{CheckedFormat, Rules, Violation, check_response_format};
-use folio_resources::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
-use folio_tools::rules;
+use folio_resources::{ReviewRule, Schema, SchemaChange, SchemaFilter, SchemaRevision};
+use folio_tools::{extraction, rules};
 use folio_types::access::Scope;
 use folio_types::{Etag, Result, SchemaId};
 use serde::Serialize;
@@ -46,7 +46,8 @@ impl Operation for CreateSchema {
     async fn run(self, context: &Context) -> Result<Schema> {
         folio_resources::fields::check_name("schema.name", &self.name)?;
         let CheckedFormat { response_format, strict } = check_format(&self.response_format, self.allow_non_strict)?;
-        let revise = SchemaChange::Update { name: None, response_format: Some((response_format.clone(), strict)) };
+        let format = Some((response_format.clone(), strict));
+        let revise = SchemaChange::Update { name: None, response_format: format, review_rule: None };
         let create = SchemaChange::Create { name: self.name.clone(), response_format, strict };
         let (request, stores) = (&context.request, context.stores());
         let write = request.create_or_revise::<Schema>(stores, &self.name, create, revise);
@@ -66,8 +67,8 @@ list_operation! {
     ListSchemas -> Schema; LARGE_PAGE_MAX; |text| SchemaFilter { name_search: filter::name_search(text)? }
 }
 
-/// Changes name or response format of a schema. A field that is None keeps its value. An unchanged response format
-/// creates no revision.
+/// Changes name, response format or review rule of a schema. A field that is None keeps its value. An unchanged response format
+/// creates no revision, and neither does another rule.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateSchema {
     pub schema_id: SchemaId,
@@ -75,6 +76,8 @@ pub struct UpdateSchema {
     pub response_format: Option<Value>,
     /// Accepts any valid schema of JSON Schema draft 7.
     pub allow_non_strict: bool,
+    /// The inner None removes the rule.
+    pub review_rule: Option<Option<ReviewRule>>,
     /// The version that the change is based on. None: any version.
     pub etag: Option<Etag>,
 }
@@ -90,7 +93,17 @@ impl Operation for UpdateSchema {
         let format =
             self.response_format.as_ref().map(|format| check_format(format, self.allow_non_strict)).transpose()?;
         let response_format = format.map(|format| (format.response_format, format.strict));
-        let change = SchemaChange::Update { name: self.name, response_format };
+        if let Some(Some(rule)) = &self.review_rule {
+            let field = "schema.review_rule";
+            extraction::check_rule(field, rule, None)?;
+            let schema = match &response_format {
+                Some((format, _)) => format.clone(),
+                None => context.find::<Schema>(&self.schema_id).await?.latest.response_format,
+            };
+            let schema = schema.pointer("/json_schema/schema").unwrap_or(&Value::Null);
+            extraction::check_rule(field, rule, Some(schema))?;
+        }
+        let change = SchemaChange::Update { name: self.name, response_format, review_rule: self.review_rule };
         context.revise(&self.schema_id, self.etag, change).await
     }
 }

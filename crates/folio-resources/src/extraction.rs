@@ -13,7 +13,8 @@ use serde_json::Value;
 use crate::resource::common_functions;
 use crate::tag_set::tag_terms;
 use crate::{
-    Condition, CreationPeriod, Document, FieldLog, ListRow, Plan, Resource, Review, WordBoxes, parent_term, term,
+    CHECKS_MAX, CheckResult, Condition, CreationPeriod, Document, FieldLog, ListRow, Plan, Resource, Review, WordBoxes,
+    parent_term, term,
 };
 
 /// Contains both the extracted data and its newest edit.
@@ -31,9 +32,9 @@ pub struct Extraction {
     pub original: Value,
     /// Newest edit of the data. None: never edited.
     pub edited: Option<Value>,
-    /// True if a user confirmed the data. Every edit resets the flag.
+    /// True if a user confirmed the data, or a review rule approved all required values. Every edit resets the flag.
     pub verified: bool,
-    /// User that confirmed the data. None: not verified.
+    /// User that confirmed the data. None: not verified, or by a review rule.
     pub verified_by: Option<UserId>,
     /// The parts of the document that were read, and facts about single values.
     #[serde(default, skip_serializing_if = "ExtractionReport::is_empty")]
@@ -180,14 +181,17 @@ pub struct ExtractionReport {
     pub text_generation: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confidences: Vec<FieldConfidence>,
+    /// The results of the checks of the review rule, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckResult>,
 }
 
 impl ExtractionReport {
-    /// Counts all conflicts and original texts, and keeps as many as the bounds permit. Also of the citations and confidences,
-    /// which are not counted.
+    /// Counts all conflicts and original texts, and keeps as many as the bounds permit. Also of the citations, confidences and
+    /// checks, which are not counted.
     #[must_use]
     pub fn bounded(self) -> Self {
-        let Self { coverage, conflicts, originals, citations, text_generation, confidences } = self;
+        let Self { coverage, conflicts, originals, citations, text_generation, confidences, checks } = self;
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let coverage = Coverage { conflicts: count(conflicts.len()), originals: count(originals.len()), ..coverage };
         let has_short_path = |path: &str| path.len() <= REPORT_PATH_BYTES;
@@ -200,6 +204,7 @@ impl ExtractionReport {
             citations: citations.collect(),
             text_generation,
             confidences: confidences.collect(),
+            checks: checks.into_iter().take(CHECKS_MAX).collect(),
             conflicts: conflicts
                 .map(|conflict| Conflict { value: bounded(conflict.value, CONFLICT_VALUE_BYTES), ..conflict })
                 .collect(),
@@ -243,6 +248,8 @@ pub struct NewExtraction {
     pub model: String,
     pub data: Value,
     pub report: ExtractionReport,
+    /// Approvals by the review rule of the schema. None: the schema has no rule.
+    pub approvals: Option<Review>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -369,6 +376,14 @@ impl Resource for Extraction {
         let changed = |extraction: Self| Self { version: extraction.version + 1, updated_at: write.at, ..extraction };
         match (&write.change, before) {
             (ExtractionChange::Create(new), None) => {
+                let (fields, verified) = match &new.approvals {
+                    Some(approvals) => {
+                        let fields = FieldLog::default().reviewed(write, approvals, &new.data)?;
+                        let verified = fields.is_approved(&approvals.required);
+                        (fields, verified)
+                    }
+                    None => (FieldLog::default(), false),
+                };
                 let extraction = Self {
                     id: id.clone(),
                     org: write.org.clone(),
@@ -378,10 +393,10 @@ impl Resource for Extraction {
                     model: new.model.clone(),
                     original: new.data.clone(),
                     edited: None,
-                    verified: false,
+                    verified,
                     verified_by: None,
                     report: new.report.clone(),
-                    fields: FieldLog::default(),
+                    fields,
                     created_by: write.by.clone(),
                     created_at: write.at,
                     updated_at: write.at,
@@ -418,7 +433,7 @@ mod tests {
 
     use super::*;
     use crate::golden::{assert_golden, at, extraction};
-    use crate::{BoundingBox, FieldDecision};
+    use crate::{BoundingBox, CheckOutcome, FieldDecision};
 
     #[test]
     fn an_edit_replaces_the_current_data_and_a_verification_keeps_it() {
@@ -444,6 +459,7 @@ mod tests {
         let review = |required: &str| Review {
             paths: vec!["a".to_owned()],
             decision: Some(FieldDecision::Approved),
+            is_by_rule: false,
             data: Some(data.clone()),
             required: vec![required.to_owned()],
         };
@@ -512,6 +528,7 @@ mod tests {
             model: "model".into(),
             data: json!({}),
             report: report(),
+            approvals: None,
         };
         let key = "create".parse().unwrap();
         let create = Write::by_platform(stored.org, key, at(), Expected::Absent, ExtractionChange::Create(new));
@@ -520,6 +537,42 @@ mod tests {
         assert_eq!(coverage, Some(Coverage { conflicts: 2, originals: 1, ..report().coverage }));
         assert_eq!(plan.after.unwrap().report, report());
         assert_eq!(report().without_values(), ExtractionReport { coverage: report().coverage, ..Default::default() });
+    }
+
+    #[test]
+    fn values_that_a_rule_approves_are_reviewed_at_the_creation() {
+        let outcome = |outcome| CheckResult { check: "a = b".into(), outcome };
+        let checks = vec![
+            outcome(CheckOutcome::Passed { left: 1.5, right: 1.5 }),
+            outcome(CheckOutcome::Failed { left: 1.0, right: 2.0 }),
+            outcome(CheckOutcome::NotEvaluable { reason: "no value".into() }),
+        ];
+        let stored = extraction();
+        let created = |required: &[&str]| {
+            let new = NewExtraction {
+                document: stored.document.clone(),
+                prompt: stored.prompt.clone(),
+                schema: stored.schema.clone(),
+                model: "model".into(),
+                data: json!({"a": 1, "b": 2}),
+                report: ExtractionReport { checks: checks.clone(), ..report() },
+                approvals: Some(Review {
+                    paths: vec!["a".into()],
+                    decision: Some(FieldDecision::Approved),
+                    is_by_rule: true,
+                    data: None,
+                    required: required.iter().map(|path| (*path).into()).collect(),
+                }),
+            };
+            let (key, change) = ("create".parse().unwrap(), ExtractionChange::Create(new));
+            let create = Write::by_platform(stored.org.clone(), key, at(), Expected::Absent, change);
+            Extraction::apply(&stored.id, &create, None).unwrap().after.unwrap()
+        };
+        let partly = created(&["a", "b"]);
+        assert!(!partly.verified && partly.fields.reviews["a"].is_by_rule && partly.fields.changes[0].is_by_rule);
+        let verified = created(&["a"]);
+        assert_eq!((verified.verified, &verified.verified_by), (true, &None));
+        assert_golden("rule", verified);
     }
 
     #[test]

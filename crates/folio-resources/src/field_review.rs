@@ -31,7 +31,11 @@ pub enum FieldDecision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldReview {
     pub decision: FieldDecision,
+    /// The user that decided, or that ran the extraction if a review rule decided.
     pub by: UserId,
+    /// True if the review rule of the schema decided, and no person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_by_rule: bool,
     pub at: Timestamp,
 }
 
@@ -56,6 +60,9 @@ pub struct FieldChange {
     /// True if a tool call of an agent changed the value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_by_agent: bool,
+    /// True if the review rule of the schema decided, and no person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_by_rule: bool,
     pub at: Timestamp,
     /// The value before an edit. None: the path had no value, or the change is a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +79,8 @@ pub struct Review {
     pub paths: Vec<String>,
     /// None: withdraws the decisions.
     pub decision: Option<FieldDecision>,
+    /// True if the review rule of the schema decides.
+    pub is_by_rule: bool,
     /// Corrected data. None: the data is unchanged.
     pub data: Option<Value>,
     /// The paths of the values that must be approved.
@@ -119,14 +128,16 @@ impl FieldLog {
             };
             let previous = match review.decision {
                 Some(decision) => {
-                    let review = FieldReview { decision, by: write.by.clone(), at: write.at };
+                    let review =
+                        FieldReview { decision, by: write.by.clone(), is_by_rule: review.is_by_rule, at: write.at };
                     self.reviews.insert(path.clone(), review)
                 }
                 None => self.reviews.remove(path),
             };
             if previous.map(|previous| previous.decision) != review.decision {
                 let after = values.get(path).copied().map(bounded);
-                self.changes.push(FieldChange { after, ..change(write, path.clone(), kind) });
+                let is_by_rule = review.is_by_rule;
+                self.changes.push(FieldChange { after, is_by_rule, ..change(write, path.clone(), kind) });
             }
         }
         if self.reviews.len() > REVIEWS_MAX {
@@ -154,8 +165,8 @@ impl FieldLog {
 }
 
 fn change<C>(write: &Write<C>, path: String, kind: FieldChangeKind) -> FieldChange {
-    let is_by_agent = matches!(write.op, OpKey::Call(_));
-    FieldChange { path, kind, by: write.by.clone(), is_by_agent, at: write.at, before: None, after: None }
+    let (by, is_by_agent) = (write.by.clone(), matches!(write.op, OpKey::Call(_)));
+    FieldChange { path, kind, by, is_by_agent, is_by_rule: false, at: write.at, before: None, after: None }
 }
 
 fn bounded(value: &Value) -> Value {
@@ -225,7 +236,7 @@ mod tests {
 
     fn review(paths: &[&str], decision: Option<FieldDecision>) -> Review {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        Review { paths, decision, data: None, required: Vec::new() }
+        Review { paths, decision, is_by_rule: false, data: None, required: Vec::new() }
     }
 
     #[test]
@@ -281,7 +292,7 @@ mod tests {
     fn decisions_and_changes_are_bounded() {
         let data = Value::from((0..=REVIEWS_MAX).collect::<Vec<_>>());
         let paths: Vec<String> = leaves(&data).into_iter().map(|(path, _)| path).collect();
-        let mut all = Review { paths, decision: Some(FieldDecision::Approved), data: None, required: Vec::new() };
+        let mut all = Review { paths, ..review(&[], Some(FieldDecision::Approved)) };
         let refused = FieldLog::default().reviewed(&write(0), &all, &data).unwrap_err();
         assert_eq!(refused.reason, Reason::TooLarge);
         all.paths.pop();

@@ -64,7 +64,7 @@ pub(crate) fn schema() -> Schema {
         created_by: user(),
         created_at: at(),
     };
-    Schema { id: revid.of, version: 9, created_at: at(), latest }
+    Schema { id: revid.of, version: 9, created_at: at(), latest, review_rule: None }
 }
 
 pub(crate) fn prompt() -> Prompt {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::resource::{common_functions, revision_functions, revisioned};
-use crate::{Condition, ListRow, Plan, Resource};
+use crate::{Condition, ListRow, Plan, Resource, ReviewRule};
 
 const REVISION: &str = "schema_revision";
 
@@ -33,7 +33,7 @@ impl SchemaRevision {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
     pub id: SchemaId,
     /// Incremented by every change, including renames, so it differs from the revision number. A write states the
@@ -42,6 +42,9 @@ pub struct Schema {
     /// Time of the first revision.
     pub created_at: Timestamp,
     pub latest: SchemaRevision,
+    /// Approves values of new extractions with any revision. None: persons approve all values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review_rule: Option<ReviewRule>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -55,12 +58,14 @@ pub enum SchemaChange {
         /// True if the schema complies with the rules of strict mode.
         strict: bool,
     },
-    /// Adds a revision if the format differs from the newest revision. A new name alone renames the schema. None:
-    /// unchanged.
+    /// Adds a revision if the format differs from the newest revision. A new name alone renames the schema, and a new
+    /// rule adds no revision. None: unchanged.
     Update {
         name: Option<String>,
         /// New format, and whether it is strict.
         response_format: Option<(Value, bool)>,
+        /// New rule, which the caller has validated. The inner None removes the rule.
+        review_rule: Option<Option<ReviewRule>>,
     },
     /// Deletes the schema. `IN_USE` while a live prompt references any revision.
     Delete,
@@ -115,9 +120,9 @@ impl Resource for Schema {
                     created_by: write.by.clone(),
                     created_at: write.at,
                 };
-                done(Self { id: id.clone(), version: 1, created_at: write.at, latest }, true)
+                done(Self { id: id.clone(), version: 1, created_at: write.at, latest, review_rule: None }, true)
             }
-            (SchemaChange::Update { name, response_format }, Some(mut schema)) => {
+            (SchemaChange::Update { name, response_format, review_rule }, Some(mut schema)) => {
                 let name = name.as_ref().unwrap_or(&schema.latest.name).clone();
                 // Compares the text instead of the value, because the order of properties is visible to users.
                 let (text, strict_before) = (schema.latest.response_format.to_string(), schema.latest.strict);
@@ -125,10 +130,12 @@ impl Resource for Schema {
                     let new_text = format.to_string();
                     *strict != strict_before || new_text != text
                 });
-                if revised.is_none() && name == schema.latest.name {
+                let review_rule = review_rule.as_ref().unwrap_or(&schema.review_rule).clone();
+                if revised.is_none() && name == schema.latest.name && review_rule == schema.review_rule {
                     return done(schema, false);
                 }
                 schema.version += 1;
+                schema.review_rule = review_rule;
                 schema.latest.name = name;
                 if let Some((format, strict)) = revised {
                     schema.latest.revid.version += 1;
@@ -152,7 +159,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::golden::schema;
+    use crate::golden::{assert_golden, at, schema};
+    use folio_types::op::Expected;
+
+    #[test]
+    fn a_review_rule_is_set_and_removed_without_a_revision() {
+        let rule = ReviewRule { min_confidence: 0.9, checks: vec!["sum(items.amount) = total".into()] };
+        let applied = |schema: &Schema, review_rule| {
+            let change = SchemaChange::Update { name: None, response_format: None, review_rule };
+            let (org, key) = (schema.latest.org.clone(), "rule".parse().unwrap());
+            let write = Write::by_platform(org, key, at(), Expected::Version(schema.version), change);
+            let plan = Schema::apply(&schema.id, &write, Some(schema.clone())).unwrap();
+            let OpResult::Schema { revised, .. } = plan.result else { panic!("{:?}", plan.result) };
+            assert!(!revised);
+            plan.after.unwrap()
+        };
+        let with_rule = applied(&schema(), Some(Some(rule.clone())));
+        assert_eq!(with_rule, Schema { version: 10, review_rule: Some(rule.clone()), ..schema() });
+        assert_eq!(applied(&with_rule, Some(Some(rule))), with_rule, "unchanged");
+        assert_eq!(applied(&with_rule, None), with_rule);
+        assert_eq!(applied(&with_rule, Some(None)), Schema { version: 11, ..schema() });
+        assert_golden("rule", with_rule);
+    }
 
     #[test]
     fn the_inner_schema_is_absent_from_a_malformed_response_format() {

@@ -230,6 +230,7 @@ pub(crate) fn create_extraction(document: &DocumentId, prompt: &PromptRevId, dat
         model: "model".to_owned(),
         data,
         report: ExtractionReport::default(),
+        approvals: None,
     })
 }
 

@@ -237,6 +237,7 @@ async fn create(
         model: "model".to_owned(),
         data: json!({}),
         report: ExtractionReport::default(),
+        approvals: None,
     };
     let write = context.write(Expected::Absent, ExtractionChange::Create(new))?;
     let at = write.at;

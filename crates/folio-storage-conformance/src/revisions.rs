@@ -185,6 +185,7 @@ impl FullSchema {
             model: "model".to_owned(),
             data: json!({}),
             report: ExtractionReport::default(),
+            approvals: None,
         };
         let id = context.extraction_id();
         let write = context.write(Expected::Absent, ExtractionChange::Create(new))?;

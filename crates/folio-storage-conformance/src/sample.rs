@@ -130,7 +130,11 @@ impl Sample for Schema {
     }
 
     fn update(seed: &Seed) -> SchemaChange {
-        SchemaChange::Update { name: Some(seed.name.clone()), response_format: Some((seed.data(), true)) }
+        SchemaChange::Update {
+            name: Some(seed.name.clone()),
+            response_format: Some((seed.data(), true)),
+            review_rule: None,
+        }
     }
 
     fn filters(seed: &Seed) -> Vec<SchemaFilter> {

@@ -175,6 +175,7 @@ async fn requests_and_the_data_of_op_rows_expire() {
         model: "model".to_owned(),
         data: json!({ "secret": 1 }),
         report: ExtractionReport::default(),
+        approvals: None,
     };
     let extractions = fixture.stores().of::<Extraction>();
     extractions.decide(&id, write("made", Expected::Absent, ExtractionChange::Create(new))).await.unwrap();

@@ -1,9 +1,9 @@
 //! Conversions of stored resources.
 
 use folio_resources::{
-    BoundingBox, Citation, CitationKind, Conflict, Document, Extraction, FieldChange, FieldChangeKind, FieldDecision,
-    FieldReview, ImageFormat, OriginalText, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState,
-    partly_searchable_keys,
+    BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, Document, Extraction, FieldChange,
+    FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText, Prompt, PromptRevision, ReviewRule, Schema,
+    SchemaRevision, Tag, TextState, partly_searchable_keys,
 };
 use folio_types::{Coverage, Error, Etag, Result, Temperature};
 
@@ -97,6 +97,36 @@ impl From<&Schema> for v1::Schema {
             revision_created_by: newest.created_by,
             revision_create_time: newest.create_time,
             etag: Etag::new(schema.version).to_string(),
+            review_rule: schema.review_rule.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl From<&ReviewRule> for v1::ReviewRule {
+    fn from(rule: &ReviewRule) -> Self {
+        Self { min_confidence: rule.min_confidence, checks: rule.checks.clone() }
+    }
+}
+
+impl From<v1::ReviewRule> for ReviewRule {
+    fn from(rule: v1::ReviewRule) -> Self {
+        Self { min_confidence: rule.min_confidence, checks: rule.checks }
+    }
+}
+
+impl From<&CheckResult> for v1::CheckResult {
+    fn from(CheckResult { check, outcome }: &CheckResult) -> Self {
+        let (outcome, values, reason) = match outcome {
+            CheckOutcome::Passed { left, right } => (v1::CheckOutcome::Passed, Some((*left, *right)), ""),
+            CheckOutcome::Failed { left, right } => (v1::CheckOutcome::Failed, Some((*left, *right)), ""),
+            CheckOutcome::NotEvaluable { reason } => (v1::CheckOutcome::NotEvaluable, None, reason.as_str()),
+        };
+        Self {
+            check: check.clone(),
+            outcome: outcome.into(),
+            left: values.map(|(left, _)| left),
+            right: values.map(|(_, right)| right),
+            reason: reason.to_owned(),
         }
     }
 }
@@ -182,6 +212,7 @@ impl From<&Extraction> for v1::Extraction {
                 .map(|found| v1::FieldConfidence { path: found.path.clone(), confidence: found.confidence })
                 .collect(),
             reviews: extraction.fields.reviews.iter().map(field_review).collect(),
+            checks: report.checks.iter().map(Into::into).collect(),
         }
     }
 }
@@ -194,7 +225,8 @@ fn field_review((path, review): (&String, &FieldReview)) -> v1::FieldReview {
     v1::FieldReview {
         path: path.clone(),
         decision: decision.into(),
-        user_id: review.by.to_string(),
+        user_id: text_of(Some(&review.by).filter(|_| !review.is_by_rule)),
+        by_rule: review.is_by_rule,
         time: Some(time::to_proto(review.at)),
     }
 }
@@ -220,7 +252,8 @@ impl From<&FieldChange> for v1::FieldChange {
         Self {
             path: change.path.clone(),
             kind: kind.into(),
-            user_id: change.by.to_string(),
+            user_id: text_of(Some(&change.by).filter(|_| !change.is_by_rule)),
+            by_rule: change.is_by_rule,
             by_agent: change.is_by_agent,
             time: Some(time::to_proto(change.at)),
             before_json: change.before.as_ref().map(json::text),

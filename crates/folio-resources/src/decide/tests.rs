@@ -287,6 +287,7 @@ fn a_rename_adds_no_revision() {
     let update = |name: Option<&str>, format: Option<(Value, bool)>| SchemaChange::Update {
         name: name.map(str::to_owned),
         response_format: format,
+        review_rule: None,
     };
     for (change, version, revision) in [
         (update(Some("t"), None), 2, None),
@@ -408,6 +409,7 @@ fn an_extraction_is_added_to_its_document_once_and_an_edit_resets_verified() {
         model: "model".into(),
         data: json!({"a": 1}),
         report: ExtractionReport::default(),
+        approvals: None,
     };
     let create = extraction_write(Expected::Absent, ExtractionChange::Create(new));
     let mut plan = written(decide(&create, &StoredState::default()));

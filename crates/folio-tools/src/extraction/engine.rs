@@ -11,7 +11,8 @@ use folio_llm::{
 };
 use folio_metering::MeteredCall;
 use folio_resources::{
-    Document, ExtractionReport, FieldConfidence, NewExtraction, Prompt, PromptRevision, Schema, SchemaRevision, leaves,
+    Document, ExtractionReport, FieldConfidence, NewExtraction, Prompt, PromptRevision, Review, Schema, SchemaRevision,
+    leaves,
 };
 use folio_storage::value::PageText;
 use folio_types::message::{FinishReason, Message, Usage};
@@ -27,6 +28,7 @@ use super::merge::{Merged, WindowAnswer, merge};
 use super::message::Position;
 use super::model_evidence::{self, Evidence};
 use super::normalize::normalize;
+use super::rule::apply_rule;
 use super::window_record::WindowRecord;
 use super::windows::{self, Plan, Planner, Window};
 use super::{message, metered};
@@ -75,6 +77,8 @@ pub struct Extracted {
     /// Data of all windows, normalized and merged.
     pub data: Value,
     pub report: ExtractionReport,
+    /// Approvals by the review rule of the schema. None: the schema has no rule.
+    pub approvals: Option<Review>,
     /// Sum over all answered model calls, including calls of a model that was replaced by a fallback.
     pub usage: Usage,
 }
@@ -89,6 +93,7 @@ impl Extracted {
             model: self.model,
             data: self.data,
             report: self.report,
+            approvals: self.approvals,
         }
     }
 }
@@ -260,16 +265,37 @@ impl Run<'_> {
             ..plan.coverage.clone()
         };
         let text_generation = self.document.text_generation;
+        let report = ExtractionReport {
+            coverage,
+            conflicts,
+            originals,
+            citations,
+            text_generation,
+            confidences,
+            ..ExtractionReport::default()
+        };
+        let (report, approvals) = self.reviewed(&data, report.bounded()).await?;
         Ok(Extracted {
             document: self.document.id.clone(),
             prompt: self.prompt.revid.clone(),
             schema: self.schema.as_ref().map(|schema| schema.revid.clone()),
             model: self.model.name.clone(),
             data,
-            report: ExtractionReport { coverage, conflicts, originals, citations, text_generation, confidences }
-                .bounded(),
+            report,
+            approvals,
             usage: *usage,
         })
+    }
+
+    /// Applies the review rule of the schema. Returns the report with the results of the checks, and the approvals.
+    async fn reviewed(&self, data: &Value, report: ExtractionReport) -> Result<(ExtractionReport, Option<Review>)> {
+        let Some(revision) = &self.schema else { return Ok((report, None)) };
+        let schemas = self.resources.stores.of::<Schema>();
+        let schema = schemas.get(&self.request.principal.org, &revision.revid.of).await?;
+        let rule = schema.and_then(|schema| schema.review_rule);
+        let Some((rule, schema)) = rule.zip(revision.schema()) else { return Ok((report, None)) };
+        let (checks, approvals) = apply_rule(&rule, schema, data, &report);
+        Ok((ExtractionReport { checks, ..report }, Some(approvals)))
     }
 
     /// Divides the text into windows, and refuses an extraction beyond the bounds before the first model call.

@@ -2,6 +2,7 @@
 
 mod answer_size;
 mod batch_tool;
+mod check;
 mod citation;
 mod edit;
 mod engine;
@@ -15,8 +16,10 @@ mod model_evidence;
 mod normalize;
 mod options;
 mod quote;
+mod rational;
 mod result;
 mod review;
+mod rule;
 mod run_tool;
 mod schema_walk;
 mod update_field;
@@ -31,6 +34,7 @@ pub use job::{JOB_KIND, JobInput, run_job_item};
 pub use metered::complete_metered;
 pub use options::Options;
 pub use review::{check_review, plan_review};
+pub use rule::check_rule;
 
 use crate::tool::Tool;
 

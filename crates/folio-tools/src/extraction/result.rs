@@ -23,8 +23,8 @@ pub(super) fn tool() -> Tool {
     read_tool::<GetResult>(
         "get_extraction_result",
         "Returns the current extraction of the document. Call it before you report or correct values. Result: \
-         extraction_id, document_id, prompt_revid, edited, verified (by a person), data, stored_data and note (only \
-         if the stored extraction differs).",
+         extraction_id, document_id, prompt_revid, edited, verified (by a person or a review rule), data, stored_data \
+         and note (only if the stored extraction differs).",
         vec![optional("prompt_revid", text(PROMPT_REVID)).or_empty()],
     )
 }

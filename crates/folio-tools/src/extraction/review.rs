@@ -29,7 +29,7 @@ pub async fn plan_review(
     let paths = selected(current, path)?;
     let schema = schema_of(stores, extraction).await?;
     let required = required_leaves(schema.as_ref().and_then(|revision| revision.schema()), current);
-    Ok(Review { paths, decision, data, required })
+    Ok(Review { paths, decision, is_by_rule: false, data, required })
 }
 
 /// Validates a decision before the extraction is read.
@@ -63,7 +63,7 @@ fn selected(data: &Value, path: &str) -> Result<Vec<String>> {
 
 /// Returns the paths of the leaves that the schema requires. Without a schema, all leaves are required. A member that the
 /// schema does not declare is required.
-fn required_leaves(schema: Option<&Value>, data: &Value) -> Vec<String> {
+pub(super) fn required_leaves(schema: Option<&Value>, data: &Value) -> Vec<String> {
     let walk = SchemaWalk::new(schema.unwrap_or(&Value::Null));
     let mut found = Vec::new();
     add_required(&walk, String::new(), data, &walk.root(), &mut found);

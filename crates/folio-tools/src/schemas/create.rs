@@ -61,7 +61,7 @@ impl WriteCall for CreateSchema {
         Ok(match plan.expected {
             Expected::Absent => SchemaChange::Create { name: self.name, response_format, strict },
             Expected::Version(_) => {
-                SchemaChange::Update { name: None, response_format: Some((response_format, strict)) }
+                SchemaChange::Update { name: None, response_format: Some((response_format, strict)), review_rule: None }
             }
         })
     }

@@ -52,7 +52,7 @@ impl WriteCall for UpdateSchema {
         }
         let format = response_format.map(|format| rules::check_format("response_format", &format, Rules::Strict));
         let response_format = format.transpose()?.map(|format| (format.response_format, format.strict));
-        Ok(Self { schema_id, change: SchemaChange::Update { name, response_format } })
+        Ok(Self { schema_id, change: SchemaChange::Update { name, response_format, review_rule: None } })
     }
 
     async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {

@@ -48,8 +48,11 @@ impl SchemaService for Api {
         |request| {
             let schema = fields::required("schema", request.schema)?;
             let schema_id = fields::id("schema.schema_id", &schema.schema_id)?;
-            let set =
-                [("name", !schema.name.is_empty()), ("response_format_json", !schema.response_format_json.is_empty())];
+            let set = [
+                ("name", !schema.name.is_empty()),
+                ("response_format_json", !schema.response_format_json.is_empty()),
+                ("review_rule", schema.review_rule.is_some()),
+            ];
             let mask = fields::mask(request.update_mask.as_ref(), &set)?;
             let json = mask.take("response_format_json", schema.response_format_json);
             UpdateSchema {
@@ -58,6 +61,7 @@ impl SchemaService for Api {
                 name: mask.take("name", schema.name),
                 response_format: json.map(|json| format("schema.response_format_json", &json)).transpose()?,
                 allow_non_strict: request.allow_non_strict,
+                review_rule: mask.take("review_rule", schema.review_rule.map(Into::into)),
             }
         },
         |updated: UpdateResult<Schema>| v1::UpdateSchemaResponse {

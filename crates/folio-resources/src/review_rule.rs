@@ -1,0 +1,43 @@
+//! Review rules of schemas, and the results of their checks.
+
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of checks of a rule.
+// proto: ReviewRule.checks "at most {} checks"
+pub const CHECKS_MAX: usize = 20;
+
+/// Approves values of new extractions without a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReviewRule {
+    /// Minimum confidence of the model in an approved value, from 0 to 1. A value without a confidence has the confidence 0.
+    pub min_confidence: f64,
+    /// Equations such as `sum(items.amount) = subtotal`. Values that a failed check names are not approved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<String>,
+}
+
+/// The result of a check for the original data of an extraction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckResult {
+    /// The check, as the rule states it.
+    pub check: String,
+    pub outcome: CheckOutcome,
+}
+
+/// Both values of an equation are rounded to 64 bits; the comparison is exact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckOutcome {
+    Passed {
+        left: f64,
+        right: f64,
+    },
+    Failed {
+        left: f64,
+        right: f64,
+    },
+    /// A value is missing, is not a number, or is too large.
+    NotEvaluable {
+        reason: String,
+    },
+}

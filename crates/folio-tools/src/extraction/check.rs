@@ -1,0 +1,612 @@
+//! Checks of a review rule: equations over the values of an extraction. Pure.
+//!
+//! ```text
+//! check      = sum "=" sum [ "tolerance" number ]
+//! sum        = product { ("+" | "-") product }
+//! product    = factor { ("*" | "/") factor }
+//! factor     = "-" factor | "(" sum ")" | number | function "(" path ")" | path
+//! function   = "sum" | "count" | "min" | "max"
+//! path       = name { "." name }
+//! ```
+//!
+//! A name consists of letters, digits and `_` and does not begin with a digit; any other name is written in quotation marks:
+//! `items."net amount"`. A path has no indexes: in a function it selects the values of all items of the arrays on its way, and
+//! elsewhere it must not lead through an array. A function skips values that are null or missing. Arithmetic is exact.
+
+use std::collections::BTreeSet;
+
+use folio_resources::{CheckOutcome, item_path, leaves, member_path};
+use serde_json::Value;
+
+use super::rational::Rational;
+use super::schema_walk::SchemaWalk;
+use crate::rules::excerpt;
+
+/// Maximum length of a check, in bytes.
+// proto: ReviewRule.checks "at most {} bytes"
+pub const CHECK_BYTES: usize = 500;
+/// Maximum nesting of parentheses and signs.
+// proto: ReviewRule.checks "{} levels"
+const DEPTH_MAX: u32 = 16;
+/// Maximum nesting of arrays in arrays on a path.
+const ARRAYS_MAX: usize = 8;
+
+/// A parsed check.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Check {
+    left: Expression,
+    right: Expression,
+    tolerance: Rational,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Expression {
+    Number(Rational),
+    Value(Path),
+    Function(Function, Path),
+    Negated(Box<Expression>),
+    Operation(Box<Expression>, Operator, Box<Expression>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Function {
+    Sum,
+    Count,
+    Min,
+    Max,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Plus,
+    Minus,
+    Times,
+    Divide,
+}
+
+/// The names of a path.
+type Path = Vec<String>;
+
+#[derive(Debug, Clone, PartialEq)]
+enum Token {
+    Name(String),
+    /// A name in quotation marks, which is no function.
+    Quoted(String),
+    Number(Rational),
+    Sign(char),
+}
+
+/// Reason why a check cannot be evaluated.
+type Reason = String;
+
+/// Parses a check. The error is a message for people.
+pub(super) fn parse(text: &str) -> Result<Check, String> {
+    if text.len() > CHECK_BYTES {
+        return Err(format!("has more than {CHECK_BYTES} bytes"));
+    }
+    let mut parser = Parser { tokens: tokens(text)?, at: 0 };
+    let left = parser.sum(0)?;
+    if !parser.takes('=') {
+        return Err(parser.unexpected("\"=\""));
+    }
+    let right = parser.sum(0)?;
+    let tolerance = match parser.peek() {
+        Some(Token::Name(name)) if name == "tolerance" => {
+            parser.at += 1;
+            match parser.next() {
+                Some(Token::Number(tolerance)) => tolerance,
+                _ => return Err("a number is missing after \"tolerance\"".to_owned()),
+            }
+        }
+        _ => Rational::ZERO,
+    };
+    match parser.peek() {
+        None => Ok(Check { left, right, tolerance }),
+        Some(_) => Err(parser.unexpected("the end")),
+    }
+}
+
+fn tokens(text: &str) -> Result<Vec<Token>, String> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let length = |is_part: fn(char) -> bool| rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
+        let (token, end) = if first.is_ascii_digit() {
+            let end = length(|c| c.is_ascii_digit() || c == '.');
+            let digits = rest.get(..end).unwrap_or_default();
+            let number = Rational::of_decimal(digits).filter(|_| !digits.ends_with('.'));
+            (Token::Number(number.ok_or_else(|| format!("{digits:?} is not a number"))?), end)
+        } else if first.is_alphabetic() || first == '_' {
+            let end = length(|c| c.is_alphanumeric() || c == '_');
+            (Token::Name(rest.get(..end).unwrap_or_default().to_owned()), end)
+        } else if let Some(quoted) = rest.strip_prefix('"') {
+            let (name, _) = quoted.split_once('"').ok_or("a quotation mark is missing")?;
+            (Token::Quoted(name.to_owned()), name.len() + 2)
+        } else if "+-*/=().".contains(first) {
+            (Token::Sign(first), 1)
+        } else {
+            return Err(format!("{:?} is not expected", first.to_string()));
+        };
+        found.push(token);
+        rest = rest.get(end..).unwrap_or_default().trim_start();
+    }
+    Ok(found)
+}
+
+struct Parser {
+    tokens: Vec<Token>,
+    at: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at)
+    }
+
+    fn next(&mut self) -> Option<Token> {
+        let token = self.peek().cloned();
+        self.at += 1;
+        token
+    }
+
+    fn takes(&mut self, sign: char) -> bool {
+        let is_next = self.peek() == Some(&Token::Sign(sign));
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn unexpected(&self, expected: &str) -> String {
+        match self.peek() {
+            None => format!("it ends where {expected} is expected"),
+            Some(Token::Name(name) | Token::Quoted(name)) => {
+                format!("{expected} is expected before {:?}", excerpt(name))
+            }
+            Some(Token::Number(number)) => format!("{expected} is expected before {}", number.rounded()),
+            Some(Token::Sign(sign)) => format!("{expected} is expected before {:?}", sign.to_string()),
+        }
+    }
+
+    fn sum(&mut self, depth: u32) -> Result<Expression, String> {
+        let mut left = self.product(depth)?;
+        loop {
+            let operator = match self.peek() {
+                Some(Token::Sign('+')) => Operator::Plus,
+                Some(Token::Sign('-')) => Operator::Minus,
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            left = Expression::Operation(Box::new(left), operator, Box::new(self.product(depth)?));
+        }
+    }
+
+    fn product(&mut self, depth: u32) -> Result<Expression, String> {
+        let mut left = self.factor(depth)?;
+        loop {
+            let operator = match self.peek() {
+                Some(Token::Sign('*')) => Operator::Times,
+                Some(Token::Sign('/')) => Operator::Divide,
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            left = Expression::Operation(Box::new(left), operator, Box::new(self.factor(depth)?));
+        }
+    }
+
+    fn factor(&mut self, depth: u32) -> Result<Expression, String> {
+        if depth >= DEPTH_MAX {
+            return Err(format!("has more than {DEPTH_MAX} levels"));
+        }
+        if self.takes('-') {
+            return Ok(Expression::Negated(Box::new(self.factor(depth + 1)?)));
+        }
+        if self.takes('(') {
+            let inner = self.sum(depth + 1)?;
+            return self.closed(inner);
+        }
+        match self.peek().cloned() {
+            Some(Token::Number(number)) => {
+                self.at += 1;
+                Ok(Expression::Number(number))
+            }
+            Some(Token::Name(name)) if self.tokens.get(self.at + 1) == Some(&Token::Sign('(')) => {
+                let function = match name.as_str() {
+                    "sum" => Function::Sum,
+                    "count" => Function::Count,
+                    "min" => Function::Min,
+                    "max" => Function::Max,
+                    _ => {
+                        return Err(format!(
+                            "{:?} is no function; the functions are sum, count, min and max",
+                            excerpt(&name)
+                        ));
+                    }
+                };
+                self.at += 2;
+                let path = self.path()?;
+                self.closed(Expression::Function(function, path))
+            }
+            _ => Ok(Expression::Value(self.path()?)),
+        }
+    }
+
+    fn closed(&mut self, inner: Expression) -> Result<Expression, String> {
+        if self.takes(')') { Ok(inner) } else { Err(self.unexpected("\")\"")) }
+    }
+
+    fn path(&mut self) -> Result<Path, String> {
+        let mut names = Vec::new();
+        loop {
+            match self.peek() {
+                Some(Token::Name(name) | Token::Quoted(name)) => names.push(name.clone()),
+                _ => return Err(self.unexpected("a path or number")),
+            }
+            self.at += 1;
+            if !self.takes('.') {
+                return Ok(names);
+            }
+        }
+    }
+}
+
+impl Check {
+    /// Returns the problem of the check with a schema. None: the schema has all paths.
+    pub(super) fn problem(&self, schema: &Value) -> Option<String> {
+        let walk = SchemaWalk::new(schema);
+        let mut problem = None;
+        self.visit(&mut |path: &[String], is_in_function: bool| {
+            let found = match is_repeated(&walk, path) {
+                None => Some("does not exist in the schema"),
+                Some(true) if !is_in_function => Some("leads through an array; use sum, count, min or max"),
+                Some(_) => None,
+            };
+            problem = problem
+                .take()
+                .or_else(|| found.map(|found| format!("the path {:?} {found}", excerpt(&path.join(".")))));
+        });
+        problem
+    }
+
+    /// Returns the paths of the values of data that the check names.
+    pub(super) fn fields(&self, data: &Value) -> BTreeSet<String> {
+        let mut fields = BTreeSet::new();
+        self.visit(&mut |path: &[String], _: bool| {
+            for (prefix, value) in selected(data, path) {
+                let below = leaves(value).into_iter().map(|(path, _)| match path.chars().next() {
+                    None => prefix.clone(),
+                    Some('[') => format!("{prefix}{path}"),
+                    Some(_) => member_path(&prefix, &path),
+                });
+                fields.extend(below);
+            }
+        });
+        fields
+    }
+
+    pub(super) fn evaluate(&self, data: &Value) -> CheckOutcome {
+        let evaluated = || {
+            let (left, right) = (self.left.evaluate(data)?, self.right.evaluate(data)?);
+            let is_equal = left.is_near(right, self.tolerance).ok_or_else(too_large)?;
+            Ok::<_, Reason>((is_equal, left.rounded(), right.rounded()))
+        };
+        match evaluated() {
+            Ok((true, left, right)) => CheckOutcome::Passed { left, right },
+            Ok((false, left, right)) => CheckOutcome::Failed { left, right },
+            Err(reason) => CheckOutcome::NotEvaluable { reason },
+        }
+    }
+
+    /// Calls `visitor` with each path, and true if it is in a function.
+    fn visit(&self, visitor: &mut impl FnMut(&[String], bool)) {
+        self.left.visit(visitor);
+        self.right.visit(visitor);
+    }
+}
+
+fn too_large() -> Reason {
+    "a number is too large".to_owned()
+}
+
+impl Expression {
+    fn visit(&self, visitor: &mut impl FnMut(&[String], bool)) {
+        match self {
+            Self::Number(_) => {}
+            Self::Value(path) => visitor(path, false),
+            Self::Function(_, path) => visitor(path, true),
+            Self::Negated(inner) => inner.visit(visitor),
+            Self::Operation(left, _, right) => {
+                left.visit(visitor);
+                right.visit(visitor);
+            }
+        }
+    }
+
+    fn evaluate(&self, data: &Value) -> Result<Rational, Reason> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Negated(inner) => Rational::ZERO.minus(inner.evaluate(data)?).ok_or_else(too_large),
+            Self::Operation(left, operator, right) => {
+                let (left, right) = (left.evaluate(data)?, right.evaluate(data)?);
+                match operator {
+                    Operator::Plus => left.plus(right),
+                    Operator::Minus => left.minus(right),
+                    Operator::Times => left.times(right),
+                    Operator::Divide if right == Rational::ZERO => return Err("a division by zero".to_owned()),
+                    Operator::Divide => left.divided_by(right),
+                }
+                .ok_or_else(too_large)
+            }
+            Self::Value(path) => match values(data, path).as_slice() {
+                [value] => number(path, value),
+                [] => Err(format!("{:?} has no value", excerpt(&path.join(".")))),
+                _ => Err(format!("{:?} has several values", excerpt(&path.join(".")))),
+            },
+            Self::Function(Function::Count, path) => Rational::whole(values(data, path).len()).ok_or_else(too_large),
+            Self::Function(function, path) => {
+                let mut result = (*function == Function::Sum).then_some(Rational::ZERO);
+                for value in values(data, path) {
+                    let value = number(path, value)?;
+                    let is_less = |other: Rational| value.is_less(other).ok_or_else(too_large);
+                    result = Some(match (function, result) {
+                        (Function::Sum, Some(sum)) => sum.plus(value).ok_or_else(too_large)?,
+                        (Function::Min, Some(min)) if !is_less(min)? => min,
+                        (Function::Max, Some(max)) if is_less(max)? => max,
+                        _ => value,
+                    });
+                }
+                result.ok_or_else(|| format!("{:?} has no value", excerpt(&path.join("."))))
+            }
+        }
+    }
+}
+
+fn number(path: &[String], value: &Value) -> Result<Rational, Reason> {
+    let Value::Number(number) = value else {
+        return Err(format!("a value of {:?} is not a number", excerpt(&path.join("."))));
+    };
+    Rational::of_number(number).ok_or_else(too_large)
+}
+
+/// Returns the values at a path that are not null. The items of an array are values.
+fn values<'a>(data: &'a Value, path: &[String]) -> Vec<&'a Value> {
+    let mut found: Vec<&Value> = selected(data, path).into_iter().map(|(_, value)| value).collect();
+    for _ in 0..ARRAYS_MAX {
+        if !found.iter().any(|value| value.is_array()) {
+            break;
+        }
+        found = found
+            .into_iter()
+            .flat_map(|value| value.as_array().map_or(vec![value], |items| items.iter().collect()))
+            .collect();
+    }
+    found.retain(|value| !value.is_null());
+    found
+}
+
+/// Returns the values at a path with their canonical paths. A name selects the member of an object, or of all items of an array.
+fn selected<'a>(data: &'a Value, path: &[String]) -> Vec<(String, &'a Value)> {
+    let mut found = vec![(String::new(), data)];
+    for name in path {
+        for _ in 0..ARRAYS_MAX {
+            if !found.iter().any(|(_, value)| value.is_array()) {
+                break;
+            }
+            found = found.into_iter().flat_map(|(path, value)| items(path, value)).collect();
+        }
+        found =
+            found.into_iter().filter_map(|(path, value)| Some((member_path(&path, name), value.get(name)?))).collect();
+    }
+    found
+}
+
+/// Returns the items of an array with their paths, or the value itself.
+fn items(path: String, value: &Value) -> Vec<(String, &Value)> {
+    match value.as_array() {
+        Some(items) => items.iter().enumerate().map(|(index, item)| (item_path(&path, index), item)).collect(),
+        None => vec![(path, value)],
+    }
+}
+
+/// Returns true if a path of a schema leads to or through an array. None: the schema has no such path.
+fn is_repeated(walk: &SchemaWalk<'_>, path: &[String]) -> Option<bool> {
+    let (mut schemas, mut is_repeated) = (walk.root(), false);
+    for name in path {
+        for _ in 0..ARRAYS_MAX {
+            let items = walk.items(&schemas);
+            if has_member(&schemas, name) || items.is_empty() {
+                break;
+            }
+            (schemas, is_repeated) = (items, true);
+        }
+        if !has_member(&schemas, name) {
+            return None;
+        }
+        schemas = walk.member(&schemas, name);
+    }
+    Some(is_repeated || !walk.items(&schemas).is_empty())
+}
+
+/// Returns true if a schema declares the member, or permits any members of a declared type.
+fn has_member(schemas: &[&Value], name: &str) -> bool {
+    schemas.iter().any(|schema| {
+        let is_declared = schema.get("properties").is_some_and(|properties| properties.get(name).is_some());
+        is_declared || schema.get("additionalProperties").is_some_and(Value::is_object)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn invoice() -> Value {
+        json!({
+            "subtotal": 30.3, "tax": 5.757, "total": 36.06, "rate": 0.19, "discount": null, "name": "ACME",
+            "items": [
+                {"amount": 10.1, "net amount": 10.1, "taxes": [{"value": 1}, {"value": 2}]},
+                {"amount": 20.2, "net amount": 20.2, "taxes": []},
+                {"amount": null},
+            ],
+            "numbers": [[1, 2], [3]],
+        })
+    }
+
+    fn outcome(check: &str) -> CheckOutcome {
+        parse(check).unwrap_or_else(|problem| panic!("{check}: {problem}")).evaluate(&invoice())
+    }
+
+    #[test]
+    fn equations_are_evaluated_exactly() {
+        for passed in [
+            "sum(items.amount) = subtotal",
+            "sum(items.\"net amount\")=subtotal",
+            "subtotal * rate = tax",
+            "subtotal + tax = total tolerance 0.01",
+            "total = subtotal + subtotal * 19 / 100 tolerance 0.005",
+            "count(items) = 3",
+            "count(items.amount) = 2",
+            "count(items.missing) = 0",
+            "min(items.amount) = 10.1",
+            "max(items.amount) = 20.2",
+            "sum(items.taxes.value) = 3",
+            "sum(numbers) = 6",
+            "sum(items.missing) = 0",
+            "-(1 + 2) * 3 - 1 = -10",
+            "2 - 3 - 4 = -5",
+            "1 / 3 * 3 = 1",
+            "--subtotal = subtotal",
+            "0.1 + 0.2 = 0.3",
+        ] {
+            assert!(matches!(outcome(passed), CheckOutcome::Passed { .. }), "{passed}: {:?}", outcome(passed));
+        }
+        assert_eq!(outcome("sum(items.amount) = total"), CheckOutcome::Failed { left: 30.3, right: 36.06 });
+        assert!(matches!(outcome("subtotal + tax = total tolerance 0.002"), CheckOutcome::Failed { .. }));
+    }
+
+    #[test]
+    fn a_check_without_numbers_is_not_evaluable() {
+        for (check, reason) in [
+            ("discount = 0", "\"discount\" has no value"),
+            ("missing = 0", "\"missing\" has no value"),
+            ("name = 0", "\"name\" is not a number"),
+            ("items.amount = 1", "several values"),
+            ("min(items.missing) = 0", "has no value"),
+            ("1 / (subtotal - subtotal) = 0", "division by zero"),
+            ("99999999999999999999 * 99999999999999999999 = 1", "too large"),
+            ("sum(items) = 1", "not a number"),
+        ] {
+            let CheckOutcome::NotEvaluable { reason: found } = outcome(check) else { panic!("{check}") };
+            assert!(found.contains(reason), "{check}: {found}");
+        }
+    }
+
+    #[test]
+    fn malformed_checks_are_refused_with_the_problem() {
+        let nested = format!("{}1{} = 1", "(".repeat(20), ")".repeat(20));
+        let (signs, long) = ("-".repeat(40), "1".repeat(CHECK_BYTES + 1));
+        for (check, problem) in [
+            ("", "it ends where a path or number"),
+            ("total", "it ends where \"=\""),
+            ("total =", "a path or number"),
+            ("total = 1 tolerance", "after \"tolerance\""),
+            ("total = 1 tolerance total", "after \"tolerance\""),
+            ("total = 1 = 1", "the end is expected before \"=\""),
+            ("avg(items) = 1", "\"avg\" is no function"),
+            ("sum(1) = 1", "a path or number"),
+            ("sum(items = 1", "\")\""),
+            ("(total = 1", "\")\""),
+            ("total = 1.2.3", "\"1.2.3\" is not a number"),
+            ("total = 1.", "is not a number"),
+            ("total < 1", "\"<\" is not expected"),
+            ("items[0].amount = 1", "\"[\" is not expected"),
+            ("\"total = 1", "quotation mark"),
+            ("a. = 1", "a path or number"),
+            (signs.as_str(), "16 levels"),
+            (nested.as_str(), "16 levels"),
+            (long.as_str(), "more than 500 bytes"),
+        ] {
+            let found = parse(check).expect_err(check);
+            assert!(found.contains(problem), "{check}: {found}");
+        }
+    }
+
+    #[test]
+    fn paths_must_exist_in_the_schema() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "total": {"type": "number"},
+                "party": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/party"}]},
+                "items": {"type": "array", "items": {"type": "object", "properties": {"amount": {"type": "number"}}}},
+                "numbers": {"type": "array", "items": {"type": "number"}},
+                "open": {"type": "object", "additionalProperties": {"type": "number"}},
+            },
+            "$defs": {"party": {"type": "object", "properties": {"discount": {"type": "number"}}}},
+        });
+        let problem = |check: &str| parse(check).unwrap().problem(&schema);
+        for valid in [
+            "total = party.discount",
+            "sum(items.amount) = total",
+            "count(items) = sum(numbers)",
+            "open.anything = max(total)",
+        ] {
+            assert_eq!(problem(valid), None, "{valid}");
+        }
+        for (check, expected) in [
+            ("subtotal = total", "the path \"subtotal\" does not exist"),
+            ("sum(items.price) = total", "the path \"items.price\" does not exist"),
+            ("total.value = 1", "the path \"total.value\" does not exist"),
+            ("items.amount = 1", "leads through an array"),
+            ("numbers = 1", "leads through an array"),
+        ] {
+            let found = problem(check).unwrap_or_default();
+            assert!(found.contains(expected), "{check}: {found}");
+        }
+        assert!(parse("a = 1").unwrap().problem(&json!(true)).is_some());
+    }
+
+    #[test]
+    fn the_fields_of_a_check_are_the_values_that_it_names() {
+        let fields =
+            parse("sum(items.amount) + sum(items.taxes.value) = subtotal - missing").unwrap().fields(&invoice());
+        let expected = [
+            "items[0].amount",
+            "items[0].taxes[0].value",
+            "items[0].taxes[1].value",
+            "items[1].amount",
+            "items[2].amount",
+            "subtotal",
+        ];
+        assert_eq!(fields.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+        let all = parse("count(numbers) = 3").unwrap().fields(&invoice());
+        assert_eq!(
+            all.iter().map(String::as_str).collect::<Vec<_>>(),
+            ["numbers[0][0]", "numbers[0][1]", "numbers[1][0]"]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,60}") {
+            _ = parse(&text);
+        }
+
+        #[test]
+        fn no_check_makes_the_evaluation_panic(
+            parts in prop::collection::vec(
+                prop::sample::select(vec![
+                    "sum(", "count(", "min(", "max(", "(", ")", "+", "-", "*", "/", "=", ".", "tolerance ", "items", "amount",
+                    "numbers", "total ", "0", "12.5", "99999999999999999999", "\"net amount\"", " ",
+                ]),
+                0..30,
+            ),
+        ) {
+            if let Ok(check) = parse(&parts.concat()) {
+                check.evaluate(&invoice());
+                check.fields(&invoice());
+                check.problem(&json!({"type": "object", "properties": {"items": {"items": {"$ref": "#"}}}}));
+            }
+        }
+    }
+}
