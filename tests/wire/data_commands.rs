@@ -98,6 +98,12 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
         assert!(refused(folder, &["job", command, job_id], "").contains("JOB_ENDED"), "{command}");
     }
 
+    assert_eq!(json_of(folder, &["inbox"]), json!([]));
+    assert_eq!(
+        printed(folder, &["inbox", "--kind", "field-review", "--output", "csv"], ""),
+        "kind,item_id,subject,roles,create_time,expire_time\n"
+    );
+
     let failed = refused(folder, &["document", "add", "missing.pdf", "--no-wait"], "");
     assert!(failed.contains("missing.pdf") && failed.contains("cannot be read"), "{failed}");
     let failed = refused(folder, &["document", "add", "prompt.txt", "--password"], "open\n");

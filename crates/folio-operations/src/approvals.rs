@@ -13,6 +13,7 @@ use folio_history::TurnRecord;
 use folio_history::event::CallView;
 use folio_history::journal::Entry;
 use folio_history::thread::{Phase, ThreadHeader};
+use folio_resources::policy::Approver;
 use folio_storage::{REPUBLISH_INTERVAL, SharedTurn, ThreadStore, TurnCursor};
 use folio_types::page::Order;
 use folio_types::{DocumentId, Error, Incarnation, Result, Role, Timestamp, TurnId, UserId, limits};
@@ -28,6 +29,7 @@ use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, ScanRead, SortKeys};
 use crate::operation::Operation;
 use crate::pending_pollers::{READ_ENTRIES, Window};
+use crate::shared_poller::KeepAlive;
 
 const THREADS_AT_ONCE: usize = 16;
 /// Number of journal entries of the first read of a turn, which is doubled for each further read.
@@ -40,19 +42,20 @@ const REPUBLISHED_AFTER: Duration = Duration::from_secs(REPUBLISH_INTERVAL.as_se
 
 /// Maximum number of turns that a stream follows.
 // proto: WatchPendingApprovalsResponse "at most {} turns"
+// proto: WatchInboxResponse "at most {} approvals"
 const FOLLOWED_MAX: usize = 1_000;
 /// Number of passes through the index after which a stream also re-reads the threads of unchanged entries.
 const PASSES_PER_FULL_CHECK: u32 = 30;
-/// Time without a change after which a stream sends a keep-alive.
-// proto: WatchPendingApprovalsResponse.caught_up "after {} s"
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
-
 /// A turn that waits for a decision that the caller may make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PendingApproval {
     pub turn: TurnId,
     /// The user that started the turn.
     pub user: UserId,
+    /// The user that owns the thread.
+    pub owner: UserId,
+    /// The approvers of the undecided calls, without duplicates.
+    pub approvers: Vec<Approver>,
     /// The calls of the pending round, including those that other users decide on.
     pub calls: Vec<CallView>,
     /// Start of the pause.
@@ -68,6 +71,8 @@ impl From<SharedTurn> for PendingApproval {
         Self {
             turn: turn.turn,
             user: turn.requester,
+            owner: turn.user,
+            approvers: turn.approvers,
             calls: turn.pending,
             paused_at: turn.paused_at,
             expires_at: turn.expires_at,
@@ -108,29 +113,57 @@ impl Operation for ListPendingApprovals {
         // Read before the index, so that a loss during the read is not missed.
         let is_incomplete = is_index_incomplete(context).await?;
         let page = listing
-            .scan(READ_ENTRIES, async |scan: ScanRead<Position>| {
+            .scan(READ_ENTRIES, None, async |scan: ScanRead<Position>| {
                 let after = scan.after.map(|position| position.0);
                 // The entries behind a complete page are only counted.
-                let known = |entry: &SharedTurn| scan.is_page_complete.then(|| entry.clone().into());
-                let index = context.open_turns();
-                let read = index.waiting(&principal.org, requester.as_ref(), after.as_ref(), scan.limit).await?;
-                let read = check(context, requester.as_ref(), read, known).await?;
-                let (mut entries, mut last) = (Vec::new(), after);
-                for (entry, approval) in read {
-                    // The pause of an entry may have ended since it was indexed.
-                    last = entry.cursor().or(last);
-                    entries.extend(last.clone().map(|last| (Position(last), approval)));
-                }
-                Ok(entries)
+                let is_checked = !scan.is_page_complete;
+                let read = read_entries(context, requester.as_ref(), after, scan.limit, is_checked).await?;
+                Ok(read.into_iter().map(|(cursor, approval)| (Position(cursor), approval)).collect())
             })
             .await?;
         Ok(PendingApprovals { page, is_incomplete })
     }
 }
 
+/// Reads index entries after a position, each with the approval that waits for the caller, if any. `is_checked`: if false,
+/// the threads are not read, so that an approval may have been decided.
+pub(crate) async fn read_entries(
+    context: &Context,
+    requester: Option<&UserId>,
+    after: Option<TurnCursor>,
+    limit: usize,
+    is_checked: bool,
+) -> Result<Vec<(TurnCursor, Option<PendingApproval>)>> {
+    let known = |entry: &SharedTurn| (!is_checked).then(|| entry.clone().into());
+    let read = context.open_turns().waiting(&context.principal().org, requester, after.as_ref(), limit).await?;
+    let read = check(context, requester, read, known).await?;
+    let (mut entries, mut last) = (Vec::new(), after);
+    for (entry, approval) in read {
+        // The pause of an entry may have ended since it was indexed.
+        last = entry.cursor().or(last);
+        entries.extend(last.clone().map(|last| (last, approval)));
+    }
+    Ok(entries)
+}
+
+/// Counts the index entries that wait for the caller, up to about `max`. The threads are not read.
+pub(crate) async fn count(context: &Context, max: usize) -> Result<u64> {
+    let (mut after, mut counted) = (None, 0_usize);
+    for _ in 0..=max / READ_ENTRIES {
+        let read = read_entries(context, None, after, READ_ENTRIES, false).await?;
+        counted = counted.saturating_add(read.iter().filter(|(_, approval)| approval.is_some()).count());
+        let is_last = read.len() < READ_ENTRIES;
+        after = read.into_iter().next_back().map(|(cursor, _)| cursor);
+        if is_last || counted >= max {
+            break;
+        }
+    }
+    Ok(counted as u64)
+}
+
 /// Returns true if owners may not have published all pending turns again since the shared store lost its data or was
 /// unavailable.
-async fn is_index_incomplete(context: &Context) -> Result<bool> {
+pub(crate) async fn is_index_incomplete(context: &Context) -> Result<bool> {
     match context.nodes() {
         Some(nodes) => Ok(nodes.nodes().await?.available_for < REPUBLISHED_AFTER),
         None => Ok(false),
@@ -181,25 +214,28 @@ impl Operation for WatchPendingApprovals {
     type Output = BoxStream<'static, Result<PendingChange>>;
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
-        let requester = requester(&self.filter)?;
-        let mut windows = context.pending_windows();
-        let mut watch = PendingStream::new(context.clone(), requester);
-        let changes = async_stream::try_stream! {
-            let mut caught_up_at: Option<Instant> = None;
-            loop {
-                let window = windows.next().await?;
-                for change in watch.apply(&window).await? {
-                    caught_up_at = caught_up_at.map(|_| Instant::now());
-                    yield change;
-                }
-                if watch.is_complete && caught_up_at.is_none_or(|at| at.elapsed() >= KEEP_ALIVE) {
-                    caught_up_at = Some(Instant::now());
-                    yield PendingChange::CaughtUp;
-                }
-            }
-        };
-        Ok(changes.boxed())
+        Ok(watch(context, requester(&self.filter)?))
     }
+}
+
+/// Streams the changes of the turns that wait for the caller.
+pub(crate) fn watch(context: &Context, requester: Option<UserId>) -> BoxStream<'static, Result<PendingChange>> {
+    let mut windows = context.pending_windows();
+    let mut watch = PendingStream::new(context.clone(), requester);
+    let changes = async_stream::try_stream! {
+        let mut keep_alive = KeepAlive::default();
+        loop {
+            let window = windows.next().await?;
+            for change in watch.apply(&window).await? {
+                keep_alive.on_change(Instant::now());
+                yield change;
+            }
+            if watch.is_complete && keep_alive.is_due(Instant::now()) {
+                yield PendingChange::CaughtUp;
+            }
+        }
+    };
+    changes.boxed()
 }
 
 /// Returns index entries, each with the approval that waits for the caller. None: it does not wait for the caller. The

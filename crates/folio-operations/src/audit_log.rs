@@ -53,7 +53,7 @@ impl Operation for ListAuditEntries {
         let filter = EntryFilter::parse(&self.list.filter)?;
         let is_newest_first = listing.page.order == Order::Newest;
         listing
-            .scan(READ_ENTRIES, async |scan: ScanRead<AuditPosition>| {
+            .scan(READ_ENTRIES, None, async |scan: ScanRead<AuditPosition>| {
                 let after = scan.after.as_ref();
                 let (low, high) =
                     if is_newest_first { (&low, after.unwrap_or(&high)) } else { (after.unwrap_or(&low), &high) };

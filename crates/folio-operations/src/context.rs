@@ -16,7 +16,7 @@ use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
 use folio_types::page::Order;
-use folio_types::{Environment, Error, Etag, ExtractionId, OrgId, Principal, Reason, Result, limits};
+use folio_types::{DocumentId, Environment, Error, Etag, ExtractionId, OrgId, Principal, Reason, Result, limits};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
@@ -24,12 +24,15 @@ use tracing::Instrument as _;
 use crate::audit::AuditedChange;
 use crate::caller::Caller;
 use crate::declaration::{Audit, Idempotency, Quota};
+use crate::document_watch::{self, DocumentState};
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Call, Operation};
-use crate::pending_pollers::{PendingPollers, Windows};
+use crate::pending_pollers::{self, Window};
+use crate::pending_reviews::{self, PendingReview};
 use crate::reference::RevisionRef;
 use crate::request::ChangeRequest;
 use crate::schemas::UpdateResult;
+use crate::shared_poller::{Polls, SharedPollers};
 use crate::single_flight::SingleFlight;
 
 #[derive(Clone)]
@@ -95,7 +98,10 @@ struct Inner {
     extractions: SingleFlight<ExtractionId>,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
-    pending_pollers: PendingPollers,
+    /// The pollers of the index of pending turns.
+    turn_pollers: SharedPollers<OrgId, Window>,
+    review_pollers: SharedPollers<OrgId, Vec<PendingReview>>,
+    document_pollers: SharedPollers<(OrgId, DocumentId), DocumentState>,
 }
 
 impl std::fmt::Debug for Operations {
@@ -110,7 +116,6 @@ impl Operations {
         let (changes, model_endpoint_changes) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
         let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
         let (journals, usages, exports) = (Permits::new(JOURNALS), Permits::new(USAGES), Permits::new(EXPORTS));
-        let pending_pollers = PendingPollers::default();
         let inner = Inner {
             components,
             changes,
@@ -120,7 +125,9 @@ impl Operations {
             exports,
             extractions,
             requests,
-            pending_pollers,
+            turn_pollers: SharedPollers::default(),
+            review_pollers: SharedPollers::default(),
+            document_pollers: SharedPollers::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -253,9 +260,22 @@ impl Context {
     }
 
     /// Subscribes to the index of the organization's pending turns.
-    pub(crate) fn pending_windows(&self) -> Windows {
-        let (components, random) = (self.components(), self.environment().random());
-        self.operations.inner.pending_pollers.subscribe(&self.principal().org, &components.open_turns, random)
+    pub(crate) fn pending_windows(&self) -> Polls<Window> {
+        let (pollers, index) = (&self.operations.inner.turn_pollers, &self.components().open_turns);
+        pending_pollers::subscribe(pollers, &self.principal().org, index, self.environment().random())
+    }
+
+    /// Subscribes to the oldest extractions of the organization that wait for a reviewer.
+    pub(crate) fn pending_reviews(&self) -> Polls<Vec<PendingReview>> {
+        let (pollers, extractions) = (&self.operations.inner.review_pollers, self.stores().of());
+        pending_reviews::subscribe(pollers, &self.principal().org, extractions, self.environment().random())
+    }
+
+    /// Subscribes to the states of a document of the organization.
+    pub(crate) fn document_states(&self, document: &DocumentId) -> Polls<DocumentState> {
+        let (pollers, key) =
+            (&self.operations.inner.document_pollers, (self.principal().org.clone(), document.clone()));
+        document_watch::subscribe(pollers, &key, self.stores(), self.environment().random())
     }
 
     /// Reads and changes jobs.

@@ -20,13 +20,14 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
+use crate::document_watch::WatchDocument;
 use crate::filter;
 use crate::operation::{Operation, get_operation, list_operation, outcome_as_json};
 
 service! {
     "DocumentService", Some(Scope::Documents) =>
     UploadDocument, GetDocument, DownloadDocument, ListDocuments, UpdateDocument, DeleteDocument, GetDocumentText,
-    GetPageWords, GetPageImage, ReadDocumentAgain
+    GetPageWords, GetPageImage, ReadDocumentAgain, WatchDocument
 }
 
 /// Maximum size of the text of a response.

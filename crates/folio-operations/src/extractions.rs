@@ -31,7 +31,7 @@ const DOCUMENTS_AT_ONCE: usize = 8;
 service! {
     "ExtractionService", Some(Scope::Extractions) =>
     RunExtraction, RunExtractions, GetExtraction, UpdateExtractionField, ReplaceExtraction, ReviewExtractionField,
-    ListFieldHistory, VerifyExtraction, DeleteExtraction, ListExtractions, DownloadExtractions
+    ListFieldHistory, RequestReview, VerifyExtraction, DeleteExtraction, ListExtractions, DownloadExtractions
 }
 
 /// Runs a prompt on a document and stores the data, or creates a job if the document needs more windows than a request may
@@ -292,6 +292,26 @@ impl Operation for ListFieldHistory {
     }
 }
 
+/// Requests a review of the values, or withdraws the request. A requested review waits in the inbox of the organization
+/// until the extraction is verified.
+#[derive(Debug, Clone, Serialize)]
+pub struct RequestReview {
+    pub extraction_id: ExtractionId,
+    pub requested: bool,
+    /// The version that the request is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for RequestReview {
+    const DECLARATION: Declaration = SERVICE.change("RequestReview");
+    type Output = Extraction;
+
+    async fn run(self, context: &Context) -> Result<Extraction> {
+        let request = ExtractionChange::RequestReview { requested: self.requested };
+        context.update(&self.extraction_id, self.etag, request).await
+    }
+}
+
 /// Records or withdraws the confirmation of the data by the caller.
 #[derive(Debug, Clone, Serialize)]
 pub struct VerifyExtraction {
@@ -366,7 +386,8 @@ impl Operation for ListExtractions {
 fn without_data(page: Page<Extraction>) -> Page<Extraction> {
     let bare = |extraction: Extraction| {
         let report = extraction.report.without_values();
-        Extraction { original: Value::Null, edited: None, report, fields: FieldLog::default(), ..extraction }
+        let fields = FieldLog { requested_by: extraction.fields.requested_by.clone(), ..FieldLog::default() };
+        Extraction { original: Value::Null, edited: None, report, fields, ..extraction }
     };
     Page { items: page.items.into_iter().map(bare).collect(), ..page }
 }

@@ -20,10 +20,12 @@ mod context;
 pub mod conversations;
 pub mod credits;
 mod declaration;
+pub mod document_watch;
 pub mod documents;
 pub mod exports;
 pub mod extractions;
 pub mod filter;
+pub mod inbox;
 pub mod jobs;
 pub mod limits;
 mod list;
@@ -32,6 +34,7 @@ pub mod models;
 mod operation;
 pub mod organizations;
 mod pending_pollers;
+mod pending_reviews;
 pub mod policies;
 pub mod prompts;
 pub mod providers;
@@ -39,6 +42,7 @@ mod reference;
 mod registry;
 mod request;
 pub mod schemas;
+mod shared_poller;
 mod single_flight;
 pub mod tags;
 mod thread_messages;
@@ -68,6 +72,7 @@ const GROUPS: &[&[Declaration]] = &[
     tags::DECLARATIONS,
     extractions::DECLARATIONS,
     jobs::DECLARATIONS,
+    inbox::DECLARATIONS,
     models::DECLARATIONS,
     providers::DECLARATIONS,
     tokens::DECLARATIONS,

@@ -21,6 +21,7 @@ const SCOPE_DIGEST_DIGITS: usize = 16;
 // proto: ListExtractionsRequest.page_size "per page, at most {}."
 // proto: ListJobsRequest.page_size "per page, at most {}."
 // proto: ListFieldHistoryRequest.page_size "per page, at most {}."
+// proto: ListInboxItemsRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.
@@ -29,7 +30,7 @@ const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
 /// Maximum number of matching items that [`Listing::scan`] counts. A larger number is returned as this plus one.
 // proto: *.total_size "exact up to {}."
-const COUNT_MAX: u64 = 1_024;
+pub(crate) const COUNT_MAX: u64 = 1_024;
 /// Maximum number of reads of [`Listing::scan`] for one page.
 // proto: none "bounds the work of a page"
 const READS_MAX: usize = 20;
@@ -155,14 +156,15 @@ impl Listing {
     /// Reads a page of a list that the store reads by position and does not count. `read` returns entries in order,
     /// each with its position and, if it matches the filter, the item; a read has at most `read_max` entries.
     ///
-    /// The first page counts the matching items, within [`READS_MAX`] reads; the tokens of the other pages carry the
-    /// number. If a page exhausts its reads, it has fewer items, or none, although another page follows.
+    /// `total`: the number of matching items. None: the first page counts them, within [`READS_MAX`] reads. The tokens of
+    /// the other pages carry the number. If a page exhausts its reads, it has fewer items, or none, although another page follows.
     ///
     /// # Errors
     /// `INVALID_PAGE_TOKEN`, and the errors of `read`.
     pub(crate) async fn scan<P, T, F>(
         &self,
         read_max: usize,
+        total: Option<u64>,
         read: impl Fn(ScanRead<P>) -> F + Send,
     ) -> Result<ListPage<T>>
     where
@@ -171,7 +173,7 @@ impl Listing {
         F: Future<Output = Result<Vec<(P, Option<T>)>>> + Send,
     {
         let (counted, mut after) = match &self.page.token {
-            None => (None, None),
+            None => (total, None),
             Some(token) => {
                 let (total, position) = token.split_once(' ').ok_or_else(bad_token)?;
                 let total: u64 = total.parse().map_err(|_| bad_token())?;
@@ -433,7 +435,7 @@ mod tests {
                 let read: Vec<_> = read.map(|n| (n, (n % divisor == 0).then_some(n))).collect();
                 async move { Ok(read) }
             };
-            let page = listing(&request, &["scan"]).unwrap().scan(100, read).await.unwrap();
+            let page = listing(&request, &["scan"]).unwrap().scan(100, None, read).await.unwrap();
             totals.push(page.total_size);
             pages.push(page.items);
             page_token = page.next_page_token;
@@ -464,7 +466,7 @@ mod tests {
             let from = scan.after.map_or(0, |after| after + 1);
             Ok((from..5).take(scan.limit).map(|n| (n, Some("x".repeat(PAGE_BYTES / 2)))).collect())
         };
-        let page = listing(&request(""), &["scan"]).unwrap().scan(100, read).await.unwrap();
+        let page = listing(&request(""), &["scan"]).unwrap().scan(100, None, read).await.unwrap();
         assert_eq!((page.items.len(), page.total_size, page.next_page_token.is_empty()), (1, 5, false));
     }
 

@@ -56,6 +56,12 @@ impl Extraction {
         self.edited.as_ref().unwrap_or(&self.original)
     }
 
+    /// Returns true if the extraction waits for a reviewer: it is not verified, and a user requested a review or decided
+    /// about a current value.
+    pub fn is_waiting_for_review(&self) -> bool {
+        !self.verified && (self.fields.requested_by.is_some() || !self.fields.reviews.is_empty())
+    }
+
     /// Replaces the data. The extraction is not verified then.
     fn edited(self, write: &Write<ExtractionChange>, data: &Value) -> Self {
         let fields = self.fields.clone().edited(write, self.current(), data);
@@ -262,6 +268,8 @@ pub enum ExtractionChange {
     Verify { verified: bool },
     /// Records or withdraws decisions about single values, which may be corrected at the same time.
     Review(Review),
+    /// Requests a review, or withdraws the request. The decisions are kept.
+    RequestReview { requested: bool },
     /// Deletes the extraction.
     Delete,
 }
@@ -281,12 +289,19 @@ pub struct ExtractionFilter {
     /// Schema revision that validated the data.
     pub schema_revision: Option<SchemaRevId>,
     pub verified: Option<bool>,
+    /// True: only extractions that wait for a reviewer.
+    pub is_waiting_for_review: bool,
     pub created: Option<CreationPeriod>,
 }
 
 /// Returns the search term for extractions of a document with a prompt revision.
 fn revision_term(document: &DocumentId, prompt: &PromptRevId) -> String {
     format!("{}/{prompt}", parent_term(document))
+}
+
+/// Returns the search term of the extractions that wait for a reviewer.
+fn waiting_for_review() -> String {
+    term("review", "waiting")
 }
 
 const PROMPT: &str = "prompt";
@@ -327,6 +342,7 @@ impl Resource for Extraction {
             ]
             .into_iter()
             .chain(self.schema.iter().flat_map(|schema| [term(SCHEMA, &schema.of), term(SCHEMA, schema)]))
+            .chain(self.is_waiting_for_review().then(waiting_for_review))
             .collect(),
             parent: Some(self.document.to_string()),
             created_at: Some(self.created_at),
@@ -351,6 +367,7 @@ impl Resource for Extraction {
             schema.as_ref().map(|schema| term(SCHEMA, schema)),
             schema_revision.as_ref().map(|revision| term(SCHEMA, revision)),
             verified.map(|verified| term(VERIFIED, verified)),
+            filter.is_waiting_for_review.then(waiting_for_review),
         ];
         let mut conditions: Vec<_> = terms.into_iter().flatten().map(|term| Condition::AnyTerm(vec![term])).collect();
         if !document_tags.is_empty() {
@@ -416,6 +433,11 @@ impl Resource for Extraction {
                 let verified_by = verified.then(|| write.by.clone());
                 done(changed(Self { fields, verified, verified_by, ..extraction }), None)
             }
+            (ExtractionChange::RequestReview { requested }, Some(extraction)) => {
+                let requested_by = requested.then(|| write.by.clone());
+                let fields = FieldLog { requested_by, ..extraction.fields.clone() };
+                done(changed(Self { fields, ..extraction }), None)
+            }
             (ExtractionChange::Verify { verified }, Some(extraction)) => {
                 let verified_by = verified.then(|| write.by.clone());
                 done(changed(Self { verified: *verified, verified_by, ..extraction }), None)
@@ -433,7 +455,7 @@ mod tests {
 
     use super::*;
     use crate::golden::{assert_golden, at, extraction};
-    use crate::{BoundingBox, CheckOutcome, FieldDecision};
+    use crate::{BoundingBox, CheckOutcome, FieldDecision, FieldReview};
 
     #[test]
     fn an_edit_replaces_the_current_data_and_a_verification_keeps_it() {
@@ -455,6 +477,9 @@ mod tests {
             fields: fields.clone(),
             ..changed.clone()
         };
+        let fields_of_request = FieldLog { requested_by: Some(by.clone()), ..FieldLog::default() };
+        let requested = Extraction { fields: fields_of_request, ..changed.clone() };
+        let withdrawn = changed.clone();
         let verified = Extraction { verified: true, verified_by: Some(by), ..changed };
         let review = |required: &str| Review {
             paths: vec!["a".to_owned()],
@@ -474,6 +499,8 @@ mod tests {
             (ExtractionChange::Verify { verified: true }, verified, before.original.clone()),
             (ExtractionChange::Review(review("b")), reviewed(false), data.clone()),
             (ExtractionChange::Review(review("a")), reviewed(true), data.clone()),
+            (ExtractionChange::RequestReview { requested: true }, requested, before.original.clone()),
+            (ExtractionChange::RequestReview { requested: false }, withdrawn, before.original.clone()),
         ] {
             let write = write(change);
             let plan = Extraction::apply(&before.id, &write, Some(before.clone())).unwrap();
@@ -482,6 +509,28 @@ mod tests {
             assert_eq!(plan.after, Some(expected));
         }
     }
+
+    #[test]
+    fn an_extraction_waits_for_review_from_a_request_or_a_decision_until_it_is_verified() {
+        let request = FieldLog { requested_by: Some(UserId::derive(&["a"])), ..FieldLog::default() };
+        let review = FieldReview { decision: FieldDecision::Rejected, by: UserId::derive(&["a"]), at: at() };
+        let decided = FieldLog { reviews: [("zeta".to_owned(), review)].into(), ..FieldLog::default() };
+        let both = FieldLog { requested_by: request.requested_by.clone(), ..decided.clone() };
+        for (fields, is_waiting) in
+            [(FieldLog::default(), false), (request, true), (decided, true), (both.clone(), true)]
+        {
+            for verified in [false, true] {
+                let extraction = Extraction { fields: fields.clone(), verified, ..extraction() };
+                let is_expected = is_waiting && !verified;
+                assert_eq!(extraction.is_waiting_for_review(), is_expected, "{fields:?} {verified}");
+                let filter = ExtractionFilter { is_waiting_for_review: true, ..ExtractionFilter::default() };
+                let is_listed = extraction.list_row().matches(&Extraction::conditions(&filter));
+                assert_eq!(is_listed, is_expected, "{fields:?} {verified}");
+            }
+        }
+        assert_golden("review", Extraction { fields: both, verified: false, verified_by: None, ..extraction() });
+    }
+
     fn report() -> ExtractionReport {
         let coverage = Coverage { pages: 137, pages_read: 136, windows: 9, model_calls: 10, ..Coverage::default() };
         let conflict = |page| Conflict { path: "total".into(), value: json!(12.5), page };

@@ -96,6 +96,9 @@ pub struct FieldLog {
     /// The last changes, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FieldChange>,
+    /// The user that requested a review. None: no review is requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<UserId>,
 }
 
 impl FieldLog {
@@ -146,6 +149,11 @@ impl FieldLog {
             return Err(Error::invalid(Reason::TooLarge, message));
         }
         Ok(self.limited())
+    }
+
+    /// Returns the number of values that have this decision.
+    pub fn decided(&self, decision: FieldDecision) -> usize {
+        self.reviews.values().filter(|review| review.decision == decision).count()
     }
 
     fn limited(mut self) -> Self {

@@ -109,6 +109,8 @@ pub(crate) enum Command {
     Extraction(crate::data::extraction::Command),
     /// Review the values of extractions one after another, with their quotes from the document.
     Review(crate::data::review::Arguments),
+    /// List or watch the items that wait for a person: approvals and reviews of extractions.
+    Inbox(crate::data::inbox::Arguments),
     /// List, show, watch and control jobs.
     #[command(subcommand)]
     Job(crate::data::job::Command),

@@ -218,6 +218,7 @@ impl Client {
         documents: document_service_client::DocumentServiceClient,
         models: model_service_client::ModelServiceClient,
         extractions: extraction_service_client::ExtractionServiceClient,
+        inbox: inbox_service_client::InboxServiceClient,
         jobs: job_service_client::JobServiceClient,
         prompts: prompt_service_client::PromptServiceClient,
         schemas: schema_service_client::SchemaServiceClient,

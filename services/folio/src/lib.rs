@@ -95,6 +95,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
             Command::Review(review) => Box::pin(data::review::run(review)).await,
+            Command::Inbox(inbox) => Box::pin(data::inbox::run(inbox)).await,
             Command::Job(command) => Box::pin(data::job::run(command)).await,
             Command::Login(login) => login::run(login).await,
             Command::Logout => login::logout(),

@@ -213,6 +213,7 @@ impl From<&Extraction> for v1::Extraction {
                 .collect(),
             reviews: extraction.fields.reviews.iter().map(field_review).collect(),
             checks: report.checks.iter().map(Into::into).collect(),
+            review_requested_by: text_of(extraction.fields.requested_by.as_ref()),
         }
     }
 }

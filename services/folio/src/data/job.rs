@@ -154,7 +154,7 @@ fn state_name(job: &v1::Job) -> String {
 }
 
 /// Returns the name of an enum value in lowercase, without the prefix of its enum.
-fn word(name: &str, prefix: &str) -> String {
+pub(super) fn word(name: &str, prefix: &str) -> String {
     name.strip_prefix(prefix).unwrap_or(name).to_lowercase()
 }
 

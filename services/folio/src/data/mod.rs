@@ -5,6 +5,7 @@
 
 pub(crate) mod document;
 pub(crate) mod extraction;
+pub(crate) mod inbox;
 pub(crate) mod job;
 mod output;
 pub(crate) mod prompt;

@@ -1,7 +1,6 @@
 //! Serves `ConversationService`. The gateway applies the caller's role and the limits of streams; the owner of the
 //! thread runs the turn.
 
-use folio_cluster::draining;
 use folio_history::command::ApproveAnswer;
 use folio_history::event::Event;
 use folio_history::peer::EventStream;
@@ -13,7 +12,7 @@ use folio_operations::{Call, ListPage, Operation};
 use folio_proto::{approve, chat, fields, json, status, time, v1};
 use folio_tools::ToolSpec;
 use folio_types::{Result, TurnId};
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response};
 use v1::conversation_service_server::ConversationService;
 use v1::watch_pending_approvals_response::Change;
@@ -100,11 +99,7 @@ impl ConversationService for Api {
         let call =
             |request: v1::WatchPendingApprovalsRequest| Ok(Call::new(WatchPendingApprovals { filter: request.filter }));
         let response = |changes: <WatchPendingApprovals as Operation>::Output| {
-            let changes = changes.map(|change| Ok(v1::WatchPendingApprovalsResponse { change: Some(encode(change?)) }));
-            // The stream does not end by itself, so the drain must end it.
-            let drained = stream::once(async { Err(draining()) });
-            let changes = changes.take_until(self.drain_started.clone().cancelled_owned()).chain(drained);
-            bounded_stream(changes, self.event_limits(), self.drain_ended.clone())
+            self.watched(changes.map_ok(|change| v1::WatchPendingApprovalsResponse { change: Some(encode(change)) }))
         };
         self.call(request, call, response).await
     }
@@ -142,7 +137,7 @@ fn encode(change: PendingChange) -> Change {
     }
 }
 
-fn pending_approval(pending: &PendingApproval) -> v1::PendingApproval {
+pub(super) fn pending_approval(pending: &PendingApproval) -> v1::PendingApproval {
     v1::PendingApproval {
         turn_id: pending.turn.to_string(),
         thread_id: pending.turn.thread.to_string(),

@@ -1,10 +1,11 @@
 //! Serves `DocumentService`.
 
-use folio_operations::Call;
+use folio_operations::document_watch::{DocumentChange, WatchDocument};
 use folio_operations::documents::{
     Content, DeleteDocument, DocumentText, Download, DownloadDocument, GetDocument, GetDocumentText, GetPageImage,
     GetPageWords, ListDocuments, PageWords, ReadDocumentAgain, UpdateDocument,
 };
+use folio_operations::{Call, Operation};
 use folio_proto::{fields, image_format, status, text_state, v1};
 use folio_resources::PageImage;
 use folio_storage::value::PageText;
@@ -12,6 +13,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response, Streaming};
 use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
+use v1::watch_document_response::Change;
 
 use super::handler::{change, delete, get, list, read};
 use super::{Api, ResponseStream, RpcResult, bounded_stream, caller};
@@ -20,6 +22,7 @@ use super::{Api, ResponseStream, RpcResult, bounded_stream, caller};
 impl DocumentService for Api {
     type DownloadDocumentStream = ResponseStream<v1::DownloadDocumentResponse>;
     type GetPageImageStream = ResponseStream<v1::GetPageImageResponse>;
+    type WatchDocumentStream = ResponseStream<v1::WatchDocumentResponse>;
 
     async fn upload_document(
         &self,
@@ -130,4 +133,25 @@ impl DocumentService for Api {
     change!(read_document_again, ReadDocumentAgainRequest, ReadDocumentAgainResponse { document }, |request| {
         ReadDocumentAgain { document_id: fields::id("document_id", &request.document_id)? }
     });
+
+    async fn watch_document(&self, request: Request<v1::WatchDocumentRequest>) -> RpcResult<Self::WatchDocumentStream> {
+        let call = |request: v1::WatchDocumentRequest| {
+            Ok(Call::new(WatchDocument { document_id: fields::id("document_id", &request.document_id)? }))
+        };
+        let response = |changes: <WatchDocument as Operation>::Output| {
+            self.watched(changes.map_ok(|change| v1::WatchDocumentResponse { change: Some(encode(change)) }))
+        };
+        self.call(request, call, response).await
+    }
+}
+
+fn encode(change: DocumentChange) -> Change {
+    match change {
+        DocumentChange::Document(document, text_generation) => {
+            Change::Document(v1::DocumentStatus { document: Some((&*document).into()), text_generation })
+        }
+        DocumentChange::Extraction(extraction) => Change::Extraction((&*extraction).into()),
+        DocumentChange::RemovedExtraction(extraction) => Change::RemovedExtractionId(extraction.to_string()),
+        DocumentChange::CaughtUp => Change::CaughtUp(v1::CaughtUp {}),
+    }
 }

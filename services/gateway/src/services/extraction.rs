@@ -4,7 +4,8 @@ use folio_operations::documents::Content;
 use folio_operations::exports::{DownloadExtractions, EXPORT_DOCUMENTS_MAX, ExportFormat};
 use folio_operations::extractions::{
     DeleteExtraction, ExtractionPage, ExtractionRun, GetExtraction, ListExtractions, ListFieldHistory,
-    ReplaceExtraction, ReviewExtractionField, RunExtraction, RunExtractions, UpdateExtractionField, VerifyExtraction,
+    ReplaceExtraction, RequestReview, ReviewExtractionField, RunExtraction, RunExtractions, UpdateExtractionField,
+    VerifyExtraction,
 };
 use folio_operations::{Call, ListPage};
 use folio_proto::{field_decision, fields, json, v1};
@@ -100,6 +101,12 @@ impl ExtractionService for Api {
             total_size: total_size(page.total_size),
         }
     );
+
+    change!(request_review, RequestReviewRequest, RequestReviewResponse { extraction }, |request| {
+        let extraction_id = fields::id("extraction_id", &request.extraction_id)?;
+        let etag = fields::etag("etag", &request.etag)?;
+        RequestReview { extraction_id, requested: request.requested, etag }
+    });
 
     change!(verify_extraction, VerifyExtractionRequest, VerifyExtractionResponse { extraction }, |request| {
         let extraction_id = fields::id("extraction_id", &request.extraction_id)?;

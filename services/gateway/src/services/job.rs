@@ -1,15 +1,14 @@
 //! Serves `JobService`.
 
-use folio_cluster::draining;
 use folio_operations::jobs::{CancelJob, GetJob, JobView, ListJobs, PauseJob, ResumeJob, WatchJob};
 use folio_operations::{Call, Operation};
 use folio_proto::{fields, json, v1};
-use futures::{StreamExt as _, stream};
+use futures::TryStreamExt as _;
 use tonic::Request;
 use v1::job_service_server::JobService;
 
 use super::handler::{change, get, list};
-use super::{Api, ResponseStream, RpcResult, bounded_stream};
+use super::{Api, ResponseStream, RpcResult};
 
 #[tonic::async_trait]
 impl JobService for Api {
@@ -23,13 +22,7 @@ impl JobService for Api {
         let call =
             |request: v1::WatchJobRequest| Ok(Call::new(WatchJob { job_id: fields::id("job_id", &request.job_id)? }));
         let response = |states: <WatchJob as Operation>::Output| {
-            let states = states.map(|state| Ok(v1::WatchJobResponse { job: Some(to_proto(&state?)) }));
-            // The job may run for hours after the drain.
-            let drain = self.drain_started.clone();
-            let states = states.take_until(drain.clone().cancelled_owned());
-            let end = stream::once(async move { drain.is_cancelled().then(|| Err(draining())) });
-            let states = states.chain(end.filter_map(std::future::ready));
-            bounded_stream(states, self.event_limits(), self.drain_ended.clone())
+            self.watched(states.map_ok(|state| v1::WatchJobResponse { job: Some(to_proto(&state)) }))
         };
         self.call(request, call, response).await
     }

@@ -6,6 +6,7 @@ mod credit;
 mod document;
 mod extraction;
 mod handler;
+mod inbox;
 mod job;
 mod limit;
 mod model;
@@ -21,12 +22,12 @@ mod upload;
 mod usage;
 mod webhook_endpoint;
 
-use folio_cluster::{Shutdown, StreamLimits, limited};
+use folio_cluster::{Shutdown, StreamLimits, draining, limited};
 use folio_operations::{Call, Caller, Operation, Operations};
 use folio_proto::{status, v1};
 use folio_types::{Error, Result};
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
@@ -67,6 +68,7 @@ pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
         tag_service_server::TagServiceServer,
         extraction_service_server::ExtractionServiceServer,
         job_service_server::JobServiceServer,
+        inbox_service_server::InboxServiceServer,
         model_service_server::ModelServiceServer,
         provider_service_server::ProviderServiceServer,
         organization_service_server::OrganizationServiceServer,
@@ -132,6 +134,15 @@ impl Api {
             idle_timeout: options.stream_idle,
             max_lifetime: options.stream_lifetime,
         }
+    }
+
+    /// Bounds a stream of states or changes. The drain ends it, because it may last for hours.
+    fn watched<T: Send + 'static>(&self, source: impl Stream<Item = Result<T>> + Send + 'static) -> ResponseStream<T> {
+        let drain = self.drain_started.clone();
+        let source = source.take_until(drain.clone().cancelled_owned());
+        let end = stream::once(async move { drain.is_cancelled().then(|| Err(draining())) });
+        let source = source.chain(end.filter_map(std::future::ready));
+        bounded_stream(source, self.event_limits(), self.drain_ended.clone())
     }
 
     fn transfer_limits(&self) -> StreamLimits {

@@ -487,6 +487,7 @@ impl Client {
 
     services! {
         conversations: conversation_service_client::ConversationServiceClient,
+        inbox: inbox_service_client::InboxServiceClient,
         documents: document_service_client::DocumentServiceClient,
         tags: tag_service_client::TagServiceClient,
         audits: audit_service_client::AuditServiceClient,

@@ -15,6 +15,7 @@ mod credits;
 mod faulty;
 mod floods;
 mod harness;
+mod inbox;
 mod issuer;
 mod jobs;
 mod jwt;

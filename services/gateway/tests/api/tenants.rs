@@ -253,7 +253,7 @@ fn to_text(response: Result<Value, Error>) -> String {
 /// secret.
 async fn resources(client: &Client, own: &Ids) -> Vec<(&'static str, String)> {
     let changes_by_itself = |operation: &Declaration| {
-        matches!(operation.service.name, "UsageService" | "AuditService" | "ConversationService")
+        matches!(operation.service.name, "UsageService" | "AuditService" | "ConversationService" | "InboxService")
             || operation.name == "ListTokens"
     };
     let mut found = Vec::new();

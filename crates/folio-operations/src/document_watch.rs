@@ -1,0 +1,255 @@
+//! Streams of the state of a document with its extractions.
+//!
+//! A stream is level-triggered: a change is the new state, from any source and any process, and a caller that connects
+//! again receives the present state first.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_resources::{Document, Extraction, ExtractionFilter, Resource as _, TextRecord, TextState};
+use folio_storage::{ResourceStore, Stores};
+use folio_types::access::Scope;
+use folio_types::page::PageRequest;
+use folio_types::{DocumentId, Error, ExtractionId, OrgId, Result};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::context::Context;
+use crate::declaration::Declaration;
+use crate::documents::SERVICE;
+use crate::operation::Operation;
+use crate::shared_poller::{KeepAlive, Polls, Schedule, SharedPollers};
+
+/// Maximum number of extractions of a document that a stream follows.
+// proto: WatchDocumentResponse "the newest extractions, at most {}."
+const FOLLOWED_MAX: usize = 20;
+/// Interval at which a document is read.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The state of a document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DocumentState {
+    pub document: Document,
+    /// Identifies the text: another reading has another value. Empty: the text is not available.
+    pub text_generation: String,
+    /// The newest extractions, newest first.
+    extractions: Vec<Extraction>,
+}
+
+/// A change of the state of a document.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DocumentChange {
+    /// The document or its text changed.
+    Document(Box<Document>, String),
+    /// An extraction was created, or changed.
+    Extraction(Box<Extraction>),
+    /// An extraction was deleted, or is no longer among the newest ones.
+    RemovedExtraction(ExtractionId),
+    /// The present state is complete. Also sent as a keep-alive.
+    CaughtUp,
+}
+
+/// Streams the state of a document and its newest extractions, and then the changes, within seconds. The stream ends with
+/// `NOT_FOUND` after the deletion of the document. A caller whose token does not cover extractions receives none.
+#[derive(Debug, Clone, Serialize)]
+pub struct WatchDocument {
+    pub document_id: DocumentId,
+}
+
+impl Operation for WatchDocument {
+    const DECLARATION: Declaration = SERVICE.read("WatchDocument").long();
+    type Output = BoxStream<'static, Result<DocumentChange>>;
+
+    async fn run(self, context: &Context) -> Result<Self::Output> {
+        context.find::<Document>(&self.document_id).await?;
+        let has_extractions = context.caller.covers(Scope::Extractions);
+        let mut states = context.document_states(&self.document_id);
+        let changes = async_stream::try_stream! {
+            let mut reported: Option<Arc<DocumentState>> = None;
+            let mut keep_alive = KeepAlive::default();
+            loop {
+                let state = states.next().await?;
+                for change in changes(reported.as_deref(), &state, has_extractions) {
+                    keep_alive.on_change(Instant::now());
+                    yield change;
+                }
+                reported = Some(state);
+                if keep_alive.is_due(Instant::now()) {
+                    yield DocumentChange::CaughtUp;
+                }
+            }
+        };
+        Ok(changes.boxed())
+    }
+}
+
+/// Subscribes to the states of a document.
+pub(crate) fn subscribe(
+    pollers: &SharedPollers<(OrgId, DocumentId), DocumentState>,
+    key: &(OrgId, DocumentId),
+    stores: &Stores,
+    random: u128,
+) -> Polls<DocumentState> {
+    let (of_poller, documents, extractions) = (key.clone(), stores.of(), stores.of());
+    let read = move |_| {
+        let ((org, id), documents, extractions) = (of_poller.clone(), documents.clone(), extractions.clone());
+        async move { read(&documents, &extractions, &org, &id).await }
+    };
+    pollers.subscribe(key, Schedule { interval: POLL_INTERVAL, random }, read)
+}
+
+/// Reads the state of a document. Error: `NOT_FOUND`.
+async fn read(
+    documents: &ResourceStore<Document>,
+    extractions: &ResourceStore<Extraction>,
+    org: &OrgId,
+    id: &DocumentId,
+) -> Result<DocumentState> {
+    let found = documents.get_with_text(org, id).await?;
+    let (document, text) = found.ok_or_else(|| Error::not_found(Document::KIND, id))?;
+    let filter = ExtractionFilter { document: Some(id.clone()), ..ExtractionFilter::default() };
+    let size = u32::try_from(FOLLOWED_MAX).unwrap_or(u32::MAX);
+    let (mut request, mut newest) = (PageRequest { size, ..PageRequest::default() }, Vec::new());
+    loop {
+        let page = extractions.list(org, &filter, &request).await?;
+        newest.extend(page.items);
+        request.token = page.next;
+        if newest.len() >= FOLLOWED_MAX || request.token.is_none() {
+            break;
+        }
+    }
+    newest.truncate(FOLLOWED_MAX);
+    let text_generation = text_generation(&document, text.as_ref());
+    Ok(DocumentState { document, text_generation, extractions: newest })
+}
+
+/// Returns the generation of the stored text. A store that keeps one generation only does not name it: the time of the
+/// reading replaces its name.
+fn text_generation(document: &Document, text: Option<&TextRecord>) -> String {
+    let text = text.filter(|_| document.state == TextState::Ready);
+    text.map(|text| text.generation.clone().unwrap_or_else(|| text.at.to_string())).unwrap_or_default()
+}
+
+/// Returns the changes between two states, the oldest extractions first. None: there is no earlier state.
+fn changes(before: Option<&DocumentState>, after: &DocumentState, has_extractions: bool) -> Vec<DocumentChange> {
+    let mut changes = Vec::new();
+    let is_same =
+        |before: &DocumentState| before.document == after.document && before.text_generation == after.text_generation;
+    if !before.is_some_and(is_same) {
+        changes.push(DocumentChange::Document(Box::new(after.document.clone()), after.text_generation.clone()));
+    }
+    if !has_extractions {
+        return changes;
+    }
+    let versions = |state: &DocumentState| -> BTreeMap<ExtractionId, u64> {
+        state.extractions.iter().map(|extraction| (extraction.id.clone(), extraction.version)).collect()
+    };
+    let (old, new) = (before.map(versions).unwrap_or_default(), versions(after));
+    let removed = old.keys().filter(|id| !new.contains_key(*id)).cloned();
+    changes.extend(removed.map(DocumentChange::RemovedExtraction));
+    let changed = after.extractions.iter().rev().filter(|found| old.get(&found.id) != Some(&found.version));
+    changes.extend(changed.map(|extraction| DocumentChange::Extraction(Box::new(extraction.clone()))));
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_resources::{ExtractionReport, FieldLog};
+    use folio_types::{BlobId, PromptId, PromptRevId, Timestamp, UserId};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn document(state: TextState) -> Document {
+        Document {
+            id: DocumentId::derive(&["document"]),
+            org: OrgId::derive(&["org"]),
+            name: "a.txt".to_owned(),
+            media_type: "text/plain".to_owned(),
+            size: 1,
+            sha256: String::new(),
+            blob: BlobId::derive(&["blob"]),
+            is_protected: false,
+            tags: Vec::new(),
+            metadata: BTreeMap::new(),
+            state,
+            pages: 1,
+            created_by: UserId::derive(&["user"]),
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            version: 1,
+        }
+    }
+
+    fn extraction(name: &str, version: u64) -> Extraction {
+        let document = document(TextState::Ready);
+        Extraction {
+            id: ExtractionId::derive(&[name]),
+            org: document.org,
+            document: document.id,
+            prompt: PromptRevId::new(PromptId::derive(&["prompt"]), 1),
+            schema: None,
+            model: "model".to_owned(),
+            original: Value::Null,
+            edited: None,
+            verified: false,
+            verified_by: None,
+            report: ExtractionReport::default(),
+            fields: FieldLog::default(),
+            created_by: document.created_by,
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            version,
+        }
+    }
+
+    fn state(text: &str, extractions: &[&Extraction]) -> DocumentState {
+        let state = if text.is_empty() { TextState::Processing } else { TextState::Ready };
+        let extractions = extractions.iter().map(|&extraction| extraction.clone()).collect();
+        DocumentState { document: document(state), text_generation: text.to_owned(), extractions }
+    }
+
+    #[test]
+    fn the_changes_between_states_are_the_document_and_its_new_changed_and_removed_extractions() {
+        let (one, two, edited) = (extraction("one", 1), extraction("two", 1), extraction("one", 2));
+        let of_document = |state: &DocumentState| {
+            DocumentChange::Document(Box::new(state.document.clone()), state.text_generation.clone())
+        };
+        let of_extraction = |extraction: &Extraction| DocumentChange::Extraction(Box::new(extraction.clone()));
+        let (processing, ready, again) = (state("", &[]), state("1", &[&two, &one]), state("2", &[&two, &one]));
+        for (before, after, expected) in [
+            (None, &processing, vec![of_document(&processing)]),
+            (None, &ready, vec![of_document(&ready), of_extraction(&one), of_extraction(&two)]),
+            (Some(&ready), &ready, vec![]),
+            (Some(&ready), &again, vec![of_document(&again)]),
+            (Some(&ready), &state("1", &[&two, &edited]), vec![of_extraction(&edited)]),
+            (Some(&ready), &state("1", &[&two]), vec![DocumentChange::RemovedExtraction(one.id.clone())]),
+        ] {
+            assert_eq!(changes(before, after, true), expected);
+            let without: Vec<_> =
+                expected.into_iter().filter(|change| matches!(change, DocumentChange::Document(..))).collect();
+            assert_eq!(changes(before, after, false), without, "without the scope of extractions");
+        }
+    }
+
+    #[test]
+    fn another_reading_has_another_generation() {
+        let text = |generation: Option<&str>, second| TextRecord {
+            text: TextState::Ready,
+            pages: 1,
+            generation: generation.map(str::to_owned),
+            attempts: 0,
+            lacks_program: false,
+            at: Timestamp::constant(second, 0),
+            unknown: folio_types::UnknownFields::default(),
+        };
+        let of = |state, text: Option<&TextRecord>| text_generation(&document(state), text);
+        assert_eq!(of(TextState::Ready, Some(&text(Some("g"), 1))), "g");
+        assert_ne!(of(TextState::Ready, Some(&text(None, 1))), of(TextState::Ready, Some(&text(None, 2))));
+        assert_eq!(of(TextState::Processing, Some(&text(Some("g"), 1))), "");
+        assert_eq!(of(TextState::Uploaded, None), "");
+    }
+}

@@ -1,0 +1,162 @@
+//! `folio inbox`.
+
+use anyhow::{Result, bail};
+use folio_proto::v1;
+use serde_json::{Map, Value, json};
+use v1::inbox_item::Subject;
+use v1::watch_inbox_response::Change;
+
+use super::job::word;
+use super::output::{Format, View};
+use super::{DataArguments, collect, time};
+use crate::client::{Client, answer, explain};
+use crate::terminal::write_stdout;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only items of this kind.
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+    /// Maximum number of items.
+    #[arg(long, value_name = "N", default_value = "1000")]
+    limit: usize,
+    /// Print the items, and then each change until a signal stops the command. JSON has one object in each line.
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    /// Turns that wait for decisions on tool calls.
+    Approval,
+    /// Extractions that wait for decisions on their values.
+    FieldReview,
+}
+
+const COLUMNS: [&str; 6] = ["kind", "item_id", "subject", "roles", "create_time", "expire_time"];
+
+pub(crate) async fn run(arguments: Arguments) -> Result<()> {
+    let work = async |client: Client| match arguments.watch {
+        true => watch(&client, &arguments).await,
+        false => list(&client, &arguments).await,
+    };
+    arguments.data.run(work).await
+}
+
+impl Arguments {
+    fn filter(&self) -> String {
+        match self.kind {
+            None => String::new(),
+            Some(Kind::Approval) => "kind:approval".to_owned(),
+            Some(Kind::FieldReview) => "kind:field_review".to_owned(),
+        }
+    }
+}
+
+async fn list(client: &Client, arguments: &Arguments) -> Result<View> {
+    let found = collect(arguments.limit, async |page_size, page_token| {
+        let request =
+            v1::ListInboxItemsRequest { page_size, page_token, filter: arguments.filter(), ..Default::default() };
+        let page = answer(client.inbox().list_inbox_items(request)).await?;
+        Ok((page.items, page.next_page_token))
+    });
+    Ok(View::list(COLUMNS, found.await?.iter().map(row).collect()))
+}
+
+async fn watch(client: &Client, arguments: &Arguments) -> Result<View> {
+    let request = v1::WatchInboxRequest { filter: arguments.filter() };
+    let mut changes = answer(client.inbox().watch_inbox(request)).await?;
+    let mut is_first = true;
+    while let Some(message) = changes.message().await.map_err(|status| explain(&status))? {
+        let row = match message.change {
+            Some(Change::Item(item)) => with_change("waiting", row(&item)),
+            Some(Change::RemovedItemId(id)) => with_change("removed", json!({ "item_id": id })),
+            Some(Change::CaughtUp(_)) | None => continue,
+        };
+        write_stdout(&line(row, arguments.data.output, is_first))?;
+        is_first = false;
+    }
+    bail!("the server ended the stream; start the command again")
+}
+
+/// Returns a change as a line, after the header if it is the first one.
+fn line(row: Value, format: Format, is_first: bool) -> String {
+    let format = if format == Format::Json { Format::Jsonl } else { format };
+    let text = View::list(["change"].into_iter().chain(COLUMNS), vec![row]).render(format);
+    match text.split_once('\n') {
+        Some((_, line)) if !is_first && format != Format::Jsonl => line.to_owned(),
+        _ => text,
+    }
+}
+
+fn with_change(change: &str, row: Value) -> Value {
+    let mut members = Map::from_iter([("change".to_owned(), Value::from(change))]);
+    if let Value::Object(row) = row {
+        members.extend(row);
+    }
+    Value::Object(members)
+}
+
+fn row(item: &v1::InboxItem) -> Value {
+    let roles: Vec<String> = item.roles().map(|role| word(role.as_str_name(), "ROLE_")).collect();
+    let (subject, document_id) = match &item.subject {
+        Some(Subject::Approval(approval)) => {
+            let names: Vec<&str> = approval.calls.iter().map(|call| call.name.as_str()).collect();
+            (names.join(", "), String::new())
+        }
+        Some(Subject::FieldReview(review)) => {
+            let v1::PendingReview { values, approved_values, rejected_values, .. } = review;
+            let subject = format!("{approved_values} of {values} values approved, {rejected_values} rejected");
+            (subject, review.document_id.clone())
+        }
+        None => Default::default(),
+    };
+    json!({
+        "kind": word(item.kind().as_str_name(), "INBOX_ITEM_KIND_"), "item_id": item.item_id, "subject": subject,
+        "document_id": document_id, "roles": roles, "user_id": item.user_id,
+        "excluded_user_id": item.excluded_user_id, "create_time": time(item.create_time.as_ref()),
+        "expire_time": time(item.expire_time.as_ref()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item() -> v1::InboxItem {
+        let review = v1::PendingReview { values: 3, approved_values: 1, ..Default::default() };
+        v1::InboxItem {
+            item_id: "ext_1".to_owned(),
+            kind: v1::InboxItemKind::FieldReview.into(),
+            roles: vec![v1::Role::Member.into()],
+            subject: Some(Subject::FieldReview(review)),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_row_names_the_kind_the_subject_and_the_roles() {
+        let review = row(&item());
+        assert_eq!((&review["kind"], &review["roles"]), (&json!("field_review"), &json!(["member"])));
+        assert_eq!(review["subject"], "1 of 3 values approved, 0 rejected");
+        let call = v1::Call { name: "create_tag".to_owned(), ..Default::default() };
+        let approval = v1::PendingApproval { calls: vec![call], ..Default::default() };
+        let approval = v1::InboxItem { subject: Some(Subject::Approval(approval)), ..item() };
+        assert_eq!(row(&approval)["subject"], "create_tag");
+    }
+
+    #[test]
+    fn only_the_first_change_has_a_header() {
+        let change = with_change("removed", json!({ "item_id": "ext_1" }));
+        let csv = |is_first| line(change.clone(), Format::Csv, is_first);
+        assert_eq!(csv(true), format!("change,{}\nremoved,,ext_1,,,,\n", COLUMNS.join(",")));
+        assert_eq!(csv(false), "removed,,ext_1,,,,\n");
+        let json = "{\"change\":\"removed\",\"item_id\":\"ext_1\"}\n";
+        assert_eq!(
+            (line(change.clone(), Format::Json, true), line(change, Format::Json, false)),
+            (json.into(), json.into())
+        );
+    }
+}
