@@ -78,12 +78,17 @@ pub(crate) async fn read(
     after: Option<&(Timestamp, ExtractionId)>,
     limit: usize,
 ) -> Result<Vec<PendingReview>> {
-    let created = after.map(|(at, _)| CreationPeriod { start: Some(*at), end: None });
+    // The lists of the stores are ordered by microseconds, and then by ids.
+    let position = |at: &Timestamp, id: &ExtractionId| (at.as_microsecond(), id.to_string());
+    let created = after.map(|(at, _)| {
+        let start = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(*at);
+        CreationPeriod { start: Some(start), end: None }
+    });
     let filter = ExtractionFilter { is_waiting_for_review: true, created, ..ExtractionFilter::default() };
     let size = u32::try_from(limit.min(READ_MAX)).unwrap_or_default();
     let mut request = PageRequest { size, order: Order::Oldest, ..PageRequest::default() };
     let is_after =
-        |found: &&Extraction| after.is_none_or(|(at, id)| (found.created_at, found.id.as_str()) > (*at, id.as_str()));
+        |found: &&Extraction| after.is_none_or(|(at, id)| position(&found.created_at, &found.id) > position(at, id));
     let mut pending = Vec::new();
     loop {
         let page = store.list(org, &filter, &request).await?;

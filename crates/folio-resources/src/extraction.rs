@@ -454,7 +454,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::golden::{assert_golden, at, extraction};
+    use crate::golden::{assert_golden, at, extraction, user};
     use crate::{BoundingBox, CheckOutcome, FieldDecision, FieldReview};
 
     #[test]
@@ -512,8 +512,8 @@ mod tests {
 
     #[test]
     fn an_extraction_waits_for_review_from_a_request_or_a_decision_until_it_is_verified() {
-        let request = FieldLog { requested_by: Some(UserId::derive(&["a"])), ..FieldLog::default() };
-        let review = FieldReview { decision: FieldDecision::Rejected, by: UserId::derive(&["a"]), at: at() };
+        let request = FieldLog { requested_by: Some(user()), ..FieldLog::default() };
+        let review = FieldReview { decision: FieldDecision::Rejected, by: user(), at: at() };
         let decided = FieldLog { reviews: [("zeta".to_owned(), review)].into(), ..FieldLog::default() };
         let both = FieldLog { requested_by: request.requested_by.clone(), ..decided.clone() };
         for (fields, is_waiting) in
