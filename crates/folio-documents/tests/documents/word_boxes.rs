@@ -1,9 +1,8 @@
 //! WordBoxes of words, compared with an independent reading (pdftotext) and with the recognition of a rendered page.
 
-use std::process::Command;
-
 use folio_documents::Reading;
 use folio_resources::BoundingBox;
+use folio_testkit::pdf_words::{self, PdfWord};
 
 use super::recognition::{render, tool};
 use super::*;
@@ -13,30 +12,9 @@ type Word = (String, BoundingBox);
 
 /// Returns the words of each page that pdftotext reads.
 fn reference(pdf: &[u8]) -> Vec<Vec<Word>> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("document.pdf");
-    std::fs::write(&file, pdf).unwrap();
-    let output = Command::new("pdftotext").arg("-bbox").arg(&file).arg("-").output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let output = String::from_utf8(output.stdout).unwrap();
-    let number = |line: &str, name: &str| -> f64 {
-        let (_, rest) = line.split_once(&format!("{name}=\"")).unwrap();
-        rest.split('"').next().unwrap().parse().unwrap()
-    };
-    let (mut pages, mut size) = (Vec::<Vec<Word>>::new(), (1.0, 1.0));
-    for line in output.lines().map(str::trim) {
-        if line.starts_with("<page ") {
-            size = (number(line, "width"), number(line, "height"));
-            pages.push(Vec::new());
-        } else if line.starts_with("<word ") {
-            let text = line.split('>').nth(1).unwrap().trim_end_matches("</word");
-            let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&");
-            let (left, right) = (number(line, "xMin") / size.0, number(line, "xMax") / size.0);
-            let (top, bottom) = (number(line, "yMin") / size.1, number(line, "yMax") / size.1);
-            pages.last_mut().unwrap().push((text, BoundingBox { left, top, right, bottom }));
-        }
-    }
-    pages
+    let word = |PdfWord { text, left, top, right, bottom }| (text, BoundingBox { left, top, right, bottom });
+    let pages = pdf_words::words(pdf).unwrap();
+    pages.into_iter().map(|words| words.into_iter().map(word).collect()).collect()
 }
 
 /// Returns the words of each page with their boxes. Checks that every word has one.
@@ -75,7 +53,6 @@ fn check(found: &[Vec<Word>], expected: &[Vec<Word>], percent: usize) {
 
 #[tokio::test]
 async fn the_words_of_a_text_layer_are_where_pdftotext_finds_them() {
-    tool("pdftotext", "poppler-utils", &["-v"]);
     let invoice = sample_invoice();
     check(&words(&read("invoice.pdf", &invoice).await), &reference(&invoice), 95);
     let pages = [Page::of_lines(&["Delivery note 4711", "two  columns (of) text"]), Page::of_lines(&["Second & last"])];
