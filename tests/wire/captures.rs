@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::command_line::{folio, text};
 use crate::process::binary;
 use crate::sandbox::Sandbox;
 use crate::screen::render;
@@ -40,6 +41,7 @@ rules:
         usage: {prompt_tokens: 1800, completion_tokens: 30}
       - text: I created no tag.
         usage: {prompt_tokens: 1900, completion_tokens: 10}
+  - answer: {text: '{\"number\": \"A-17\", \"date\": \"2026-03-17\", \"total\": 957.0, \"paid\": false}'}
 ";
 
 /// A state of the terminal.
@@ -56,6 +58,7 @@ async fn docs_terminal_md_contains_the_captures() {
     let mut captures = vec![start_of_a_server().await];
     captures.extend(chats(&sandbox).await);
     captures.extend(commands(&sandbox).await);
+    captures.extend(extractions(&sandbox).await);
     let rendered: String = captures.iter().map(section).collect();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/terminal.md");
     let text = std::fs::read_to_string(&path).expect("docs/terminal.md is readable");
@@ -177,6 +180,41 @@ async fn commands(sandbox: &Sandbox) -> Vec<Capture> {
         captures.push(Capture { title, text, command: format!("folio {}", arguments.join(" ")), screen });
     }
     captures
+}
+
+async fn extractions(sandbox: &Sandbox) -> Vec<Capture> {
+    const REVIEW: &str = "review> ";
+    let (url, token) = (sandbox.url(), sandbox.token());
+    let variables = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", token.as_str())];
+    let prompt = ["prompt", "create", "Totals", "-"];
+    let created = folio(sandbox.folder(), &prompt, &variables, "Read the number, the date and the total.");
+    assert!(created.status.success(), "{}", text(&created.stderr));
+    let extract = ["extract", "invoice.txt", "--prompt", "Totals"];
+    let mut command = Terminal::start_in(COLUMNS, sandbox.folder(), &extract, &variables);
+    assert!(command.ended().await.success(), "{}", command.shown());
+    let extracted = screen(&command, sandbox.folder(), COLUMNS);
+
+    let mut review = Terminal::start_in(COLUMNS, sandbox.folder(), &["review"], &variables);
+    for reply in ["a", "r", "a", "a", "R", "e 2026-03-18"] {
+        review.answer(REVIEW, reply).await;
+    }
+    review.until("true\n").await;
+    assert!(review.ended().await.success(), "{}", review.shown());
+    vec![
+        Capture {
+            title: "An extraction",
+            text: "Each value has its page and the quote that contains it. While files are uploaded, read and extracted, \
+                   a line shows the step of each.",
+            command: format!("folio {}", extract.join(" ")),
+            screen: extracted,
+        },
+        Capture {
+            title: "A review",
+            text: "Each value is shown with the line that contains it. `R` shows rejected values again.",
+            command: "folio review".to_owned(),
+            screen: screen(&review, sandbox.folder(), COLUMNS),
+        },
+    ]
 }
 
 /// Returns the screen of a program, with values that do not differ between runs.

@@ -83,7 +83,9 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     let id = extraction["extraction_id"].as_str().unwrap();
     assert_eq!(json_of(folder, &["extraction", "show", id])["data"], extraction["data"]);
     let csv = printed(folder, &["extraction", "export", "--prompt", "Total", "--output", "csv"], "");
-    assert_eq!(csv, format!("document,extraction_id,data.total\ninvoice.txt,{id},12.5\n"));
+    let row = csv.lines().nth(1).unwrap_or_default();
+    assert!(csv.starts_with("extraction_id,document,") && row.starts_with(&format!("{id},invoice.txt,")), "{csv}");
+    assert!(csv.lines().count() == 2 && row.ends_with(",12.5"), "{csv}");
     assert_eq!(json_of(folder, &["extraction", "list", "--verified"]), json!([]));
 
     let job = json_of(folder, &["extraction", "batch", "Total", "invoice.txt"]);

@@ -13,6 +13,7 @@ use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
 
 use crate::chat::editor;
+use crate::command_line::{folio, text};
 use crate::process::{binary, command};
 use crate::program::{Output, Running};
 use crate::sandbox::{INVOICE, Sandbox};
@@ -356,6 +357,47 @@ async fn ctrl_c_in_the_editor_and_at_a_decision_decides_nothing() {
     let shown = chat.leave(YOU).await;
     assert_eq!(shown.matches("┌ create_tag (1 of 3)").count(), 3, "{shown}");
     assert!(sandbox.client().await.tag_names().await.is_empty(), "invariant 2");
+}
+
+#[tokio::test]
+async fn rejected_values_are_shown_again_and_corrected_in_a_review() {
+    const REVIEW: &str = "review> ";
+    let sandbox = Sandbox::start("rules:\n  - answer: {text: '{\"number\": \"A-17\", \"total\": 957.0}'}\n").await;
+    sandbox.with_document().await;
+    let (url, token) = (sandbox.url(), sandbox.token());
+    let variables = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", token.as_str())];
+    let created = folio(sandbox.folder(), &["prompt", "create", "Totals", "-"], &variables, "Read the total.");
+    assert!(created.status.success(), "{}", text(&created.stderr));
+
+    let extract = ["extract", "invoice.txt", "--prompt", "Totals"];
+    let mut extraction = Terminal::start(sandbox.folder(), &extract, &variables);
+    assert!(extraction.ended().await.success(), "{}", extraction.shown());
+    extraction.until("number  A-17   1     A-17").await;
+    assert!(extraction.shown().contains("invoice.txt: extracting"), "progress: {}", extraction.shown());
+
+    let mut review = Terminal::start(sandbox.folder(), &["review"], &variables);
+    review.until("number  A-17  (2 left)").await;
+    review.until("page 1: Invoice Number: A-17").await;
+    review.answer(REVIEW, "r").await;
+    review.until("total  957.0  (1 left)").await;
+    review.answer(REVIEW, "a").await;
+    review.until("1 rejected: [R]ejected again").await;
+    review.answer(REVIEW, "R").await;
+    review.until("number  A-17  (rejected, 1 left)").await;
+    review.answer(REVIEW, "e A-18").await;
+    assert!(review.ended().await.success(), "{}", review.shown());
+    review.until("verified: no value is left to decide").await;
+
+    let listed = folio(sandbox.folder(), &["review", "--output", "json"], &variables, "");
+    assert_eq!(text(&listed.stdout), "[]\n", "no extraction is left to review: {}", text(&listed.stderr));
+    let mut corrected = folio(sandbox.folder(), &["extraction", "export"], &variables, "").stdout;
+    let record: serde_json::Value = serde_json::from_slice(&std::mem::take(&mut corrected)).unwrap();
+    assert_eq!(record["data"]["number"], "A-18");
+    let id = record["extraction_id"].as_str().unwrap();
+    let mut review = Terminal::start(sandbox.folder(), &["review", id, "--all"], &variables);
+    review.until("number  A-18  (approved, 2 left)").await;
+    review.answer(REVIEW, "q").await;
+    assert!(review.ended().await.success(), "{}", review.shown());
 }
 
 #[tokio::test]

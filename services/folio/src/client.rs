@@ -45,6 +45,8 @@ pub(crate) struct ServerArguments {
 /// A server with the source of its address and of the token.
 pub(crate) struct Target {
     pub(crate) server: Sourced<String>,
+    /// True if an argument, a variable or a login names the server; otherwise it may not exist.
+    is_named: bool,
     pub(crate) tls: TlsArguments,
     /// None: no token is stored.
     pub(crate) token: Option<Sourced<String>>,
@@ -78,6 +80,15 @@ impl ServerArguments {
         self.target()?.connect().await
     }
 
+    /// Connects to the server. None: no server is named, and none listens at the address of the settings.
+    pub(crate) async fn connect_if_any(&self) -> Result<Option<Client>> {
+        let target = self.target()?;
+        if target.is_named {
+            return target.connect().await.map(Some);
+        }
+        Ok(target.connect().await.ok())
+    }
+
     /// Loads the settings of the command, with flags of its own.
     pub(crate) fn load_settings(&self, flags: &Flags) -> Result<Settings> {
         settings::load(&self.settings, flags, Purpose::Command)
@@ -109,6 +120,7 @@ impl ServerArguments {
             (None, Some(login)) => Sourced::new(login.server.clone(), "folio login"),
             (None, None) => Sourced::new(listen.to_owned(), "the settings"),
         };
+        let is_named = self.server.is_some() || login.is_some();
         let login = login.filter(|login| login.server == server.value);
         let tls = self.tls.clone().or(login.as_ref().and_then(|login| login.tls_ca.clone()));
         let given = self.token.clone().map(|token| {
@@ -117,7 +129,7 @@ impl ServerArguments {
         });
         let stored = login.map(|login| Sourced::new(login.token, "folio login"));
         let local = local_token.map(|token| Sourced::new(token, token_file.display().to_string()));
-        Target { server, tls, token: given.or(stored).or(local), token_file }
+        Target { server, is_named, tls, token: given.or(stored).or(local), token_file }
     }
 }
 

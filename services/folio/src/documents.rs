@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use folio_proto::v1;
 use folio_types::{Digest, DocumentId, limits};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tokio_stream::StreamExt as _;
 use tonic::{Code, Status};
 
-use crate::client::{Client, answer};
+use crate::client::{Client, answer, explain};
 use crate::names::{self, Choice};
+use crate::progress::ProgressLine;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -45,9 +45,21 @@ impl NewFile {
     }
 }
 
+/// Reads a file and uploads it once. `template`: the tags, the metadata and the password.
+pub(crate) async fn add(
+    client: &Client,
+    path: &Path,
+    template: &NewFile,
+    progress: &ProgressLine,
+) -> Result<v1::Document> {
+    let NewFile { name, bytes, .. } = NewFile::read(path).await?;
+    let file = NewFile { name, bytes, ..template.clone() };
+    upload_once(client, &file, progress.upload(file.bytes.len())).await.map_err(|status| explain(&status))
+}
+
 /// Uploads a file unless a document of the same file, tags and metadata exists. `progress` receives the number of bytes
 /// sent so far.
-pub(crate) async fn upload_once(
+async fn upload_once(
     client: &Client,
     file: &NewFile,
     progress: impl FnMut(usize) + Send + 'static,
@@ -107,33 +119,22 @@ async fn by_id(client: &Client, id: &str) -> Result<v1::Document> {
     found.context("invalid response of the server: the document is missing")
 }
 
-/// Waits until the document's text is ready or has failed. `waiting` is called after each read of another state.
-pub(crate) async fn wait_until_settled(
-    client: &Client,
-    id: &str,
-    mut waiting: impl FnMut(&v1::Document),
-) -> Result<v1::Document> {
+/// Waits until the document's text is ready or has failed.
+pub(crate) async fn wait_until_settled(client: &Client, id: &str) -> Result<v1::Document> {
     loop {
         let document = by_id(client, id).await?;
-        match document.state() {
-            v1::DocumentState::Ready | v1::DocumentState::NoText | v1::DocumentState::Failed => return Ok(document),
-            _ => waiting(&document),
+        if matches!(document.state(), v1::DocumentState::Ready | v1::DocumentState::NoText | v1::DocumentState::Failed)
+        {
+            return Ok(document);
         }
         tokio::time::sleep(POLL).await;
     }
 }
 
-/// Returns the bar of an upload. `is_visible`: false for an output that is no terminal.
-pub(crate) fn upload_bar(bytes: usize, is_visible: bool) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {msg}");
-    let bar = if is_visible { ProgressBar::new(bytes as u64) } else { ProgressBar::hidden() };
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-/// Returns the indicator of the wait for a text. `is_visible`: false for an output that is no terminal.
-pub(crate) fn text_spinner(is_visible: bool) -> ProgressBar {
-    let spinner = if is_visible { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    spinner.with_message("reading its text")
+/// Like [`wait_until_settled`], with progress.
+pub(crate) async fn read_text(client: &Client, id: &str, progress: &ProgressLine) -> Result<v1::Document> {
+    progress.step("reading its text");
+    wait_until_settled(client, id).await
 }
 
 /// Returns the file name, reduced to a valid document name.

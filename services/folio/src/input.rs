@@ -95,6 +95,12 @@ impl Input {
         Ok(Self::Piped(Piped::start(has_prompts)?))
     }
 
+    /// Returns an input that has ended, and leaves standard input to others.
+    pub(crate) fn closed() -> Self {
+        let (_, lines) = mpsc::channel(1);
+        Self::Piped(Piped { lines, peeked: None, has_prompts: false })
+    }
+
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }

@@ -23,6 +23,7 @@ mod migrate;
 mod names;
 mod next_steps;
 mod private_file;
+mod progress;
 mod secret_input;
 mod serve;
 mod server;
@@ -31,7 +32,6 @@ mod status;
 mod terminal;
 mod token;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -39,6 +39,7 @@ use folio_process::signals::StopSignal;
 use folio_storage::Stores;
 
 use arguments::{Arguments, Command, Flags, SettingsArguments};
+use data::extract::FailedFiles;
 use settings::Purpose;
 
 /// Wraps the stores of a server. The binary `folio` uses the identity; a test binary injects faults.
@@ -54,14 +55,23 @@ pub fn main(layer: StoreLayer) -> ExitCode {
     // Documents, tokens and input must be readable by their owner only.
     folio_process::files::restrict_umask();
     let arguments = Arguments::parse();
+    // The output of these commands contains a token that is printed once.
+    let needs_output = matches!(arguments.command, Command::Serve(_) | Command::Migrate(_));
     match run(arguments, layer) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if !needs_output && terminal::is_output_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Standard error may be closed.
-            let _ = writeln!(std::io::stderr(), "folio: {}", terminal::printable(&format!("{error:#}")));
-            error.downcast_ref::<StopSignal>().map_or(ExitCode::FAILURE, |signal| ExitCode::from(signal.status()))
+            terminal::note(&format!("{error:#}"));
+            status_of(&error)
         }
     }
+}
+
+/// Returns the exit status of a failed command.
+fn status_of(error: &anyhow::Error) -> ExitCode {
+    let signal = error.downcast_ref::<StopSignal>().map(|signal| signal.status());
+    let files = error.downcast_ref::<FailedFiles>().map(FailedFiles::status);
+    signal.or(files).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
@@ -93,6 +103,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Schema(command) => Box::pin(data::schema::run(command)).await,
             Command::Prompt(command) => Box::pin(data::prompt::run(command)).await,
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
+            Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
             Command::Review(review) => Box::pin(data::review::run(review)).await,
             Command::Inbox(inbox) => Box::pin(data::inbox::run(inbox)).await,

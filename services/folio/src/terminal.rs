@@ -50,6 +50,11 @@ impl Screen {
         Self::new(Box::new(AutoStream::auto(out)), is_terminal, has_control)
     }
 
+    /// Shows nothing.
+    pub(crate) fn hidden() -> Self {
+        Self::new(Box::new(std::io::sink()), false, false)
+    }
+
     fn new(out: Box<dyn Write + Send>, is_terminal: bool, has_control: bool) -> Self {
         Self { out, is_terminal, has_control, at_line_start: true, preview_rows: 0 }
     }
@@ -132,13 +137,22 @@ impl Screen {
     }
 }
 
-/// Writes machine-readable text to stdout, unchanged. A closed pipe is not an error; a full disk is one.
+/// Writes machine-readable text to stdout, unchanged.
 pub(crate) fn write_stdout(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Returns true if a command failed because the reader of its output closed the pipe, as `head` does. A failed connection
+/// is another error: its text contains the cause.
+pub(crate) fn is_output_closed(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Prints a note on stderr, which may be closed.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "folio: {}", printable(text));
 }
 
 /// Replaces control characters except line feeds and tabs, and removes carriage returns, because document text and
@@ -189,6 +203,15 @@ mod tests {
 
     fn plain(text: &str) -> Vec<Span> {
         vec![Span::new(Style::new(), text)]
+    }
+
+    #[test]
+    fn only_a_closed_output_is_recognized() {
+        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert!(is_output_closed(&closed().into()));
+        assert!(is_output_closed(&anyhow::Error::from(closed()).context("the list cannot be printed")));
+        assert!(!is_output_closed(&std::io::Error::from(std::io::ErrorKind::StorageFull).into()));
+        assert!(!is_output_closed(&anyhow::anyhow!("the connection to the server failed: {}", closed())));
     }
 
     #[test]

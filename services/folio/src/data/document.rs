@@ -1,6 +1,5 @@
 //! `folio document`.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
@@ -8,9 +7,10 @@ use folio_proto::v1;
 use serde_json::{Value, json};
 
 use super::output::View;
-use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, note, present, tag, time};
-use crate::client::{Client, answer, explain};
+use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, tag, time};
+use crate::client::{Client, answer};
 use crate::documents::{self, NewFile};
+use crate::progress::{Progress, ProgressLine};
 use crate::{names, secret_input};
 
 const COLUMNS: [&str; 6] = ["document_id", "name", "state", "pages", "size_bytes", "create_time"];
@@ -91,9 +91,7 @@ pub(crate) struct Tag {
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::Add(add) => {
-            let password =
-                if add.password { secret_input::read("password of the PDF: ").await? } else { String::new() };
-            ensure!(!add.password || !password.is_empty(), "the password is empty");
+            let password = password(add.password).await?;
             add.data.run(async |client| upload(&client, &add, password).await).await
         }
         Command::List(list) => list.list.data.run(async |client| documents_of(&client, &list).await).await,
@@ -103,6 +101,16 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Tag(tag) => tag.item.data.run(async |client| change_tags(&client, &tag).await).await,
         Command::Rm(rm) => rm.data.run(async |client| remove(&client, &rm.item).await).await,
     }
+}
+
+/// Reads the password of protected PDFs if the flag requests it. Empty: none.
+pub(super) async fn password(is_requested: bool) -> Result<String> {
+    if !is_requested {
+        return Ok(String::new());
+    }
+    let password = secret_input::read("password of the PDF: ").await?;
+    ensure!(!password.is_empty(), "the password is empty");
+    Ok(password)
 }
 
 /// Uploads every file. A failure of one file does not stop the others, and fails the command after its output.
@@ -115,8 +123,9 @@ async fn upload(client: &Client, add: &Add, password: String) -> Result<View> {
     };
     let mut rows = Vec::with_capacity(add.files.len());
     let mut failures = Vec::new();
+    let progress = Progress::stderr();
     for path in &add.files {
-        match upload_file(client, path, &template, !add.no_wait).await {
+        match upload_file(client, path, &template, !add.no_wait, &progress).await {
             Ok(document) => rows.push(row(&document)),
             Err(error) => failures.push(failure(&path.display().to_string(), &format!("{error:#}"))),
         }
@@ -127,38 +136,35 @@ async fn upload(client: &Client, add: &Add, password: String) -> Result<View> {
 }
 
 /// Returns the failure of a file, which names the file once.
-fn failure(file: &str, error: &str) -> String {
+pub(super) fn failure(file: &str, error: &str) -> String {
     let problem = error.strip_prefix("FILE: ").unwrap_or(error);
     if problem.starts_with(file) { problem.to_owned() } else { format!("{file}: {problem}") }
 }
 
-async fn upload_file(client: &Client, path: &Path, template: &NewFile, waits: bool) -> Result<v1::Document> {
-    let NewFile { name, bytes, .. } = NewFile::read(path).await?;
-    let file = NewFile { name, bytes, ..template.clone() };
-    let is_terminal = std::io::stderr().is_terminal();
-    let bar = documents::upload_bar(file.bytes.len(), is_terminal).with_message(file.name.clone());
-    let moving = bar.clone();
-    let sent = documents::upload_once(client, &file, move |sent| moving.set_position(sent as u64)).await;
-    bar.finish_and_clear();
-    let document = sent.map_err(|status| explain(&status))?;
-    if waits { read_text(client, &document.document_id).await } else { Ok(document) }
+async fn upload_file(
+    client: &Client,
+    path: &Path,
+    template: &NewFile,
+    waits: bool,
+    progress: &Progress,
+) -> Result<v1::Document> {
+    let progress = progress.line(&documents::name_of(path));
+    let document = documents::add(client, path, template, &progress).await?;
+    if waits { read_text(client, &document.document_id, &progress).await } else { Ok(document) }
 }
 
 async fn read_again(client: &Client, what: &str) -> Result<View> {
-    let document_id = documents::find(client, what, names::choose).await?.document_id;
+    let v1::Document { document_id, name, .. } = documents::find(client, what, names::choose).await?;
     let request = v1::ReadDocumentAgainRequest { document_id: document_id.clone(), ..Default::default() };
     answer(client.documents().read_document_again(request)).await?;
-    Ok(View::one(row(&read_text(client, &document_id).await?)))
+    Ok(View::one(row(&read_text(client, &document_id, &Progress::stderr().line(&name)).await?)))
 }
 
 /// Waits until the text of a document is read. Notes a document without text.
-async fn read_text(client: &Client, document_id: &str) -> Result<v1::Document> {
-    let is_terminal = std::io::stderr().is_terminal();
-    let spinner = documents::text_spinner(is_terminal);
-    let document = documents::wait_until_settled(client, document_id, |_| spinner.tick()).await?;
-    spinner.finish_and_clear();
+async fn read_text(client: &Client, document_id: &str, progress: &ProgressLine) -> Result<v1::Document> {
+    let document = documents::read_text(client, document_id, progress).await?;
     if document.state() != v1::DocumentState::Ready {
-        note(&format!("{} has no text: {}", document.name, document.state_reason));
+        progress.note(&format!("no text: {}", document.state_reason));
     }
     Ok(document)
 }

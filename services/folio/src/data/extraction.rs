@@ -1,26 +1,31 @@
 //! `folio extraction`.
 
-use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use folio_proto::v1;
 use folio_resources::CitationKind;
 use folio_types::{Coverage, ExtractionId};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::output::View;
-use super::{DataArguments, collect, document, job, parsed, present, prompt, time};
+use super::export::ExportFormat;
+use super::output::{Format, View};
+use super::{
+    DataArguments, StoresArguments, collect, document, export, fields, job, parsed, present, prompt, tag, time,
+};
 use crate::client::{Client, answer};
+use crate::progress::{Progress, ProgressLine};
+use crate::terminal::printable;
 use crate::{documents, names};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// List extractions, newest first in each document.
-    List(Selection),
-    /// Print an extraction with its data.
+    List(List),
+    /// Print an extraction: each value with its page and its quote.
     Show(Show),
-    /// Print the data of extractions, with a column for each value.
-    Export(Selection),
+    /// Export the data of extractions, oldest first in each document, as JSON, JSON lines, CSV or XLSX.
+    Export(Export),
     /// Run a prompt on a document and print the extraction.
     Run(Run),
     /// Start a job that runs a prompt on several documents, and print the job; see `folio job`.
@@ -39,11 +44,37 @@ pub(crate) struct Selection {
     /// Only extractions that a user verified.
     #[arg(long)]
     verified: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    selection: Selection,
     /// Maximum number of documents, and of extractions of a document.
     #[arg(long, value_name = "N", default_value = "1000")]
     limit: usize,
     #[command(flatten)]
     data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    selection: Selection,
+    /// Only extractions of documents with this tag, by id or name; may be given several times.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// The format [default: that of the name of the file, otherwise jsonl]. CSV with nested tables is a ZIP archive.
+    #[arg(long, value_enum)]
+    output: Option<ExportFormat>,
+    /// The file that the export is written to [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// Add the page and the quote of each value, and the decisions of reviewers.
+    #[arg(long)]
+    citations: bool,
+    #[command(flatten)]
+    stores: StoresArguments,
 }
 
 #[derive(Debug, clap::Args)]
@@ -84,34 +115,54 @@ pub(crate) struct Batch {
 
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
-        Command::List(selection) => selection.data.run(async |client| list(&client, &selection).await).await,
+        Command::List(list) => list.data.run(async |client| extractions(&client, &list).await).await,
         Command::Show(show) => show.data.run(async |client| extraction(&client, &show.extraction).await).await,
-        Command::Export(selection) => selection.data.run(async |client| export(&client, &selection).await).await,
+        Command::Export(arguments) => arguments.stores.run(async |client| write(&client, &arguments).await).await,
         Command::Run(run) => run.data.run(async |client| start(&client, &run).await).await,
         Command::Batch(batch) => batch.data.run(async |client| start_job(&client, &batch).await).await,
     }
 }
 
-async fn list(client: &Client, selection: &Selection) -> Result<View> {
-    let rows = selected(client, selection).await?.iter().map(|(document, found)| row(document, found)).collect();
+async fn extractions(client: &Client, list: &List) -> Result<View> {
+    let rows = selected(client, list).await?.iter().map(|(document, found)| row(document, found)).collect();
     let columns =
         ["extraction_id", "document", "prompt_revid", "model", "windows", "edited", "verified", "create_time"];
     Ok(View::list(columns, rows))
 }
 
-async fn export(client: &Client, selection: &Selection) -> Result<View> {
-    let found = selected(client, selection).await?;
-    Ok(data_view(found.iter().map(|(document, extraction)| (document.name.as_str(), extraction))))
+async fn write(client: &Client, arguments: &Export) -> Result<()> {
+    let Selection { documents, prompt, verified } = &arguments.selection;
+    let to = arguments.to.as_deref();
+    let format = arguments.output.or_else(|| to.and_then(ExportFormat::of_file)).unwrap_or(ExportFormat::Jsonl);
+    let mut document_ids = Vec::with_capacity(documents.len());
+    for document in documents {
+        document_ids.push(documents::find(client, document, names::choose).await?.document_id);
+    }
+    let mut conditions = Vec::new();
+    if let Some(prompt) = prompt {
+        conditions.push(format!("prompt:{}", prompt::id(client, prompt, names::choose).await?));
+    }
+    conditions.extend(tag::ids(client, &arguments.tags).await?.iter().map(|tag| format!("tag:{tag}")));
+    conditions.extend(verified.then(|| "verified:true".to_owned()));
+    let request = v1::DownloadExtractionsRequest {
+        document_ids,
+        filter: conditions.join(" "),
+        format: v1::ExportFormat::from(format).into(),
+        include_citations: arguments.citations,
+        ..Default::default()
+    };
+    export::download(client, request, to).await
 }
 
 /// Returns the selected extractions, each with its document.
-async fn selected(client: &Client, selection: &Selection) -> Result<Vec<(v1::Document, v1::Extraction)>> {
+async fn selected(client: &Client, list: &List) -> Result<Vec<(v1::Document, v1::Extraction)>> {
+    let List { selection, limit, .. } = list;
     let prompt = match &selection.prompt {
         Some(prompt) => Some(prompt::id(client, prompt, names::choose).await?),
         None => None,
     };
     let documents = if selection.documents.is_empty() {
-        document::all(client, "", selection.limit).await?
+        document::all(client, "", *limit).await?
     } else {
         let mut documents = Vec::with_capacity(selection.documents.len());
         for document in &selection.documents {
@@ -121,7 +172,7 @@ async fn selected(client: &Client, selection: &Selection) -> Result<Vec<(v1::Doc
     };
     let mut found = Vec::new();
     for document in documents {
-        let of_document = collect(selection.limit, async |page_size, page_token| {
+        let of_document = collect(*limit, async |page_size, page_token| {
             let document_id = document.document_id.clone();
             let request = v1::ListExtractionsRequest { document_id, page_size, page_token, ..Default::default() };
             let page = answer(client.extractions().list_extractions(request)).await?;
@@ -143,29 +194,64 @@ fn is_revision_of(revid: &str, prompt: &str) -> bool {
 }
 
 async fn extraction(client: &Client, id: &ExtractionId) -> Result<View> {
-    let request = v1::GetExtractionRequest { extraction_id: id.to_string() };
-    let found = present(answer(client.extractions().get_extraction(request)).await?.extraction)?;
-    Ok(View::one(whole(&found)))
+    Ok(view(&stored(client, id.to_string()).await?))
+}
+
+async fn stored(client: &Client, extraction_id: String) -> Result<v1::Extraction> {
+    let request = v1::GetExtractionRequest { extraction_id };
+    present(answer(client.extractions().get_extraction(request)).await?.extraction)
+}
+
+/// Returns an extraction; people read a line for each value.
+fn view(extraction: &v1::Extraction) -> View {
+    View::one(whole(extraction)).text(text(extraction))
+}
+
+/// Returns the values of a document for people.
+pub(super) fn text_of_document(document: &str, extraction: &v1::Extraction) -> String {
+    let coverage = coverage(extraction).map(|coverage| format!("{coverage}\n")).unwrap_or_default();
+    let id = &extraction.extraction_id;
+    format!("{}  {id}\n{coverage}\n{}", printable(document), fields::table(extraction))
+}
+
+/// Returns the properties and the values of an extraction for people.
+fn text(extraction: &v1::Extraction) -> String {
+    let mut properties = whole(extraction);
+    if let Some(properties) = properties.as_object_mut() {
+        // The values contain these parts.
+        for part in ["data", "citations", "confidences", "conflicts", "originals"] {
+            properties.remove(part);
+        }
+    }
+    format!("{}\n{}", View::one(properties).render(Format::Table), fields::table(extraction))
 }
 
 async fn start(client: &Client, run: &Run) -> Result<View> {
     let document = documents::find(client, &run.document, names::choose).await?;
     let is_ready = document.state() == v1::DocumentState::Ready;
     ensure!(is_ready, "{} has no text to extract from: {}", document.name, document.state_reason);
-    let request = v1::RunExtractionRequest {
-        document_id: document.document_id,
-        prompt_revid: prompt::id(client, &run.prompt, names::choose).await?,
-        model: run.model.clone(),
-        ..Default::default()
-    };
+    let prompt_revid = prompt::id(client, &run.prompt, names::choose).await?;
+    let progress = Progress::stderr().line(&document.name);
+    let extraction = run_prompt(client, document.document_id, prompt_revid, run.model.clone(), &progress).await?;
+    Ok(view(&extraction))
+}
+
+/// Runs a prompt on a document. Waits for the job of a long document.
+pub(super) async fn run_prompt(
+    client: &Client,
+    document_id: String,
+    prompt_revid: String,
+    model: String,
+    progress: &ProgressLine,
+) -> Result<v1::Extraction> {
+    progress.step("extracting");
+    let request = v1::RunExtractionRequest { document_id, prompt_revid, model, ..Default::default() };
     match answer(client.extractions().run_extraction(request)).await? {
         v1::RunExtractionResponse { job: Some(job), .. } => {
-            let extraction_id = job::wait_for_extraction(client, job.job_id).await?;
-            let request = v1::GetExtractionRequest { extraction_id };
-            let found = present(answer(client.extractions().get_extraction(request)).await?.extraction)?;
-            Ok(View::one(whole(&found)))
+            let extraction_id = job::wait_for_extraction(client, job.job_id, progress).await?;
+            stored(client, extraction_id).await
         }
-        created => Ok(View::one(whole(&present(created.extraction)?))),
+        created => present(created.extraction),
     }
 }
 
@@ -242,53 +328,8 @@ fn confidence(found: &v1::FieldConfidence) -> Value {
     json!({ "path": found.path, "confidence": found.confidence })
 }
 
-/// Returns the confidence of the model in a value of the original data.
-pub(crate) fn confidence_of(extraction: &v1::Extraction, path: &str) -> Option<f64> {
-    extraction.confidences.iter().find(|found| found.path == path).map(|found| found.confidence)
-}
-
-/// Returns the data of extractions of named documents. Tables and CSV have a column for each path of a value, in the
-/// order of its first occurrence.
-fn data_view<'a>(extractions: impl Iterator<Item = (&'a str, &'a v1::Extraction)>) -> View {
-    let mut columns = vec!["document".to_owned(), "extraction_id".to_owned()];
-    let mut known = BTreeSet::new();
-    let mut rows = Vec::new();
-    for (document, extraction) in extractions {
-        let mut row = Map::new();
-        row.insert("document".to_owned(), Value::from(document));
-        row.insert("extraction_id".to_owned(), Value::from(extraction.extraction_id.clone()));
-        for (path, value) in values(&data(extraction)) {
-            if known.insert(path.clone()) {
-                columns.push(path.clone());
-            }
-            row.insert(path, value);
-        }
-        rows.push(Value::Object(row));
-    }
-    View::list(columns, rows)
-}
-
-/// Returns the values of an object by their paths, such as `data.seller.name`. Lists are values.
-fn values(data: &Value) -> Vec<(String, Value)> {
-    let mut found = Vec::new();
-    add_values("data", data, &mut found);
-    found
-}
-
-fn add_values(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
-    match value {
-        Value::Object(members) if !members.is_empty() => {
-            for (name, member) in members {
-                add_values(&format!("{path}.{name}"), member, found);
-            }
-        }
-        other => found.push((path.to_owned(), other.clone())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::output::Format;
     use super::*;
 
     fn stored(id: &str, original: &str, edited: Option<&str>) -> v1::Extraction {
@@ -298,21 +339,6 @@ mod tests {
             edited_json: edited.map(str::to_owned),
             ..v1::Extraction::default()
         }
-    }
-
-    #[test]
-    fn an_export_has_a_column_for_each_value_and_the_edited_data() {
-        let one = stored("ext_1", r#"{"total": 1}"#, Some(r#"{"total": 12.5, "seller": {"name": "A, B"}}"#));
-        let two = stored("ext_2", r#"{"items": [{"pos": 1}], "total": 3}"#, None);
-        let view = data_view([("a.pdf", &one), ("b.pdf", &two)].into_iter());
-        assert_eq!(
-            view.render(Format::Csv),
-            "document,extraction_id,data.total,data.seller.name,data.items\n\
-             a.pdf,ext_1,12.5,\"A, B\",\n\
-             b.pdf,ext_2,3,,\"[{\"\"pos\"\":1}]\"\n"
-        );
-        let first: Value = serde_json::from_str(view.render(Format::Jsonl).lines().next().unwrap()).unwrap();
-        assert_eq!(first["data.seller.name"], "A, B");
     }
 
     #[test]
@@ -357,7 +383,6 @@ mod tests {
         let citation = json!({"path": "total", "kind": "cited", "page": 2, "quote": "957,00", "occurrences": 1});
         assert_eq!(shown["citations"], json!([citation]));
         assert_eq!(shown["confidences"], json!([{"path": "total", "confidence": 0.75}]));
-        assert_eq!((confidence_of(&extraction, "total"), confidence_of(&extraction, "other")), (Some(0.75), None));
         let without = whole(&stored("ext_1", "{}", None));
         assert_eq!((&without["coverage"], &without["windows"]), (&Value::Null, &Value::Null));
     }

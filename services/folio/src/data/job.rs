@@ -6,8 +6,10 @@ use folio_types::JobId;
 use serde_json::{Value, json};
 
 use super::output::View;
-use super::{DataArguments, collect, note, parsed, present, time};
+use super::{DataArguments, collect, parsed, present, time};
 use crate::client::{Client, answer, explain};
+use crate::progress::ProgressLine;
+use crate::terminal::note;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -73,7 +75,7 @@ async fn show(client: &Client, job_id: String) -> Result<View> {
 }
 
 async fn watch(client: &Client, job_id: String) -> Result<View> {
-    let job = wait(client, job_id).await?;
+    let job = wait(client, job_id, note).await?;
     let failure = (job.state() == v1::JobState::Failed).then(|| format!("the job failed: {}", reason(&job)));
     let view = view(Some(job))?;
     Ok(match failure {
@@ -82,15 +84,15 @@ async fn watch(client: &Client, job_id: String) -> Result<View> {
     })
 }
 
-/// Prints the progress of a job on stderr until it ends.
-async fn wait(client: &Client, job_id: String) -> Result<v1::Job> {
+/// Reports the progress of a job until it ends.
+async fn wait(client: &Client, job_id: String, report: impl Fn(&str)) -> Result<v1::Job> {
     let mut states = answer(client.jobs().watch_job(v1::WatchJobRequest { job_id })).await?;
     let (mut last, mut shown) = (None, String::new());
     while let Some(state) = states.message().await.map_err(|status| explain(&status))? {
         let job = present(state.job)?;
         let line = format!("{}, {}", state_name(&job), progress(&job));
         if line != shown {
-            note(&line);
+            report(&line);
             shown = line;
         }
         last = Some(job);
@@ -99,9 +101,9 @@ async fn wait(client: &Client, job_id: String) -> Result<v1::Job> {
 }
 
 /// Waits for a job with one extraction, and returns the id of the extraction.
-pub(crate) async fn wait_for_extraction(client: &Client, job_id: String) -> Result<String> {
-    note(&format!("the document is long: job {job_id} extracts it, also if this command ends"));
-    let job = wait(client, job_id).await?;
+pub(crate) async fn wait_for_extraction(client: &Client, job_id: String, progress: &ProgressLine) -> Result<String> {
+    progress.note(&format!("the document is long: job {job_id} extracts it, also if this command ends"));
+    let job = wait(client, job_id, |state| progress.step(&format!("extracting: {state}"))).await?;
     let result = job.items.first().map(|item| parsed(&item.result_json)).unwrap_or_default();
     if let Some(id) = result.get("extraction_id").and_then(Value::as_str) {
         return Ok(id.to_owned());

@@ -4,7 +4,10 @@
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
 
 pub(crate) mod document;
+mod export;
+pub(crate) mod extract;
 pub(crate) mod extraction;
+mod fields;
 pub(crate) mod inbox;
 pub(crate) mod job;
 mod output;
@@ -13,7 +16,7 @@ pub(crate) mod review;
 pub(crate) mod schema;
 pub(crate) mod tag;
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,9 +28,10 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments::{Flags, set};
 use crate::client::{Client, ServerArguments, Sourced};
 use crate::endpoint::TlsArguments;
+use crate::local_endpoint;
 use crate::server::{self, Server, TOKEN_FILE};
 use crate::settings::{ServerOptions, Settings};
-use crate::terminal::write_stdout;
+use crate::terminal::{note, write_stdout};
 use output::{Format, View};
 
 /// Maximum number of items of a page of a list.
@@ -36,14 +40,32 @@ const PAGE_SIZE: usize = 100;
 /// Maximum time for running work to end after a command with `--data`.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// The stores and the output of a data command.
+/// The stores of a data command.
 #[derive(Debug, clap::Args)]
-pub(crate) struct DataArguments {
+pub(crate) struct StoresArguments {
     #[command(flatten)]
     server: ServerArguments,
     /// Use the stores in this folder in this process, without a server.
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
+}
+
+/// The model of a command that may run in this process.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ModelArguments {
+    /// The model [default: the model of the prompt, otherwise of the organization].
+    #[arg(long)]
+    model: Option<String>,
+    /// Do not search for model endpoints on this machine.
+    #[arg(long)]
+    no_detect: bool,
+}
+
+/// The stores and the output of a data command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DataArguments {
+    #[command(flatten)]
+    stores: StoresArguments,
     /// The format of the output.
     #[arg(long, value_enum, default_value = "table")]
     output: Format,
@@ -83,32 +105,69 @@ impl DataArguments {
     /// Runs a command with a client of the server or of the stores in the folder, and prints its result. A signal cancels
     /// the command.
     async fn run(&self, work: impl AsyncFnOnce(Client) -> Result<View>) -> Result<()> {
-        let shutdown = shutdown_on_signal()?;
-        let view = match &self.data {
-            None => tokio::select! {
-                view = async { Box::pin(work(self.server.connect().await?)).await } => view?,
-                () = shutdown.cancelled() => return Err(stopped()),
-            },
-            Some(folder) => Box::pin(self.run_embedded(folder, work, &shutdown)).await?,
-        };
-        write_stdout(&view.render(self.output))?;
+        let view = self.stores.run(work).await?;
+        let written = write_stdout(&view.render(self.output));
         match view.failure {
             Some(failure) => Err(anyhow::anyhow!(failure)),
-            None => Ok(()),
+            None => Ok(written?),
+        }
+    }
+}
+
+impl StoresArguments {
+    /// Runs a command with a client of the server or of the stores in the folder. A signal cancels the command.
+    async fn run<T>(&self, work: impl AsyncFnOnce(Client) -> Result<T>) -> Result<T> {
+        let shutdown = shutdown_on_signal()?;
+        match &self.data {
+            None => tokio::select! {
+                result = async { Box::pin(work(self.server.connect().await?)).await } => result,
+                () = shutdown.cancelled() => Err(stopped()),
+            },
+            Some(folder) => Box::pin(self.run_embedded(folder, None, work, &shutdown)).await,
         }
     }
 
-    async fn run_embedded(
+    /// Like [`Self::run`], with a choice of the model. Without a server and a folder, uses stores in a temporary folder.
+    async fn run_anywhere<T>(&self, model: &ModelArguments, work: impl AsyncFnOnce(Client) -> Result<T>) -> Result<T> {
+        let shutdown = shutdown_on_signal()?;
+        if let Some(folder) = &self.data {
+            return Box::pin(self.run_embedded(folder, Some(model), work, &shutdown)).await;
+        }
+        if let Some(client) = self.server.connect_if_any().await? {
+            return tokio::select! {
+                result = Box::pin(work(client)) => result,
+                () = shutdown.cancelled() => Err(stopped()),
+            };
+        }
+        let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+        note("no server is used, and the results are not stored: --data FOLDER stores them");
+        Box::pin(self.run_embedded(&folder.path().join("data"), Some(model), work, &shutdown)).await
+    }
+
+    /// `model`: the choice of the model, which is printed. None: the model of the settings.
+    async fn run_embedded<T>(
         &self,
         folder: &Path,
-        work: impl AsyncFnOnce(Client) -> Result<View>,
+        model: Option<&ModelArguments>,
+        work: impl AsyncFnOnce(Client) -> Result<T>,
         shutdown: &CancellationToken,
-    ) -> Result<View> {
-        let settings = self.embedded_settings(folder)?;
-        let server = Box::pin(server::start(settings, (None, None), None, |stores| stores)).await;
+    ) -> Result<T> {
+        let mut settings = self.embedded_settings(folder)?;
+        let name = model.and_then(|model| model.model.as_deref());
+        let local = match model {
+            Some(model) => {
+                settings.models.local.detect &= !model.no_detect;
+                local_endpoint::choose(&settings.models, name).await?
+            }
+            None => None,
+        };
+        let server = Box::pin(server::start(settings, (name, local), None, |stores| stores)).await;
         let server = server.with_context(|| {
             format!("the stores in {} cannot be opened (a running server needs --server)", folder.display())
         })?;
+        if model.is_some() {
+            note(&server.endpoint);
+        }
         let result = tokio::select! {
             result = async { Box::pin(work(self.embedded_client(&server, folder).await?)).await } => result,
             // Do not exit here, so that the stores are closed.
@@ -169,11 +228,6 @@ async fn collect<T>(
     }
     note(&format!("the list has more than {limit} items: pass a larger --limit"));
     Ok(items)
-}
-
-/// Prints a note on stderr, which may be closed.
-fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "folio: {}", crate::terminal::printable(text));
 }
 
 /// Reads a text file, or standard input for `-`. Error: it has more than `max` bytes or is not UTF-8.

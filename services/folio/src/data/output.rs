@@ -30,34 +30,35 @@ pub(crate) struct View {
     /// JSON objects.
     rows: Vec<Value>,
     shape: Shape,
+    /// The text that the table format shows. None: the rows.
+    text: Option<String>,
     /// The failure of a part of the command, which fails after its output. None: everything succeeded.
     pub(super) failure: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     List,
     /// Exactly one row.
     One,
-    /// The table format shows this text instead of the rows.
-    Text(String),
 }
 
 impl View {
     /// A list of objects. JSON shows all of their members, tables and CSV show the columns.
     pub(crate) fn list<S: Into<String>>(columns: impl IntoIterator<Item = S>, rows: Vec<Value>) -> Self {
-        Self { columns: columns.into_iter().map(Into::into).collect(), rows, shape: Shape::List, failure: None }
+        let columns = columns.into_iter().map(Into::into).collect();
+        Self { columns, rows, shape: Shape::List, text: None, failure: None }
     }
 
     /// An object with all of its members.
     pub(crate) fn one(row: Value) -> Self {
         let columns = row.as_object().map(|row| row.keys().cloned().collect()).unwrap_or_default();
-        Self { columns, rows: vec![row], shape: Shape::One, failure: None }
+        Self { columns, rows: vec![row], shape: Shape::One, text: None, failure: None }
     }
 
-    /// A list that people read as a text.
+    /// Data that people read as a text.
     pub(crate) fn text(self, text: String) -> Self {
-        Self { shape: Shape::Text(text), ..self }
+        Self { text: Some(text), ..self }
     }
 
     /// The output of a command that failed in part.
@@ -67,12 +68,14 @@ impl View {
 
     /// Returns the output. It ends with a line end unless it is empty.
     pub(crate) fn render(&self, format: Format) -> String {
-        match (format, &self.shape) {
-            (Format::Table, Shape::List) => self.table(),
-            (Format::Table, Shape::One) => self.properties(),
-            (Format::Table, Shape::Text(text)) => with_line_end(printable(text)),
+        match (format, self.shape) {
+            (Format::Table, shape) => match (&self.text, shape) {
+                (Some(text), _) => with_line_end(printable(text)),
+                (None, Shape::List) => self.table(),
+                (None, Shape::One) => self.properties(),
+            },
             (Format::Json, Shape::One) => self.rows.iter().map(|row| format!("{row:#}\n")).collect(),
-            (Format::Json, _) => format!("{:#}\n", Value::from(self.rows.clone())),
+            (Format::Json, Shape::List) => format!("{:#}\n", Value::from(self.rows.clone())),
             (Format::Jsonl, _) => self.rows.iter().map(|row| format!("{row}\n")).collect(),
             (Format::Csv, _) => self.csv(),
         }
@@ -248,6 +251,11 @@ mod tests {
             View::list(["number", "text"], vec![json!({"number": 1, "text": "a"})]).text("a\u{1b}[2J".to_owned());
         assert_eq!(pages.render(Format::Table), "a\u{fffd}[2J\n");
         assert_eq!(pages.render(Format::Jsonl), "{\"number\":1,\"text\":\"a\"}\n");
+        let one = View::one(json!({"number": 1})).text("b".to_owned());
+        assert_eq!(
+            (one.render(Format::Table), one.render(Format::Json)),
+            ("b\n".into(), "{\n  \"number\": 1\n}\n".into())
+        );
     }
 
     #[test]

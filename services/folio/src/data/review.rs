@@ -7,12 +7,12 @@ use std::io::IsTerminal as _;
 use anstyle::Style;
 use anyhow::Result;
 use folio_proto::v1;
-use folio_resources::leaves;
 use folio_types::ExtractionId;
 use serde_json::{Value, json};
 
+use super::fields::{self, Field, fields};
 use super::output::View;
-use super::{DataArguments, collect, extraction, parsed, present};
+use super::{DataArguments, collect, parsed, present};
 use crate::client::{Client, answer};
 use crate::input::{Entry, Input};
 use crate::layout::Span;
@@ -20,7 +20,9 @@ use crate::terminal::{BAD, BOLD, DIM, GOOD, NOTE, Screen};
 
 const PROMPT: &str = "review> ";
 const VALUE: &str = "new value> ";
-const HELP: &str = "[a]pprove  [e]dit  [r]eject  [s]kip  [A]pprove all  [n]ext extraction  [q]uit";
+const HELP: &str = "[a]pprove  [e]dit  [r]eject  [s]kip  [A]pprove all  [R]ejected again  [n]ext extraction  [q]uit";
+/// The help at the end of an extraction with rejected values.
+const HELP_AT_END: &str = "[R]ejected again  [n]ext extraction  [q]uit";
 /// Maximum length of the line around a quote, in characters.
 const LINE_CHARS: usize = 160;
 
@@ -32,6 +34,9 @@ pub(crate) struct Arguments {
     /// Maximum number of extractions.
     #[arg(long, value_name = "N", default_value = "100")]
     limit: usize,
+    /// Also show the values that have a decision, so that they can be corrected.
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     data: DataArguments,
 }
@@ -47,7 +52,8 @@ async fn review(client: Client, arguments: &Arguments) -> Result<View> {
     };
     let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let input = if is_terminal { Input::terminal(())? } else { Input::piped(false)? };
-    let mut session = Session { client, input, screen: Screen::stderr(), documents: HashMap::new() };
+    let shown = if arguments.all { Selected::All } else { Selected::Undecided };
+    let mut session = Session { client, input, screen: Screen::stderr(), selected: shown, documents: HashMap::new() };
     let mut rows = Vec::new();
     for id in ids {
         let (extraction, continues) = session.extraction(id).await?;
@@ -72,8 +78,7 @@ async fn unverified(client: &Client, limit: usize) -> Result<Vec<String>> {
 fn summary(extraction: &v1::Extraction) -> Value {
     let count = |decision| extraction.reviews.iter().filter(|review| review.decision() == decision).count();
     let (approved, rejected) = (count(v1::FieldDecision::Approved), count(v1::FieldDecision::Rejected));
-    let data = extraction::data(extraction);
-    let undecided = leaves(&data).len().saturating_sub(approved + rejected);
+    let undecided = fields(extraction).len().saturating_sub(approved + rejected);
     json!({
         "extraction_id": extraction.extraction_id, "approved": approved, "rejected": rejected, "undecided": undecided,
         "verified": extraction.verified,
@@ -89,6 +94,8 @@ enum Reply {
     Edit(Option<String>),
     Reject,
     Skip,
+    /// Shows the rejected values again.
+    Rejected,
     Next,
     Quit,
     Unknown,
@@ -103,6 +110,7 @@ fn parse_reply(line: &str) -> Reply {
         "e" | "edit" => Reply::Edit(Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty())),
         "r" | "reject" => Reply::Reject,
         "s" | "skip" => Reply::Skip,
+        "R" | "rejected" => Reply::Rejected,
         "n" | "next" => Reply::Next,
         "q" | "quit" => Reply::Quit,
         _ => Reply::Unknown,
@@ -112,6 +120,24 @@ fn parse_reply(line: &str) -> Reply {
 /// Returns the JSON of an entered value: a text replaces a text as it is; otherwise the entry is JSON, or else a text.
 fn entered(text: &str, current: &Value) -> Value {
     if current.is_string() { Value::from(text) } else { parsed(text) }
+}
+
+/// The values of an extraction that are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Selected {
+    Undecided,
+    UndecidedAndRejected,
+    All,
+}
+
+impl Selected {
+    fn contains(self, decision: Option<v1::FieldDecision>) -> bool {
+        match (self, decision) {
+            (Self::All, _) | (_, None) => true,
+            (Self::UndecidedAndRejected, Some(decision)) => decision == v1::FieldDecision::Rejected,
+            (Self::Undecided, Some(_)) => false,
+        }
+    }
 }
 
 /// A document of the session.
@@ -126,6 +152,8 @@ struct Session {
     client: Client,
     input: Input,
     screen: Screen,
+    /// The values that are shown first.
+    selected: Selected,
     documents: HashMap<String, Document>,
 }
 
@@ -134,31 +162,33 @@ impl Session {
     async fn extraction(&mut self, extraction_id: String) -> Result<(v1::Extraction, bool)> {
         let request = v1::GetExtractionRequest { extraction_id };
         let mut extraction = present(answer(self.client.extractions().get_extraction(request)).await?.extraction)?;
-        let mut skipped = HashSet::new();
+        // A value is shown once, unless rejected values are requested again.
+        let (mut selected, mut seen) = (self.selected, HashSet::new());
         let name = self.document(&extraction.document_id).await?.name.clone();
         self.screen.line(BOLD, &format!("{name}  {}", extraction.extraction_id));
         loop {
-            let data = extraction::data(&extraction);
-            let decided: HashSet<&str> = extraction.reviews.iter().map(|review| review.path.as_str()).collect();
-            let left: Vec<(String, &Value)> = leaves(&data)
-                .into_iter()
-                .filter(|(path, _)| !decided.contains(path.as_str()) && !skipped.contains(path))
+            let fields = fields(&extraction);
+            let left: Vec<&Field<'_>> = fields
+                .iter()
+                .filter(|field| selected.contains(field.decision) && !seen.contains(&field.path))
                 .collect();
-            let Some((path, value)) = left.first() else {
-                let (style, state) = if extraction.verified { (GOOD, "verified") } else { (NOTE, "not verified") };
-                self.screen.line(style, &format!("{state}: no value is left to decide"));
-                return Ok((extraction, true));
+            let reply = match left.first() {
+                Some(field) => {
+                    self.card(&extraction.document_id, field, left.len()).await?;
+                    self.reply().await
+                }
+                None => {
+                    let rejected = fields.iter().filter(|field| field.decision == Some(v1::FieldDecision::Rejected));
+                    let rejected = rejected.count();
+                    self.end(&extraction, rejected);
+                    if rejected == 0 { Reply::Next } else { self.reply().await }
+                }
             };
-            self.card(&extraction, path, value, left.len()).await?;
-            let reply = match self.input.line(PROMPT).await {
-                Entry::Line(line) => parse_reply(&line),
-                Entry::Interrupted | Entry::End => Reply::Quit,
-            };
-            let (path, decision, value) = match reply {
-                Reply::Approve => (path.clone(), v1::FieldDecision::Approved, None),
-                Reply::ApproveAll => (String::new(), v1::FieldDecision::Approved, None),
-                Reply::Reject => (path.clone(), v1::FieldDecision::Rejected, None),
-                Reply::Edit(text) => {
+            let (path, decision, value) = match (reply, left.first()) {
+                (Reply::Approve, Some(field)) => (field.path.clone(), v1::FieldDecision::Approved, None),
+                (Reply::ApproveAll, Some(_)) => (String::new(), v1::FieldDecision::Approved, None),
+                (Reply::Reject, Some(field)) => (field.path.clone(), v1::FieldDecision::Rejected, None),
+                (Reply::Edit(text), Some(field)) => {
                     let text = match text {
                         Some(text) => text,
                         None => match self.input.line(VALUE).await {
@@ -167,18 +197,35 @@ impl Session {
                             Entry::End => return Ok((extraction, false)),
                         },
                     };
-                    (path.clone(), v1::FieldDecision::Approved, Some(entered(&text, value)))
+                    (field.path.clone(), v1::FieldDecision::Approved, Some(entered(&text, &field.value)))
                 }
-                Reply::Skip => {
-                    skipped.insert(path.clone());
+                (Reply::Skip, Some(field)) => {
+                    seen.insert(field.path.clone());
                     continue;
                 }
-                Reply::Next => return Ok((extraction, true)),
-                Reply::Quit => return Ok((extraction, false)),
-                Reply::Unknown => {
+                (Reply::Rejected, _) => {
+                    let is_rejected = |field: &&Field<'_>| field.decision == Some(v1::FieldDecision::Rejected);
+                    fields.iter().filter(is_rejected).for_each(|field| drop(seen.remove(&field.path)));
+                    if selected == Selected::Undecided {
+                        selected = Selected::UndecidedAndRejected;
+                    }
+                    continue;
+                }
+                (Reply::Next, _) => return Ok((extraction, true)),
+                (Reply::Quit, _) => return Ok((extraction, false)),
+                (Reply::Unknown, Some(_)) => {
                     self.screen.line(DIM, HELP);
                     continue;
                 }
+                (_, None) => {
+                    self.screen.line(DIM, HELP_AT_END);
+                    continue;
+                }
+            };
+            let is_all = path.is_empty() && value.is_none();
+            let decided: Vec<String> = match is_all {
+                true => fields.iter().map(|field| field.path.clone()).collect(),
+                false => vec![path.clone()],
             };
             let request = v1::ReviewExtractionFieldRequest {
                 extraction_id: extraction.extraction_id.clone(),
@@ -189,7 +236,10 @@ impl Session {
                 ..Default::default()
             };
             match answer(self.client.extractions().review_extraction_field(request)).await {
-                Ok(reviewed) => extraction = present(reviewed.extraction)?,
+                Ok(reviewed) => {
+                    extraction = present(reviewed.extraction)?;
+                    seen.extend(decided);
+                }
                 Err(error) => {
                     self.screen.line(BAD, &format!("{error:#}"));
                     let request = v1::GetExtractionRequest { extraction_id: extraction.extraction_id.clone() };
@@ -199,25 +249,38 @@ impl Session {
         }
     }
 
+    async fn reply(&mut self) -> Reply {
+        match self.input.line(PROMPT).await {
+            Entry::Line(line) => parse_reply(&line),
+            Entry::Interrupted | Entry::End => Reply::Quit,
+        }
+    }
+
+    /// Shows the state of an extraction after its last value.
+    fn end(&mut self, extraction: &v1::Extraction, rejected: usize) {
+        let (style, state) = if extraction.verified { (GOOD, "verified") } else { (NOTE, "not verified") };
+        self.screen.line(style, &format!("{state}: no value is left to decide"));
+        if rejected > 0 {
+            self.screen.line(DIM, &format!("{rejected} rejected: {HELP_AT_END}"));
+        }
+    }
+
     /// Shows a value with its quote and the line around it.
-    async fn card(&mut self, extraction: &v1::Extraction, path: &str, value: &Value, left: usize) -> Result<()> {
-        let field = if path.is_empty() { "(the data)" } else { path };
-        let name = Span::new(BOLD, format!("{field}  "));
-        self.screen.spans(&[name, Span::new(Style::new(), shown(value)), Span::new(DIM, format!("  ({left} left)"))]);
-        let original = parsed(&extraction.original_json);
-        let is_original = leaves(&original).iter().any(|(found, original)| found == path && *original == value);
-        let citation = extraction.citations.iter().find(|citation| is_original && citation.path == path);
-        let confidence = extraction::confidence_of(extraction, path).filter(|_| is_original);
-        let confidence = confidence.map(|share| format!(", confidence {share:.2}")).unwrap_or_default();
-        let Some(citation) = citation else {
-            let kind = if is_original { "inferred: " } else { "" };
-            self.screen.line(DIM, &format!("  {kind}not found in the text of the document{confidence}"));
+    async fn card(&mut self, document_id: &str, field: &Field<'_>, left: usize) -> Result<()> {
+        let path = if field.path.is_empty() { "(the data)" } else { &field.path };
+        let name = Span::new(BOLD, format!("{path}  "));
+        let decision = field.decision.map(|decision| format!("{}, ", fields::word(decision))).unwrap_or_default();
+        let left = Span::new(DIM, format!("  ({decision}{left} left)"));
+        self.screen.spans(&[name, Span::new(Style::new(), shown(&field.value)), left]);
+        let evidence = field.evidence().map(|evidence| format!("{evidence}: ")).unwrap_or_default();
+        let confidence = field.confidence.map(|share| format!(", confidence {share:.2}")).unwrap_or_default();
+        let Some(citation) = field.citation else {
+            self.screen.line(DIM, &format!("  {evidence}not found in the text of the document{confidence}"));
             return Ok(());
         };
-        let text = self.page(&extraction.document_id, citation.page).await?;
+        let text = self.page(document_id, citation.page).await?;
         let (before, after) = around(&text, citation.start as usize, citation.quote.chars().count());
-        let kind = extraction::kind(citation.kind());
-        let page = Span::new(DIM, format!("  {kind} on page {}{confidence}: {before}", citation.page));
+        let page = Span::new(DIM, format!("  {evidence}page {}{confidence}: {before}", citation.page));
         self.screen.spans(&[page, Span::new(NOTE, citation.quote.clone()), Span::new(DIM, after)]);
         Ok(())
     }
@@ -281,6 +344,19 @@ mod tests {
     }
 
     #[test]
+    fn values_with_a_decision_are_shown_on_request() {
+        use v1::FieldDecision::{Approved, Rejected};
+        for (selected, shown) in [
+            (Selected::Undecided, [true, false, false]),
+            (Selected::UndecidedAndRejected, [true, true, false]),
+            (Selected::All, [true, true, true]),
+        ] {
+            let decisions = [None, Some(Rejected), Some(Approved)];
+            assert_eq!(decisions.map(|decision| selected.contains(decision)), shown, "{selected:?}");
+        }
+    }
+
+    #[test]
     fn a_reply_is_a_letter_or_a_word() {
         for (line, reply) in [
             ("a", Reply::Approve),
@@ -291,6 +367,7 @@ mod tests {
             ("edit  ACME GmbH", Reply::Edit(Some("ACME GmbH".to_owned()))),
             ("r", Reply::Reject),
             ("s", Reply::Skip),
+            ("R", Reply::Rejected),
             ("n", Reply::Next),
             ("q", Reply::Quit),
             ("", Reply::Unknown),

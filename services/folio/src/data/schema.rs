@@ -1,6 +1,6 @@
 //! `folio schema`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use folio_proto::v1;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::output::View;
 use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, parsed, present, read_text, time};
 use crate::client::{Client, answer};
+use crate::documents;
 use crate::names::{self, Choice};
 
 #[derive(Debug, clap::Subcommand)]
@@ -69,8 +70,7 @@ async fn schemas(client: &Client, list: &ListArguments) -> Result<View> {
 }
 
 async fn revision(client: &Client, what: &str) -> Result<View> {
-    let request = v1::GetSchemaRevisionRequest { schema_revid: id(client, what, names::choose).await? };
-    let revision = present(answer(client.schemas().get_schema_revision(request)).await?.schema_revision)?;
+    let revision = get_revision(client, id(client, what, names::choose).await?).await?;
     Ok(View::one(json!({
         "schema_revid": revision.schema_revid, "schema_id": revision.schema_id, "name": revision.name,
         "revision": revision.revision, "strict": revision.strict, "created_by": revision.created_by,
@@ -79,13 +79,33 @@ async fn revision(client: &Client, what: &str) -> Result<View> {
 }
 
 async fn make(client: &Client, create: &Create, format: String) -> Result<View> {
-    let schema = v1::Schema { name: create.name.clone(), response_format_json: format, ..v1::Schema::default() };
-    let request = v1::CreateSchemaRequest {
-        schema: Some(schema),
-        allow_non_strict: create.allow_non_strict,
-        ..Default::default()
+    Ok(View::one(row(&create_schema(client, create.name.clone(), format, create.allow_non_strict).await?)))
+}
+
+async fn create_schema(client: &Client, name: String, format: String, allow_non_strict: bool) -> Result<v1::Schema> {
+    let schema = v1::Schema { name, response_format_json: format, ..v1::Schema::default() };
+    let request = v1::CreateSchemaRequest { schema: Some(schema), allow_non_strict, ..Default::default() };
+    present(answer(client.schemas().create_schema(request)).await?.schema)
+}
+
+/// Returns the newest revision of a schema, or a revision, that is named by id, name or file. A file becomes a revision of
+/// the schema with its name, unless that schema has this content.
+pub(super) async fn revision_of(client: &Client, what: &str) -> Result<v1::SchemaRevision> {
+    let path = Path::new(what);
+    let schema_revid = if path.is_file() {
+        let name = documents::name_of(Path::new(path.file_stem().unwrap_or_default()));
+        let format = response_format(&name, &read_text(path, limits::SCHEMA_BYTES)?, true)?;
+        create_schema(client, name, format, true).await?.schema_revid
+    } else {
+        id(client, what, names::choose).await?
     };
-    Ok(View::one(row(&present(answer(client.schemas().create_schema(request)).await?.schema)?)))
+    get_revision(client, schema_revid).await
+}
+
+/// Returns a revision. The id of a schema selects its newest revision.
+pub(super) async fn get_revision(client: &Client, schema_revid: String) -> Result<v1::SchemaRevision> {
+    let request = v1::GetSchemaRevisionRequest { schema_revid };
+    present(answer(client.schemas().get_schema_revision(request)).await?.schema_revision)
 }
 
 /// Returns the id of a schema, or of a revision, that is named by id or name.

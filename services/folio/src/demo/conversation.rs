@@ -1,4 +1,4 @@
-//! The turn of the demo: sends the message and decides the pending calls until the turn ends.
+//! A turn about a document: sends the message and decides the pending calls until the turn ends.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) struct FinishedTurn {
 }
 
 /// Prompts until every call of the round is decided. The end of the input rejects the undecided calls.
-async fn decide(desk: &mut Desk<'_>, pending: &mut Pending) -> Result<()> {
+async fn prompt(desk: &mut Desk<'_>, pending: &mut Pending) -> Result<()> {
     while pending.next().is_some() {
         match desk.decide(pending).await {
             Ok(Decided::Applied) => {}
@@ -37,22 +37,21 @@ async fn decide(desk: &mut Desk<'_>, pending: &mut Pending) -> Result<()> {
     Ok(())
 }
 
-/// Runs the turn to its end. `is_interactive`: the user decides each call that needs approval; otherwise every call is
-/// approved.
+/// Returns the decision about a call.
+pub(crate) type Decide<'a> = dyn Fn(&v1::Call) -> Decision + 'a;
+
+/// Runs the turn of a request about one document to its end. `decide`: decides each call that needs approval. None: the
+/// user does.
 pub(crate) async fn run(
     client: &Client,
     screen: &mut ChatScreen,
-    is_interactive: bool,
-    document: &str,
-    text: &str,
+    request: v1::ChatRequest,
+    decide: Option<&Decide<'_>>,
 ) -> Result<FinishedTurn> {
-    let request = v1::ChatRequest {
-        document_ids: vec![document.to_owned()],
-        text: text.to_owned(),
-        ..v1::ChatRequest::default()
-    };
+    let document = request.document_ids.first().cloned().unwrap_or_default();
     // No line editor, because the prompt is written to stderr.
-    let (mut view, mut input, mut turn) = (View::whole(), Input::piped(true)?, Turn::default());
+    let mut input = if decide.is_none() { Input::piped(true)? } else { Input::closed() };
+    let (mut view, mut turn) = (View::whole(), Turn::default());
     let started_at = Instant::now();
     let mut start = Start::Chat(Box::new(request));
     let mut decisions = Vec::new();
@@ -62,14 +61,20 @@ pub(crate) async fn run(
             Kind::AwaitingApproval(waiting) => {
                 // The user of the demo is an admin, and its organization has no policy.
                 let mut pending = Pending::of_event(waiting).with_unknown_permissions();
-                if is_interactive {
-                    decide(&mut Desk { client, screen: &mut *screen, input: &mut input, document }, &mut pending)
-                        .await?;
-                } else {
-                    while let Some((call, ..)) = pending.next() {
-                        let note = format!("approved: {}", call.name);
-                        screen.line(NOTE, &note);
-                        pending.decide(Decision::Approved(v1::Approved {}));
+                match decide {
+                    None => {
+                        let document = &document;
+                        let mut desk = Desk { client, screen: &mut *screen, input: &mut input, document };
+                        prompt(&mut desk, &mut pending).await?;
+                    }
+                    Some(decide) => {
+                        while let Some((call, ..)) = pending.next() {
+                            let (name, decision) = (call.name.clone(), decide(call));
+                            let is_rejected = matches!(decision, Decision::Rejected(_));
+                            screen
+                                .line(NOTE, &format!("{}: {name}", if is_rejected { "rejected" } else { "approved" }));
+                            pending.decide(decision);
+                        }
                     }
                 }
                 decisions.extend(pending.decisions().map(|(call, decision)| (call.clone(), decision.clone())));

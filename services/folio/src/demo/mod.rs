@@ -1,12 +1,14 @@
 //! `folio demo`: shows every step from a document to structured data in one process.
 
-mod conversation;
+pub(crate) mod conversation;
 mod report;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use folio_proto::v1;
+use folio_proto::v1::decision::Decision;
 
 use crate::arguments::SettingsArguments;
 use crate::chat::screen::ChatScreen;
@@ -18,6 +20,7 @@ use crate::local_endpoint;
 use crate::server::{self, Server};
 use crate::settings::{ServerOptions, Settings, StorageOptions};
 use crate::terminal::{BOLD, GOOD, NOTE, Screen, write_stdout};
+use conversation::Decide;
 
 const SAMPLE: &[u8] = include_bytes!("../../../../samples/invoice.pdf");
 const SAMPLE_NAME: &str = "invoice.pdf";
@@ -88,13 +91,19 @@ async fn run_demo(server: &Server, screen: &mut ChatScreen, file: &NewFile, ask:
     screen.line(BOLD, &format!("Uploading {name} ({} KiB)", file.bytes.len().div_ceil(1024)));
     let document = documents::upload(&client, file, "", |_| {}).await.map_err(|status| explain(&status))?;
     screen.wait(Waiting::Text);
-    let document = documents::wait_until_settled(&client, &document.document_id, |_| {}).await?;
+    let document = documents::wait_until_settled(&client, &document.document_id).await?;
     if document.pages == 0 {
         bail!("{name} has no text to work on: {}", document.state_reason);
     }
     screen.line(GOOD, &format!("{} page{} of text", document.pages, if document.pages == 1 { "" } else { "s" }));
     screen.line(BOLD, "");
     screen.line(BOLD, &format!("You: {MESSAGE}"));
-    let finished = conversation::run(&client, screen, ask, &document.document_id, MESSAGE).await?;
+    let request = v1::ChatRequest {
+        document_ids: vec![document.document_id.clone()],
+        text: MESSAGE.to_owned(),
+        ..v1::ChatRequest::default()
+    };
+    let approve_all: &Decide<'_> = &|_| Decision::Approved(v1::Approved {});
+    let finished = conversation::run(&client, screen, request, (!ask).then_some(approve_all)).await?;
     report::collect(&client, screen, document, finished).await
 }

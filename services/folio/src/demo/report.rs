@@ -9,6 +9,7 @@ use super::conversation::FinishedTurn;
 use crate::chat::screen::ChatScreen;
 use crate::client::{Client, answer};
 use crate::data::{extraction, job};
+use crate::progress::Progress;
 use crate::terminal::{BOLD, NOTE};
 
 /// Number of places of values that are shown.
@@ -40,7 +41,7 @@ pub(crate) async fn collect(
 ) -> Result<Report> {
     let working = finished.completed.working_state.unwrap_or_default();
     let extraction_id = match started_job(&finished.completed.rounds) {
-        Some(job) => Some(job::wait_for_extraction(client, job).await?),
+        Some(job) => Some(job::wait_for_extraction(client, job, &Progress::stderr().line(&document.name)).await?),
         None => working.extraction.as_ref().map(|extraction| extraction.extraction_id.clone()),
     };
     let stored = match extraction_id {

@@ -1,11 +1,12 @@
 //! `folio token create`.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use folio_proto::v1;
 use folio_types::access::Scope;
 
 use super::Role;
 use crate::client::{ServerArguments, answer};
+use crate::terminal::{note, write_stdout};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -44,9 +45,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     };
     let created = answer(client.tokens().create_token(request)).await?;
     let token = created.token.context("invalid response of the server: the token is missing")?;
-    eprintln!("token {}, shown only once:", token.token_id);
-    println!("{}", created.secret);
-    Ok(())
+    note(&format!("token {}, shown only once:", token.token_id));
+    // Also a closed output is an error, because the secret is lost.
+    write_stdout(&format!("{}\n", created.secret)).map_err(|error| {
+        anyhow!("the secret of the token cannot be printed: {error}; use folio token revoke {}", token.token_id)
+    })
 }
 
 fn scope(name: &str) -> Result<Scope, String> {

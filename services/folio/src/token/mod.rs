@@ -7,6 +7,7 @@ use anyhow::Result;
 use folio_proto::v1;
 
 use crate::client::{ServerArguments, answer};
+use crate::terminal::write_stdout;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -34,8 +35,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
             let client = server.connect().await?;
             let request = v1::RevokeTokenRequest { token_id: token_id.clone(), ..Default::default() };
             answer(client.tokens().revoke_token(request)).await?;
-            println!("revoked {token_id}");
-            Ok(())
+            Ok(write_stdout(&format!("revoked {token_id}\n"))?)
         }
     }
 }

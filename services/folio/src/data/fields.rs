@@ -1,0 +1,130 @@
+//! The values of an extraction, each with its citation and the decision about it.
+
+use std::collections::HashMap;
+
+use folio_proto::v1;
+use folio_resources::leaves;
+use serde_json::{Value, json};
+
+use super::output::{Format, View};
+use super::{extraction, parsed};
+
+/// A value of the current data.
+pub(super) struct Field<'a> {
+    pub(super) path: String,
+    pub(super) value: Value,
+    /// None: the text of the document does not contain the value, or a user changed it.
+    pub(super) citation: Option<&'a v1::Citation>,
+    /// True if no user changed the value.
+    pub(super) is_original: bool,
+    /// The confidence of the model. None: the model stated none, or a user changed the value.
+    pub(super) confidence: Option<f64>,
+    /// None: no decision was made.
+    pub(super) decision: Option<v1::FieldDecision>,
+}
+
+impl Field<'_> {
+    /// Returns the name of the kind of evidence. None: a user changed the value.
+    pub(super) fn evidence(&self) -> Option<&'static str> {
+        match self.citation {
+            Some(citation) => Some(extraction::kind(citation.kind())),
+            None => self.is_original.then_some("inferred"),
+        }
+    }
+}
+
+/// Returns the values of an extraction in the order of its data.
+pub(super) fn fields(extraction: &v1::Extraction) -> Vec<Field<'_>> {
+    let (data, original) = (extraction::data(extraction), parsed(&extraction.original_json));
+    let original: HashMap<String, &Value> = leaves(&original).into_iter().collect();
+    let citations: HashMap<&str, &v1::Citation> =
+        extraction.citations.iter().map(|citation| (citation.path.as_str(), citation)).collect();
+    let decisions: HashMap<&str, v1::FieldDecision> =
+        extraction.reviews.iter().map(|review| (review.path.as_str(), review.decision())).collect();
+    let confidences: HashMap<&str, f64> =
+        extraction.confidences.iter().map(|found| (found.path.as_str(), found.confidence)).collect();
+    let field = |(path, value): (String, &Value)| {
+        let is_original = original.get(&path).is_some_and(|original| *original == value);
+        let citation = citations.get(path.as_str()).filter(|_| is_original).copied();
+        let decision = decisions.get(path.as_str()).copied();
+        let confidence = confidences.get(path.as_str()).filter(|_| is_original).copied();
+        Field { path, value: value.clone(), citation, is_original, confidence, decision }
+    };
+    leaves(&data).into_iter().map(field).collect()
+}
+
+/// Returns a line for each value: its path, the value, its evidence, and confidences and decisions if there are any.
+pub(super) fn table(extraction: &v1::Extraction) -> String {
+    let row = |field: &Field<'_>| {
+        json!({
+            "field": field.path, "value": field.value, "evidence": field.evidence(),
+            "page": field.citation.map(|citation| citation.page),
+            "quote": field.citation.map(|citation| citation.quote.as_str()),
+            "confidence": field.confidence, "decision": field.decision.map(word),
+        })
+    };
+    let fields = fields(extraction);
+    let decision = fields.iter().any(|field| field.decision.is_some()).then_some("decision");
+    let confidence = fields.iter().any(|field| field.confidence.is_some()).then_some("confidence");
+    let columns = ["field", "value", "evidence", "page", "quote"].into_iter().chain(confidence).chain(decision);
+    View::list(columns, fields.iter().map(row).collect()).render(Format::Table)
+}
+
+/// Returns a decision as a word.
+pub(super) fn word(decision: v1::FieldDecision) -> String {
+    decision.as_str_name().trim_start_matches("FIELD_DECISION_").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extraction() -> v1::Extraction {
+        let citation = |path: &str, page, quote: &str| v1::Citation {
+            path: path.to_owned(),
+            page,
+            quote: quote.to_owned(),
+            kind: if page == 1 { v1::CitationKind::Cited } else { v1::CitationKind::Located }.into(),
+            ..v1::Citation::default()
+        };
+        v1::Extraction {
+            original_json: r#"{"number":"A-17","items":[{"price":12.5}],"paid":false}"#.to_owned(),
+            citations: vec![citation("number", 1, "A-17,"), citation("items[0].price", 2, "12,50\u{1b}")],
+            ..v1::Extraction::default()
+        }
+    }
+
+    #[test]
+    fn a_line_has_the_place_of_its_value() {
+        let expected = "FIELD           VALUE  EVIDENCE  PAGE  QUOTE\n\
+                        number          A-17   cited     1     A-17,\n\
+                        items[0].price  12.5   located   2     12,50\u{fffd}\n\
+                        paid            false  inferred\n";
+        assert_eq!(table(&extraction()), expected);
+    }
+
+    #[test]
+    fn a_changed_value_has_no_place_and_a_decision_is_shown() {
+        let review = |path: &str, decision: v1::FieldDecision| v1::FieldReview {
+            path: path.to_owned(),
+            decision: decision.into(),
+            ..v1::FieldReview::default()
+        };
+        let confidence = |path: &str, confidence| v1::FieldConfidence { path: path.to_owned(), confidence };
+        let edited = v1::Extraction {
+            edited_json: Some(r#"{"number":"A-18","items":[{"price":12.5}]}"#.to_owned()),
+            confidences: vec![confidence("number", 0.9), confidence("items[0].price", 0.75)],
+            reviews: vec![
+                review("number", v1::FieldDecision::Approved),
+                review("items[0].price", v1::FieldDecision::Rejected),
+            ],
+            ..extraction()
+        };
+        let expected = "FIELD           VALUE  EVIDENCE  PAGE  QUOTE   CONFIDENCE  DECISION\n\
+                        number          A-18                                       approved\n\
+                        items[0].price  12.5   located   2     12,50\u{fffd}  0.75        rejected\n";
+        assert_eq!(table(&edited), expected);
+        let fields = fields(&edited);
+        assert_eq!((fields.len(), fields[0].citation), (2, None));
+    }
+}
