@@ -328,6 +328,11 @@ fn confidence(found: &v1::FieldConfidence) -> Value {
     json!({ "path": found.path, "confidence": found.confidence })
 }
 
+/// Returns the confidence of the model in a value of the original data.
+pub(crate) fn confidence_of(extraction: &v1::Extraction, path: &str) -> Option<f64> {
+    extraction.confidences.iter().find(|found| found.path == path).map(|found| found.confidence)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,6 +388,7 @@ mod tests {
         let citation = json!({"path": "total", "kind": "cited", "page": 2, "quote": "957,00", "occurrences": 1});
         assert_eq!(shown["citations"], json!([citation]));
         assert_eq!(shown["confidences"], json!([{"path": "total", "confidence": 0.75}]));
+        assert_eq!((confidence_of(&extraction, "total"), confidence_of(&extraction, "other")), (Some(0.75), None));
         let without = whole(&stored("ext_1", "{}", None));
         assert_eq!((&without["coverage"], &without["windows"]), (&Value::Null, &Value::Null));
     }
