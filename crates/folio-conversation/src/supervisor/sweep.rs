@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use folio_history::thread::{OpenTurnRow, Phase, ThreadHeader};
 use folio_storage::REPUBLISH_INTERVAL;
@@ -21,6 +22,10 @@ use crate::turn::{OPEN_TURN_ROW_HOURS, is_open_row_over};
 const ROWS_PER_READ: usize = 256;
 /// Maximum time between the insertion of an open-turn row and the first append to its thread.
 const FIRST_APPEND_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
+/// Number of sweep intervals after which the row of a waiting turn is checked again, at most [`REPUBLISH_INTERVAL`]. A
+/// turn can end without a notice to this node: a node that counts as dead may still commit, and servers may complete a
+/// commit later that was not acknowledged.
+const CHECK_INTERVAL_SWEEPS: u32 = 120;
 /// Maximum number of threads that one sweep deletes.
 const DELETIONS_MAX: usize = 64;
 
@@ -153,7 +158,7 @@ impl Sweeper {
             SweepAction::WaitUntil(_) if recorded.is_some() => return Ok(recorded),
             SweepAction::WaitUntil(until) => {
                 self.republish_if_lost(key.clone(), row, header.as_ref()).await;
-                return Ok(Some(until.min(now.saturating_add(REPUBLISH_INTERVAL).unwrap_or(until))));
+                return Ok(Some(next_check(until, now, self.shared.options.sweep_interval)));
             }
             SweepAction::Advance => self.advance(key.clone()).await,
         }
@@ -252,6 +257,12 @@ fn may_create_thread(row: &OpenTurnRow, now: Timestamp) -> bool {
     first && inserted.is_ok_and(|inserted| now.duration_since(inserted) < FIRST_APPEND_TIMEOUT)
 }
 
+/// Returns the time of the next check of a turn that waits for decisions until `until`.
+fn next_check(until: Timestamp, now: Timestamp, sweep_interval: Duration) -> Timestamp {
+    let interval = sweep_interval.saturating_mul(CHECK_INTERVAL_SWEEPS).min(REPUBLISH_INTERVAL);
+    now.saturating_add(interval).map_or(until, |next| until.min(next))
+}
+
 fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> SweepAction {
     let Some(header) = header else {
         return if may_create_thread(row, now) { SweepAction::Skip } else { SweepAction::Remove };
@@ -280,6 +291,15 @@ mod tests {
         let principal = Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member);
         let new = NewThread::new(ThreadId::derive(&["t"]), &principal, "document", vec![], Timestamp::UNIX_EPOCH);
         ThreadHeader { epoch, turns, open_turn, ..new.header() }
+    }
+
+    #[test]
+    fn a_waiting_turn_is_checked_after_120_sweeps_ten_minutes_or_at_its_end() {
+        let second = |n| Timestamp::from_second(n).unwrap();
+        let next = |until, sweep| next_check(second(until), second(100), Duration::from_secs(sweep)).as_second();
+        assert_eq!(next(100_000, 1), 220);
+        assert_eq!(next(200, 1), 200);
+        assert_eq!((next(100_000, 5), next(100_000, 3_600)), (700, 700));
     }
 
     #[test]
