@@ -26,7 +26,9 @@ use folio_types::{Environment, Error, OrgId};
 pub use endpoint::{AccountOwner, EndpointStatus, TENANTS};
 pub use endpoints::Endpoints;
 pub use list::ListedModel;
-pub use local::{DetectedEndpoint, LOCAL_ENDPOINTS, LocalEndpoint, detect_local, discover_context_sizes};
+pub use local::{
+    CONTEXT_VARIABLE, DetectedEndpoint, LOCAL_ENDPOINTS, LocalEndpoint, detect_local, discover_context_sizes,
+};
 
 use crate::catalogue::Catalogue;
 use crate::model::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};

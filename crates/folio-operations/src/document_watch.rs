@@ -177,6 +177,7 @@ mod tests {
             metadata: BTreeMap::new(),
             state,
             pages: 1,
+            text_generation: None,
             created_by: UserId::derive(&["user"]),
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,
@@ -240,6 +241,7 @@ mod tests {
         let text = |generation: Option<&str>, second| TextRecord {
             text: TextState::Ready,
             pages: 1,
+            text_generation: None,
             generation: generation.map(str::to_owned),
             attempts: 0,
             lacks_program: false,

@@ -455,6 +455,7 @@ mod tests {
                 calls: Vec::new(),
                 paused_at: None,
                 expires_at: None,
+                documents: Vec::new(),
             };
             let expected = Deciders {
                 roles: roles.into_iter().collect(),

@@ -261,7 +261,7 @@ pub struct NewExtraction {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExtractionChange {
     /// Stores the result of a prompt run.
-    Create(NewExtraction),
+    Create(Box<NewExtraction>),
     /// Replaces the edited data by this complete data and resets `verified`.
     Edit { data: Value },
     /// Sets or resets `verified`.
@@ -513,7 +513,7 @@ mod tests {
     #[test]
     fn an_extraction_waits_for_review_from_a_request_or_a_decision_until_it_is_verified() {
         let request = FieldLog { requested_by: Some(user()), ..FieldLog::default() };
-        let review = FieldReview { decision: FieldDecision::Rejected, by: user(), at: at() };
+        let review = FieldReview { decision: FieldDecision::Rejected, by: user(), at: at(), is_by_rule: false };
         let decided = FieldLog { reviews: [("zeta".to_owned(), review)].into(), ..FieldLog::default() };
         let both = FieldLog { requested_by: request.requested_by.clone(), ..decided.clone() };
         for (fields, is_waiting) in
@@ -580,7 +580,8 @@ mod tests {
             approvals: None,
         };
         let key = "create".parse().unwrap();
-        let create = Write::by_platform(stored.org, key, at(), Expected::Absent, ExtractionChange::Create(new));
+        let create =
+            Write::by_platform(stored.org, key, at(), Expected::Absent, ExtractionChange::Create(Box::new(new)));
         let plan = Extraction::apply(&stored.id, &create, None).unwrap();
         let OpResult::Extraction { coverage, .. } = plan.result else { panic!("{:?}", plan.result) };
         assert_eq!(coverage, Some(Coverage { conflicts: 2, originals: 1, ..report().coverage }));
@@ -613,7 +614,7 @@ mod tests {
                     required: required.iter().map(|path| (*path).into()).collect(),
                 }),
             };
-            let (key, change) = ("create".parse().unwrap(), ExtractionChange::Create(new));
+            let (key, change) = ("create".parse().unwrap(), ExtractionChange::Create(Box::new(new)));
             let create = Write::by_platform(stored.org.clone(), key, at(), Expected::Absent, change);
             Extraction::apply(&stored.id, &create, None).unwrap().after.unwrap()
         };

@@ -223,7 +223,7 @@ pub(crate) fn create_document(name: &str, tags: &[TagId]) -> DocumentChange {
 }
 
 pub(crate) fn create_extraction(document: &DocumentId, prompt: &PromptRevId, data: Value) -> ExtractionChange {
-    ExtractionChange::Create(NewExtraction {
+    ExtractionChange::Create(Box::new(NewExtraction {
         document: document.clone(),
         prompt: prompt.clone(),
         schema: None,
@@ -231,7 +231,7 @@ pub(crate) fn create_extraction(document: &DocumentId, prompt: &PromptRevId, dat
         data,
         report: ExtractionReport::default(),
         approvals: None,
-    })
+    }))
 }
 
 /// Returns the op row of a write. Fails on a version mismatch.

@@ -239,7 +239,7 @@ async fn create(
         report: ExtractionReport::default(),
         approvals: None,
     };
-    let write = context.write(Expected::Absent, ExtractionChange::Create(new))?;
+    let write = context.write(Expected::Absent, ExtractionChange::Create(Box::new(new)))?;
     let at = write.at;
     done(context.stores.of::<Extraction>().decide(&id, write).await?)?;
     Ok(Created { id, document, tags: BTreeSet::new(), prompt, schema, verified: false, at })

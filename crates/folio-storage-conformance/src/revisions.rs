@@ -188,7 +188,7 @@ impl FullSchema {
             approvals: None,
         };
         let id = context.extraction_id();
-        let write = context.write(Expected::Absent, ExtractionChange::Create(new))?;
+        let write = context.write(Expected::Absent, ExtractionChange::Create(Box::new(new)))?;
         match context.stores.of::<Extraction>().decide(&id, write).await {
             Ok(decided) => done(decided).map(|_| Ok(id)),
             Err(error) => Ok(Err(error)),

@@ -220,6 +220,7 @@ impl OpRow {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "result")]
+#[expect(clippy::large_enum_variant, reason = "nearly every state is a result")]
 pub enum OpState {
     /// The op happened, with this result.
     Done(OpResult),

@@ -178,7 +178,7 @@ async fn requests_and_the_data_of_op_rows_expire() {
         approvals: None,
     };
     let extractions = fixture.stores().of::<Extraction>();
-    extractions.decide(&id, write("made", Expected::Absent, ExtractionChange::Create(new))).await.unwrap();
+    extractions.decide(&id, write("made", Expected::Absent, ExtractionChange::Create(Box::new(new)))).await.unwrap();
     extractions.decide(&id, write("gone", Expected::Version(1), ExtractionChange::Delete)).await.unwrap();
     let (org, target) = (fixture.principal.org.clone(), Extraction::target(&id));
     let ops = fixture.stores().ops;

@@ -411,7 +411,7 @@ fn an_extraction_is_added_to_its_document_once_and_an_edit_resets_verified() {
         report: ExtractionReport::default(),
         approvals: None,
     };
-    let create = extraction_write(Expected::Absent, ExtractionChange::Create(new));
+    let create = extraction_write(Expected::Absent, ExtractionChange::Create(Box::new(new)));
     let mut plan = written(decide(&create, &StoredState::default()));
     assert_eq!(plan.add_to_parent, Some(document.to_string()));
     let named: Vec<_> = plan.name_revisions.iter().map(|new| (new.of.clone(), new.number)).collect();

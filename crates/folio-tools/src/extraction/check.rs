@@ -24,7 +24,7 @@ use crate::rules::excerpt;
 
 /// Maximum length of a check, in bytes.
 // proto: ReviewRule.checks "at most {} bytes"
-pub const CHECK_BYTES: usize = 500;
+pub(super) const CHECK_BYTES: usize = 500;
 /// Maximum nesting of parentheses and signs.
 // proto: ReviewRule.checks "{} levels"
 const DEPTH_MAX: u32 = 16;

@@ -272,7 +272,7 @@ mod tests {
             let value = words[at].trim_matches([',', '.', ':']);
             prop_assume!(value.chars().all(|c| c.is_ascii_lowercase()));
             let quote = words[at.saturating_sub(2)..(at + 3).min(words.len())].join(" ");
-            let found = cited(&json!({ "value": value }), &BTreeMap::from([("value".to_owned(), quote)]), &[page.clone()]);
+            let found = cited(&json!({ "value": value }), &BTreeMap::from([("value".to_owned(), quote)]), std::slice::from_ref(&page));
             prop_assert_eq!(found[0].kind, CitationKind::Cited);
         }
     }

@@ -76,7 +76,7 @@ pub async fn run_job_item(
         by: principal.user.clone(),
         at: resources.environment.now(),
         expected: Expected::Absent,
-        change: ExtractionChange::Create(extracted.into_new()),
+        change: ExtractionChange::Create(Box::new(extracted.into_new())),
     };
     match store.decide(&id, write).await? {
         WriteOutcome::Row(row) => outcome(&id, &row, &digest),

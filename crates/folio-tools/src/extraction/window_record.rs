@@ -51,7 +51,7 @@ impl WindowRecord {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use folio_storage_embedded::{EmbeddedStore, Options};
     use folio_types::{OrgId, Role, UserId};
@@ -74,6 +74,7 @@ mod tests {
             pages: BTreeMap::from([("total".to_owned(), 3)]),
             originals: BTreeMap::from([("total".to_owned(), "1,50".to_owned())]),
             evidence: BTreeMap::from([("total".to_owned(), quoted)]),
+            structured: BTreeSet::from(["total".to_owned()]),
             model_calls: 2,
         };
         let first = record("run", "base", 1, "text");

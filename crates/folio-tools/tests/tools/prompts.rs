@@ -1,8 +1,8 @@
 //! Tests of the prompt tools.
 
 use folio_resources::{Prompt, PromptChange};
+use folio_types::Temperature;
 use folio_types::op::{Expected, Write, WriteOutcome};
-use folio_types::{Environment as _, Temperature};
 use serde_json::json;
 
 use crate::fixture::{Fixture, format_of, id_of, text};

@@ -205,7 +205,9 @@ impl Session {
                 }
                 (Reply::Rejected, _) => {
                     let is_rejected = |field: &&Field<'_>| field.decision == Some(v1::FieldDecision::Rejected);
-                    fields.iter().filter(is_rejected).for_each(|field| drop(seen.remove(&field.path)));
+                    for field in fields.iter().filter(is_rejected) {
+                        seen.remove(&field.path);
+                    }
                     if selected == Selected::Undecided {
                         selected = Selected::UndecidedAndRejected;
                     }
