@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::resource::common_functions;
 use crate::tag_set::tag_terms;
 use crate::{
-    CHECKS_MAX, CheckResult, Condition, CreationPeriod, Document, FieldLog, ListRow, Plan, Resource, Review, WordBoxes,
-    parent_term, term,
+    CHECKS_MAX, CheckResult, Condition, CreationPeriod, Document, EXAMPLES_MAX, FieldLog, ListRow, Plan, Resource,
+    Review, UsedExample, WordBoxes, parent_term, term,
 };
 
 /// Contains both the extracted data and its newest edit.
@@ -190,14 +190,17 @@ pub struct ExtractionReport {
     /// The results of the checks of the review rule, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckResult>,
+    /// The verified extractions that the model received as examples, the most similar first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<UsedExample>,
 }
 
 impl ExtractionReport {
-    /// Counts all conflicts and original texts, and keeps as many as the bounds permit. Also of the citations, confidences and
-    /// checks, which are not counted.
+    /// Counts all conflicts and original texts, and keeps as many as the bounds permit. Also of the citations, confidences,
+    /// checks and examples, which are not counted.
     #[must_use]
     pub fn bounded(self) -> Self {
-        let Self { coverage, conflicts, originals, citations, text_generation, confidences, checks } = self;
+        let Self { coverage, conflicts, originals, citations, text_generation, confidences, checks, examples } = self;
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let coverage = Coverage { conflicts: count(conflicts.len()), originals: count(originals.len()), ..coverage };
         let has_short_path = |path: &str| path.len() <= REPORT_PATH_BYTES;
@@ -211,6 +214,7 @@ impl ExtractionReport {
             text_generation,
             confidences: confidences.collect(),
             checks: checks.into_iter().take(CHECKS_MAX).collect(),
+            examples: examples.into_iter().take(EXAMPLES_MAX).collect(),
             conflicts: conflicts
                 .map(|conflict| Conflict { value: bounded(conflict.value, CONFLICT_VALUE_BYTES), ..conflict })
                 .collect(),
@@ -556,6 +560,11 @@ mod tests {
         let cite = |citation| Citation { kind: CitationKind::Cited, ..citation };
         let citations = report.citations.iter().cloned().map(cite).collect();
         assert_golden("evidence", Extraction { report: ExtractionReport { citations, ..report }, ..extraction() });
+        let example = UsedExample { extraction: ExtractionId::derive(&["other"]), similarity: 0.75, threshold: 0.5 };
+        let report = ExtractionReport { examples: vec![example; EXAMPLES_MAX + 1], ..self::report() }.bounded();
+        assert_eq!(report.examples.len(), EXAMPLES_MAX);
+        let report = ExtractionReport { examples: report.examples.into_iter().take(1).collect(), ..self::report() };
+        assert_golden("examples", Extraction { report, ..extraction() });
         let old = json!({"path": "a", "page": 1, "quote": "x", "start": 0, "occurrences": 1});
         assert_eq!(serde_json::from_value::<Citation>(old).unwrap().kind, CitationKind::Located);
     }

@@ -35,6 +35,7 @@ mod stored;
 mod tag;
 mod tag_set;
 mod token;
+mod used_example;
 mod webhook_endpoint;
 mod word_boxes;
 
@@ -72,6 +73,7 @@ pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 pub use stored::{Record, decode_value, encode_value};
 pub use tag::{DESCRIPTION_CHARS, Tag, TagChange, TagFilter, check_color, check_description};
 pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
+pub use used_example::{EXAMPLES_MAX, UsedExample};
 pub use webhook_endpoint::{
     WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WebhookEndpointId, check_endpoint_secret,
     check_endpoint_url, check_event_types,

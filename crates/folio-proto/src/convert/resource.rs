@@ -3,7 +3,7 @@
 use folio_resources::{
     BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, Document, Extraction, FieldChange,
     FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText, Prompt, PromptRevision, ReviewRule, Schema,
-    SchemaRevision, Tag, TextState, partly_searchable_keys,
+    SchemaRevision, Tag, TextState, UsedExample, partly_searchable_keys,
 };
 use folio_types::{Coverage, Error, Etag, Result, Temperature};
 
@@ -214,7 +214,14 @@ impl From<&Extraction> for v1::Extraction {
             reviews: extraction.fields.reviews.iter().map(field_review).collect(),
             checks: report.checks.iter().map(Into::into).collect(),
             review_requested_by: text_of(extraction.fields.requested_by.as_ref()),
+            examples: report.examples.iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<&UsedExample> for v1::ExtractionExample {
+    fn from(UsedExample { extraction, similarity, threshold }: &UsedExample) -> Self {
+        Self { extraction_id: extraction.to_string(), similarity: *similarity, threshold: *threshold }
     }
 }
 

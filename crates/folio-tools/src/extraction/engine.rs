@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use super::answer_size::answer_tokens;
 use super::citation::{Cited, cite};
 use super::evidence::pages_of;
+use super::examples::{self, Example};
 use super::merge::{Merged, WindowAnswer, merge};
 use super::message::Position;
 use super::model_evidence::{self, Evidence};
@@ -148,6 +149,7 @@ impl PlannedRun<'_> {
     /// Errors of the model endpoint, and `SCHEMA_MISMATCH` if a second answer or the merged data violate the schema.
     pub async fn run(self) -> Result<Extracted> {
         let Self { mut run, mut plan, fallbacks } = self;
+        run.examples = run.select_examples(&plan).await?;
         let (resources, options) = (run.resources, &run.resources.extraction);
         let windows_max = if run.request.steps.is_some() { options.windows_max } else { options.request_windows_max };
         // A run may be repeated in the same epoch (if its write was refused); a random part keeps the ledger keys unique.
@@ -272,6 +274,7 @@ impl Run<'_> {
             citations,
             text_generation,
             confidences,
+            examples: self.examples_for(plan).iter().map(|example| example.used.clone()).collect(),
             ..ExtractionReport::default()
         };
         let (report, approvals) = self.reviewed(&data, report.bounded()).await?;
@@ -330,11 +333,7 @@ impl Run<'_> {
             );
             return Err(refused(message));
         }
-        let max_price = |window: &Window| {
-            let input_tokens = window.tokens.saturating_add(budget.overhead).saturating_add(budget.schema);
-            let call = self.metered_call(String::new(), input_tokens, budget.answer);
-            self.resources.meter.max_price(&call).saturating_mul(u64::from(ATTEMPTS))
-        };
+        let max_price = |window: &Window| self.max_price(&budget, window.tokens);
         let credits = plan.windows.iter().map(max_price).fold(0, u64::saturating_add);
         if credits > options.credits_max {
             let message = format!(
@@ -358,7 +357,7 @@ impl Run<'_> {
             first_page,
             last_page,
         });
-        let question = self.question(position, number, &pages);
+        let question = self.question(self.examples_for(plan), position, number, &pages);
         let (stores, principal) = (&self.resources.stores, &self.request.principal);
         let record = match self.request.run.as_deref().filter(|_| windows > 1) {
             Some(run) => {
@@ -402,13 +401,37 @@ impl Run<'_> {
         Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
     }
 
+    /// Selects examples for a document with one window: the whole answer of an example does not suit a part of a document.
+    async fn select_examples(&self, plan: &Plan) -> Result<Vec<Example>> {
+        let Some(schema) = self.schema.as_ref().filter(|_| plan.windows.len() == 1) else { return Ok(Vec::new()) };
+        let ToolResources { stores, extraction, .. } = self.resources;
+        examples::select(stores, &self.request.principal.org, &self.document, schema, extraction).await
+    }
+
+    /// Returns the examples that the model reads: as many as its context and the maximum price permit.
+    fn examples_for(&self, plan: &Plan) -> &[Example] {
+        let [window] = plan.windows.as_slice() else { return &[] };
+        let budget = self.budget();
+        examples::fitting(&self.examples, |tokens| {
+            let tokens = window.tokens.saturating_add(tokens);
+            tokens <= budget.text && self.max_price(&budget, tokens) <= self.resources.extraction.credits_max
+        })
+    }
+
     /// Returns the user message for the text of a window.
-    fn question(&self, position: Option<Position>, window: usize, pages: &[(u32, String)]) -> Question {
+    fn question(
+        &self,
+        examples: &[Example],
+        position: Option<Position>,
+        window: usize,
+        pages: &[(u32, String)],
+    ) -> Question {
         let mut document = String::new();
         for (number, page) in pages {
             document_text::add_page(&mut document, (self.document.pages > 1).then_some(*number), page);
         }
-        let question = message::user(&self.prompt.content, &self.document.name, position, &document);
+        let instructions = message::with_examples(&self.prompt.content, examples);
+        let question = message::user(&instructions, &self.document.name, position, &document);
         // If the endpoint does not support a response format, the prompt contains the schema.
         let schema = self.schema.as_ref().filter(|_| !self.model.options.json_schema).and_then(SchemaRevision::schema);
         let schema = schema.map(|schema| self.extended_schema().unwrap_or_else(|| schema.clone()));
@@ -493,6 +516,8 @@ struct Run<'a> {
     prompt: PromptRevision,
     schema: Option<SchemaRevision>,
     model: ModelInfo,
+    /// Examples for a document with one window, the most similar first.
+    examples: Vec<Example>,
 }
 
 impl<'a> Run<'a> {
@@ -519,7 +544,7 @@ impl<'a> Run<'a> {
             models.candidates(model, |other| other.options.prompts && (other.options.json_schema || !strict));
         let fallbacks = candidates.split_off(1.min(candidates.len()));
         let model = model.clone();
-        Ok((Self { resources, request, document, prompt, schema, model }, fallbacks))
+        Ok((Self { resources, request, document, prompt, schema, model, examples: Vec::new() }, fallbacks))
     }
 
     /// Divides the model's context.
@@ -565,6 +590,13 @@ impl<'a> Run<'a> {
             ..ModelRequest::new(self.request.principal.org.clone(), &self.model.name, messages)
         };
         metered::complete_metered(self.resources, call, request).await?.map_err(RunError::Model)
+    }
+
+    /// Returns the maximum price of the calls for a text: the first call and the correction.
+    fn max_price(&self, budget: &Budget, text_tokens: u64) -> u64 {
+        let input_tokens = text_tokens.saturating_add(budget.overhead).saturating_add(budget.schema);
+        let call = self.metered_call(String::new(), input_tokens, budget.answer);
+        self.resources.meter.max_price(&call).saturating_mul(u64::from(ATTEMPTS))
     }
 
     fn metered_call(&self, key: String, input_tokens: u64, max_output_tokens: u64) -> MeteredCall {

@@ -9,6 +9,7 @@
 
 mod documents;
 mod evidence;
+mod examples;
 mod extraction;
 mod extraction_job;
 mod fixture;

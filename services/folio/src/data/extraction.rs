@@ -222,6 +222,9 @@ fn text(extraction: &v1::Extraction) -> String {
         for part in ["data", "citations", "confidences", "conflicts", "originals"] {
             properties.remove(part);
         }
+        if extraction.examples.is_empty() {
+            properties.remove("examples");
+        }
     }
     format!("{}\n{}", View::one(properties).render(Format::Table), fields::table(extraction))
 }
@@ -291,7 +294,8 @@ fn whole(extraction: &v1::Extraction) -> Value {
         "conflicts": extraction.conflicts.iter().map(conflict).collect::<Vec<_>>(),
         "originals": extraction.originals.iter().map(original).collect::<Vec<_>>(),
         "citations": extraction.citations.iter().map(citation).collect::<Vec<_>>(),
-        "confidences": extraction.confidences.iter().map(confidence).collect::<Vec<_>>(), "data": data(extraction),
+        "confidences": extraction.confidences.iter().map(confidence).collect::<Vec<_>>(),
+        "examples": extraction.examples.iter().map(example).collect::<Vec<_>>(), "data": data(extraction),
     })
 }
 
@@ -326,6 +330,12 @@ pub(crate) fn kind(kind: v1::CitationKind) -> &'static str {
 
 fn confidence(found: &v1::FieldConfidence) -> Value {
     json!({ "path": found.path, "confidence": found.confidence })
+}
+
+fn example(example: &v1::ExtractionExample) -> Value {
+    json!({
+        "extraction_id": example.extraction_id, "similarity": example.similarity, "threshold": example.threshold,
+    })
 }
 
 /// Returns the confidence of the model in a value of the original data.
@@ -377,6 +387,11 @@ mod tests {
                 ..v1::Citation::default()
             }],
             confidences: vec![v1::FieldConfidence { path: "total".to_owned(), confidence: 0.75 }],
+            examples: vec![v1::ExtractionExample {
+                extraction_id: "ext_2".to_owned(),
+                similarity: 0.75,
+                threshold: 0.5,
+            }],
             ..stored("ext_1", "{}", None)
         };
         let shown = whole(&extraction);
@@ -388,6 +403,8 @@ mod tests {
         let citation = json!({"path": "total", "kind": "cited", "page": 2, "quote": "957,00", "occurrences": 1});
         assert_eq!(shown["citations"], json!([citation]));
         assert_eq!(shown["confidences"], json!([{"path": "total", "confidence": 0.75}]));
+        let example = json!({"extraction_id": "ext_2", "similarity": 0.75, "threshold": 0.5});
+        assert_eq!(shown["examples"], json!([example]));
         assert_eq!((confidence_of(&extraction, "total"), confidence_of(&extraction, "other")), (Some(0.75), None));
         let without = whole(&stored("ext_1", "{}", None));
         assert_eq!((&without["coverage"], &without["windows"]), (&Value::Null, &Value::Null));
