@@ -9,7 +9,6 @@ pub mod documents;
 mod folio;
 mod layouts;
 pub mod report;
-pub mod score;
 pub mod truth;
 mod words;
 
@@ -22,6 +21,8 @@ use llm_sim::offline::MODEL;
 use folio::Folio;
 use report::{Answer, DocumentResult, Report};
 use truth::Truth;
+
+pub use folio_tools::score;
 
 /// A model at an OpenAI-compatible endpoint.
 #[derive(Debug, Clone)]

@@ -3,8 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use folio_proto::v1;
 use serde_json::{Value, json};
 
+use crate::client::Client;
 use crate::command_line::{folio, text};
 use crate::process::Process;
 use crate::sandbox::{INVOICE, Sandbox};
@@ -144,4 +146,50 @@ fn completions_and_man_pages_need_no_settings() {
     assert!(printed(folder.path(), &["completions", "bash"], "").contains("extraction"));
     printed(folder.path(), &["man", "man1"], "");
     assert!(folder.path().join("man1/folio-document-add.1").is_file());
+}
+
+#[tokio::test]
+async fn a_prompt_is_compared_with_verified_extractions_and_its_runs_are_deleted() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (folder, url, token) = (sandbox.folder(), sandbox.url(), sandbox.token());
+    printed(folder, &["login", &url], &format!("{token}\n"));
+    let schema = json!({
+        "type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"], "additionalProperties": false
+    });
+    std::fs::write(folder.join("schema.json"), schema.to_string()).unwrap();
+    std::fs::write(folder.join("prompt.txt"), "Read the total.").unwrap();
+    printed(folder, &["schema", "create", "Invoice", "schema.json"], "");
+    printed(folder, &["prompt", "create", "Total", "prompt.txt", "--schema", "Invoice"], "");
+    assert!(refused(folder, &["eval", "Total"], "").contains("--verified"));
+    assert!(refused(folder, &["eval", "Total", "--verified"], "").contains("no user verified"));
+    assert!(refused(folder, &["eval", "Total", "--verified", "--limit", "0"], "").contains("1..=1000"));
+
+    let client = Client::connect(&url, Some(&token)).await;
+    for (document, total) in [("first.txt", "12.5"), ("second.txt", "13")] {
+        std::fs::write(folder.join(document), format!("Total: {total}")).unwrap();
+        printed(folder, &["document", "add", document], "");
+        let extraction = json_of(folder, &["extraction", "run", document, "Total"]);
+        let extraction_id = extraction["extraction_id"].as_str().unwrap().to_owned();
+        let edit = v1::UpdateExtractionFieldRequest {
+            extraction_id: extraction_id.clone(),
+            path: "total".to_owned(),
+            value_json: total.to_owned(),
+            ..Default::default()
+        };
+        client.extractions.clone().update_extraction_field(edit).await.unwrap();
+        let verify = v1::VerifyExtractionRequest { extraction_id, verified: true, ..Default::default() };
+        client.extractions.clone().verify_extraction(verify).await.unwrap();
+    }
+    let evaluate = |more: &[&str]| printed(folder, &[&["eval", "Total", "--verified"], more].concat(), "");
+    let report: Value = serde_json::from_str(&evaluate(&["--json"])).unwrap();
+    let total = json!({
+        "field": "total", "right": 1, "wrong": 1, "missing": 0, "invented": 0, "precision": 0.5, "recall": 0.5
+    });
+    assert_eq!((&report["fields"], &report["total"]), (&json!([total]), &total), "{report}");
+    assert_eq!((&report["documents"], &report["cost"]["model_calls"]), (&json!(2), &json!(2)), "{report}");
+    let (expected, extracted) = (&report["differences"][0]["expected"], &report["differences"][0]["extracted"]);
+    assert_eq!((expected, extracted), (&json!(13), &json!(12.5)), "{report}");
+    assert_eq!(json_of(folder, &["extraction", "list"]).as_array().unwrap().len(), 2, "the runs are deleted");
+    let table = evaluate(&["--limit", "1"]);
+    assert!(table.contains("1 documents") && table.contains("total wrong: expected 13, extracted 12.5"), "{table}");
 }

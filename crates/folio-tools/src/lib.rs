@@ -7,7 +7,7 @@
 //! of the principal.
 //!
 //! The API uses [`rules`], [`path`] and [`extraction`] too. [`policy`] evaluates the approval policy of the
-//! organization.
+//! organization. [`score`] compares extracted values with expected ones, for evaluations.
 
 mod arguments;
 mod call;
@@ -28,6 +28,7 @@ mod registry;
 mod repair;
 pub mod rules;
 mod schemas;
+pub mod score;
 mod spelling;
 mod subject;
 mod tags;

@@ -109,6 +109,8 @@ pub(crate) enum Command {
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),
+    /// Compare the data that a prompt extracts with the verified extractions of the organization.
+    Eval(crate::data::eval::Arguments),
     /// Review the values of extractions one after another, with their quotes from the document.
     Review(crate::data::review::Arguments),
     /// List or watch the items that wait for a person: approvals and reviews of extractions.

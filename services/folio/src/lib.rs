@@ -105,6 +105,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
             Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
+            Command::Eval(eval) => Box::pin(data::eval::run(eval)).await,
             Command::Review(review) => Box::pin(data::review::run(review)).await,
             Command::Inbox(inbox) => Box::pin(data::inbox::run(inbox)).await,
             Command::Job(command) => Box::pin(data::job::run(command)).await,

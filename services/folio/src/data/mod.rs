@@ -4,6 +4,7 @@
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
 
 pub(crate) mod document;
+pub(crate) mod eval;
 mod export;
 pub(crate) mod extract;
 pub(crate) mod extraction;
