@@ -180,7 +180,7 @@ async fn a_prompt_is_compared_with_verified_extractions_and_its_runs_are_deleted
         let verify = v1::VerifyExtractionRequest { extraction_id, verified: true, ..Default::default() };
         client.extractions.clone().verify_extraction(verify).await.unwrap();
     }
-    let evaluate = |more: &[&str]| printed(folder, &[&["eval", "Total", "--verified"], more].concat(), "");
+    let evaluate = |more: &[&str]| printed(folder, &[&["eval", "Total", "--verified"][..], more].concat(), "");
     let report: Value = serde_json::from_str(&evaluate(&["--json"])).unwrap();
     let total = json!({
         "field": "total", "right": 1, "wrong": 1, "missing": 0, "invented": 0, "precision": 0.5, "recall": 0.5
