@@ -69,6 +69,7 @@ fn parse(response: &[u8]) -> Result<Answer> {
     let tokens = |name: &str| response.pointer(&format!("/usage/{name}")).and_then(Value::as_u64).unwrap_or(0);
     let cost = Cost {
         windows: 1,
+        examples: 0,
         model_calls: 1,
         input_tokens: tokens("prompt_tokens"),
         output_tokens: tokens("completion_tokens"),

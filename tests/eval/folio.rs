@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use folio_proto::v1;
 use folio_proto::v1::job_service_client::JobServiceClient;
 use folio_proto::v1::usage_service_client::UsageServiceClient;
+use folio_tools::path::{Missing, Path};
 use folio_types::Coverage;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 use super::Endpoint;
 use super::bare::response_format;
 use super::report::{Answer, Cost, EvidenceKind};
+use super::truth::Truth;
 use crate::harness::client::Client;
 use crate::harness::process::Process;
 
@@ -46,13 +48,16 @@ pub(super) struct Folio {
     client: Client,
     /// Prompt revisions by schema.
     prompts: BTreeMap<String, String>,
+    /// Recorded costs of earlier extractions by document.
+    spent: BTreeMap<String, Cost>,
     _process: Process,
     _folder: tempfile::TempDir,
 }
 
 impl Folio {
-    /// `has_evidence`: extractions request quotes and confidences from the model.
-    pub(super) async fn start(endpoint: &Endpoint, has_evidence: bool) -> Result<Self> {
+    /// `has_evidence`: extractions request quotes and confidences from the model. `examples`: maximum number of verified
+    /// extractions that the model receives.
+    pub(super) async fn start(endpoint: &Endpoint, has_evidence: bool, examples: u32) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         if has_evidence {
             let models = json!({ endpoint.model.as_str(): { "evidence": true } });
@@ -63,12 +68,14 @@ impl Folio {
         let mut variables: Vec<(&str, &str)> = SETTINGS.to_vec();
         variables.push(("OPENAI_BASE_URL", endpoint.base_url.as_str()));
         variables.push(("OPENAI_API_KEY", endpoint.api_key.as_str()));
+        let examples = examples.to_string();
+        variables.push(("FOLIO_EXTRACTION__EXAMPLES", examples.as_str()));
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--model", endpoint.model.as_str()];
         let process = Process::try_start("folio", folder.path(), &arguments, &variables);
         let process = process.map_err(|errors| anyhow::anyhow!("folio serve ended at its start:\n{errors}"))?;
         let token = std::fs::read_to_string(folder.path().join("data/admin.token"))?;
         let client = Client::try_connect_with(&process.url(), Some(token.trim()), CALL_TIMEOUT).await?;
-        Ok(Self { client, prompts: BTreeMap::new(), _process: process, _folder: folder })
+        Ok(Self { client, prompts: BTreeMap::new(), spent: BTreeMap::new(), _process: process, _folder: folder })
     }
 
     /// Uploads a file and waits until its text is read. Returns its id.
@@ -101,8 +108,8 @@ impl Folio {
         Ok(pages.join("\n\n"))
     }
 
-    /// Extracts the fields of a schema from a document.
-    pub(super) async fn extract(&mut self, document: &str, schema: &Value) -> Result<Answer> {
+    /// Extracts the fields of a schema from a document. Returns the id of the extraction and its data.
+    pub(super) async fn extract(&mut self, document: &str, schema: &Value) -> Result<(String, Answer)> {
         let prompt_revid = self.prompt(schema).await?;
         let request = v1::RunExtractionRequest {
             document_id: document.to_owned(),
@@ -121,12 +128,36 @@ impl Folio {
             v1::CitationKind::Located | v1::CitationKind::Unspecified => EvidenceKind::Located,
         };
         let evidence = extraction.citations.iter().map(|citation| (citation.path.clone(), kind(citation))).collect();
-        Ok(Answer {
+        let (windows, examples) = (coverage.windows.into(), u64::try_from(extraction.examples.len())?);
+        let answer = Answer {
             data,
             evidence: Some(evidence),
             incomplete: (!coverage.is_complete()).then(|| coverage.to_string()),
-            cost: Cost { windows: coverage.windows.into(), ..self.cost(document).await? },
-        })
+            cost: Cost { windows, examples, ..self.cost(document).await? },
+        };
+        Ok((extraction.extraction_id, answer))
+    }
+
+    /// Sets the labelled values of an extraction to the expected ones, and verifies the extraction. Values without a label, and
+    /// items that the extraction lacks, are unchanged.
+    pub(super) async fn verify(&self, extraction_id: &str, answer: &Answer, truth: &Truth) -> Result<()> {
+        let mut data = answer.data.clone();
+        for (path, expected) in &truth.fields {
+            if let Ok(path) = path.parse::<Path>() {
+                path.set(&mut data, expected.clone(), Missing::Add).ok();
+            }
+        }
+        let mut extractions = self.client.extractions.clone();
+        let request = v1::ReplaceExtractionRequest {
+            extraction_id: extraction_id.to_owned(),
+            data_json: data.to_string(),
+            ..v1::ReplaceExtractionRequest::default()
+        };
+        extractions.replace_extraction(request).await?;
+        let extraction_id = extraction_id.to_owned();
+        let request = v1::VerifyExtractionRequest { extraction_id, verified: true, ..Default::default() };
+        extractions.verify_extraction(request).await?;
+        Ok(())
     }
 
     /// Waits for the job of a long document, and returns its extraction.
@@ -170,22 +201,27 @@ impl Folio {
         Ok(revid)
     }
 
-    /// Returns the recorded cost of a document without its windows, and waits until it is recorded.
-    async fn cost(&self, document: &str) -> Result<Cost> {
+    /// Returns the recorded cost of the last extraction of a document without its windows and examples, and waits until it is
+    /// recorded.
+    async fn cost(&mut self, document: &str) -> Result<Cost> {
+        let spent = self.spent.get(document).copied().unwrap_or_default();
         let mut usages = UsageServiceClient::new(self.client.channel.clone());
         let end = Instant::now() + USAGE_TIMEOUT;
         loop {
             let group_by = vec![v1::UsageGroup::Document.into()];
             let request = v1::GetUsageRequest { group_by, ..v1::GetUsageRequest::default() };
             let rows = usages.get_usage(request).await?.into_inner().rows;
-            if let Some(row) = rows.into_iter().find(|row| row.document_id == document) {
-                return Ok(Cost {
-                    windows: 0,
+            let is_new = |row: &v1::UsageRow| row.document_id == document && row.calls > spent.model_calls;
+            if let Some(row) = rows.into_iter().find(is_new) {
+                let total = Cost {
                     model_calls: row.calls,
                     input_tokens: row.input_tokens,
                     output_tokens: row.output_tokens,
                     credits: row.credits,
-                });
+                    ..Cost::default()
+                };
+                self.spent.insert(document.to_owned(), total);
+                return Ok(total.since(spent));
             }
             if Instant::now() > end {
                 bail!("the usage was not recorded within {USAGE_TIMEOUT:?}");

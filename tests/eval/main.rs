@@ -31,6 +31,10 @@ struct Arguments {
     /// Request a quote and a confidence for each value from the model.
     #[arg(long, conflicts_with = "bare")]
     evidence: bool,
+    /// Extract each document twice: without examples, and with up to N extractions of other documents that have the expected
+    /// values, 1 to 8 [default: none].
+    #[arg(long, value_name = "N", conflicts_with = "bare", value_parser = clap::value_parser!(u32).range(1..=8))]
+    examples: Option<u32>,
 }
 
 #[tokio::main]
@@ -51,10 +55,14 @@ async fn main() -> Result<()> {
         filter: arguments.filter,
         is_bare: arguments.bare,
         has_evidence: arguments.evidence,
+        examples: arguments.examples.unwrap_or_default(),
         endpoint,
     };
     let report = run(&plan).await?;
     drop(offline);
+    if let Some(without) = &report.without_examples {
+        eprintln!("{without}");
+    }
     eprintln!("{report}");
     println!("{}", serde_json::to_string(&report)?);
     Ok(())

@@ -53,10 +53,21 @@ pub struct Plan {
     pub is_bare: bool,
     /// True if extractions request quotes and confidences from the model.
     pub has_evidence: bool,
+    /// Maximum number of examples of an extraction: extractions of other documents with the expected values. 0: none.
+    pub examples: u32,
     pub endpoint: Endpoint,
 }
 
-/// Evaluates the documents one after another. A failed extraction is part of the report.
+/// A document of the server with its first extraction.
+struct Extracted {
+    document: String,
+    /// Id of the extraction. Empty: a bare call.
+    extraction: String,
+    answer: Answer,
+}
+
+/// Evaluates the documents one after another. A failed extraction is part of the report. With examples, all documents are
+/// first extracted without examples, and corrected and verified; then each one is extracted again.
 ///
 /// # Errors
 /// The truth files are unusable, no document matches the filter, or the server cannot be started.
@@ -64,24 +75,53 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let mut truths = truth::load(&plan.truth)?;
     truths.retain(|truth| truth.document.contains(&plan.filter));
     ensure!(!truths.is_empty(), "no document in {} contains {:?} in its name", plan.truth.display(), plan.filter);
-    let mut folio = Folio::start(&plan.endpoint, plan.has_evidence).await?;
-    let mut documents = Vec::new();
+    let mut folio = Folio::start(&plan.endpoint, plan.has_evidence, plan.examples).await?;
+    let mut first: Vec<Result<Extracted, String>> = Vec::new();
     for truth in &truths {
-        let answer = extract(plan, truth, &mut folio).await.map_err(|error| format!("{error:#}"));
+        first.push(extract(plan, truth, &mut folio).await.map_err(|error| format!("{error:#}")));
+    }
+    let result = |(truth, first): (&Truth, &Result<Extracted, String>)| {
+        let answer = first.as_ref().map(|extracted| extracted.answer.clone());
+        DocumentResult::new(truth, answer.map_err(Clone::clone))
+    };
+    let report = |mode: &str, documents: Vec<DocumentResult>| {
+        Report::new(mode, &plan.endpoint.base_url, &plan.endpoint.model, documents)
+    };
+    let mode = if plan.is_bare { "bare" } else { "folio" };
+    let without_examples = report(mode, truths.iter().zip(&first).map(result).collect());
+    if plan.examples == 0 {
+        return Ok(without_examples);
+    }
+    for (truth, extracted) in truths.iter().zip(&first) {
+        if let Ok(Extracted { extraction, answer, .. }) = extracted {
+            folio.verify(extraction, answer, truth).await?;
+        }
+    }
+    let mut documents = Vec::new();
+    for (truth, extracted) in truths.iter().zip(&first) {
+        let answer = match extracted {
+            Ok(extracted) => {
+                let again = folio.extract(&extracted.document, &truth.schema).await;
+                again.map(|(_, answer)| answer).map_err(|error| format!("{error:#}"))
+            }
+            Err(error) => Err(error.clone()),
+        };
         documents.push(DocumentResult::new(truth, answer));
     }
-    let mode = if plan.is_bare { "bare" } else { "folio" };
-    Ok(Report::new(mode, &plan.endpoint.base_url, &plan.endpoint.model, documents))
+    Ok(Report { without_examples: Some(Box::new(without_examples)), ..report("examples", documents) })
 }
 
 /// Uploads a document and extracts its values. A bare call receives the text that Folio read.
-async fn extract(plan: &Plan, truth: &Truth, folio: &mut Folio) -> Result<Answer> {
+async fn extract(plan: &Plan, truth: &Truth, folio: &mut Folio) -> Result<Extracted> {
     let bytes = bytes_of(&plan.truth, truth)?;
-    let id = folio.upload(&truth.document, &bytes).await?;
-    if plan.is_bare {
-        return bare::extract(&plan.endpoint, &folio.text(&id).await?, &truth.schema).await;
-    }
-    folio.extract(&id, &truth.schema).await
+    let document = folio.upload(&truth.document, &bytes).await?;
+    let (extraction, answer) = if plan.is_bare {
+        let answer = bare::extract(&plan.endpoint, &folio.text(&document).await?, &truth.schema).await?;
+        (String::new(), answer)
+    } else {
+        folio.extract(&document, &truth.schema).await?
+    };
+    Ok(Extracted { document, extraction, answer })
 }
 
 fn bytes_of(folder: &Path, truth: &Truth) -> Result<Vec<u8>> {

@@ -92,11 +92,28 @@ impl AddAssign for Evidence {
 pub struct Cost {
     /// Parts of the text that were extracted separately.
     pub windows: u64,
+    /// Verified extractions of other documents that the model read.
+    pub examples: u64,
     pub model_calls: u64,
     pub input_tokens: u64,
     pub output_tokens: u64,
     /// Credits that Folio charged. 0 for a bare call.
     pub credits: u64,
+}
+
+impl Cost {
+    /// Returns the cost after `before`, which is a part of it.
+    #[must_use]
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            windows: self.windows.saturating_sub(before.windows),
+            examples: self.examples.saturating_sub(before.examples),
+            model_calls: self.model_calls.saturating_sub(before.model_calls),
+            input_tokens: self.input_tokens.saturating_sub(before.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(before.output_tokens),
+            credits: self.credits.saturating_sub(before.credits),
+        }
+    }
 }
 
 /// The data that were extracted from a document.
@@ -127,7 +144,7 @@ pub struct DocumentResult {
 /// The result of an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// `folio`, or `bare` for calls without Folio.
+    /// `folio`, `examples` for extractions with examples, or `bare` for calls without Folio.
     pub mode: String,
     pub base_url: String,
     pub model: String,
@@ -139,6 +156,9 @@ pub struct Report {
     pub evidence: Evidence,
     pub cost: Cost,
     pub documents: Vec<DocumentResult>,
+    /// The result of the same documents without examples. None: the evaluation has no examples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_examples: Option<Box<Report>>,
 }
 
 impl DocumentResult {
@@ -184,6 +204,7 @@ impl Report {
             counts += document.counts;
             evidence += document.evidence;
             cost.windows += document.cost.windows;
+            cost.examples += document.cost.examples;
             cost.model_calls += document.cost.model_calls;
             cost.input_tokens += document.cost.input_tokens;
             cost.output_tokens += document.cost.output_tokens;
@@ -199,6 +220,7 @@ impl Report {
             evidence,
             cost,
             documents,
+            without_examples: None,
         }
     }
 
@@ -219,8 +241,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heading =
             ["exact", "normalized", "wrong", "missing", "invented"].map(|name| format!("{name:>11}")).concat();
-        let costs =
-            ["windows", "calls", "tokens in", "tokens out", "credits"].map(|name| format!("{name:>11}")).concat();
+        let costs = ["windows", "examples", "calls", "tokens in", "tokens out", "credits"]
+            .map(|name| format!("{name:>11}"))
+            .concat();
         writeln!(f, "{:<32}{heading}{costs}", "document")?;
         for document in &self.documents {
             writeln!(f, "{:<32}{}{}", document.document, row(&document.counts), cost_row(&document.cost))?;
@@ -287,7 +310,7 @@ fn row(counts: &Counts) -> String {
 }
 
 fn cost_row(cost: &Cost) -> String {
-    let costs = [cost.windows, cost.model_calls, cost.input_tokens, cost.output_tokens, cost.credits];
+    let costs = [cost.windows, cost.examples, cost.model_calls, cost.input_tokens, cost.output_tokens, cost.credits];
     costs.map(|cost| format!("{cost:>11}")).concat()
 }
 
@@ -314,7 +337,7 @@ mod tests {
     }
 
     fn report() -> Report {
-        let cost = Cost { windows: 1, model_calls: 2, input_tokens: 300, output_tokens: 40, credits: 5 };
+        let cost = Cost { windows: 1, examples: 1, model_calls: 2, input_tokens: 300, output_tokens: 40, credits: 5 };
         let data = json!({"total": 957, "items": [{"name": "Coffee"}], "iban": "DE89", "date": "17.03.2026"});
         let evidence =
             [("total", EvidenceKind::Cited), ("items[0].name", EvidenceKind::Cited), ("iban", EvidenceKind::Located)];

@@ -52,6 +52,17 @@ fn pdfs_and_scans_of_a_layout_are_extracted_by_a_server() {
 }
 
 #[test]
+fn the_expected_values_of_other_documents_are_examples() {
+    let report = evaluate("items-en", &["--examples", "1"]);
+    let without = report.without_examples.as_deref().expect("the documents are extracted without examples, too");
+    assert_eq!((report.mode.as_str(), without.mode.as_str(), report.documents.len()), ("examples", "folio", 2));
+    assert_eq!(without.cost.examples, 0, "{without}");
+    assert!((1..=2).contains(&report.cost.examples), "{report}");
+    assert_eq!(report.counts, without.counts, "the offline rules ignore examples: {without}{report}");
+    assert!(report.cost.input_tokens > without.cost.input_tokens, "{without}{report}");
+}
+
+#[test]
 fn a_bare_call_of_the_same_rules_finds_the_same_values() {
     let (bare, folio) = (evaluate("items-en.pdf", &["--bare"]), evaluate("items-en.pdf", &[]));
     assert_eq!((bare.mode.as_str(), bare.documents.len()), ("bare", 1), "{bare}");

@@ -23,7 +23,7 @@ folio_types::settings! {
         /// Maximum number of characters of an example: the text of its document and its data. Longer ones are not used.
         pub example_chars: u32 = 4_000,
         /// Minimum similarity of the first pages of the document and of an example, from 0 to 1.
-        pub example_similarity: f64 = 0.5,
+        pub example_similarity: f64 = 0.35,
     }
 }
 
