@@ -241,7 +241,6 @@ mod tests {
         let text = |generation: Option<&str>, second| TextRecord {
             text: TextState::Ready,
             pages: 1,
-            text_generation: None,
             generation: generation.map(str::to_owned),
             attempts: 0,
             lacks_program: false,
