@@ -315,7 +315,7 @@ async fn a_call_of_another_approver_is_left_to_it() {
 
 #[tokio::test]
 async fn a_turn_of_another_member_is_shown_to_its_approver() {
-    let sandbox = sandbox_with_file().await;
+    let sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
     let ask = v1::Ask { roles: vec![v1::Role::Member.into()], not_by_requester: true };
     let rule = v1::PolicyRule {

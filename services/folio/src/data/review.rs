@@ -274,14 +274,16 @@ impl Session {
         let decision = field.decision.map(|decision| format!("{}, ", fields::word(decision))).unwrap_or_default();
         let left = Span::new(DIM, format!("  ({decision}{left} left)"));
         self.screen.spans(&[name, Span::new(Style::new(), shown(&field.value)), left]);
-        let evidence = field.evidence().map(|evidence| format!("{evidence}: ")).unwrap_or_default();
+        let evidence = field.evidence();
         let confidence = field.confidence.map(|share| format!(", confidence {share:.2}")).unwrap_or_default();
         let Some(citation) = field.citation else {
+            let evidence = evidence.map(|evidence| format!("{evidence}: ")).unwrap_or_default();
             self.screen.line(DIM, &format!("  {evidence}not found in the text of the document{confidence}"));
             return Ok(());
         };
         let text = self.page(document_id, citation.page).await?;
         let (before, after) = around(&text, citation.start as usize, citation.quote.chars().count());
+        let evidence = evidence.map(|evidence| format!("{evidence} on ")).unwrap_or_default();
         let page = Span::new(DIM, format!("  {evidence}page {}{confidence}: {before}", citation.page));
         self.screen.spans(&[page, Span::new(NOTE, citation.quote.clone()), Span::new(DIM, after)]);
         Ok(())
