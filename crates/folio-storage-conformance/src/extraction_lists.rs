@@ -17,7 +17,7 @@ use super::{Failure, Outcome, check, paging, refused, same};
 /// More documents than a store reads the rows of, one by one.
 const DOCUMENTS: usize = 20;
 
-/// An extraction as it was created, with the tags of its document.
+/// The state of an extraction, with the tags of its document.
 #[derive(Debug, Clone)]
 struct Created {
     id: ExtractionId,
@@ -26,13 +26,28 @@ struct Created {
     prompt: PromptRevId,
     schema: Option<SchemaRevId>,
     verified: bool,
+    /// True if a review is requested.
+    is_requested: bool,
+    version: u64,
     at: Timestamp,
 }
 
 impl Created {
+    /// Writes a change, and applies it to this state.
+    async fn change(&mut self, context: &Context, change: ExtractionChange) -> Outcome {
+        match change {
+            ExtractionChange::Verify { verified } => self.verified = verified,
+            ExtractionChange::RequestReview { requested } => self.is_requested = requested,
+            _ => {}
+        }
+        let write = context.write(Expected::Version(self.version), change)?;
+        self.version += 1;
+        done(context.stores.of::<Extraction>().decide(&self.id, write).await?).map(|_| ())
+    }
+
     fn matches(&self, filter: &ExtractionFilter) -> bool {
         let ExtractionFilter { document, document_tags, prompt, prompt_revision, .. } = filter;
-        let ExtractionFilter { schema, schema_revision, verified, created, .. } = filter;
+        let ExtractionFilter { schema, schema_revision, verified, created, is_waiting_for_review, .. } = filter;
         let CreationPeriod { start, end } = created.unwrap_or_default();
         let of_schema = self.schema.as_ref().map(|schema| &schema.of);
         document.as_ref().is_none_or(|document| *document == self.document)
@@ -42,6 +57,7 @@ impl Created {
             && schema.as_ref().is_none_or(|schema| Some(schema) == of_schema)
             && schema_revision.as_ref().is_none_or(|revision| Some(revision) == self.schema.as_ref())
             && verified.is_none_or(|verified| verified == self.verified)
+            && (!is_waiting_for_review || (self.is_requested && !self.verified))
             && start.is_none_or(|start| start <= self.at)
             && end.is_none_or(|end| self.at < end)
     }
@@ -104,6 +120,9 @@ impl Links {
             ExtractionFilter { created: period(None, Some(5)), ..all.clone() },
             ExtractionFilter { created: period(Some(5), Some(5)), ..all.clone() },
             ExtractionFilter { created: period(Some(5), Some(15)), verified: Some(true), ..all },
+            waiting_for_review(),
+            ExtractionFilter { created: period(Some(8), None), ..waiting_for_review() },
+            ExtractionFilter { document_tags: vec![self.common.clone()], ..waiting_for_review() },
             tagged(&[&self.common]),
             tagged(&[&self.rare]),
             tagged(&[&self.common, &self.rare]),
@@ -118,6 +137,10 @@ fn tagged(tags: &[&TagId]) -> ExtractionFilter {
     ExtractionFilter { document_tags: tags.iter().copied().cloned().collect(), ..ExtractionFilter::default() }
 }
 
+fn waiting_for_review() -> ExtractionFilter {
+    ExtractionFilter { is_waiting_for_review: true, ..ExtractionFilter::default() }
+}
+
 /// Compares the list of each filter, some in all orders and page sizes, also after changes of the documents.
 pub(crate) async fn over_documents(context: &Context) -> Outcome {
     let links = Links::new(context).await?;
@@ -126,20 +149,33 @@ pub(crate) async fn over_documents(context: &Context) -> Outcome {
         let tags = links.tags(number);
         let document = document(context, number, &tags).await?;
         let (prompt, schema) = if number % 2 == 0 { &links.one } else { &links.two };
-        let extraction = create(context, &document, prompt, Some(schema).filter(|_| number % 3 > 0)).await?;
-        let verified = number % 4 == 1;
-        if verified {
-            verify(context, &extraction.id).await?;
+        let mut extraction = create(context, &document, prompt, Some(schema).filter(|_| number % 3 > 0)).await?;
+        if number % 3 == 2 {
+            extraction.change(context, ExtractionChange::RequestReview { requested: true }).await?;
         }
-        created.push(Created { tags: tags.into_iter().collect(), verified, ..extraction });
+        if number % 4 == 1 {
+            extraction.change(context, ExtractionChange::Verify { verified: true }).await?;
+        }
+        created.push(Created { tags: tags.into_iter().collect(), ..extraction });
     }
     let filters = links.filters(&created);
     for filter in &filters {
         first_page(context, &created, filter).await?;
     }
-    let (all, common) = (ExtractionFilter::default(), tagged(&[&links.common]));
-    for filter in [&all, &common].into_iter().chain(filters.last()) {
+    let (all, common, waiting) = (ExtractionFilter::default(), tagged(&[&links.common]), waiting_for_review());
+    for filter in [&all, &common, &waiting].into_iter().chain(filters.last()) {
         all_pages(context, &created, filter).await?;
+    }
+    // An extraction waits while its review is requested and it is not verified.
+    for (number, change) in [
+        (2, ExtractionChange::RequestReview { requested: false }),
+        (8, ExtractionChange::Verify { verified: true }),
+        (5, ExtractionChange::Verify { verified: false }),
+    ] {
+        if let Some(extraction) = created.get_mut(number) {
+            extraction.change(context, change).await?;
+        }
+        first_page(context, &created, &waiting).await?;
     }
     // The tags of a document count as they are now.
     if let [first, .., last] = created.as_mut_slice() {
@@ -242,12 +278,8 @@ async fn create(
     let write = context.write(Expected::Absent, ExtractionChange::Create(Box::new(new)))?;
     let at = write.at;
     done(context.stores.of::<Extraction>().decide(&id, write).await?)?;
-    Ok(Created { id, document, tags: BTreeSet::new(), prompt, schema, verified: false, at })
-}
-
-async fn verify(context: &Context, id: &ExtractionId) -> Outcome {
-    let write = context.write(Expected::Version(1), ExtractionChange::Verify { verified: true })?;
-    done(context.stores.of::<Extraction>().decide(id, write).await?).map(|_| ())
+    let (tags, verified, is_requested, version) = (BTreeSet::new(), false, false, 1);
+    Ok(Created { id, document, tags, prompt, schema, verified, is_requested, version, at })
 }
 
 async fn retag(context: &Context, id: &DocumentId, tags: &[TagId]) -> Outcome {
