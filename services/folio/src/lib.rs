@@ -24,6 +24,7 @@ mod names;
 mod next_steps;
 mod private_file;
 mod progress;
+mod reconnect;
 mod secret_input;
 mod serve;
 mod server;

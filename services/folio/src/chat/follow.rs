@@ -7,19 +7,15 @@ use anyhow::{Result, bail};
 use folio_proto::v1;
 use folio_proto::v1::event::Kind;
 use futures::stream::{BoxStream, StreamExt as _};
-use tonic::{Code, Response, Status, Streaming};
+use tonic::{Response, Status, Streaming};
 
 use super::screen::ChatScreen;
 use super::view::View;
 use crate::client::{Client, explain};
 use crate::input::Input;
+use crate::reconnect::{RECONNECTING, Reconnection, is_broken, is_interrupted};
 use crate::terminal::NOTE;
 
-/// Maximum number of consecutive attempts to reconnect.
-const ATTEMPTS: u32 = 12;
-/// Delay before the first attempt, doubled after each attempt up to [`PAUSE_MAX`].
-const PAUSE: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Delay between two reads of a turn whose decisions are not recorded yet.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -87,7 +83,7 @@ enum StreamEnd {
 impl Follower<'_> {
     /// Shows the turn's events until the closing one, and returns that.
     pub(crate) async fn run(&mut self, turn: &mut Turn, start: &Start) -> Result<Kind> {
-        let (mut attempts, before) = (0, turn.last_event);
+        let (mut reconnection, before) = (Reconnection::default(), turn.last_event);
         loop {
             let seen = turn.last_event;
             match self.open(turn, start, seen == before).await {
@@ -98,14 +94,13 @@ impl Follower<'_> {
                 Err(status) if is_broken(&status) => {}
                 Err(status) => return Err(explain(&status)),
             }
-            attempts = if turn.last_event > seen { 1 } else { attempts + 1 };
-            if attempts > ATTEMPTS {
+            let Some(delay) = reconnection.delay(turn.last_event > seen) else {
                 bail!(ConnectionLost { is_accepted: !turn.id.is_empty() });
+            };
+            if reconnection.is_first() {
+                self.screen.line(NOTE, &format!("({RECONNECTING})"));
             }
-            if attempts == 1 {
-                self.screen.line(NOTE, "(the connection broke; reconnecting)");
-            }
-            tokio::time::sleep((PAUSE * 2_u32.saturating_pow(attempts - 1)).min(PAUSE_MAX)).await;
+            tokio::time::sleep(delay).await;
         }
     }
 
@@ -143,7 +138,7 @@ impl Follower<'_> {
                     }
                 }
                 Some(Ok(None)) => {}
-                Some(Err(status)) if !is_broken(&status) => return Err(explain(&status)),
+                Some(Err(status)) if !is_interrupted(&status) => return Err(explain(&status)),
                 Some(Err(_)) | None => return Ok(StreamEnd::Broken),
             }
         }
@@ -209,15 +204,6 @@ fn events<T: Send + 'static>(response: Response<Streaming<T>>, event: fn(T) -> O
     response.into_inner().map(move |item| item.map(event)).boxed()
 }
 
-/// Returns true if a call failed in transport, so it may be retried. A refusal of the server is final.
-pub(crate) fn is_broken(status: &Status) -> bool {
-    match status.code() {
-        Code::Unavailable => true,
-        Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded => status.details().is_empty(),
-        _ => false,
-    }
-}
-
 fn is_closing(kind: &Kind) -> bool {
     matches!(
         kind,
@@ -228,20 +214,4 @@ fn is_closing(kind: &Kind) -> bool {
             | Kind::Expired(_)
             | Kind::Superseded(_)
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_requests_that_failed_in_transit_are_retried() {
-        assert!(is_broken(&Status::unavailable("connection refused")));
-        assert!(is_broken(&Status::unknown("h2 protocol error")));
-        for refused in [Status::not_found("x"), Status::invalid_argument("x"), Status::failed_precondition("x")] {
-            assert!(!is_broken(&refused));
-        }
-        let fault = folio_proto::status::from_error(folio_types::Error::internal("a fault of the server"));
-        assert!(!is_broken(&fault));
-    }
 }

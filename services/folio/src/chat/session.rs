@@ -12,13 +12,14 @@ use jiff::tz::TimeZone;
 use super::command::{self, Command, InputLine};
 use super::complete::Mentions;
 use super::decide::{Decided, Desk};
-use super::follow::{ConnectionLost, Follower, Start, Turn, is_broken};
+use super::follow::{ConnectionLost, Follower, Start, Turn};
 use super::pending::Pending;
 use super::screen::ChatScreen;
 use super::view::{Output, View};
 use super::{card, mention, threads};
 use crate::client::{Client, answer, explain};
 use crate::input::{Entry, Input};
+use crate::reconnect::is_broken;
 use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
 /// Maximum number of attempts to send decisions over broken connections.

@@ -1,8 +1,11 @@
 //! `folio inbox`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Result, bail};
 use folio_proto::v1;
 use serde_json::{Map, Value, json};
+use tonic::Status;
 use v1::inbox_item::Subject;
 use v1::watch_inbox_response::Change;
 
@@ -10,7 +13,8 @@ use super::job::word;
 use super::output::{Format, View};
 use super::{DataArguments, collect, time};
 use crate::client::{Client, answer, explain};
-use crate::terminal::write_stdout;
+use crate::reconnect::{RECONNECTING, Reconnection, is_interrupted};
+use crate::terminal::{note, write_stdout};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -20,7 +24,8 @@ pub(crate) struct Arguments {
     /// Maximum number of items.
     #[arg(long, value_name = "N", default_value = "1000")]
     limit: usize,
-    /// Print the items, and then each change until a signal stops the command. JSON has one object in each line.
+    /// Print the items, and then each change until a signal stops the command; a broken connection is restored. JSON has
+    /// one object in each line.
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -66,19 +71,91 @@ async fn list(client: &Client, arguments: &Arguments) -> Result<View> {
 }
 
 async fn watch(client: &Client, arguments: &Arguments) -> Result<View> {
-    let request = v1::WatchInboxRequest { filter: arguments.filter() };
-    let mut changes = answer(client.inbox().watch_inbox(request)).await?;
-    let mut is_first = true;
-    while let Some(message) = changes.message().await.map_err(|status| explain(&status))? {
-        let row = match message.change {
-            Some(Change::Item(item)) => with_change("waiting", row(&item)),
-            Some(Change::RemovedItemId(id)) => with_change("removed", json!({ "item_id": id })),
-            Some(Change::CaughtUp(_)) | None => continue,
+    let (mut waiting, mut reconnection) = (Waiting::default(), Reconnection::default());
+    let (mut has_connected, mut is_first) = (false, true);
+    loop {
+        waiting.start_stream();
+        let mut has_progress = false;
+        let end = stream(client, arguments.filter(), |change| {
+            has_progress = true;
+            for row in waiting.apply(change) {
+                write_stdout(&line(row, arguments.data.output, is_first))?;
+                is_first = false;
+            }
+            Ok(())
+        });
+        let end = end.await?;
+        has_connected |= has_progress;
+        if let Some(status) = end.filter(|status| !has_connected || !is_interrupted(status)) {
+            return Err(explain(&status));
+        }
+        let Some(delay) = reconnection.delay(has_progress) else {
+            bail!("the connection is lost; start the command again");
         };
-        write_stdout(&line(row, arguments.data.output, is_first))?;
-        is_first = false;
+        if reconnection.is_first() {
+            note(RECONNECTING);
+        }
+        tokio::time::sleep(delay).await;
     }
-    bail!("the server ended the stream; start the command again")
+}
+
+/// Passes the changes of a stream to `on_change` until the stream ends. Returns the status that ended it. None: the
+/// server ended the stream without an error.
+async fn stream(
+    client: &Client,
+    filter: String,
+    mut on_change: impl FnMut(Change) -> Result<()>,
+) -> Result<Option<Status>> {
+    let mut changes = match client.inbox().watch_inbox(v1::WatchInboxRequest { filter }).await {
+        Ok(changes) => changes.into_inner(),
+        Err(status) => return Ok(Some(status)),
+    };
+    loop {
+        match changes.message().await {
+            Ok(Some(message)) => message.change.map_or(Ok(()), &mut on_change)?,
+            Ok(None) => return Ok(None),
+            Err(status) => return Ok(Some(status)),
+        }
+    }
+}
+
+/// The items that were printed as waiting, across all streams. A new stream sends all items again, of which only the
+/// differences are printed.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// The rows of the items, by id.
+    rows: BTreeMap<String, Value>,
+    /// The items that the stream has not sent. Empty after the initial items of the stream.
+    unconfirmed: BTreeSet<String>,
+}
+
+impl Waiting {
+    fn start_stream(&mut self) {
+        self.unconfirmed = self.rows.keys().cloned().collect();
+    }
+
+    /// Applies a change, and returns the rows to print.
+    fn apply(&mut self, change: Change) -> Vec<Value> {
+        match change {
+            Change::Item(item) => {
+                self.unconfirmed.remove(&item.item_id);
+                let row = row(&item);
+                let before = self.rows.insert(item.item_id, row.clone());
+                if before.as_ref() == Some(&row) { Vec::new() } else { vec![with_change("waiting", row)] }
+            }
+            Change::RemovedItemId(id) => self.remove([id]),
+            // The items that are missing were decided while no stream was open.
+            Change::CaughtUp(_) => {
+                let missing = std::mem::take(&mut self.unconfirmed);
+                self.remove(missing)
+            }
+        }
+    }
+
+    fn remove(&mut self, ids: impl IntoIterator<Item = String>) -> Vec<Value> {
+        let removed = ids.into_iter().filter(|id| self.rows.remove(id).is_some());
+        removed.map(|id| with_change("removed", json!({ "item_id": id }))).collect()
+    }
 }
 
 /// Returns a change as a line, after the header if it is the first one.
@@ -145,6 +222,39 @@ mod tests {
         let approval = v1::PendingApproval { calls: vec![call], ..Default::default() };
         let approval = v1::InboxItem { subject: Some(Subject::Approval(approval)), ..item() };
         assert_eq!(row(&approval)["subject"], "create_tag");
+    }
+
+    #[test]
+    fn a_new_stream_prints_only_the_differences_to_the_streams_before_it() {
+        let waits = |id: &str, approved_values| {
+            let review = v1::PendingReview { values: 3, approved_values, ..Default::default() };
+            Change::Item(v1::InboxItem {
+                item_id: id.to_owned(),
+                subject: Some(Subject::FieldReview(review)),
+                ..Default::default()
+            })
+        };
+        let (removed, caught_up) = (|id: &str| Change::RemovedItemId(id.to_owned()), Change::CaughtUp(v1::CaughtUp {}));
+        let mut waiting = Waiting::default();
+        for (changes, expected) in [
+            (vec![waits("a", 0), waits("b", 0), waits("c", 0), caught_up.clone()], "+a +b +c"),
+            (vec![waits("b", 0), waits("b", 1), removed("other"), caught_up.clone()], "+b -a -c"),
+            (vec![waits("b", 1), waits("d", 0), caught_up.clone(), removed("d"), caught_up.clone()], "+d -d"),
+            (vec![waits("b", 1), removed("b"), caught_up.clone(), waits("b", 1)], "-b +b"),
+            (vec![], ""),
+            (vec![caught_up], "-b"),
+        ] {
+            waiting.start_stream();
+            let rows: Vec<String> = changes
+                .into_iter()
+                .flat_map(|change| waiting.apply(change))
+                .map(|row| {
+                    let sign = if row["change"] == "waiting" { "+" } else { "-" };
+                    format!("{sign}{}", row["item_id"].as_str().unwrap())
+                })
+                .collect();
+            assert_eq!(rows.join(" "), expected);
+        }
     }
 
     #[test]
