@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_resources::{Document, Extraction, ExtractionFilter, Resource as _, TextRecord, TextState};
+use folio_resources::{Document, Extraction, ExtractionFilter, Resource as _};
 use folio_storage::{ResourceStore, Stores};
 use folio_types::access::Scope;
 use folio_types::page::PageRequest;
@@ -33,8 +33,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq)]
 pub struct DocumentState {
     pub document: Document,
-    /// Identifies the text: another reading has another value. Empty: the text is not available.
-    pub text_generation: String,
     /// The newest extractions, newest first.
     extractions: Vec<Extraction>,
 }
@@ -43,7 +41,7 @@ pub struct DocumentState {
 #[derive(Debug, Clone, PartialEq)]
 pub enum DocumentChange {
     /// The document or its text changed.
-    Document(Box<Document>, String),
+    Document(Box<Document>),
     /// An extraction was created, or changed.
     Extraction(Box<Extraction>),
     /// An extraction was deleted, or is no longer among the newest ones.
@@ -108,8 +106,7 @@ async fn read(
     org: &OrgId,
     id: &DocumentId,
 ) -> Result<DocumentState> {
-    let found = documents.get_with_text(org, id).await?;
-    let (document, text) = found.ok_or_else(|| Error::not_found(Document::KIND, id))?;
+    let document = documents.get(org, id).await?.ok_or_else(|| Error::not_found(Document::KIND, id))?;
     let filter = ExtractionFilter { document: Some(id.clone()), ..ExtractionFilter::default() };
     let size = u32::try_from(FOLLOWED_MAX).unwrap_or(u32::MAX);
     let (mut request, mut newest) = (PageRequest { size, ..PageRequest::default() }, Vec::new());
@@ -122,24 +119,14 @@ async fn read(
         }
     }
     newest.truncate(FOLLOWED_MAX);
-    let text_generation = text_generation(&document, text.as_ref());
-    Ok(DocumentState { document, text_generation, extractions: newest })
-}
-
-/// Returns the generation of the stored text. A store that keeps one generation only does not name it: the time of the
-/// reading replaces its name.
-fn text_generation(document: &Document, text: Option<&TextRecord>) -> String {
-    let text = text.filter(|_| document.state == TextState::Ready);
-    text.map(|text| text.generation.clone().unwrap_or_else(|| text.at.to_string())).unwrap_or_default()
+    Ok(DocumentState { document, extractions: newest })
 }
 
 /// Returns the changes between two states, the oldest extractions first. None: there is no earlier state.
 fn changes(before: Option<&DocumentState>, after: &DocumentState, has_extractions: bool) -> Vec<DocumentChange> {
     let mut changes = Vec::new();
-    let is_same =
-        |before: &DocumentState| before.document == after.document && before.text_generation == after.text_generation;
-    if !before.is_some_and(is_same) {
-        changes.push(DocumentChange::Document(Box::new(after.document.clone()), after.text_generation.clone()));
+    if before.is_none_or(|before| before.document != after.document) {
+        changes.push(DocumentChange::Document(Box::new(after.document.clone())));
     }
     if !has_extractions {
         return changes;
@@ -157,7 +144,7 @@ fn changes(before: Option<&DocumentState>, after: &DocumentState, has_extraction
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::{ExtractionReport, FieldLog};
+    use folio_resources::{ExtractionReport, FieldLog, TextState};
     use folio_types::{BlobId, PromptId, PromptRevId, Timestamp, UserId};
     use serde_json::Value;
 
@@ -207,50 +194,33 @@ mod tests {
         }
     }
 
-    fn state(text: &str, extractions: &[&Extraction]) -> DocumentState {
-        let state = if text.is_empty() { TextState::Processing } else { TextState::Ready };
+    /// `text`: the second at which the text was stored. None: the text is being read.
+    fn state(text: Option<i64>, extractions: &[&Extraction]) -> DocumentState {
+        let text_generation = text.map(|second| Timestamp::constant(second, 0));
+        let state = if text.is_none() { TextState::Processing } else { TextState::Ready };
         let extractions = extractions.iter().map(|&extraction| extraction.clone()).collect();
-        DocumentState { document: document(state), text_generation: text.to_owned(), extractions }
+        DocumentState { document: Document { text_generation, ..document(state) }, extractions }
     }
 
     #[test]
     fn the_changes_between_states_are_the_document_and_its_new_changed_and_removed_extractions() {
         let (one, two, edited) = (extraction("one", 1), extraction("two", 1), extraction("one", 2));
-        let of_document = |state: &DocumentState| {
-            DocumentChange::Document(Box::new(state.document.clone()), state.text_generation.clone())
-        };
+        let of_document = |state: &DocumentState| DocumentChange::Document(Box::new(state.document.clone()));
         let of_extraction = |extraction: &Extraction| DocumentChange::Extraction(Box::new(extraction.clone()));
-        let (processing, ready, again) = (state("", &[]), state("1", &[&two, &one]), state("2", &[&two, &one]));
+        let (processing, ready) = (state(None, &[]), state(Some(1), &[&two, &one]));
+        let again = state(Some(2), &[&two, &one]);
         for (before, after, expected) in [
             (None, &processing, vec![of_document(&processing)]),
             (None, &ready, vec![of_document(&ready), of_extraction(&one), of_extraction(&two)]),
             (Some(&ready), &ready, vec![]),
             (Some(&ready), &again, vec![of_document(&again)]),
-            (Some(&ready), &state("1", &[&two, &edited]), vec![of_extraction(&edited)]),
-            (Some(&ready), &state("1", &[&two]), vec![DocumentChange::RemovedExtraction(one.id.clone())]),
+            (Some(&ready), &state(Some(1), &[&two, &edited]), vec![of_extraction(&edited)]),
+            (Some(&ready), &state(Some(1), &[&two]), vec![DocumentChange::RemovedExtraction(one.id.clone())]),
         ] {
             assert_eq!(changes(before, after, true), expected);
             let without: Vec<_> =
                 expected.into_iter().filter(|change| matches!(change, DocumentChange::Document(..))).collect();
             assert_eq!(changes(before, after, false), without, "without the scope of extractions");
         }
-    }
-
-    #[test]
-    fn another_reading_has_another_generation() {
-        let text = |generation: Option<&str>, second| TextRecord {
-            text: TextState::Ready,
-            pages: 1,
-            generation: generation.map(str::to_owned),
-            attempts: 0,
-            lacks_program: false,
-            at: Timestamp::constant(second, 0),
-            unknown: folio_types::UnknownFields::default(),
-        };
-        let of = |state, text: Option<&TextRecord>| text_generation(&document(state), text);
-        assert_eq!(of(TextState::Ready, Some(&text(Some("g"), 1))), "g");
-        assert_ne!(of(TextState::Ready, Some(&text(None, 1))), of(TextState::Ready, Some(&text(None, 2))));
-        assert_eq!(of(TextState::Processing, Some(&text(Some("g"), 1))), "");
-        assert_eq!(of(TextState::Uploaded, None), "");
     }
 }

@@ -147,8 +147,10 @@ impl DocumentService for Api {
 
 fn encode(change: DocumentChange) -> Change {
     match change {
-        DocumentChange::Document(document, text_generation) => {
-            Change::Document(v1::DocumentStatus { document: Some((&*document).into()), text_generation })
+        DocumentChange::Document(document) => {
+            let document = v1::Document::from(&*document);
+            let text_generation = document.text_generation.clone();
+            Change::Document(v1::DocumentStatus { document: Some(document), text_generation })
         }
         DocumentChange::Extraction(extraction) => Change::Extraction((&*extraction).into()),
         DocumentChange::RemovedExtraction(extraction) => Change::RemovedExtractionId(extraction.to_string()),

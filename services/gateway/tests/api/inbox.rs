@@ -148,6 +148,7 @@ async fn a_stream_of_a_document_reports_its_text_its_extractions_and_their_revie
     let mut later = watch_document(&colleague, &document).await;
     let Change::Document(status) = next_of_document(&mut later).await else { panic!("no document") };
     assert_eq!(status.text_generation, generation);
+    assert_eq!(status.document.unwrap().text_generation, generation, "one identity of a text");
     assert_eq!(next_extraction(&mut later).await, found);
     assert_eq!(next_of_document(&mut later).await, Change::CaughtUp(CaughtUp {}));
     let limited = server.restricted_user(&member.org, Role::Viewer, &[Scope::Documents], false).await;
