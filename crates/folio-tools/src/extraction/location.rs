@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
-use folio_resources::{item_path, member_path};
+use folio_resources::{item_path, member_path, words};
 use folio_types::notation::{Style, fold};
 use serde_json::Value;
 
@@ -22,6 +22,8 @@ use super::quote::{CondensedPage, Occurrence, Quote};
 const DATE_WORDS: usize = 4;
 /// Maximum words of a number, such as `1 234,50`.
 const NUMBER_WORDS: usize = 2;
+/// White space between the groups of digits of a number: a blank, a no-break space, a narrow one, and a thin space.
+const BLANKS: [&str; 4] = [" ", "\u{a0}", "\u{202f}", "\u{2009}"];
 /// Characters around a word that do not belong to its value.
 const MARKS: [char; 9] = [',', ';', ':', '.', '(', ')', '"', '*', '|'];
 /// Maximum number of locations of a value from which one is chosen.
@@ -237,17 +239,16 @@ impl PageIndex {
     /// `style`: the notation of ambiguous dates.
     pub(super) fn with_style(text: &str, style: Style) -> Self {
         let styles = [style, Style { comma_decimal: !style.comma_decimal, ..style }];
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let has_digits: Vec<bool> = words.iter().map(|word| word.bytes().any(|byte| byte.is_ascii_digit())).collect();
+        let words = words_of(text);
         let (mut tokens, mut positions) = (Vec::new(), HashMap::<String, Vec<usize>>::new());
         let (mut numbers, mut dates) = (Vec::new(), HashMap::<String, Vec<Words>>::new());
         for (start, word) in words.iter().enumerate() {
-            for token in fold(word).split(' ').filter(|token| !token.is_empty()) {
+            for token in fold(word.text).split(' ').filter(|token| !token.is_empty()) {
                 positions.entry(token.to_owned()).or_default().push(tokens.len());
                 tokens.push((token.to_owned(), start));
             }
-            let has_digit = |at: usize| has_digits.get(at).is_some_and(|has_digit| *has_digit);
-            let is_number = |last: usize| has_digit(start) && has_digit(last);
+            let has_digit = |at: usize| words.get(at).is_some_and(|word| word.has_digits);
+            let is_number = |last: usize| has_digit(start) && has_digit(last) && !is_divided(&words, start, last);
             for (last, group) in groups(&words, start, NUMBER_WORDS, is_number) {
                 let mut values: Vec<f64> = Vec::new();
                 for value in styles.iter().filter_map(|style| style.number(&group)?.as_f64()).map(f64::abs) {
@@ -326,29 +327,65 @@ pub(super) fn has_value(text: &str, value: &Value, style: Style) -> bool {
 
 /// Returns true if a word, or up to three words together, are the number with its sign, which may be a word of its own.
 fn has_number(text: &str, wanted: f64, style: Style) -> bool {
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let found = words_of(text);
+    let words = found.as_slice();
     let styles = [style, Style { comma_decimal: !style.comma_decimal, ..style }];
-    let is_wanted = |words: &[&str]| {
-        let text = words.join(" ");
+    let is_wanted = |words: &[Word<'_>]| {
+        let text = joined(words);
         // Brackets around a number are its sign.
         let is_negative = text.starts_with('(') && text.ends_with(')');
         let text = if is_negative { text.as_str() } else { text.trim_matches(MARKS) };
         let mut numbers = styles.iter().filter_map(|style| style.number(text)?.as_f64());
         numbers.any(|number| (number - wanted).abs() < TOLERANCE)
     };
-    let ends = |start: usize| start..(start + NUMBER_WORDS + 1).min(words.len());
-    (0..words.len()).any(|start| ends(start).any(|last| words.get(start..=last).is_some_and(is_wanted)))
+    let lasts = |start: usize| {
+        let lasts = start..(start + NUMBER_WORDS + 1).min(words.len());
+        lasts.take_while(move |last| !is_divided(words, start, *last))
+    };
+    (0..words.len()).any(|start| lasts(start).any(|last| words.get(start..=last).is_some_and(is_wanted)))
+}
+
+/// A part of a text between white space.
+struct Word<'t> {
+    text: &'t str,
+    has_digits: bool,
+    /// True if more than one blank, such as the end of a line or a column, separates the word from the word before it.
+    is_apart: bool,
+}
+
+fn words_of(text: &str) -> Vec<Word<'_>> {
+    let mut end = 0;
+    let found = words(text).map(|(range, word)| {
+        let blank = text.get(end..range.start).unwrap_or_default();
+        end = range.end;
+        Word {
+            text: word,
+            has_digits: word.bytes().any(|byte| byte.is_ascii_digit()),
+            is_apart: !BLANKS.contains(&blank),
+        }
+    });
+    found.collect()
+}
+
+/// Returns true if the words cannot be one number, because groups of its digits would be apart.
+fn is_divided(words: &[Word<'_>], start: usize, last: usize) -> bool {
+    let group = words.get(start..=last).unwrap_or_default();
+    group.iter().zip(group.iter().skip(1)).any(|(before, word)| before.has_digits && word.has_digits && word.is_apart)
+}
+
+fn joined(words: &[Word<'_>]) -> String {
+    words.iter().map(|word| word.text).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the texts of one to `max` words from `start`, each with its last word, for which `may_match` returns true.
 fn groups<'a>(
-    words: &'a [&str],
+    words: &'a [Word<'a>],
     start: usize,
     max: usize,
     may_match: impl Fn(usize) -> bool + 'a,
 ) -> impl Iterator<Item = (usize, String)> + 'a {
     let lasts = (start..(start + max).min(words.len())).filter(move |last| may_match(*last));
-    let text = move |last: usize| words.get(start..=last).map(|words| words.join(" "));
+    let text = move |last: usize| words.get(start..=last).map(joined);
     lasts.filter_map(move |last| Some((last, text(last)?.trim_matches(MARKS).to_owned())))
 }
 
@@ -485,6 +522,23 @@ mod tests {
             assert_eq!(located[0].quote.is_some(), is_cited, "{value} {quote}");
         }
         assert_eq!(found(json!({"value": 34.5}), "34,50"), None, "a part of a word is no value of the text");
+    }
+
+    #[test]
+    fn a_number_is_not_joined_from_lines_and_columns() {
+        for (page, is_found) in [
+            ("Quantity 12 345", true),
+            ("Quantity 12\u{202f}345", true),
+            ("Quantity 12\n345 pieces", false),
+            ("Quantity 12  345", false),
+            ("Quantity 12\t345", false),
+        ] {
+            for quotes in [vec![], vec![("value", "12 345")]] {
+                let found = locate_quoted(&json!({"value": 12_345}), &quotes, &[page]);
+                assert_eq!(!found.located.is_empty(), is_found, "{page:?} {quotes:?}");
+            }
+        }
+        assert!(has_value("Discount -\n12,00", &json!(-12), Style::default()), "a sign may be apart");
     }
 
     #[test]
