@@ -7,7 +7,8 @@
 //!
 //! A value may have a quote of the model. If the text contains the quote, and the quote contains the value, only locations
 //! within the quote are chosen. The quote contains the value if it contains the words of the value completely, or if it contains
-//! the value itself (without the currency, for example). A number has its sign in the words of the quote.
+//! the value itself (without the currency, for example). A number has its sign in the words of the quote, and an ambiguous one
+//! such as `1.234` has the value of the notation of the page only.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -329,14 +330,13 @@ pub(super) fn has_value(text: &str, value: &Value, style: Style) -> bool {
 fn has_number(text: &str, wanted: f64, style: Style) -> bool {
     let found = words_of(text);
     let words = found.as_slice();
-    let styles = [style, Style { comma_decimal: !style.comma_decimal, ..style }];
     let is_wanted = |words: &[Word<'_>]| {
         let text = joined(words);
         // Brackets around a number are its sign.
         let is_negative = text.starts_with('(') && text.ends_with(')');
         let text = if is_negative { text.as_str() } else { text.trim_matches(MARKS) };
-        let mut numbers = styles.iter().filter_map(|style| style.number(text)?.as_f64());
-        numbers.any(|number| (number - wanted).abs() < TOLERANCE)
+        let number = style.number(text).and_then(|number| number.as_f64());
+        number.is_some_and(|number| (number - wanted).abs() < TOLERANCE)
     };
     let lasts = |start: usize| {
         let lasts = start..(start + NUMBER_WORDS + 1).min(words.len());
@@ -539,6 +539,18 @@ mod tests {
             }
         }
         assert!(has_value("Discount -\n12,00", &json!(-12), Style::default()), "a sign may be apart");
+    }
+
+    #[test]
+    fn an_ambiguous_number_is_cited_in_the_notation_of_its_page_only() {
+        for (page, cited, located) in
+            [("Weight 1.234 for 2,50", json!(1234), json!(1.234)), ("Weight 1.234 for 2.50", json!(1.234), json!(1234))]
+        {
+            for (value, is_cited) in [(cited, true), (located, false)] {
+                let found = locate_quoted(&json!({ "value": value }), &[("value", "Weight 1.234")], &[page]).located;
+                assert_eq!(found[0].quote.is_some(), is_cited, "{page} {value}");
+            }
+        }
     }
 
     #[test]
