@@ -8,14 +8,17 @@
 //! A value may have a quote of the model. If the text contains the quote, and the quote contains the value, only locations
 //! within the quote are chosen. The quote contains the value if it contains the words of the value completely, or if it contains
 //! the value itself (without the currency, for example). A number has its sign in the words of the quote, and an ambiguous one
-//! such as `1.234` has the value of the notation of the page only.
+//! such as `1.234` has the value of the notation of the page only. A text has its signs (`$50` is not `€50`) in the words of the
+//! quote, apart from its case and the kinds of its dashes and quotation marks.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
 use folio_resources::{item_path, member_path, words};
 use folio_types::notation::{Style, fold};
 use serde_json::Value;
+use unicode_normalization::UnicodeNormalization as _;
 
 use super::quote::{CondensedPage, Occurrence, Quote};
 
@@ -221,10 +224,19 @@ fn distance(anchor: Location, location: Location) -> (u32, usize) {
 /// First and last word.
 pub(super) type Words = (usize, usize);
 
+/// A folded word.
+struct Token {
+    text: String,
+    /// The number of the word of the page, from 0.
+    word: usize,
+    /// True if the token continues the digits of the token before it, as `50` in `12.50` does.
+    continues_number: bool,
+}
+
 /// The searchable values of a page.
 pub(super) struct PageIndex {
-    /// The folded words in order, each with the number of its word. A word of the page may have none or several.
-    tokens: Vec<(String, usize)>,
+    /// The folded words in order. A word of the page may have none or several.
+    tokens: Vec<Token>,
     /// The positions of each folded word in `tokens`.
     positions: HashMap<String, Vec<usize>>,
     /// Absolute values in order, because a sign may be printed apart from its number.
@@ -244,9 +256,17 @@ impl PageIndex {
         let (mut tokens, mut positions) = (Vec::new(), HashMap::<String, Vec<usize>>::new());
         let (mut numbers, mut dates) = (Vec::new(), HashMap::<String, Vec<Words>>::new());
         for (start, word) in words.iter().enumerate() {
-            for token in fold(word.text).split(' ').filter(|token| !token.is_empty()) {
+            let folded = fold(&composed(word.text));
+            let is_number = word.has_digits && {
+                let text = word.text.trim_matches(MARKS);
+                folded.contains(' ') && styles.iter().any(|style| style.number(text).is_some())
+            };
+            let mut ends_in_digit = false;
+            for token in folded.split(' ').filter(|token| !token.is_empty()) {
+                let continues_number = is_number && ends_in_digit && token.starts_with(|c: char| c.is_ascii_digit());
+                ends_in_digit = token.ends_with(|c: char| c.is_ascii_digit());
                 positions.entry(token.to_owned()).or_default().push(tokens.len());
-                tokens.push((token.to_owned(), start));
+                tokens.push(Token { text: token.to_owned(), word: start, continues_number });
             }
             let has_digit = |at: usize| words.get(at).is_some_and(|word| word.has_digits);
             let is_number = |last: usize| has_digit(start) && has_digit(last) && !is_divided(&words, start, last);
@@ -307,23 +327,61 @@ impl PageIndex {
         rest.iter().take_while(|(value, _)| *value < wanted + TOLERANCE).map(|(_, words)| *words).collect()
     }
 
+    /// Returns the locations of a text. A part of a number is no text.
     fn text(&self, text: &str) -> Vec<Words> {
-        let folded = fold(text);
+        let folded = fold(&composed(text));
         let wanted: Vec<&str> = folded.split(' ').filter(|token| !token.is_empty()).collect();
         let positions = wanted.first().and_then(|first| self.positions.get(*first));
         let words_at = |at: &usize| {
-            let tokens = self.tokens.get(*at..at + wanted.len())?;
-            let is_equal = tokens.iter().zip(&wanted).all(|((token, _), wanted)| token == wanted);
-            is_equal.then_some((tokens.first()?.1, tokens.last()?.1))
+            let end = at + wanted.len();
+            let tokens = self.tokens.get(*at..end)?;
+            let is_equal = tokens.iter().zip(&wanted).all(|(token, wanted)| token.text == *wanted);
+            let (first, last) = (tokens.first()?, tokens.last()?);
+            let is_part = first.continues_number || self.tokens.get(end).is_some_and(|next| next.continues_number);
+            (is_equal && !is_part).then_some((first.word, last.word))
         };
         positions.into_iter().flatten().filter_map(words_at).collect()
     }
 }
 
-/// Returns true if a text contains the value, a number with its sign. `style`: the notation of the page.
+/// Returns true if a text contains the value, a number with its sign, and another text with its signs. `style`: the notation of
+/// the page.
 pub(super) fn has_value(text: &str, value: &Value, style: Style) -> bool {
-    let is_found = PageIndex::with_style(text, style).contains(value);
-    is_found && value.as_f64().is_none_or(|number| has_number(text, number, style))
+    let index = PageIndex::with_style(text, style);
+    let has_signs = match value {
+        Value::String(wanted) => {
+            let is_date = index.dates.contains_key(wanted.trim());
+            is_date || with_signs(text).contains(&with_signs(wanted.trim_matches(MARKS)))
+        }
+        Value::Number(number) => number.as_f64().is_some_and(|number| has_number(text, number, style)),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+    };
+    has_signs && index.contains(value)
+}
+
+/// Returns a text in compatibility composition (Unicode NFKC). Raised digits and fractions are kept, because `12²` is not 122.
+fn composed(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let mut compatible = String::with_capacity(text.len());
+    for c in text.chars() {
+        // A number sign is folded to a word.
+        if c.is_numeric() || c == '№' { compatible.push(c) } else { compatible.extend(c.nfkd()) }
+    }
+    Cow::Owned(compatible.as_str().nfc().collect())
+}
+
+/// Returns a text without white space, in lower case, and with one kind of dash and of quotation mark.
+fn with_signs(text: &str) -> String {
+    let unified = |c: char| match c {
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{2018}'..='\u{201b}' => '\'',
+        '\u{201c}'..='\u{201f}' => '"',
+        c => c,
+    };
+    let chars = composed(text).chars().filter(|c| !c.is_whitespace()).map(unified).collect::<String>();
+    chars.to_lowercase()
 }
 
 /// Returns true if a word, or up to three words together, are the number with its sign, which may be a word of its own.
@@ -550,6 +608,38 @@ mod tests {
                 let found = locate_quoted(&json!({ "value": value }), &[("value", "Weight 1.234")], &[page]).located;
                 assert_eq!(found[0].quote.is_some(), is_cited, "{page} {value}");
             }
+        }
+    }
+
+    #[test]
+    fn a_text_is_no_part_of_a_number_and_is_cited_with_its_signs() {
+        let page = "Total 1,250.00 or €50 (12.50%) for INV-2026-0815, due 17.03.2026, on A\u{2013}5 12²";
+        for (value, quote, expected) in [
+            ("250", "Total 1,250.00", None),
+            ("1,250", "Total 1,250.00", None),
+            ("12.50", "(12.50%)", Some(true)),
+            ("12.50%", "(12.50%)", Some(true)),
+            ("12.50 €", "(12.50%)", Some(false)),
+            ("€50", "or €50", Some(true)),
+            ("$50", "or €50", Some(false)),
+            ("2026-0815", "INV-2026-0815", Some(true)),
+            ("inv-2026-0815.", "for INV-2026-0815,", Some(true)),
+            ("2026-03-17", "due 17.03.2026", Some(true)),
+            ("a-5", "on A\u{2013}5", Some(true)),
+            ("122", "A\u{2013}5 122", None),
+        ] {
+            let found = locate_quoted(&json!({ "value": value }), &[("value", quote)], &[page]).located;
+            assert_eq!(found.first().map(|found| found.quote.is_some()), expected, "{value} {quote}");
+        }
+    }
+
+    #[test]
+    fn texts_are_compared_in_compatibility_composition() {
+        let page = "Ce\u{301}line Dupont, ﬁnal Ａ１";
+        for (value, quote) in [("Céline Dupont", "Céline Dupont"), ("final", "final A1"), ("Ce\u{301}line", "Céline")]
+        {
+            let found = locate_quoted(&json!({ "value": value }), &[("value", quote)], &[page]).located;
+            assert!(found.first().is_some_and(|found| found.quote.is_some()), "{value}");
         }
     }
 
