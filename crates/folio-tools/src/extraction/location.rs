@@ -155,14 +155,14 @@ impl Search {
                 let page = condensed.get_or_insert_with(|| CondensedPage::new(text));
                 for Occurrence { words: (first, last), whole_words, text } in page.find(quote).take(leaf.quotes_left) {
                     leaf.quotes_left -= 1;
-                    let is_cited = |(start, end): &&Words| {
-                        first <= *start
-                            && *end <= last
-                            && has_value(text, &leaf.value, style)
-                            && ((whole_words.start <= *start && *end < whole_words.end)
-                                || has_value(quote.text(), &leaf.value, style))
-                    };
-                    leaf.quoted.extend(found.iter().find(is_cited).map(|(first_word, last_word)| {
+                    let mut within = found.iter().filter(|(start, end)| first <= *start && *end <= last).peekable();
+                    if within.peek().is_none() || !has_value(text, &leaf.value, style) {
+                        continue;
+                    }
+                    let is_stated = has_value(quote.text(), &leaf.value, style);
+                    let is_cited =
+                        |(start, end): &&Words| is_stated || (whole_words.start <= *start && *end < whole_words.end);
+                    leaf.quoted.extend(within.find(is_cited).map(|(first_word, last_word)| {
                         let location = Location { page: number, first_word: *first_word, last_word: *last_word };
                         (location, (first, last))
                     }));

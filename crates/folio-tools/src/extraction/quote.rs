@@ -9,6 +9,12 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::location::Words;
 
+/// Maximum number of positions of a page at which a quote is examined. A page of one repeated character has as many as it has
+/// characters.
+const POSITIONS_MAX: usize = 1_000;
+/// Maximum length of a quote, in bytes.
+const QUOTE_BYTES: usize = 4 * QUOTE_CHARS;
+
 /// A text that the model copied from the document.
 pub(super) struct Quote {
     text: String,
@@ -59,8 +65,8 @@ impl<'a> CondensedPage<'a> {
         page
     }
 
-    /// Returns the occurrences of a quote, in order. Left out are those of more than [`QUOTE_CHARS`] characters with their
-    /// white space.
+    /// Returns the occurrences of a quote, in order, at the first [`POSITIONS_MAX`] positions of the page. Left out are those of
+    /// more than [`QUOTE_CHARS`] characters with their white space.
     pub(super) fn find(&self, quote: &Quote) -> impl Iterator<Item = Occurrence<'a>> {
         let quote = quote.condensed.as_str();
         // None: the empty text, which would occur everywhere.
@@ -73,7 +79,7 @@ impl<'a> CondensedPage<'a> {
             from = start + step;
             Some(start)
         });
-        let occurrences = starts.filter_map(move |start| {
+        let occurrences = starts.take(POSITIONS_MAX).filter_map(move |start| {
             let end = start + quote.len();
             let (first, last) = (self.word_at(start)?, self.word_at(end.checked_sub(1)?)?);
             let ends_within = self.words.get(last + 1).map_or(self.condensed.len(), |(start, _)| *start) > end;
@@ -84,7 +90,8 @@ impl<'a> CondensedPage<'a> {
                 text: self.text_of(first, last)?,
             })
         });
-        occurrences.filter(|occurrence| occurrence.text.chars().count() <= QUOTE_CHARS)
+        // The bytes are compared first, because a word may be as long as a page.
+        occurrences.filter(|found| found.text.len() <= QUOTE_BYTES && found.text.chars().count() <= QUOTE_CHARS)
     }
 
     /// Returns the word at a byte of the condensed text.
@@ -147,5 +154,14 @@ mod tests {
         let page = |blanks: usize| format!("a{}b", " ".repeat(blanks));
         assert_eq!(found(&page(QUOTE_CHARS - 2), "a b"), [(0, 1)]);
         assert_eq!(found(&page(QUOTE_CHARS - 1), "a b"), []);
+    }
+
+    #[test]
+    fn the_positions_of_a_quote_on_a_page_are_bounded() {
+        let page = "aaaa ".repeat(POSITIONS_MAX);
+        let condensed = CondensedPage::new(&page);
+        assert_eq!(condensed.find(&Quote::new("aaa")).count(), POSITIONS_MAX);
+        let word = "a".repeat(2_000_000);
+        assert_eq!(found(&word, &"a".repeat(QUOTE_CHARS)), [], "a long word ends the search soon");
     }
 }
