@@ -618,9 +618,10 @@ impl<'a> Run<'a> {
         let invalid = |message: String| Ok(Err(vec![Violation { path: "#".to_owned(), message }]));
         let text = unfenced(&reply.text);
         let divided = self.extended_schema().and_then(|_| model_evidence::split(text));
-        // The member with the evidence is the last one: if the answer reached it, the data are complete.
-        if reply.finish == Some(FinishReason::Length) && divided.is_none() {
-            return invalid("the answer reached the length limit; answer shorter".to_owned());
+        let is_cut = reply.finish == Some(FinishReason::Length);
+        let too_long = || invalid("the answer reached the length limit; answer shorter".to_owned());
+        if is_cut && divided.is_none() {
+            return too_long();
         }
         let (text, evidence) = divided.map_or((Cow::from(text), ""), |(text, evidence)| (text.into(), evidence));
         let mut data = match json::read(&text) {
@@ -638,6 +639,10 @@ impl<'a> Run<'a> {
                 invalid("must be a JSON object".to_owned())
             };
         };
+        // The member with the evidence should be the last one: if the answer reached it, the data are complete then.
+        if is_cut && schema.schema().is_some_and(|schema| !model_evidence::has_all_properties(schema, &data)) {
+            return too_long();
+        }
         let originals = schema.schema().map(|schema| normalize(schema, &mut data, style)).unwrap_or_default();
         let violations = rules::violations_of("schema", schema, &data).await?;
         if !violations.is_empty() {

@@ -115,6 +115,13 @@ pub(super) fn split(text: &str) -> Option<(String, &str)> {
     None
 }
 
+/// Returns true if the data have each property of the schema of an answer. A model that wrote the member with the evidence before
+/// other properties, and reached the length limit in it, did not write them.
+pub(super) fn has_all_properties(schema: &Value, data: &Value) -> bool {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.is_none_or(|properties| properties.keys().all(|name| data.get(name).is_some()))
+}
+
 /// Returns the bytes of the string at the start of a text, with its quotation marks: at least two, unless the text ends.
 fn string_length(text: &str) -> usize {
     let mut is_escaped = false;
@@ -221,6 +228,21 @@ mod tests {
         {
             assert_eq!(split(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn data_without_a_property_of_the_schema_are_incomplete() {
+        let schema = json!({"type": "object", "properties": {"a": {}, "b": {}}});
+        for (data, expected) in [
+            (json!({"a": 1, "b": null}), true),
+            (json!({"a": 1, "b": 2, "c": 3}), true),
+            (json!({"a": 1}), false),
+            (json!({}), false),
+            (json!([]), false),
+        ] {
+            assert_eq!(has_all_properties(&schema, &data), expected, "{data}");
+        }
+        assert!(has_all_properties(&json!({"type": "object", "properties": {}}), &json!({})));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use folio_tools::extraction::check_again;
 use folio_types::message::FinishReason;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, text};
+use crate::fixture::{Fixture, invoice, text};
 
 /// Extracts the total of the document `Invoice INV-7 / Total: 120.50` with a model that states quotes.
 async fn quoting() -> Fixture {
@@ -103,6 +103,21 @@ async fn evidence_that_the_length_limit_ends_is_dropped() {
     let result = test.ok("run_extraction", json!({})).await;
     assert_eq!((&result["data"], &result["coverage"]["model_calls"]), (&json!({ "total": 120.5 }), &json!(1)));
     assert_eq!(kinds(&stored(&test, &result).await.report.citations), [(CitationKind::Located, "120.50")]);
+}
+
+#[tokio::test]
+async fn data_that_the_length_limit_ended_before_them_are_requested_again() {
+    let mut test = Fixture::new().await;
+    let mut format = invoice();
+    format["json_schema"]["strict"] = json!(false);
+    format["json_schema"]["schema"]["required"] = json!([]);
+    let schema = test.ok("create_schema", json!({ "name": "Invoice", "response_format": format })).await;
+    let prompt = json!({ "name": "Invoice", "content": "Read the total.", "schema_id": schema["schema_id"] });
+    test.ok("create_prompt", prompt).await;
+    test.models.has_evidence.store(true, Ordering::Relaxed);
+    test.models.answer_until(FinishReason::Length, r#"{"_evidence": [{"path": "total", "quo"#);
+    let result = test.extract(r#"{"total": 120.5}"#).await;
+    assert_eq!((&result["data"], &result["coverage"]["model_calls"]), (&json!({ "total": 120.5 }), &json!(2)));
 }
 
 #[tokio::test]
