@@ -61,13 +61,13 @@ fn selected(data: &Value, path: &str) -> Result<Vec<String>> {
     Ok(below.collect())
 }
 
-/// Returns the paths of the leaves that the schema requires. Without a schema, all leaves are required. A member that the
-/// schema does not declare is required.
+/// Returns the paths of the leaves that the schema requires. A member that the schema does not declare is required. Without a
+/// schema, or if the schema requires none of the leaves, all are required: otherwise one approval would verify all values.
 pub(super) fn required_leaves(schema: Option<&Value>, data: &Value) -> Vec<String> {
     let walk = SchemaWalk::new(schema.unwrap_or(&Value::Null));
     let mut found = Vec::new();
     add_required(&walk, String::new(), data, &walk.root(), &mut found);
-    found
+    if found.is_empty() { leaves(data).into_iter().map(|(path, _)| path).collect() } else { found }
 }
 
 fn add_required(walk: &SchemaWalk<'_>, path: String, value: &Value, schemas: &[&Value], found: &mut Vec<String>) {
@@ -147,6 +147,9 @@ mod tests {
         required.sort();
         assert_eq!(required, ["items[0].price", "items[1].price", "seller.name", "total", "unknown"]);
         assert_eq!(required_leaves(None, &data).len(), leaves(&data).len());
+        let optional =
+            json!({"type": "object", "properties": {"total": {"type": "number"}, "note": {"type": "string"}}});
+        assert_eq!(required_leaves(Some(&optional), &json!({"total": 5, "note": "n"})), ["total", "note"]);
         assert_eq!(required_leaves(Some(&schema), &json!({"total": 5, "seller": null, "items": []})).len(), 3);
     }
 }
