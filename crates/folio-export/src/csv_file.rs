@@ -1,5 +1,6 @@
 //! CSV files.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Seek as _, Write};
 
@@ -8,8 +9,11 @@ use serde_json::Value;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use crate::io_error;
 use crate::spool::SpooledTable;
+use crate::{io_error, unused_name};
+
+/// Maximum length of the name of a file without its extension, in characters.
+const FILE_NAME_CHARS: usize = 100;
 
 /// First characters that make spreadsheets read a text as a formula.
 const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
@@ -26,8 +30,10 @@ pub(crate) fn write(mut tables: Vec<SpooledTable>) -> Result<File> {
     let failed = |error: zip::result::ZipError| Error::internal(format!("the export cannot be written: {error}"));
     let mut archive = ZipWriter::new(file);
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).large_file(true);
+    let mut names = HashSet::new();
     for table in tables {
-        archive.start_file(format!("{}.csv", file_name(&table.name)), options).map_err(failed)?;
+        let name = file_name(&table.name, &mut names);
+        archive.start_file(format!("{name}.csv"), options).map_err(failed)?;
         write_table(table, &mut archive)?;
     }
     let mut file = archive.finish().map_err(failed)?;
@@ -36,11 +42,12 @@ pub(crate) fn write(mut tables: Vec<SpooledTable>) -> Result<File> {
     Ok(file)
 }
 
-/// Returns a name without characters that file systems refuse. The path of a table is hostile input.
-fn file_name(table: &str) -> String {
+/// Returns a name without characters that file systems refuse, and that no other file has. The path of a table is hostile
+/// input.
+fn file_name(table: &str, names: &mut HashSet<String>) -> String {
     let safe = |c: char| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' };
-    let name: String = table.chars().take(100).map(safe).collect();
-    name.trim_start_matches('.').to_owned()
+    let name: String = table.chars().map(safe).collect();
+    unused_name(name.trim_start_matches('.'), FILE_NAME_CHARS, names)
 }
 
 fn write_table(table: SpooledTable, out: impl Write) -> Result<()> {

@@ -10,6 +10,8 @@ mod spool;
 mod table;
 mod xlsx_file;
 
+use std::collections::HashSet;
+
 pub use record::Record;
 pub use spool::{COLUMNS_MAX, SPOOL_BYTES, Spool, TABLES_MAX};
 
@@ -20,6 +22,19 @@ pub enum TableFormat {
     Csv,
     /// A workbook with a sheet for each table.
     Xlsx,
+}
+
+/// Returns the start of a name that no other one has, ignoring the case, and adds it to the names. An equal name gets a number.
+fn unused_name(base: &str, max_chars: usize, names: &mut HashSet<String>) -> String {
+    for number in 1.. {
+        let suffix = if number == 1 { String::new() } else { format!("~{number}") };
+        let kept = max_chars.saturating_sub(suffix.len());
+        let name: String = base.chars().take(kept).chain(suffix.chars()).collect();
+        if names.insert(name.to_lowercase()) {
+            return name;
+        }
+    }
+    base.to_owned()
 }
 
 fn io_error(error: std::io::Error) -> folio_types::Error {

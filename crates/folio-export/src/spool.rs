@@ -152,13 +152,14 @@ mod tests {
 
     fn archive(bytes: Vec<u8>) -> Vec<(String, String)> {
         let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
+        let count = archive.len();
         let read = |at| {
             let mut text = String::new();
             let mut file = archive.by_index(at).unwrap();
             file.read_to_string(&mut text).unwrap();
             (file.name().unwrap().into_owned(), text)
         };
-        (0..2).map(read).collect()
+        (0..count).map(read).collect()
     }
 
     const COLUMNS: &str =
@@ -184,6 +185,9 @@ mod tests {
         );
         let files = archive(exported(&[json!({"../../x": [{"a": 1}]})], TableFormat::Csv));
         assert_eq!(files[1].0, "data..._.._x.csv");
+        let files = archive(exported(&[json!({"x": 1, "a/b": [{"a": 1}], "A b": [{"a": 1}]})], TableFormat::Csv));
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["extractions.csv", "data.a_b.csv", "data.A_b~2.csv"]);
     }
 
     #[test]

@@ -7,7 +7,10 @@
 //! | citations, confidences, reviews | `citations`, `confidences`, `reviews` | one for each member |
 //!
 //! Each row starts with the id of its extraction; the rows of arrays also have the indexes of the item, such as `0.2`. Other
-//! arrays, and empty objects, are JSON texts.
+//! arrays, and empty objects, are JSON texts. The names of members are hostile input: a column that the row already has, such
+//! as a member `extraction_id` of an item, gets a suffix, such as `~2`.
+
+use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
@@ -50,6 +53,7 @@ pub(crate) fn rows(record: &Record) -> Vec<Row> {
             found.push(Row { table: table.to_owned(), cells });
         }
     }
+    found.iter_mut().for_each(Row::rename_equal_columns);
     found
 }
 
@@ -90,10 +94,25 @@ impl Row {
         self.cells.iter().map(|(column, _)| column.clone()).collect()
     }
 
-    /// Returns the cells as a JSON object. Of equal columns, the last one counts.
+    fn rename_equal_columns(&mut self) {
+        let mut names: HashSet<String> = HashSet::with_capacity(self.cells.len());
+        for (column, _) in &mut self.cells {
+            let mut number = 1_u32;
+            while !names.insert(numbered(column, number)) {
+                number += 1;
+            }
+            *column = numbered(column, number);
+        }
+    }
+
+    /// Returns the cells as a JSON object.
     pub(crate) fn into_object(self) -> Map<String, Value> {
         self.cells.into_iter().collect()
     }
+}
+
+fn numbered(column: &str, number: u32) -> String {
+    if number == 1 { column.to_owned() } else { format!("{column}~{number}") }
 }
 
 #[cfg(test)]
@@ -158,6 +177,19 @@ pub(crate) mod tests {
         let rows = found(json!([{"a": 1}, {}]));
         assert_eq!(rows[1], ("data".to_owned(), json!({"extraction_id": "ext_1", "index": "0", "a": 1})));
         assert_eq!(rows[2], ("data".to_owned(), json!({"extraction_id": "ext_1", "index": "1", "value": "{}"})));
+    }
+
+    #[test]
+    fn no_member_replaces_another_column() {
+        let rows = found(json!({
+            "a.b": 1, "a": {"b": 2, "b~2": 3},
+            "items": [{"extraction_id": "ext_2", "index": 7, "total": 5}],
+        }));
+        let cells = json!({"data.a.b": 1, "data.a.b~2": 2, "data.a.b~2~2": 3});
+        assert_eq!(rows[0], ("extractions".to_owned(), cells));
+        let cells =
+            json!({"extraction_id": "ext_1", "index": "0", "extraction_id~2": "ext_2", "index~2": 7, "total": 5});
+        assert_eq!(rows[1], ("data.items".to_owned(), cells));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use folio_types::{Error, Result};
 use rust_xlsxwriter::{Format, Workbook, Worksheet, XlsxError};
 use serde_json::Value;
 
-use crate::io_error;
 use crate::spool::{SpooledTable, too_large};
+use crate::{io_error, unused_name};
 
 /// Maximum number of rows of a sheet, with the header.
 const ROWS_MAX: u64 = 1_048_576;
@@ -94,13 +94,5 @@ fn sheet_name(table: &str, names: &mut HashSet<String>) -> String {
         |c: char| if matches!(c, '[' | ']' | ':' | '*' | '?' | '/' | '\\' | '\'') || c.is_control() { '_' } else { c };
     let base: String = table.strip_prefix("data.").unwrap_or(table).chars().map(safe).collect();
     let base = if base.is_empty() { "table".to_owned() } else { base };
-    for number in 1.. {
-        let suffix = if number == 1 { String::new() } else { format!("~{number}") };
-        let kept = SHEET_NAME_CHARS - suffix.len();
-        let name: String = base.chars().take(kept).chain(suffix.chars()).collect();
-        if names.insert(name.to_lowercase()) {
-            return name;
-        }
-    }
-    base
+    unused_name(&base, SHEET_NAME_CHARS, names)
 }
