@@ -15,8 +15,8 @@ use crate::{io_error, unused_name};
 /// Maximum length of the name of a file without its extension, in characters.
 const FILE_NAME_CHARS: usize = 100;
 
-/// First characters that make spreadsheets read a text as a formula.
-const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+/// First characters that make spreadsheets read a text as a formula, also in full width.
+const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// Writes one table as a CSV file, several as a ZIP archive of CSV files.
 pub(crate) fn write(mut tables: Vec<SpooledTable>) -> Result<File> {
@@ -64,8 +64,32 @@ fn write_table(table: SpooledTable, out: impl Write) -> Result<()> {
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) if text.starts_with(FORMULA_STARTS) => format!("'{text}"),
+        // Some spreadsheets remove blanks at the start.
+        Value::String(text) if text.trim_start_matches(' ').starts_with(FORMULA_STARTS) => format!("'{text}"),
         Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_text_that_begins_like_a_formula_gets_an_apostrophe() {
+        for text in ["=A1", "+1", "-1", "@A", "\t=A1", "\r=A1", "\n=A1", "＝A1", "＋1", "－1", "＠A", " =A1"] {
+            assert_eq!(cell(&json!(text)), format!("'{text}"));
+        }
+        for (value, text) in [
+            (json!("A=1"), "A=1"),
+            (json!(" A"), " A"),
+            (json!(-1.5), "-1.5"),
+            (json!(null), ""),
+            (json!(true), "true"),
+        ] {
+            assert_eq!(cell(&value), text);
+        }
     }
 }

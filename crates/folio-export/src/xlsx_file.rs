@@ -14,6 +14,7 @@ use crate::{io_error, unused_name};
 /// Maximum number of rows of a sheet, with the header.
 const ROWS_MAX: u64 = 1_048_576;
 /// Maximum length of a cell, in UTF-16 code units.
+// proto: ExportFormat.EXPORT_FORMAT_XLSX "after {} characters"
 const CELL_UNITS: usize = 32_767;
 /// Maximum length of the name of a sheet, in characters.
 const SHEET_NAME_CHARS: usize = 31;
