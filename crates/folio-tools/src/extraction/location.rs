@@ -233,14 +233,22 @@ struct Token {
     continues_number: bool,
 }
 
+/// A number of a page.
+struct Number {
+    absolute: f64,
+    /// True if the words contain a minus.
+    is_negative: bool,
+    words: Words,
+}
+
 /// The searchable values of a page.
 pub(super) struct PageIndex {
     /// The folded words in order. A word of the page may have none or several.
     tokens: Vec<Token>,
     /// The positions of each folded word in `tokens`.
     positions: HashMap<String, Vec<usize>>,
-    /// Absolute values in order, because a sign may be printed apart from its number.
-    numbers: Vec<(f64, Words)>,
+    /// In the order of their absolute values, because a sign may be printed apart from its number.
+    numbers: Vec<Number>,
     dates: HashMap<String, Vec<Words>>,
 }
 
@@ -272,12 +280,14 @@ impl PageIndex {
             let is_number = |last: usize| has_digit(start) && has_digit(last) && !is_divided(&words, start, last);
             for (last, group) in groups(&words, start, NUMBER_WORDS, is_number) {
                 let mut values: Vec<f64> = Vec::new();
-                for value in styles.iter().filter_map(|style| style.number(&group)?.as_f64()).map(f64::abs) {
+                for value in styles.iter().filter_map(|style| style.number(&group)?.as_f64()) {
                     if !values.contains(&value) {
                         values.push(value);
                     }
                 }
-                numbers.extend(values.into_iter().map(|value| (value, (start, last))));
+                let number =
+                    |value: f64| Number { absolute: value.abs(), is_negative: value < 0.0, words: (start, last) };
+                numbers.extend(values.into_iter().map(number));
             }
             let is_date = |last: usize| has_digit(start) || has_digit(last);
             for (last, group) in groups(&words, start, DATE_WORDS, is_date) {
@@ -288,8 +298,9 @@ impl PageIndex {
                 }
             }
         }
-        numbers.sort_by(|(one, at), (other, other_at)| {
-            one.partial_cmp(other).unwrap_or(Ordering::Equal).then_with(|| at.cmp(other_at))
+        numbers.sort_by(|one: &Number, other| {
+            let order = one.absolute.partial_cmp(&other.absolute).unwrap_or(Ordering::Equal);
+            order.then_with(|| one.words.cmp(&other.words))
         });
         Self { tokens, positions, numbers, dates }
     }
@@ -301,7 +312,7 @@ impl PageIndex {
     /// Returns the locations of a value in order. A location that contains another one is left out.
     fn find(&self, value: &Value) -> Vec<Words> {
         let mut found = match value {
-            Value::Number(number) => self.number(number.as_f64().map(f64::abs)),
+            Value::Number(number) => self.number(number.as_f64()),
             Value::String(text) => {
                 let mut found = self.text(text);
                 found.extend(self.dates.get(text.trim()).into_iter().flatten());
@@ -320,11 +331,14 @@ impl PageIndex {
         kept
     }
 
+    /// Returns the locations of a number. The minus of a negative one may be apart or missing; a positive one has none.
     fn number(&self, wanted: Option<f64>) -> Vec<Words> {
         let Some(wanted) = wanted else { return Vec::new() };
-        let start = self.numbers.partition_point(|(value, _)| *value < wanted - TOLERANCE);
+        let absolute = wanted.abs();
+        let start = self.numbers.partition_point(|number| number.absolute < absolute - TOLERANCE);
         let rest = self.numbers.get(start..).unwrap_or_default();
-        rest.iter().take_while(|(value, _)| *value < wanted + TOLERANCE).map(|(_, words)| *words).collect()
+        let equal = rest.iter().take_while(|number| number.absolute < absolute + TOLERANCE);
+        equal.filter(|number| wanted < 0.0 || !number.is_negative).map(|number| number.words).collect()
     }
 
     /// Returns the locations of a text. A part of a number is no text.
@@ -577,7 +591,8 @@ mod tests {
             (json!(3.2), "-12,00 (3.20)", false),
         ] {
             let located = locate_quoted(&json!({ "value": value }), &[("value", quote)], &page).located;
-            assert_eq!(located[0].quote.is_some(), is_cited, "{value} {quote}");
+            let found = located.first().is_some_and(|found| found.quote.is_some());
+            assert_eq!(found, is_cited, "{value} {quote}");
         }
         assert_eq!(found(json!({"value": 34.5}), "34,50"), None, "a part of a word is no value of the text");
     }
@@ -609,6 +624,22 @@ mod tests {
                 assert_eq!(found[0].quote.is_some(), is_cited, "{page} {value}");
             }
         }
+    }
+
+    #[test]
+    fn a_positive_number_is_not_located_at_a_negative_one() {
+        for (page, wanted, is_located) in [
+            ("Credit -957.00", 957, false),
+            ("Credit 957.00-", 957, false),
+            ("Credit -957.00", -957, true),
+            ("Credit 957.00", -957, true),
+            ("Credit - 957.00", -957, true),
+            ("Credit -957.00 of 957.00", 957, true),
+        ] {
+            assert_eq!(locate(&json!({ "value": wanted }), &[page]).missing == 0, is_located, "{page} {wanted}");
+        }
+        let found = locate(&json!({"value": 957}), &["Credit -957.00 of 957.00"]).located;
+        assert_eq!((found[0].location.first_word, found[0].occurrences), (3, 1));
     }
 
     #[test]
