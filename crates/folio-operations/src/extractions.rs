@@ -308,7 +308,7 @@ impl Operation for RequestReview {
 
     async fn run(self, context: &Context) -> Result<Extraction> {
         let request = ExtractionChange::RequestReview { requested: self.requested };
-        context.update(&self.extraction_id, self.etag, request).await
+        with_citations(context, context.update(&self.extraction_id, self.etag, request).await?).await
     }
 }
 
