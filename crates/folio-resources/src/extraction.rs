@@ -94,6 +94,9 @@ pub const CITATIONS_MAX: usize = 500;
 /// Maximum length of a quote, in characters.
 // proto: Citation.quote "at most {} characters"
 pub const QUOTE_CHARS: usize = 500;
+/// Maximum length of the section of a citation, in characters. A longer heading is cut.
+// proto: Citation.section "at most {} characters"
+pub const SECTION_CHARS: usize = 200;
 /// Maximum number of confidences of an extraction.
 // proto: Extraction.confidences "at most {}."
 pub const CONFIDENCES_MAX: usize = 500;
@@ -136,6 +139,10 @@ pub struct Citation {
     pub quote: String,
     /// Position of the quote in the text of the page, in characters.
     pub start: u32,
+    /// The heading above the quote on its page, which is the name of the sheet in a workbook. None: there is none, or the format
+    /// of the document marks no headings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section: Option<String>,
     /// Number of places in the document that contain the value, at least 1.
     pub occurrences: u32,
     /// The boxes of the words of the quote. Empty: the text has none.
@@ -545,6 +552,7 @@ mod tests {
             page: 2,
             quote: "957,00 €".into(),
             start: 12,
+            section: None,
             occurrences: 2,
             boxes: WordBoxes::new(100.0, 100.0, [BoundingBox::around([(10.0, 10.0), (20.0, 15.0)])]),
         };
@@ -560,6 +568,13 @@ mod tests {
         let cite = |citation| Citation { kind: CitationKind::Cited, ..citation };
         let citations = report.citations.iter().cloned().map(cite).collect();
         assert_golden("evidence", Extraction { report: ExtractionReport { citations, ..report }, ..extraction() });
+        let section = Some("Invoices".to_owned());
+        let sheet = Citation { section, ..report.citations[0].clone() };
+        let stored = serde_json::to_value(&sheet).unwrap();
+        assert_eq!(
+            (&stored["section"], serde_json::from_value(stored.clone()).ok()),
+            (&json!("Invoices"), Some(sheet))
+        );
         let example = UsedExample { extraction: ExtractionId::derive(&["other"]), similarity: 0.75, threshold: 0.5 };
         let report = ExtractionReport { examples: vec![example; EXAMPLES_MAX + 1], ..self::report() }.bounded();
         assert_eq!(report.examples.len(), EXAMPLES_MAX);
@@ -649,6 +664,7 @@ mod tests {
             page: 1,
             quote: "x".into(),
             start: 0,
+            section: None,
             occurrences: 1,
             boxes: WordBoxes::default(),
         };

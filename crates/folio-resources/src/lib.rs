@@ -49,7 +49,7 @@ pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
 pub use extraction::{
     CITATIONS_MAX, CONFIDENCES_MAX, CONFLICT_VALUE_BYTES, CONFLICTS_MAX, Citation, CitationKind, Conflict, Extraction,
     ExtractionChange, ExtractionFilter, ExtractionReport, FieldConfidence, NewExtraction, ORIGINAL_CHARS,
-    ORIGINALS_MAX, OriginalText, QUOTE_CHARS, REPORT_PATH_BYTES,
+    ORIGINALS_MAX, OriginalText, QUOTE_CHARS, REPORT_PATH_BYTES, SECTION_CHARS,
 };
 pub use field_review::{
     FIELD_CHANGES_MAX, FIELD_VALUE_BYTES, FieldChange, FieldChangeKind, FieldDecision, FieldLog, FieldReview,

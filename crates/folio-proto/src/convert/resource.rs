@@ -324,6 +324,7 @@ fn citation(citation: &Citation, text_generation: &str) -> v1::Citation {
         boxes: boxes.map(Into::into).collect(),
         kind: kind.into(),
         text_generation: text_generation.to_owned(),
+        section: citation.section.clone().unwrap_or_default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use folio_resources::{
     CITATIONS_MAX, Citation, CitationKind, Document, Extraction, ExtractionReport, QUOTE_CHARS, REPORT_PATH_BYTES,
-    WordBoxes, words,
+    SECTION_CHARS, WordBoxes, words,
 };
 use folio_storage::Stores;
 use folio_storage::value::PageText;
@@ -109,7 +109,7 @@ async fn quote(stores: &Stores, org: &OrgId, document: &Document, located: Vec<L
         let (pages, boxes) = tokio::try_join!(texts.text(org, id, first, count), texts.boxes(org, id, first, count))?;
         for PageText { number, text, .. } in pages {
             let boxes = boxes.iter().find(|page| page.number == number).map(|page| &page.boxes);
-            let page = Page::new(&text, boxes);
+            let page = Page { has_headings: has_headings(&document.media_type), ..Page::new(&text, boxes) };
             for (found, citation) in located.iter().zip(&mut citations) {
                 if found.location.page == number {
                     *citation = page.citation(found);
@@ -124,13 +124,15 @@ async fn quote(stores: &Stores, org: &OrgId, document: &Document, located: Vec<L
 struct Page<'a> {
     text: &'a str,
     boxes: Option<&'a WordBoxes>,
+    /// True if the text marks headings as Markdown does.
+    has_headings: bool,
     /// The byte ranges of the words.
     words: Vec<std::ops::Range<usize>>,
 }
 
 impl<'a> Page<'a> {
     fn new(text: &'a str, boxes: Option<&'a WordBoxes>) -> Self {
-        Self { text, boxes, words: words(text).map(|(range, _)| range).collect() }
+        Self { text, boxes, has_headings: false, words: words(text).map(|(range, _)| range).collect() }
     }
 
     fn citation(&self, Located { path, location, occurrences, quote }: &Located) -> Option<Citation> {
@@ -144,10 +146,29 @@ impl<'a> Page<'a> {
             page,
             quote: rest.chars().take(QUOTE_CHARS).collect(),
             start: u32::try_from(before.chars().count()).ok()?,
+            section: self.has_headings.then(|| heading(before)).flatten(),
             occurrences: *occurrences,
             boxes: self.boxes.map(|boxes| boxes.part(first_word..last_word + 1)).unwrap_or_default(),
         })
     }
+}
+
+/// Returns true if the text of a document has the headings of Markdown: all formats but those without any markup.
+fn has_headings(media_type: &str) -> bool {
+    !matches!(media_type, "application/pdf" | "text/plain" | "text/csv") && !media_type.starts_with("image/")
+}
+
+/// Returns the last heading in the complete lines of a text.
+fn heading(text: &str) -> Option<String> {
+    let (lines, _) = text.rsplit_once('\n')?;
+    let title = |line: &str| {
+        let title = line.trim_start_matches('#');
+        let level = line.len() - title.len();
+        let title = title.strip_prefix(' ')?.trim();
+        let is_heading = (1..=6).contains(&level) && !title.is_empty();
+        is_heading.then(|| title.chars().take(SECTION_CHARS).collect())
+    };
+    lines.lines().rev().find_map(title)
 }
 
 #[cfg(test)]
@@ -192,6 +213,28 @@ mod tests {
         let citation = page.citation(&quoted).unwrap();
         assert_eq!((citation.quote.as_str(), citation.start), ("Total:  1 234,50 €", 8));
         assert_eq!((citation.kind, citation.boxes.len()), (CitationKind::Cited, 2), "the boxes are those of the value");
+    }
+
+    #[test]
+    fn the_section_is_the_heading_above_the_quote() {
+        let text = "## Invoices\n\n| Total |\n#7 957.00\n### Notes \n957.00 ## 957.00";
+        let long = format!("# {}\n5", "ä".repeat(SECTION_CHARS + 1));
+        for (media_type, text, first_word, expected) in [
+            ("text/markdown", text, 6, Some("Invoices")),
+            ("text/markdown", text, 9, Some("Notes")),
+            ("text/markdown", text, 11, Some("Notes")),
+            ("text/markdown", text, 1, None),
+            ("application/pdf", text, 9, None),
+            ("image/png", text, 9, None),
+            ("text/html", "####### five\n5", 2, None),
+            ("message/rfc822", long.as_str(), 2, long.get(2..2 + 2 * SECTION_CHARS)),
+        ] {
+            let page = Page { has_headings: has_headings(media_type), ..Page::new(text, None) };
+            let location = Location { page: 1, first_word, last_word: first_word };
+            let found = Located { path: "total".to_owned(), location, occurrences: 1, quote: None };
+            let section = page.citation(&found).unwrap().section;
+            assert_eq!(section.as_deref(), expected, "{media_type} {first_word}");
+        }
     }
 
     /// Returns the citations of data in pages, numbered from 1.

@@ -125,6 +125,7 @@ mod tests {
             page: 1,
             quote: "x".to_owned(),
             start: 0,
+            section: None,
             occurrences: 1,
             boxes: WordBoxes::default(),
         };
