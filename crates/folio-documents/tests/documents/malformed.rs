@@ -107,7 +107,7 @@ impl Bits {
 }
 
 /// Returns a file whose page cannot be drawn to its end: each of 30 forms draws the next one 30 times.
-fn work_without_end() -> Vec<u8> {
+pub(crate) fn work_without_end() -> Vec<u8> {
     let depth = 30;
     let forms: Vec<Vec<u8>> = (0..depth)
         .map(|at| {
@@ -132,6 +132,25 @@ async fn work_without_end_is_stopped_by_the_wall_clock_limit() {
     let short = Options { child_seconds: 1, child_cpu_seconds: 60, ..options() };
     let reading = read_with(short, "long.pdf", &work_without_end()).await;
     assert_eq!(reading.state, TextState::Failed("reading the file took longer than 1 s".to_owned()));
+}
+
+#[tokio::test]
+async fn a_page_of_a_million_objects_affects_only_itself() {
+    let page = b"BT /F1 12 Tf 70 700 Td (page) Tj ET ".to_vec();
+    let operators = [page.clone(), b"BT /F1 12 Tf 70 700 Td (x) Tj ET ".repeat(1_000_000)].concat();
+    let objects = vec![b"null".to_vec(); 1_000_000];
+    for file in [one_page(stream("", &operators), "", &[]), one_page(stream("", &page), "", &objects)] {
+        let short = Options { child_cpu_seconds: 20, ..options() };
+        let reading = read_with(short, "million.pdf", &file).await;
+        match &reading.state {
+            TextState::Ready => assert!(text(&reading).starts_with("page"), "{}", text(&reading).len()),
+            TextState::Failed(reason) => {
+                assert!(["time", "longer", "memory"].iter().any(|limit| reason.contains(limit)), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(read("invoice.pdf", &sample_invoice()).await.state, TextState::Ready);
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use folio_types::op::{Expected, Write};
 use folio_types::{BlobKey, Error, Reason, Result, System, limits};
 use image::RgbImage;
 
-use super::malformed::{bomb, one_page};
+use super::malformed::{bomb, one_page, work_without_end};
 use super::protected::protected;
 use super::recognition::{render, tiff};
 use super::*;
@@ -142,6 +142,14 @@ async fn pages_that_cannot_be_rendered_are_refused() {
     images.render(&stored, png(1, 50)).await.unwrap();
     let stored: Vec<_> = futures::StreamExt::collect(images.fixture.stores().blobs.scan()).await;
     assert_eq!(stored.len(), 7 + 2, "{stored:?}");
+}
+
+#[tokio::test]
+async fn rendering_without_end_is_stopped() {
+    let images = Images::new(Options { page_image_seconds: 1, ..options() });
+    let error = images.refusal("long.pdf", &work_without_end(), 1).await;
+    assert_eq!(error.reason, Reason::InvalidField, "{error}");
+    assert!(error.message.contains("time") || error.message.contains("longer"), "{error}");
 }
 
 #[tokio::test]
