@@ -20,6 +20,7 @@ mod faults;
 mod isolation;
 mod malformed;
 mod migrate;
+mod model_endpoint;
 mod operate;
 mod program;
 mod purchases;
