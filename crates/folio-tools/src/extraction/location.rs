@@ -142,15 +142,18 @@ impl Search {
         self.groups.len() - 1
     }
 
-    /// Searches the values on the next page. Cost: the words of the page, and the locations of each value; for each quote
-    /// whose value the page contains, one search through its characters. At most [`QUOTES_MAX`] occurrences of a quote are
-    /// examined in the whole document.
+    /// Searches the values on the next page. Cost: the words of the page, and the locations of each different value; for each
+    /// quote whose value the page contains, one search through its characters. At most [`QUOTES_MAX`] occurrences of a quote
+    /// are examined in the whole document.
     pub(super) fn add_page(&mut self, number: u32, text: &str) {
         let style = Style::of(text);
         let index = PageIndex::with_style(text, style);
         let mut condensed = None;
+        // Equal values are searched once, because a hostile answer repeats a frequent one.
+        let mut found_values: HashMap<String, Vec<Words>> = HashMap::new();
         for leaf in &mut self.leaves {
-            let found = index.find(&leaf.value);
+            let key = leaf.value.to_string();
+            let found: &[Words] = found_values.entry(key).or_insert_with(|| index.find(&leaf.value));
             if let Some(quote) = leaf.quote.as_ref().filter(|_| !found.is_empty()) {
                 let page = condensed.get_or_insert_with(|| CondensedPage::new(text));
                 for Occurrence { words: (first, last), whole_words, text } in page.find(quote).take(leaf.quotes_left) {
@@ -171,7 +174,7 @@ impl Search {
             leaf.occurrences = leaf.occurrences.saturating_add(u32::try_from(found.len()).unwrap_or(u32::MAX));
             let left = LOCATIONS_MAX.saturating_sub(leaf.locations.len());
             let location = |(first_word, last_word)| Location { page: number, first_word, last_word };
-            leaf.locations.extend(found.into_iter().take(left).map(location));
+            leaf.locations.extend(found.iter().copied().take(left).map(location));
         }
     }
 
@@ -557,6 +560,14 @@ mod tests {
         let locations: Vec<(u32, usize, u32)> =
             found.located.iter().map(|one| (one.location.page, one.location.first_word, one.occurrences)).collect();
         assert_eq!(locations, [(1, 0, 3), (1, 1, 1), (1, 2, 3), (2, 1, 3)]);
+    }
+
+    #[test]
+    fn a_frequent_value_that_is_repeated_is_searched_once() {
+        // One search for each value would take minutes.
+        let page = "1 ".repeat(50_000);
+        let found = locate(&Value::from(vec![1; 10_000]), &[&page]).located;
+        assert_eq!((found.len(), found[0].occurrences), (10_000, 50_000));
     }
 
     #[test]
