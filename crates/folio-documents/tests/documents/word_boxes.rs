@@ -2,6 +2,7 @@
 
 use folio_documents::Reading;
 use folio_resources::BoundingBox;
+use folio_testkit::pdf::Font;
 use folio_testkit::pdf_words::{self, PdfWord};
 
 use super::recognition::{render, tool};
@@ -58,6 +59,33 @@ async fn the_words_of_a_text_layer_are_where_pdftotext_finds_them() {
     let pages = [Page::of_lines(&["Delivery note 4711", "two  columns (of) text"]), Page::of_lines(&["Second & last"])];
     let file = document(&pages);
     check(&words(&read("note.pdf", &file).await), &reference(&file), 100);
+}
+
+#[tokio::test]
+async fn the_words_of_two_columns_stay_apart() {
+    let (left, right) = (["Street 12", "Quantity 7", "Left end"], ["345 Main", "100 Price", "Right end"]);
+    let column = |page: &mut Page, x: f64, lines: &[(usize, &str)]| {
+        for (line, text) in lines {
+            let y = 700.0 - 20.0 * u32::try_from(*line).map(f64::from).unwrap();
+            page.text(x, y, 12.0, Font::Regular, text);
+        }
+    };
+    let numbered = |lines: [&'static str; 3]| lines.into_iter().enumerate().collect::<Vec<_>>();
+    let (mut by_column, mut by_line) = (Page::new(), Page::new());
+    column(&mut by_column, 72.0, &numbered(left));
+    column(&mut by_column, 330.0, &numbered(right));
+    for (left, right) in numbered(left).into_iter().zip(numbered(right)) {
+        column(&mut by_line, 72.0, &[left]);
+        column(&mut by_line, 330.0, &[right]);
+    }
+    for page in [by_column, by_line] {
+        let file = document(&[page]);
+        let reading = read("columns.pdf", &file).await;
+        check(&words(&reading), &reference(&file), 100);
+        let text = text(&reading);
+        assert!(left.iter().chain(&right).all(|line| text.contains(line)), "{text}");
+        assert!(!text.contains("12 345") && !text.contains("7 100"), "{text}");
+    }
 }
 
 #[tokio::test]
