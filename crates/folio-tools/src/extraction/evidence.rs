@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use folio_resources::member_path;
 use serde_json::Value;
 
-use super::location::PageIndex;
+use super::page_index::PageIndex;
 
 /// The pages of the values of an answer by their paths. Values that no page contains are missing. `pages`: numbers and
 /// texts, in order.

@@ -11,31 +11,19 @@
 //! such as `1.234` has the value of the notation of the page only. A text has its signs (`$50` is not `€50`) in the words of the
 //! quote, apart from its case and the kinds of its dashes and quotation marks.
 
-use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
-use folio_resources::{item_path, member_path, words};
-use folio_types::notation::{Style, fold};
+use folio_resources::{item_path, member_path};
+use folio_types::notation::Style;
 use serde_json::Value;
-use unicode_normalization::UnicodeNormalization as _;
 
+use super::page_index::{PageIndex, Words, has_value};
 use super::quote::{CondensedPage, Occurrence, Quote};
 
-/// Maximum words of a date, such as `Tuesday, 17 March 2026`.
-const DATE_WORDS: usize = 4;
-/// Maximum words of a number, such as `1 234,50`.
-const NUMBER_WORDS: usize = 2;
-/// White space between the groups of digits of a number: a blank, a no-break space, a narrow one, and a thin space.
-const BLANKS: [&str; 4] = [" ", "\u{a0}", "\u{202f}", "\u{2009}"];
-/// Characters around a word that do not belong to its value.
-const MARKS: [char; 9] = [',', ';', ':', '.', '(', ')', '"', '*', '|'];
 /// Maximum number of locations of a value from which one is chosen.
 const LOCATIONS_MAX: usize = 256;
 /// Maximum number of occurrences of a quote that are examined.
 const QUOTES_MAX: usize = 32;
-/// Largest difference of equal numbers.
-const TOLERANCE: f64 = 1e-9;
 
 /// Words of a page that contain a value, from 0. A word is a part of the text between white space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -224,248 +212,9 @@ fn distance(anchor: Location, location: Location) -> (u32, usize) {
     (anchor.page.abs_diff(location.page), weight * anchor.first_word.abs_diff(location.first_word))
 }
 
-/// First and last word.
-pub(super) type Words = (usize, usize);
-
-/// A folded word.
-struct Token {
-    text: String,
-    /// The number of the word of the page, from 0.
-    word: usize,
-    /// True if the token continues the digits of the token before it, as `50` in `12.50` does.
-    continues_number: bool,
-}
-
-/// A number of a page.
-struct Number {
-    absolute: f64,
-    /// True if the words contain a minus.
-    is_negative: bool,
-    words: Words,
-}
-
-/// The searchable values of a page.
-pub(super) struct PageIndex {
-    /// The folded words in order. A word of the page may have none or several.
-    tokens: Vec<Token>,
-    /// The positions of each folded word in `tokens`.
-    positions: HashMap<String, Vec<usize>>,
-    /// In the order of their absolute values, because a sign may be printed apart from its number.
-    numbers: Vec<Number>,
-    dates: HashMap<String, Vec<Words>>,
-}
-
-impl PageIndex {
-    pub(super) fn new(text: &str) -> Self {
-        Self::with_style(text, Style::of(text))
-    }
-
-    /// `style`: the notation of ambiguous dates.
-    pub(super) fn with_style(text: &str, style: Style) -> Self {
-        let styles = [style, Style { comma_decimal: !style.comma_decimal, ..style }];
-        let words = words_of(text);
-        let (mut tokens, mut positions) = (Vec::new(), HashMap::<String, Vec<usize>>::new());
-        let (mut numbers, mut dates) = (Vec::new(), HashMap::<String, Vec<Words>>::new());
-        for (start, word) in words.iter().enumerate() {
-            let folded = fold(&composed(word.text));
-            let is_number = word.has_digits && {
-                let text = word.text.trim_matches(MARKS);
-                folded.contains(' ') && styles.iter().any(|style| style.number(text).is_some())
-            };
-            let mut ends_in_digit = false;
-            for token in folded.split(' ').filter(|token| !token.is_empty()) {
-                let continues_number = is_number && ends_in_digit && token.starts_with(|c: char| c.is_ascii_digit());
-                ends_in_digit = token.ends_with(|c: char| c.is_ascii_digit());
-                positions.entry(token.to_owned()).or_default().push(tokens.len());
-                tokens.push(Token { text: token.to_owned(), word: start, continues_number });
-            }
-            let has_digit = |at: usize| words.get(at).is_some_and(|word| word.has_digits);
-            let is_number = |last: usize| has_digit(start) && has_digit(last) && !is_divided(&words, start, last);
-            for (last, group) in groups(&words, start, NUMBER_WORDS, is_number) {
-                let mut values: Vec<f64> = Vec::new();
-                for value in styles.iter().filter_map(|style| style.number(&group)?.as_f64()) {
-                    if !values.contains(&value) {
-                        values.push(value);
-                    }
-                }
-                let number =
-                    |value: f64| Number { absolute: value.abs(), is_negative: value < 0.0, words: (start, last) };
-                numbers.extend(values.into_iter().map(number));
-            }
-            let is_date = |last: usize| has_digit(start) || has_digit(last);
-            for (last, group) in groups(&words, start, DATE_WORDS, is_date) {
-                let mut found: Vec<String> = styles.iter().filter_map(|style| style.date(&group)).collect();
-                found.dedup();
-                for date in found {
-                    dates.entry(date).or_default().push((start, last));
-                }
-            }
-        }
-        numbers.sort_by(|one: &Number, other| {
-            let order = one.absolute.partial_cmp(&other.absolute).unwrap_or(Ordering::Equal);
-            order.then_with(|| one.words.cmp(&other.words))
-        });
-        Self { tokens, positions, numbers, dates }
-    }
-
-    pub(super) fn contains(&self, value: &Value) -> bool {
-        !self.find(value).is_empty()
-    }
-
-    /// Returns the locations of a value in order. A location that contains another one is left out.
-    fn find(&self, value: &Value) -> Vec<Words> {
-        let mut found = match value {
-            Value::Number(number) => self.number(number.as_f64()),
-            Value::String(text) => {
-                let mut found = self.text(text);
-                found.extend(self.dates.get(text.trim()).into_iter().flatten());
-                found
-            }
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return Vec::new(),
-        };
-        found.sort_by_key(|(first, last)| (*last, usize::MAX - *first));
-        let mut kept: Vec<Words> = Vec::new();
-        for (first, last) in found {
-            // Of the locations up to the same or an earlier word, the kept ones are the shortest.
-            if kept.last().is_none_or(|(kept, _)| *kept < first) {
-                kept.push((first, last));
-            }
-        }
-        kept
-    }
-
-    /// Returns the locations of a number. The minus of a negative one may be apart or missing; a positive one has none.
-    fn number(&self, wanted: Option<f64>) -> Vec<Words> {
-        let Some(wanted) = wanted else { return Vec::new() };
-        let absolute = wanted.abs();
-        let start = self.numbers.partition_point(|number| number.absolute < absolute - TOLERANCE);
-        let rest = self.numbers.get(start..).unwrap_or_default();
-        let equal = rest.iter().take_while(|number| number.absolute < absolute + TOLERANCE);
-        equal.filter(|number| wanted < 0.0 || !number.is_negative).map(|number| number.words).collect()
-    }
-
-    /// Returns the locations of a text. A part of a number is no text.
-    fn text(&self, text: &str) -> Vec<Words> {
-        let folded = fold(&composed(text));
-        let wanted: Vec<&str> = folded.split(' ').filter(|token| !token.is_empty()).collect();
-        let positions = wanted.first().and_then(|first| self.positions.get(*first));
-        let words_at = |at: &usize| {
-            let end = at + wanted.len();
-            let tokens = self.tokens.get(*at..end)?;
-            let is_equal = tokens.iter().zip(&wanted).all(|(token, wanted)| token.text == *wanted);
-            let (first, last) = (tokens.first()?, tokens.last()?);
-            let is_part = first.continues_number || self.tokens.get(end).is_some_and(|next| next.continues_number);
-            (is_equal && !is_part).then_some((first.word, last.word))
-        };
-        positions.into_iter().flatten().filter_map(words_at).collect()
-    }
-}
-
-/// Returns true if a text contains the value, a number with its sign, and another text with its signs. `style`: the notation of
-/// the page.
-pub(super) fn has_value(text: &str, value: &Value, style: Style) -> bool {
-    let index = PageIndex::with_style(text, style);
-    let has_signs = match value {
-        Value::String(wanted) => {
-            let is_date = index.dates.contains_key(wanted.trim());
-            is_date || with_signs(text).contains(&with_signs(wanted.trim_matches(MARKS)))
-        }
-        Value::Number(number) => number.as_f64().is_some_and(|number| has_number(text, number, style)),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
-    };
-    has_signs && index.contains(value)
-}
-
-/// Returns a text in compatibility composition (Unicode NFKC). Raised digits and fractions are kept, because `12²` is not 122.
-fn composed(text: &str) -> Cow<'_, str> {
-    if text.is_ascii() {
-        return Cow::Borrowed(text);
-    }
-    let mut compatible = String::with_capacity(text.len());
-    for c in text.chars() {
-        // A number sign is folded to a word.
-        if c.is_numeric() || c == '№' { compatible.push(c) } else { compatible.extend(c.nfkd()) }
-    }
-    Cow::Owned(compatible.as_str().nfc().collect())
-}
-
-/// Returns a text without white space, in lower case, and with one kind of dash and of quotation mark.
-fn with_signs(text: &str) -> String {
-    let unified = |c: char| match c {
-        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
-        '\u{2018}'..='\u{201b}' => '\'',
-        '\u{201c}'..='\u{201f}' => '"',
-        c => c,
-    };
-    let chars = composed(text).chars().filter(|c| !c.is_whitespace()).map(unified).collect::<String>();
-    chars.to_lowercase()
-}
-
-/// Returns true if a word, or up to three words together, are the number with its sign, which may be a word of its own.
-fn has_number(text: &str, wanted: f64, style: Style) -> bool {
-    let found = words_of(text);
-    let words = found.as_slice();
-    let is_wanted = |words: &[Word<'_>]| {
-        let text = joined(words);
-        // Brackets around a number are its sign.
-        let is_negative = text.starts_with('(') && text.ends_with(')');
-        let text = if is_negative { text.as_str() } else { text.trim_matches(MARKS) };
-        let number = style.number(text).and_then(|number| number.as_f64());
-        number.is_some_and(|number| (number - wanted).abs() < TOLERANCE)
-    };
-    let lasts = |start: usize| {
-        let lasts = start..(start + NUMBER_WORDS + 1).min(words.len());
-        lasts.take_while(move |last| !is_divided(words, start, *last))
-    };
-    (0..words.len()).any(|start| lasts(start).any(|last| words.get(start..=last).is_some_and(is_wanted)))
-}
-
-/// A part of a text between white space.
-struct Word<'t> {
-    text: &'t str,
-    has_digits: bool,
-    /// True if more than one blank, such as the end of a line or a column, separates the word from the word before it.
-    is_apart: bool,
-}
-
-fn words_of(text: &str) -> Vec<Word<'_>> {
-    let mut end = 0;
-    let found = words(text).map(|(range, word)| {
-        let blank = text.get(end..range.start).unwrap_or_default();
-        end = range.end;
-        Word {
-            text: word,
-            has_digits: word.bytes().any(|byte| byte.is_ascii_digit()),
-            is_apart: !BLANKS.contains(&blank),
-        }
-    });
-    found.collect()
-}
-
-/// Returns true if the words cannot be one number, because groups of its digits would be apart.
-fn is_divided(words: &[Word<'_>], start: usize, last: usize) -> bool {
-    let group = words.get(start..=last).unwrap_or_default();
-    group.iter().zip(group.iter().skip(1)).any(|(before, word)| before.has_digits && word.has_digits && word.is_apart)
-}
-
-fn joined(words: &[Word<'_>]) -> String {
-    words.iter().map(|word| word.text).collect::<Vec<_>>().join(" ")
-}
-
-/// Returns the texts of one to `max` words from `start`, each with its last word, for which `may_match` returns true.
-fn groups<'a>(
-    words: &'a [Word<'a>],
-    start: usize,
-    max: usize,
-    may_match: impl Fn(usize) -> bool + 'a,
-) -> impl Iterator<Item = (usize, String)> + 'a {
-    let lasts = (start..(start + max).min(words.len())).filter(move |last| may_match(*last));
-    let text = move |last: usize| words.get(start..=last).map(joined);
-    lasts.filter_map(move |last| Some((last, text(last)?.trim_matches(MARKS).to_owned())))
-}
-
 #[cfg(test)]
 mod tests {
+    use folio_types::notation::fold;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -16,6 +16,7 @@ mod metered;
 mod model_evidence;
 mod normalize;
 mod options;
+mod page_index;
 mod quote;
 mod rational;
 mod result;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use folio_resources::{QUOTE_CHARS, words};
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::location::Words;
+use super::page_index::Words;
 
 /// Maximum number of positions of a page at which a quote is examined. A page of one repeated character has as many as it has
 /// characters.
