@@ -111,7 +111,7 @@ pub(crate) enum Command {
     Extraction(crate::data::extraction::Command),
     /// Compare the data that a prompt extracts with the verified extractions of the organization.
     Eval(crate::data::eval::Arguments),
-    /// Review the values of extractions one after another, with their quotes from the document.
+    /// Review the values of extractions one after another, with their quotes from the document, or request a review.
     Review(crate::data::review::Arguments),
     /// List or watch the items that wait for a person: approvals and reviews of extractions.
     Inbox(crate::data::inbox::Arguments),

@@ -1,5 +1,5 @@
 //! `folio review`: shows the values of extractions one after another, each with its quote from the document, and records
-//! the decisions of the user.
+//! the decisions of the user; or requests the review of extractions by other users.
 
 use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal as _;
@@ -37,12 +37,36 @@ pub(crate) struct Arguments {
     /// Also show the values that have a decision, so that they can be corrected.
     #[arg(long)]
     all: bool,
+    /// Request the review of the extractions, instead of reviewing them: `folio inbox` lists them until they are verified.
+    #[arg(long, requires = "extractions", conflicts_with_all = ["limit", "all"])]
+    request: bool,
+    /// Withdraw the request for a review of the extractions. An extraction with decisions continues to wait.
+    #[arg(long, requires = "extractions", conflicts_with_all = ["request", "limit", "all"])]
+    withdraw: bool,
     #[command(flatten)]
     data: DataArguments,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
-    arguments.data.run(async |client| review(client, &arguments).await).await
+    let work = async |client: Client| match (arguments.request, arguments.withdraw) {
+        (false, false) => review(client, &arguments).await,
+        (requested, _) => request(&client, &arguments.extractions, requested).await,
+    };
+    arguments.data.run(work).await
+}
+
+/// Requests a review of extractions, or withdraws the requests. Stops at the first extraction that is refused.
+async fn request(client: &Client, extractions: &[ExtractionId], requested: bool) -> Result<View> {
+    let mut rows = Vec::with_capacity(extractions.len());
+    for id in extractions {
+        let request = v1::RequestReviewRequest { extraction_id: id.to_string(), requested, ..Default::default() };
+        let extraction = present(answer(client.extractions().request_review(request)).await?.extraction)?;
+        rows.push(json!({
+            "extraction_id": extraction.extraction_id, "review_requested_by": extraction.review_requested_by,
+            "verified": extraction.verified,
+        }));
+    }
+    Ok(View::list(["extraction_id", "review_requested_by", "verified"], rows))
 }
 
 async fn review(client: Client, arguments: &Arguments) -> Result<View> {
