@@ -17,6 +17,7 @@ mod documents;
 mod erasure;
 mod extract;
 mod faults;
+mod inbox;
 mod isolation;
 mod malformed;
 mod migrate;
