@@ -13,7 +13,7 @@ use crate::calls::{call, has_filter, id_fields, operation};
 use crate::harness::{Answer, Client, Server};
 use crate::samples::{Ids, creations, missing, samples};
 
-const JOB_LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Returns a text with each of these ids replaced by the same word.
 fn hide(ids: &Ids, text: &str) -> String {
@@ -32,12 +32,13 @@ async fn create_resources(server: &Server, client: &Client, organization: &str) 
         ids.insert(kind, response.pointer(&creation.id).unwrap().as_str().unwrap().to_owned());
     }
     // The job calls the model and changes until it ends.
-    wait_for("the job ends", JOB_LIMIT, || async {
+    wait_for("the job ends", LIMIT, || async {
         let found = client.call_ok("GetJob", json!({"job_id": ids["job"]})).await;
         found.pointer("/job/end_time").is_some().then_some(())
     })
     .await;
-    // A turn that waits for approval.
+    // A review and a turn wait in the inbox.
+    client.call_ok("RequestReview", json!({"extraction_id": ids["extraction"], "requested": true})).await;
     server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": "written" }))]));
     let chat = ChatRequest { text: "write".into(), document_ids: vec![ids["document"].clone()], ..Default::default() };
     let mut events = client.conversations().chat(chat).await.unwrap().into_inner();
@@ -47,6 +48,17 @@ async fn create_resources(server: &Server, client: &Client, organization: &str) 
     }
     ids.insert("thread", turn.strip_suffix(".1").unwrap().to_owned());
     ids
+}
+
+/// Waits until the inbox of an organization contains its own review and approval, and nothing else.
+async fn check_inbox(client: &Client, own: &Ids) {
+    let expected = [own["extraction"].clone(), format!("{}.1", own["thread"])];
+    wait_for("the items of the inbox", LIMIT, || async {
+        let listed = client.call_ok("ListInboxItems", json!({})).await;
+        let items = listed["items"].as_array().into_iter().flatten();
+        items.map(|item| item["item_id"].as_str().unwrap()).eq(&expected).then_some(())
+    })
+    .await;
 }
 
 /// Operations that name a provider or a model: a missing one is a failed precondition or an invalid field.
@@ -199,6 +211,8 @@ async fn check_tenants(server: Server) {
     let foreign = create_resources(&server, &them, "theirs").await;
     let own = create_resources(&server, &us, "ours").await;
     check_mentions(&server, &us, &own, &foreign).await;
+    check_inbox(&us, &own).await;
+    check_inbox(&them, &foreign).await;
     let missing = missing();
     let before = resources(&them, &foreign).await;
     let model_calls = server.model.calls();
@@ -232,6 +246,7 @@ async fn check_tenants(server: Server) {
     }
     assert_eq!(server.model.calls(), model_calls, "no model is called for another organization");
     assert_eq!(resources(&them, &foreign).await, before, "their resources are as they were");
+    check_inbox(&them, &foreign).await;
     let rejected = ApproveRequest {
         turn_id: format!("{}.1", foreign["thread"]),
         round: 1,
