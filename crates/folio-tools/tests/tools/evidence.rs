@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use folio_resources::{Citation, CitationKind, Document, Extraction, FieldConfidence, TextState};
+use folio_resources::{Citation, CitationKind, Document, Extraction, FieldConfidence, Schema, SchemaChange, TextState};
 use folio_storage::{IngestUpdate, NewPage};
 use folio_tools::extraction::check_again;
 use folio_types::message::FinishReason;
+use folio_types::op::{Expected, Write, WriteOutcome};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, invoice, text};
@@ -108,10 +109,16 @@ async fn evidence_that_the_length_limit_ends_is_dropped() {
 #[tokio::test]
 async fn data_that_the_length_limit_ended_before_them_are_requested_again() {
     let mut test = Fixture::new().await;
+    let schema = test.ok("create_schema", json!({ "name": "Invoice", "response_format": invoice() })).await;
     let mut format = invoice();
     format["json_schema"]["strict"] = json!(false);
     format["json_schema"]["schema"]["required"] = json!([]);
-    let schema = test.ok("create_schema", json!({ "name": "Invoice", "response_format": format })).await;
+    let change = SchemaChange::Update { name: None, response_format: Some((format, false)), review_rule: None };
+    let (stores, org, at) =
+        (&test.context.resources.stores, test.context.principal.org.clone(), test.context.resources.environment.now());
+    let write = Write::by_platform(org, "optional".parse().unwrap(), at, Expected::Version(1), change);
+    let id = text(&schema["schema_id"]).parse().unwrap();
+    assert!(matches!(stores.of::<Schema>().decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
     let prompt = json!({ "name": "Invoice", "content": "Read the total.", "schema_id": schema["schema_id"] });
     test.ok("create_prompt", prompt).await;
     test.models.has_evidence.store(true, Ordering::Relaxed);
