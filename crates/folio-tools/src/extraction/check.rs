@@ -282,6 +282,13 @@ impl Check {
         fields
     }
 
+    /// Returns true if no path of the check lacks a value in the data.
+    pub(super) fn has_values(&self, data: &Value) -> bool {
+        let mut has_values = true;
+        self.visit(&mut |path: &[String], _: bool| has_values &= !values(data, path).is_empty());
+        has_values
+    }
+
     pub(super) fn evaluate(&self, data: &Value) -> CheckOutcome {
         let evaluated = || {
             let (left, right) = (self.left.evaluate(data)?, self.right.evaluate(data)?);
@@ -498,6 +505,19 @@ mod tests {
         ] {
             let CheckOutcome::NotEvaluable { reason: found } = outcome(check) else { panic!("{check}") };
             assert!(found.contains(reason), "{check}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_check_has_values_unless_a_path_lacks_one() {
+        for (check, expected) in [
+            ("name = 0", true),
+            ("total / (subtotal - subtotal) = sum(items.amount)", true),
+            ("discount = 0", false),
+            ("total = missing", false),
+            ("count(items.missing) = total", false),
+        ] {
+            assert_eq!(parse(check).unwrap().has_values(&invoice()), expected, "{check}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Review rules: the values of an extraction that need no person. Pure.
 //!
 //! A value is approved if it is `cited` or `located`, if the model's confidence in it is at least that of the rule, and if no
-//! failed check names it.
+//! failed check names it. A check that is not evaluable although no value is missing, such as one of a text, counts as failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,12 @@ pub(super) fn apply_rule(
         let outcome = match check::parse(text) {
             Ok(check) => {
                 let outcome = check.evaluate(data);
-                if matches!(outcome, CheckOutcome::Failed { .. }) {
+                let is_failed = match &outcome {
+                    CheckOutcome::Passed { .. } => false,
+                    CheckOutcome::Failed { .. } => true,
+                    CheckOutcome::NotEvaluable { .. } => check.has_values(data),
+                };
+                if is_failed {
                     contradicted.extend(check.fields(data));
                 }
                 outcome
@@ -152,10 +157,12 @@ mod tests {
         assert_eq!(approved(0.8, &["sum(items.amount) = total", "total = 6"]), ["items[1].amount"]);
         assert_eq!(approved(0.8, &["sum(items.amount) = 6"]), ["total"]);
         assert_eq!(
-            approved(0.8, &["note = 6", "malformed"]).len(),
+            approved(0.8, &["missing = total", "malformed"]).len(),
             2,
-            "a check that is not evaluable prevents nothing"
+            "a check of a missing value prevents nothing"
         );
+        assert_eq!(approved(0.8, &["note = total"]), ["items[1].amount"], "the note is a text");
+        assert_eq!(approved(0.8, &["1 / (total - total) = 0"]), ["items[1].amount"], "a division by zero");
         assert_eq!(approved(0.0, &[]).len(), 5, "without a confidence, but not without evidence");
         assert_eq!(approved(1.0, &[]), Vec::<String>::new());
     }
