@@ -25,6 +25,7 @@ use crate::audit::AuditedChange;
 use crate::caller::Caller;
 use crate::declaration::{Audit, Idempotency, Quota};
 use crate::document_watch::{self, DocumentState};
+use crate::followed_list::FollowedList;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Call, Operation};
 use crate::pending_pollers::{self, Window};
@@ -100,7 +101,7 @@ struct Inner {
     requests: SingleFlight<(OrgId, OpKey)>,
     /// The pollers of the index of pending turns.
     turn_pollers: SharedPollers<OrgId, Window>,
-    review_pollers: SharedPollers<OrgId, Vec<PendingReview>>,
+    review_pollers: SharedPollers<OrgId, FollowedList<PendingReview>>,
     document_pollers: SharedPollers<(OrgId, DocumentId), DocumentState>,
 }
 
@@ -266,7 +267,7 @@ impl Context {
     }
 
     /// Subscribes to the oldest extractions of the organization that wait for a reviewer.
-    pub(crate) fn pending_reviews(&self) -> Polls<Vec<PendingReview>> {
+    pub(crate) fn pending_reviews(&self) -> Polls<FollowedList<PendingReview>> {
         let (pollers, extractions) = (&self.operations.inner.review_pollers, self.stores().of());
         pending_reviews::subscribe(pollers, &self.principal().org, extractions, self.environment().random())
     }

@@ -4,13 +4,14 @@
 //! again receives the present state first.
 
 use std::collections::BTreeMap;
+use std::convert::identity;
 use std::sync::Arc;
 use std::time::Duration;
 
 use folio_resources::{Document, Extraction, ExtractionFilter, Resource as _};
 use folio_storage::{ResourceStore, Stores};
 use folio_types::access::Scope;
-use folio_types::page::PageRequest;
+use folio_types::page::Order;
 use folio_types::{DocumentId, Error, ExtractionId, OrgId, Result};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use crate::context::Context;
 use crate::declaration::Declaration;
 use crate::documents::SERVICE;
+use crate::followed_list::{self, FollowedList};
 use crate::operation::Operation;
 use crate::shared_poller::{KeepAlive, Polls, Schedule, SharedPollers};
 
@@ -34,7 +36,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub struct DocumentState {
     pub document: Document,
     /// The newest extractions, newest first.
-    extractions: Vec<Extraction>,
+    extractions: FollowedList<Extraction>,
 }
 
 /// A change of the state of a document.
@@ -92,34 +94,26 @@ pub(crate) fn subscribe(
     random: u128,
 ) -> Polls<DocumentState> {
     let (of_poller, documents, extractions) = (key.clone(), stores.of(), stores.of());
-    let read = move |_| {
-        let ((org, id), documents, extractions) = (of_poller.clone(), documents.clone(), extractions.clone());
-        async move { read(&documents, &extractions, &org, &id).await }
+    let read = move |last: Option<Arc<DocumentState>>| {
+        let (key, documents, extractions) = (of_poller.clone(), documents.clone(), extractions.clone());
+        async move { read(&documents, &extractions, &key, last.as_deref()).await }
     };
     pollers.subscribe(key, Schedule { interval: POLL_INTERVAL, random }, read)
 }
 
-/// Reads the state of a document. Error: `NOT_FOUND`.
+/// Reads the state of a document: the document, and the extractions that changed since the last state. Error: `NOT_FOUND`.
 async fn read(
     documents: &ResourceStore<Document>,
     extractions: &ResourceStore<Extraction>,
-    org: &OrgId,
-    id: &DocumentId,
+    (org, id): &(OrgId, DocumentId),
+    last: Option<&DocumentState>,
 ) -> Result<DocumentState> {
     let document = documents.get(org, id).await?.ok_or_else(|| Error::not_found(Document::KIND, id))?;
     let filter = ExtractionFilter { document: Some(id.clone()), ..ExtractionFilter::default() };
-    let size = u32::try_from(FOLLOWED_MAX).unwrap_or(u32::MAX);
-    let (mut request, mut newest) = (PageRequest { size, ..PageRequest::default() }, Vec::new());
-    loop {
-        let page = extractions.list(org, &filter, &request).await?;
-        newest.extend(page.items);
-        request.token = page.next;
-        if newest.len() >= FOLLOWED_MAX || request.token.is_none() {
-            break;
-        }
-    }
-    newest.truncate(FOLLOWED_MAX);
-    Ok(DocumentState { document, extractions: newest })
+    let last = last.map(|last| last.extractions.as_slice()).unwrap_or_default();
+    let newest = (Order::Newest, FOLLOWED_MAX);
+    let extractions = followed_list::read(extractions, org, &filter, newest, last, identity).await?;
+    Ok(DocumentState { document, extractions })
 }
 
 /// Returns the changes between two states, the oldest extractions first. None: there is no earlier state.
@@ -132,12 +126,13 @@ fn changes(before: Option<&DocumentState>, after: &DocumentState, has_extraction
         return changes;
     }
     let versions = |state: &DocumentState| -> BTreeMap<ExtractionId, u64> {
-        state.extractions.iter().map(|extraction| (extraction.id.clone(), extraction.version)).collect()
+        state.extractions.iter().map(|found| (found.item.id.clone(), found.item.version)).collect()
     };
     let (old, new) = (before.map(versions).unwrap_or_default(), versions(after));
     let removed = old.keys().filter(|id| !new.contains_key(*id)).cloned();
     changes.extend(removed.map(DocumentChange::RemovedExtraction));
-    let changed = after.extractions.iter().rev().filter(|found| old.get(&found.id) != Some(&found.version));
+    let newest = after.extractions.iter().rev().map(|found| &found.item);
+    let changed = newest.filter(|found| old.get(&found.id) != Some(&found.version));
     changes.extend(changed.map(|extraction| DocumentChange::Extraction(Box::new(extraction.clone()))));
     changes
 }
@@ -149,6 +144,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::followed_list::Followed;
 
     fn document(state: TextState) -> Document {
         Document {
@@ -198,7 +194,8 @@ mod tests {
     fn state(text: Option<i64>, extractions: &[&Extraction]) -> DocumentState {
         let text_generation = text.map(|second| Timestamp::constant(second, 0));
         let state = if text.is_none() { TextState::Processing } else { TextState::Ready };
-        let extractions = extractions.iter().map(|&extraction| extraction.clone()).collect();
+        let followed = |extraction: &Extraction| Arc::new(Followed::new(extraction.clone(), identity));
+        let extractions = extractions.iter().map(|&extraction| followed(extraction)).collect();
         DocumentState { document: Document { text_generation, ..document(state) }, extractions }
     }
 

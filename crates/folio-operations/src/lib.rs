@@ -25,6 +25,7 @@ pub mod documents;
 pub mod exports;
 pub mod extractions;
 pub mod filter;
+mod followed_list;
 pub mod inbox;
 pub mod jobs;
 pub mod limits;

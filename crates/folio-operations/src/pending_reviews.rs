@@ -14,6 +14,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::context::Context;
+use crate::followed_list::{self, FollowedList};
 use crate::shared_poller::{KeepAlive, Polls, Schedule, SharedPollers};
 
 /// Maximum number of extractions that a stream follows.
@@ -70,6 +71,11 @@ pub(crate) enum ReviewChange {
     CaughtUp,
 }
 
+/// Returns the filter of the extractions that wait for a reviewer.
+fn waiting() -> ExtractionFilter {
+    ExtractionFilter { is_waiting_for_review: true, ..ExtractionFilter::default() }
+}
+
 /// Returns at most `limit` extractions that wait for a reviewer, the oldest first, after an extraction with its time of
 /// creation. A shorter list is the last page.
 pub(crate) async fn read(
@@ -84,7 +90,7 @@ pub(crate) async fn read(
         let start = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(*at);
         CreationPeriod { start: Some(start), end: None }
     });
-    let filter = ExtractionFilter { is_waiting_for_review: true, created, ..ExtractionFilter::default() };
+    let filter = ExtractionFilter { created, ..waiting() };
     let size = u32::try_from(limit.min(READ_MAX)).unwrap_or_default();
     let mut request = PageRequest { size, order: Order::Oldest, ..PageRequest::default() };
     let is_after =
@@ -101,24 +107,28 @@ pub(crate) async fn read(
     }
 }
 
-/// Returns the number of extractions that wait for a reviewer. Reads one of them.
+/// Returns the number of extractions that wait for a reviewer.
 pub(crate) async fn count(store: &ResourceStore<Extraction>, org: &OrgId) -> Result<u64> {
-    let filter = ExtractionFilter { is_waiting_for_review: true, ..ExtractionFilter::default() };
     let request = PageRequest { size: 1, ..PageRequest::default() };
-    Ok(store.list(org, &filter, &request).await?.total)
+    Ok(store.list_versions(org, &waiting(), &request).await?.total)
 }
 
 /// Subscribes to the oldest extractions of an organization that wait for a reviewer.
 pub(crate) fn subscribe(
-    pollers: &SharedPollers<OrgId, Vec<PendingReview>>,
+    pollers: &SharedPollers<OrgId, FollowedList<PendingReview>>,
     org: &OrgId,
     store: ResourceStore<Extraction>,
     random: u128,
-) -> Polls<Vec<PendingReview>> {
+) -> Polls<FollowedList<PendingReview>> {
     let of_poller = org.clone();
-    let read = move |_| {
+    let read = move |last: Option<Arc<FollowedList<PendingReview>>>| {
         let (store, org) = (store.clone(), of_poller.clone());
-        async move { read(&store, &org, None, FOLLOWED_MAX).await }
+        async move {
+            let last = last.as_deref().map(Vec::as_slice).unwrap_or_default();
+            let (filter, oldest) = (waiting(), (Order::Oldest, FOLLOWED_MAX));
+            let convert = |extraction: Extraction| PendingReview::from(&extraction);
+            followed_list::read(&store, &org, &filter, oldest, last, convert).await
+        }
     };
     pollers.subscribe(org, Schedule { interval: POLL_INTERVAL, random }, read)
 }
@@ -127,10 +137,11 @@ pub(crate) fn subscribe(
 pub(crate) fn watch(context: &Context) -> BoxStream<'static, Result<ReviewChange>> {
     let mut polls = context.pending_reviews();
     let changes = async_stream::try_stream! {
-        let mut reported: Arc<Vec<PendingReview>> = Arc::default();
+        let mut reported = Vec::new();
         let mut keep_alive = KeepAlive::default();
         loop {
-            let current = polls.next().await?;
+            let poll = polls.next().await?;
+            let current: Vec<PendingReview> = poll.iter().map(|found| found.item.clone()).collect();
             for change in changes(&reported, &current) {
                 keep_alive.on_change(Instant::now());
                 yield change;

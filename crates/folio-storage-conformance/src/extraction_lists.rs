@@ -215,12 +215,18 @@ async fn listed(context: &Context, filter: &ExtractionFilter) -> Result<Page<Ext
     Ok(with_ids(context.stores.of::<Extraction>().list(&context.org, filter, &request).await?))
 }
 
+/// Compares the first page of the list, and then of its versions, because the first list removes obsolete list rows.
 async fn first_page(context: &Context, created: &[Created], filter: &ExtractionFilter) -> Outcome {
     let (page, expected) = (listed(context, filter).await?, expected(created, filter));
     same!(page.total, expected.len() as u64, "the total of a list with {filter:?}");
     same!(page.items, expected, "a list with {filter:?}");
-    let (store, request) = (context.stores.of::<Extraction>(), PageRequest::default());
+    let (store, request) = (context.stores.of::<Extraction>(), PageRequest { size: 1000, ..PageRequest::default() });
+    let found = store.list_versions(&context.org, filter, &request).await?;
+    let matching = created.iter().rev().filter(|extraction| extraction.matches(filter));
+    let versions: Vec<_> = matching.map(|extraction| (extraction.id.clone(), extraction.version)).collect();
+    same!((found.total, found.items), (page.total, versions), "the versions of a list with {filter:?}");
     same!(store.list(&context.other(), filter, &request).await?.total, 0, "a list of another organization");
+    same!(store.list_versions(&context.other(), filter, &request).await?.total, 0, "versions of another organization");
     Ok(())
 }
 

@@ -140,6 +140,8 @@ layers! {
         get(org: &OrgId, kind: &'static Kind, ids: &[String]) -> Vec<Option<StoredResource>>;
         id_by_name(org: &OrgId, kind: &'static Kind, name: &str) -> Option<String>;
         list(org: &OrgId, query: ListQuery, page: &PageRequest) -> Page<StoredResource>;
+        list_versions(org: &OrgId, query: ListQuery, page: &PageRequest) -> Page<(String, u64)>;
+        versions(org: &OrgId, kind: &'static Kind, ids: &[String]) -> Vec<Option<u64>>;
         matching_ids(org: &OrgId, query: ListQuery, max: usize) -> Vec<String>;
         revision_numbers(org: &OrgId, id: &str) -> Vec<u32>;
         name_revision(org: &OrgId, name: NewName) -> ();

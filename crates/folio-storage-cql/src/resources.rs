@@ -17,7 +17,7 @@ use super::catalogue::{self, CatalogueRow, Query};
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::session::Read;
-use super::table::{Part, SystemRow};
+use super::table::{Part, Position, SystemRow};
 use super::values::micros;
 use super::{cleanup, content_sizes, decide, names, revisions, texts};
 use folio_storage::value::{DeletionRow, decode, encode};
@@ -74,6 +74,21 @@ impl ResourceExecutor for Resources {
         let (keyspace, query) = (&*self.0, &query);
         let load = move |found| item(keyspace, org, query, found);
         catalogue::page(keyspace, org, query, page, move |found| Box::pin(load(found))).await
+    }
+
+    async fn list_versions(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<(String, u64)>> {
+        let ListQuery { kind, conditions, filter, .. } = query;
+        let query = Query::new(kind.name, &conditions, filter);
+        let keyspace = &*self.0;
+        let load = move |found| item_version(keyspace, org, found);
+        catalogue::page(keyspace, org, &query, page, move |found| Box::pin(load(found))).await
+    }
+
+    async fn versions(&self, org: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<u64>>> {
+        let read = |id: String| async move {
+            Ok(self.0.tables.aggregates.live_version(org, &id).await?.map(|(version, _)| version))
+        };
+        futures::stream::iter(ids.to_vec()).map(read).buffered(READ_CONCURRENCY).try_collect().await
     }
 
     async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>> {
@@ -156,6 +171,19 @@ async fn item(
             let bytes = stored.record.len();
             (stored, bytes)
         }));
+    }
+    catalogue::repair_found(keyspace, org, &found).await?;
+    Ok(None)
+}
+
+/// Returns the id and the version of the resource of a list row, with the size 0, because no record is read. Removes the
+/// row if the resource does not exist.
+async fn item_version(keyspace: &Keyspace, org: &OrgId, found: CatalogueRow) -> Result<Option<((String, u64), usize)>> {
+    let Position { id, at, .. } = &found.position;
+    if let Some((version, created_at)) = keyspace.tables.aggregates.live_version(org, id).await?
+        && created_at == *at
+    {
+        return Ok(Some(((id.clone(), version), 0)));
     }
     catalogue::repair_found(keyspace, org, &found).await?;
     Ok(None)

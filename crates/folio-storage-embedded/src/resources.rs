@@ -33,6 +33,30 @@ pub(crate) fn is_live(reads: &impl Reads, org: &OrgId, id: &str) -> Result<bool>
     Ok(matches!(record(reads, org, id)?, Some(Record::Live(_))))
 }
 
+/// Returns the version of a live resource. Decodes the record, which is in this process.
+fn live_version(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<u64>> {
+    Ok(record(reads, org, id)?.and_then(Record::live).map(|fields| fields.version))
+}
+
+/// Returns the error for a list row without a resource.
+fn missing() -> Error {
+    Error::internal("a list row refers to a missing resource")
+}
+
+/// Returns a page of a list. `load` reads an item and returns the item with its size in bytes.
+fn page_of<T>(
+    reads: &impl Reads,
+    org: &OrgId,
+    query: ListQuery,
+    request: &PageRequest,
+    load: impl FnMut(ListRow) -> Result<(T, usize)>,
+) -> Result<Page<T>> {
+    let ListQuery { kind, parent, conditions, filter } = query;
+    let total = conditions.is_empty().then(|| listing::total(reads, org, kind.name)).transpose()?;
+    let prefix = keys::list(org, kind.name, parent.as_deref());
+    Listing { prefix, filter, total, conditions: &conditions }.page(reads, request, load)
+}
+
 pub(crate) struct Resources(pub(crate) Arc<Engine>);
 
 #[async_trait]
@@ -63,21 +87,32 @@ impl ResourceExecutor for Resources {
     }
 
     async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
-        let (org, page) = (org.clone(), page.clone());
+        let (org, page, kind) = (org.clone(), page.clone(), query.kind);
         self.0
             .scan(move |view| {
-                let ListQuery { kind, parent, conditions, filter } = query;
-                let total = conditions.is_empty().then(|| listing::total(view, &org, kind.name)).transpose()?;
-                let prefix = keys::list(&org, kind.name, parent.as_deref());
-                let listing = Listing { prefix, filter, total, conditions: &conditions };
-                listing.page(view, &page, |row| {
-                    let item = stored(view, &org, kind, &row.id)?;
-                    let item = item.ok_or_else(|| Error::internal("a list row refers to a missing resource"))?;
+                page_of(view, &org, query, &page, |row| {
+                    let item = stored(view, &org, kind, &row.id)?.ok_or_else(missing)?;
                     let bytes = item.record.len();
                     Ok((item, bytes))
                 })
             })
             .await
+    }
+
+    async fn list_versions(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<(String, u64)>> {
+        let (org, page) = (org.clone(), page.clone());
+        self.0
+            .scan(move |view| {
+                page_of(view, &org, query, &page, |row| {
+                    let version = live_version(view, &org, &row.id)?.ok_or_else(missing)?;
+                    Ok(((row.id, version), 0))
+                })
+            })
+            .await
+    }
+
+    async fn versions(&self, org: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<u64>>> {
+        self.0.read(|view| ids.iter().map(|id| live_version(view, org, id)).collect())
     }
 
     async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>> {

@@ -63,6 +63,8 @@ store! {
     decide(ResourceWrite) -> WriteOutcome;
     id_by_name(&OrgId, &'static Kind, &str) -> Option<String>;
     list(&OrgId, ListQuery, &PageRequest) -> Page<StoredResource>;
+    list_versions(&OrgId, ListQuery, &PageRequest) -> Page<(String, u64)>;
+    versions(&OrgId, &'static Kind, &[String]) -> Vec<Option<u64>>;
     matching_ids(&OrgId, ListQuery, usize) -> Vec<String>;
     revision_numbers(&OrgId, &str) -> Vec<u32>;
     name_revision(&OrgId, NewName) -> ();

@@ -66,6 +66,7 @@ type HeaderRow = (Option<bool>, Option<i64>, Option<Vec<u8>>, Option<i64>, Optio
 table! { Aggregates:
     header: read "SELECT live, version, record, created_at, uses, text_version, text_state \
                   FROM aggregates WHERE org = ? AND id = ? LIMIT 1",
+    version: read "SELECT live, version, created_at FROM aggregates WHERE org = ? AND id = ? LIMIT 1",
     row: read "SELECT value FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?",
     rows: read "SELECT key, value FROM aggregates \
                 WHERE org = ? AND id = ? AND part = ? AND key >= ? AND key < ? LIMIT ?",
@@ -105,6 +106,16 @@ impl Aggregates {
             uses: uses.unwrap_or(0).cast_unsigned(),
             text_version: text_version.unwrap_or(0).cast_unsigned(),
             text_state,
+        })
+    }
+
+    /// Returns the version and the time of creation, in microseconds, of a live resource. Does not read the record.
+    pub(crate) async fn live_version(&self, org: &OrgId, id: &str) -> Result<Option<(u64, i64)>> {
+        let row: Option<(Option<bool>, Option<i64>, Option<i64>)> =
+            self.cql.row(&self.version, Read::Quorum, values![org.as_str(), id]).await?;
+        Ok(match row {
+            Some((Some(true), Some(version), created_at)) => Some((version.cast_unsigned(), created_at.unwrap_or(0))),
+            _ => None,
         })
     }
 

@@ -59,6 +59,13 @@ pub trait ResourceExecutor: Send + Sync {
 
     async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>>;
 
+    /// Returns the ids and versions of a page of [`Self::list`], with its order and its tokens. Reads no records, so that
+    /// a resource with an obsolete list row may be among them.
+    async fn list_versions(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<(String, u64)>>;
+
+    /// Returns the versions of live resources, in the order of `ids`.
+    async fn versions(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<u64>>>;
+
     /// Returns the ids of at most `max` resources that match a query, in any order. Reads their list rows only, so that
     /// a resource that was just deleted may be among them.
     async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>>;
@@ -160,20 +167,17 @@ impl<R: Resource> ResourceStore<R> {
 
     /// Returns the resources whose parents are live, in the given order. Reads each parent once.
     async fn with_live_parents(&self, org: &OrgId, mut found: Vec<R>) -> Result<Vec<R>> {
-        let parents: BTreeSet<String> = found.iter().filter_map(R::parent).collect();
-        let Some(first) = parents.first() else { return Ok(found) };
-        let (kind, parents) = (Kind::of_id(first)?, parents.iter().cloned().collect::<Vec<_>>());
-        let stored = self.executor.get(org, kind, &parents).await?;
-        let live: BTreeSet<String> =
-            parents.into_iter().zip(stored).filter_map(|(id, stored)| stored.map(|_| id)).collect();
+        let live = self.live_parents(org, found.iter().filter_map(R::parent).collect()).await?;
         found.retain(|resource| resource.parent().is_none_or(|parent| live.contains(&parent)));
         Ok(found)
     }
 
-    async fn is_parent_live(&self, org: &OrgId, parent: Option<String>) -> Result<bool> {
-        let Some(parent) = parent else { return Ok(true) };
-        let found = self.executor.get(org, Kind::of_id(&parent)?, &[parent]).await?;
-        Ok(found.iter().any(Option::is_some))
+    /// Returns the live resources among these parents, which are of one kind. Reads their versions only.
+    pub async fn live_parents(&self, org: &OrgId, parents: BTreeSet<String>) -> Result<BTreeSet<String>> {
+        let Some(first) = parents.first() else { return Ok(parents) };
+        let (kind, parents) = (Kind::of_id(first)?, parents.into_iter().collect::<Vec<_>>());
+        let versions = self.executor.versions(org, kind, &parents).await?;
+        Ok(parents.into_iter().zip(versions).filter_map(|(id, version)| version.map(|_| id)).collect())
     }
 
     /// Returns a page of live resources. In a list over many parents, the total counts the children of a deleted parent
@@ -181,9 +185,42 @@ impl<R: Resource> ResourceStore<R> {
     ///
     /// Errors: `INVALID_PAGE_TOKEN`; `INVALID_FIELD` of `filter` if too many parents match its conditions.
     pub async fn list(&self, org: &OrgId, filter: &R::Filter, page: &PageRequest) -> Result<Page<R>> {
-        let parent = R::parent_in(filter);
-        if !self.is_parent_live(org, parent.clone()).await? {
+        let Some(query) = self.query(org, filter).await? else {
             return Ok(Page { items: Vec::new(), next: None, total: 0 });
+        };
+        let is_of_many_parents = R::HAS_PARENT && query.parent.is_none();
+        let Page { items, next, total } = self.executor.list(org, query, page).await?;
+        let items: Vec<Option<R>> = items.iter().map(decode_live).collect::<Result<_>>()?;
+        let mut items: Vec<R> = items.into_iter().flatten().collect();
+        if is_of_many_parents {
+            items = self.with_live_parents(org, items).await?;
+        }
+        Ok(Page { items, next, total })
+    }
+
+    /// Returns the ids and versions of a page of [`Self::list`] without reading the records. A resource that no longer
+    /// matches, or whose parent was deleted, may be among them.
+    ///
+    /// Errors: those of [`Self::list`].
+    pub async fn list_versions(
+        &self,
+        org: &OrgId,
+        filter: &R::Filter,
+        page: &PageRequest,
+    ) -> Result<Page<(R::Id, u64)>> {
+        let Some(query) = self.query(org, filter).await? else {
+            return Ok(Page { items: Vec::new(), next: None, total: 0 });
+        };
+        let Page { items, next, total } = self.executor.list_versions(org, query, page).await?;
+        let items = items.into_iter().map(|(id, version)| Ok((id.parse()?, version))).collect::<Result<_>>()?;
+        Ok(Page { items, next, total })
+    }
+
+    /// Returns the query of a filter. None: the parent that the filter names is not live.
+    async fn query(&self, org: &OrgId, filter: &R::Filter) -> Result<Option<ListQuery>> {
+        let parent = R::parent_in(filter);
+        if self.live_parents(org, parent.iter().cloned().collect()).await?.len() < parent.iter().len() {
+            return Ok(None);
         }
         let mut conditions = R::conditions(filter);
         let filter_key = format!("{parent:?}{conditions:?}");
@@ -198,15 +235,7 @@ impl<R: Resource> ResourceStore<R> {
                 _ => {}
             }
         }
-        let is_of_many_parents = R::HAS_PARENT && parent.is_none();
-        let query = ListQuery { kind: Kind::get::<R>(), parent, conditions, filter: filter_key };
-        let Page { items, next, total } = self.executor.list(org, query, page).await?;
-        let items: Vec<Option<R>> = items.iter().map(decode_live).collect::<Result<_>>()?;
-        let mut items: Vec<R> = items.into_iter().flatten().collect();
-        if is_of_many_parents {
-            items = self.with_live_parents(org, items).await?;
-        }
-        Ok(Page { items, next, total })
+        Ok(Some(ListQuery { kind: Kind::get::<R>(), parent, conditions, filter: filter_key }))
     }
 
     /// Resolves a condition on the terms of another resource. A missing resource has no terms.

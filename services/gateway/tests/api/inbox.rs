@@ -1,10 +1,18 @@
 //! Streams of the inbox and of documents.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use folio_gateway::Options;
 use folio_proto::v1::*;
+use folio_resources::{Kind, ListQuery};
+use folio_storage::{ResourceExecutor, StoredResource, Stores};
+use folio_storage_conformance::layer::{Layered, ResourceLayer};
 use folio_testkit::wait_for;
 use folio_types::access::Scope;
+use folio_types::page::{Page, PageRequest};
 use folio_types::{Code, OrgId, Reason, Role, System};
 use serde_json::json;
 use tonic::Streaming;
@@ -192,5 +200,99 @@ async fn invariant_6_a_document_of_another_organization_is_not_streamed() {
     let request = WatchDocumentRequest { document_id: document };
     let error = refused(stranger.documents().watch_document(request).await, "a foreign document");
     assert_eq!(error.code, Code::NotFound);
+    server.stop().await;
+}
+
+/// Counts the records of extractions that are read from the store, and the polls.
+#[derive(Default)]
+struct ExtractionReads {
+    records: AtomicU64,
+    polls: AtomicU64,
+}
+
+impl ExtractionReads {
+    fn count(&self, kind: &Kind, records: usize) {
+        if kind == Kind::get::<folio_resources::Extraction>() {
+            self.records.fetch_add(records as u64, Ordering::SeqCst);
+        }
+    }
+}
+
+#[async_trait]
+impl ResourceLayer for ExtractionReads {
+    async fn get(
+        &self,
+        below: &dyn ResourceExecutor,
+        org: &OrgId,
+        kind: &'static Kind,
+        ids: &[String],
+    ) -> folio_types::Result<Vec<Option<StoredResource>>> {
+        self.count(kind, ids.len());
+        below.get(org, kind, ids).await
+    }
+
+    async fn list(
+        &self,
+        below: &dyn ResourceExecutor,
+        org: &OrgId,
+        query: ListQuery,
+        page: &PageRequest,
+    ) -> folio_types::Result<Page<StoredResource>> {
+        let (kind, found) = (query.kind, below.list(org, query, page).await?);
+        self.count(kind, found.items.len());
+        Ok(found)
+    }
+
+    async fn list_versions(
+        &self,
+        below: &dyn ResourceExecutor,
+        org: &OrgId,
+        query: ListQuery,
+        page: &PageRequest,
+    ) -> folio_types::Result<Page<(String, u64)>> {
+        self.polls.fetch_add(1, Ordering::SeqCst);
+        below.list_versions(org, query, page).await
+    }
+}
+
+#[tokio::test]
+async fn a_poll_without_a_change_reads_no_extraction_and_a_change_of_one_reads_only_this_one() {
+    use watch_document_response::Change;
+    let reads = Arc::new(ExtractionReads::default());
+    let layer = |stores: Stores| Stores { resources: Layered::over(Arc::clone(&reads), &stores.resources), ..stores };
+    let options = Options { failed_attempts_per_minute: 10_000, ..Options::default() };
+    let server = Server::on(options, layer).await;
+    let member = server.member().await;
+    let prompt = member.prompt("Total", &member.schema("Invoice", "total").await).await;
+    let document = member.ready_document("a.txt", "Total 12.50").await.document_id;
+    let (one, two) =
+        (extract(&server, &member, &document, &prompt).await, extract(&server, &member, &document, &prompt).await);
+    let request = async |id: &str, requested: bool| {
+        member.call_ok("RequestReview", json!({"extraction_id": id, "requested": requested})).await;
+    };
+    request(&one, true).await;
+    request(&two, true).await;
+    let (mut stream, mut inbox) = (watch_document(&member, &document).await, watch_inbox(&member).await);
+    let mut pending = [waiting(&mut inbox).await, waiting(&mut inbox).await];
+    let mut expected = [one.clone(), two];
+    pending.sort();
+    expected.sort();
+    assert_eq!(pending, expected);
+    while next_of_document(&mut stream).await != Change::CaughtUp(CaughtUp {}) {}
+
+    let polled = async || {
+        let polls = reads.polls.load(Ordering::SeqCst);
+        let next = async || (reads.polls.load(Ordering::SeqCst) >= polls + 6).then_some(());
+        wait_for("six polls", SOON, next).await;
+        reads.records.load(Ordering::SeqCst)
+    };
+    let before = reads.records.load(Ordering::SeqCst);
+    assert_eq!(polled().await, before, "polls without a change");
+    request(&one, false).await;
+    assert_eq!(next_extraction(&mut stream).await.extraction_id, one);
+    let removed = next_in_inbox(&mut inbox).await;
+    assert_eq!(removed, watch_inbox_response::Change::RemovedItemId(one));
+    let after = polled().await;
+    assert_eq!(polled().await, after, "polls after a change");
     server.stop().await;
 }
