@@ -26,9 +26,33 @@ struct Poll<T> {
 /// Sends the newest poll. None: there was no poll.
 type Sender<T> = watch::Sender<Option<Poll<T>>>;
 
+type Senders<K, T> = Mutex<HashMap<K, Weak<Sender<T>>>>;
+
 /// The pollers of this process, by key. A poller owns its sender.
 pub(crate) struct SharedPollers<K, T> {
-    senders: Arc<Mutex<HashMap<K, Weak<Sender<T>>>>>,
+    senders: Arc<Senders<K, T>>,
+}
+
+/// Locks the map for a few instructions, never across an await.
+fn lock<K, T>(senders: &Senders<K, T>) -> MutexGuard<'_, HashMap<K, Weak<Sender<T>>>> {
+    senders.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the entry of a poller when the poller ends, also by a panic of its `read`.
+struct Entry<K: Eq + Hash, T> {
+    senders: Arc<Senders<K, T>>,
+    key: K,
+    sender: Weak<Sender<T>>,
+}
+
+impl<K: Eq + Hash, T> Drop for Entry<K, T> {
+    fn drop(&mut self) {
+        let mut senders = lock(&self.senders);
+        // A poller that ended may already have a successor.
+        if senders.get(&self.key).is_some_and(|sender| sender.ptr_eq(&self.sender)) {
+            senders.remove(&self.key);
+        }
+    }
 }
 
 impl<K, T> Default for SharedPollers<K, T> {
@@ -97,7 +121,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, T: Send + Sync + 'static> SharedPoll
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let since = Instant::now();
-        let mut senders = self.lock();
+        let mut senders = lock(&self.senders);
         if let Some(sender) = senders.get(key).and_then(Weak::upgrade) {
             return Polls { receiver: sender.subscribe(), since };
         }
@@ -120,6 +144,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, T: Send + Sync + 'static> SharedPoll
     ) where
         F: Future<Output = Result<T>> + Send + 'static,
     {
+        let senders = Arc::clone(&self.senders);
+        let _entry = Entry { senders, key: key.clone(), sender: Arc::downgrade(&sender) };
         let mut ticks = tokio::time::interval(schedule.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut last, mut second) = (None, Some(Instant::now() + schedule.delay()));
@@ -147,17 +173,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, T: Send + Sync + 'static> SharedPoll
 
     /// Removes a poller unless it has watchers. Returns true if it was removed.
     fn remove_unwatched(&self, key: &K, sender: &Sender<T>) -> bool {
-        let mut senders = self.lock();
+        let mut senders = lock(&self.senders);
         let is_unwatched = sender.receiver_count() == 0;
         if is_unwatched {
             senders.remove(key);
         }
         is_unwatched
-    }
-
-    /// Locks the map for a few instructions, never across an await.
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Weak<Sender<T>>>> {
-        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,12 +233,12 @@ mod tests {
             let state = tokio::time::timeout(SOON, fast.next()).await.unwrap().unwrap();
             assert_eq!(*state, number, "a watcher that receives nothing delays no other");
         }
-        assert_eq!((reads.load(Ordering::SeqCst), pollers.lock().len()), (3, 1));
+        assert_eq!((reads.load(Ordering::SeqCst), lock(&pollers.senders).len()), (3, 1));
         assert_eq!(*slow.next().await.unwrap(), 2, "only the newest poll waits for a slow watcher");
         let mut other = subscribe("other");
         assert_eq!(*tokio::time::timeout(SOON, other.next()).await.unwrap().unwrap(), 0, "a poller of its own");
         drop((slow, fast, other));
-        wait_for("the end of the pollers", SOON, || async { pollers.lock().is_empty().then_some(()) }).await;
+        wait_for("the end of the pollers", SOON, || async { lock(&pollers.senders).is_empty().then_some(()) }).await;
         let mut next = subscribe("one");
         assert_eq!(*tokio::time::timeout(SOON, next.next()).await.unwrap().unwrap(), 0, "a new poller");
     }
@@ -237,6 +258,21 @@ mod tests {
             found.push(tokio::time::timeout(SOON, polls.next()).await.unwrap().map(|state| *state).ok());
         }
         assert_eq!(found, [Some(5), None, Some(6)]);
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_a_poll_fails_its_watchers_and_leaves_no_entry() {
+        fn defect() -> Result<u64> {
+            panic!("a defect of a poll")
+        }
+        let pollers = SharedPollers::<&str, u64>::default();
+        let schedule = Schedule { interval: Duration::from_secs(1), random: 0 };
+        let mut polls = pollers.subscribe(&"key", schedule, |_: Option<Arc<u64>>| async { defect() });
+        let failed = tokio::time::timeout(SOON, polls.next()).await.unwrap();
+        assert_eq!(failed.unwrap_err().code, folio_types::Code::Internal);
+        wait_for("the removal of the entry", SOON, || async { lock(&pollers.senders).is_empty().then_some(()) }).await;
+        let mut next = pollers.subscribe(&"key", schedule, |_: Option<Arc<u64>>| std::future::ready(Ok(7)));
+        assert_eq!(*tokio::time::timeout(SOON, next.next()).await.unwrap().unwrap(), 7, "a new poller");
     }
 
     #[test]
