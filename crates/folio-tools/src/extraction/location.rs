@@ -17,7 +17,7 @@ use folio_resources::{item_path, member_path};
 use folio_types::notation::Style;
 use serde_json::Value;
 
-use super::page_index::{PageIndex, Words, has_value};
+use super::page_index::{Found, PageIndex, Words, has_value};
 use super::quote::{CondensedPage, Occurrence, Quote};
 
 /// Maximum number of locations of a value from which one is chosen.
@@ -53,6 +53,8 @@ struct Leaf {
     group: usize,
     /// The quote of the model. None: the model did not quote the value.
     quote: Option<Quote>,
+    /// False: the value is negative, and no location has its minus.
+    has_sign: bool,
     /// The first locations, in order.
     locations: Vec<Location>,
     /// Number of occurrences of the quote that may still be examined.
@@ -103,6 +105,7 @@ impl Search {
                     group,
                     quote: None,
                     quotes_left: QUOTES_MAX,
+                    has_sign: false,
                     locations: Vec::new(),
                     quoted: Vec::new(),
                     occurrences: 0,
@@ -138,19 +141,21 @@ impl Search {
         let index = PageIndex::with_style(text, style);
         let mut condensed = None;
         // Equal values are searched once, because a hostile answer repeats a frequent one.
-        let mut found_values: HashMap<String, Vec<Words>> = HashMap::new();
+        let mut found_values: HashMap<String, Found> = HashMap::new();
         for leaf in &mut self.leaves {
             let key = leaf.value.to_string();
-            let found: &[Words] = found_values.entry(key).or_insert_with(|| index.find(&leaf.value));
+            let Found { locations: found, has_sign } =
+                &*found_values.entry(key).or_insert_with(|| index.find(&leaf.value));
             if let Some(quote) = leaf.quote.as_ref().filter(|_| !found.is_empty()) {
                 let page = condensed.get_or_insert_with(|| CondensedPage::new(text));
                 for Occurrence { words: (first, last), whole_words, text } in page.find(quote).take(leaf.quotes_left) {
                     leaf.quotes_left -= 1;
                     let mut within = found.iter().filter(|(start, end)| first <= *start && *end <= last).peekable();
-                    if within.peek().is_none() || !has_value(text, &leaf.value, style) {
+                    let is_range_dash = |word: usize| index.is_range_dash(first + word);
+                    if within.peek().is_none() || !has_value(text, &leaf.value, style, is_range_dash) {
                         continue;
                     }
-                    let is_stated = has_value(quote.text(), &leaf.value, style);
+                    let is_stated = has_value(quote.text(), &leaf.value, style, |_| false);
                     let is_cited =
                         |(start, end): &&Words| is_stated || (whole_words.start <= *start && *end < whole_words.end);
                     leaf.quoted.extend(within.find(is_cited).map(|(first_word, last_word)| {
@@ -158,6 +163,15 @@ impl Search {
                         (location, (first, last))
                     }));
                 }
+            }
+            // Locations with the minus of a negative number replace those without, also those of other pages.
+            if found.is_empty() || (leaf.has_sign && !has_sign) {
+                continue;
+            }
+            if *has_sign && !leaf.has_sign {
+                leaf.has_sign = true;
+                leaf.locations.clear();
+                leaf.occurrences = 0;
             }
             leaf.occurrences = leaf.occurrences.saturating_add(u32::try_from(found.len()).unwrap_or(u32::MAX));
             let left = LOCATIONS_MAX.saturating_sub(leaf.locations.len());
@@ -371,7 +385,7 @@ mod tests {
                 assert_eq!(!found.located.is_empty(), is_found, "{page:?} {quotes:?}");
             }
         }
-        assert!(has_value("Discount -\n12,00", &json!(-12), Style::default()), "a sign may be apart");
+        assert!(has_value("Discount -\n12,00", &json!(-12), Style::default(), |_| false), "a sign may be apart");
     }
 
     #[test]
@@ -400,6 +414,41 @@ mod tests {
         }
         let found = locate(&json!({"value": 957}), &["Credit -957.00 of 957.00"]).located;
         assert_eq!((found[0].location.first_word, found[0].occurrences), (3, 1));
+    }
+
+    #[test]
+    fn a_negative_number_is_located_at_its_minus() {
+        for (pages, page, first_word, occurrences) in [
+            (vec!["12 -12"], 1, 1, 1),
+            (vec!["12 12-"], 1, 1, 1),
+            (vec!["12 paid - 12"], 1, 3, 1),
+            (vec!["12 paid (12)"], 1, 2, 1),
+            (vec!["10 - 12 and -12"], 1, 4, 1),
+            (vec!["12", "-12 12", "12 -12"], 2, 0, 2),
+            (vec!["12", "12"], 1, 0, 2),
+        ] {
+            let found = locate(&json!({"value": -12}), &pages).located;
+            let location = Location { page, first_word, last_word: first_word };
+            assert_eq!((found[0].location, found[0].occurrences), (location, occurrences), "{pages:?}");
+        }
+    }
+
+    #[test]
+    fn the_dash_of_a_range_is_no_sign() {
+        for (page, value, quote, is_cited) in [
+            ("Pages 10 - 12", -12, "- 12", false),
+            ("Pages 10 - 12", -12, "-12", false),
+            ("Pages 10 - 12", -12, "10 - 12", false),
+            ("Pages 10 - 12", -10, "10 -", false),
+            ("Pages 10 \u{2013} 12", -12, "\u{2013} 12", false),
+            ("Pages 10 - 12", 12, "10 - 12", true),
+            ("Paper 10  - 12", -12, "- 12", true),
+            ("Paper 10\n- 12", -12, "- 12", true),
+            ("Discount - 12", -12, "- 12", true),
+        ] {
+            let found = locate_quoted(&json!({ "value": value }), &[("value", quote)], &[page]).located;
+            assert_eq!(found[0].quote.is_some(), is_cited, "{page:?} {value} {quote}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use folio_resources::words;
 use folio_types::notation::{Style, fold};
@@ -39,7 +39,17 @@ struct Number {
     absolute: f64,
     /// True if the words contain a minus.
     is_negative: bool,
+    /// True if the number has a minus in its words or as the word before it, or is in brackets.
+    has_minus: bool,
     words: Words,
+}
+
+/// The locations of a value on a page.
+pub(super) struct Found {
+    /// In order.
+    pub(super) locations: Vec<Words>,
+    /// False: the value is negative, and no location has a minus.
+    pub(super) has_sign: bool,
 }
 
 /// The searchable values of a page.
@@ -51,6 +61,8 @@ pub(super) struct PageIndex {
     /// In the order of their absolute values, because a sign may be printed apart from its number.
     numbers: Vec<Number>,
     dates: HashMap<String, Vec<Words>>,
+    /// The words that are the dash of a range, as in `10 - 12`.
+    range_dashes: HashSet<usize>,
 }
 
 impl PageIndex {
@@ -62,6 +74,11 @@ impl PageIndex {
     pub(super) fn with_style(text: &str, style: Style) -> Self {
         let styles = [style, Style { comma_decimal: !style.comma_decimal, ..style }];
         let words = words_of(text);
+        let range_dashes: HashSet<usize> = (0..words.len()).filter(|at| is_range_dash(&words, *at)).collect();
+        let has_brackets = |start: usize, last: usize| {
+            words.get(start).is_some_and(|word| word.text.starts_with('('))
+                && words.get(last).is_some_and(|word| word.text.ends_with(')'))
+        };
         let (mut tokens, mut positions) = (Vec::new(), HashMap::<String, Vec<usize>>::new());
         let (mut numbers, mut dates) = (Vec::new(), HashMap::<String, Vec<Words>>::new());
         for (start, word) in words.iter().enumerate() {
@@ -77,6 +94,8 @@ impl PageIndex {
                 positions.entry(token.to_owned()).or_default().push(tokens.len());
                 tokens.push(Token { text: token.to_owned(), word: start, continues_number });
             }
+            let before = start.checked_sub(1).filter(|at| !range_dashes.contains(at));
+            let is_after_minus = before.and_then(|at| words.get(at)).is_some_and(Word::is_dash);
             let has_digit = |at: usize| words.get(at).is_some_and(|word| word.has_digits);
             let is_number = |last: usize| has_digit(start) && has_digit(last) && !is_divided(&words, start, last);
             for (last, group) in groups(&words, start, NUMBER_WORDS, is_number) {
@@ -86,8 +105,13 @@ impl PageIndex {
                         values.push(value);
                     }
                 }
-                let number =
-                    |value: f64| Number { absolute: value.abs(), is_negative: value < 0.0, words: (start, last) };
+                let is_minus_apart = is_after_minus || has_brackets(start, last);
+                let number = |value: f64| Number {
+                    absolute: value.abs(),
+                    is_negative: value < 0.0,
+                    has_minus: value < 0.0 || is_minus_apart,
+                    words: (start, last),
+                };
                 numbers.extend(values.into_iter().map(number));
             }
             let is_date = |last: usize| has_digit(start) || has_digit(last);
@@ -103,23 +127,34 @@ impl PageIndex {
             let order = one.absolute.partial_cmp(&other.absolute).unwrap_or(Ordering::Equal);
             order.then_with(|| one.words.cmp(&other.words))
         });
-        Self { tokens, positions, numbers, dates }
+        Self { tokens, positions, numbers, dates, range_dashes }
     }
 
     pub(super) fn contains(&self, value: &Value) -> bool {
-        !self.find(value).is_empty()
+        !self.find(value).locations.is_empty()
     }
 
-    /// Returns the locations of a value in order. A location that contains another one is left out.
-    pub(super) fn find(&self, value: &Value) -> Vec<Words> {
+    /// Returns true if the word is the dash of a range.
+    pub(super) fn is_range_dash(&self, word: usize) -> bool {
+        self.range_dashes.contains(&word)
+    }
+
+    /// Returns the locations of a value. Left out are a location that contains another one, and one of a negative number
+    /// without a minus if another one has a minus.
+    pub(super) fn find(&self, value: &Value) -> Found {
+        let mut has_sign = true;
         let mut found = match value {
-            Value::Number(number) => self.number(number.as_f64()),
+            Value::Number(number) => {
+                let (found, is_signed) = self.number(number.as_f64());
+                has_sign = is_signed;
+                found
+            }
             Value::String(text) => {
                 let mut found = self.text(text);
                 found.extend(self.dates.get(text.trim()).into_iter().flatten());
                 found
             }
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return Vec::new(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => Vec::new(),
         };
         found.sort_by_key(|(first, last)| (*last, usize::MAX - *first));
         let mut kept: Vec<Words> = Vec::new();
@@ -129,17 +164,24 @@ impl PageIndex {
                 kept.push((first, last));
             }
         }
-        kept
+        Found { locations: kept, has_sign }
     }
 
-    /// Returns the locations of a number. The minus of a negative one may be apart or missing; a positive one has none.
-    fn number(&self, wanted: Option<f64>) -> Vec<Words> {
-        let Some(wanted) = wanted else { return Vec::new() };
+    /// Returns the locations of a number, and true if they have its sign. A positive number has no minus. The minus of a
+    /// negative one may be missing: locations without it are returned if no location has it.
+    fn number(&self, wanted: Option<f64>) -> (Vec<Words>, bool) {
+        let Some(wanted) = wanted else { return (Vec::new(), true) };
         let absolute = wanted.abs();
         let start = self.numbers.partition_point(|number| number.absolute < absolute - TOLERANCE);
         let rest = self.numbers.get(start..).unwrap_or_default();
         let equal = rest.iter().take_while(|number| number.absolute < absolute + TOLERANCE);
-        equal.filter(|number| wanted < 0.0 || !number.is_negative).map(|number| number.words).collect()
+        if wanted >= 0.0 {
+            return (equal.filter(|number| !number.is_negative).map(|number| number.words).collect(), true);
+        }
+        let (signed, unsigned): (Vec<_>, Vec<_>) = equal.partition(|number| number.has_minus);
+        let has_sign = !signed.is_empty();
+        let found = if has_sign { signed } else { unsigned };
+        (found.into_iter().map(|number| number.words).collect(), has_sign)
     }
 
     /// Returns the locations of a text. A part of a number is no text.
@@ -160,15 +202,15 @@ impl PageIndex {
 }
 
 /// Returns true if a text contains the value, a number with its sign, and another text with its signs. `style`: the notation of
-/// the page.
-pub(super) fn has_value(text: &str, value: &Value, style: Style) -> bool {
+/// the page. `is_range_dash` returns true for a word of the text, from 0, that is no sign but the dash of a range on the page.
+pub(super) fn has_value(text: &str, value: &Value, style: Style, is_range_dash: impl Fn(usize) -> bool) -> bool {
     let index = PageIndex::with_style(text, style);
     let has_signs = match value {
         Value::String(wanted) => {
             let is_date = index.dates.contains_key(wanted.trim());
             is_date || with_signs(text).contains(&with_signs(wanted.trim_matches(MARKS)))
         }
-        Value::Number(number) => number.as_f64().is_some_and(|number| has_number(text, number, style)),
+        Value::Number(number) => number.as_f64().is_some_and(|number| has_number(text, number, style, is_range_dash)),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
     };
     has_signs && index.contains(value)
@@ -200,7 +242,7 @@ fn with_signs(text: &str) -> String {
 }
 
 /// Returns true if a word, or up to three words together, are the number with its sign, which may be a word of its own.
-fn has_number(text: &str, wanted: f64, style: Style) -> bool {
+fn has_number(text: &str, wanted: f64, style: Style, is_range_dash: impl Fn(usize) -> bool) -> bool {
     let found = words_of(text);
     let words = found.as_slice();
     let is_wanted = |words: &[Word<'_>]| {
@@ -215,7 +257,10 @@ fn has_number(text: &str, wanted: f64, style: Style) -> bool {
         let lasts = start..(start + NUMBER_WORDS + 1).min(words.len());
         lasts.take_while(move |last| !is_divided(words, start, *last))
     };
-    (0..words.len()).any(|start| lasts(start).any(|last| words.get(start..=last).is_some_and(is_wanted)))
+    let is_at = |start: usize, last: usize| {
+        !is_range_dash(start) && !is_range_dash(last) && words.get(start..=last).is_some_and(is_wanted)
+    };
+    (0..words.len()).any(|start| lasts(start).any(|last| is_at(start, last)))
 }
 
 /// A part of a text between white space.
@@ -224,6 +269,25 @@ struct Word<'t> {
     has_digits: bool,
     /// True if more than one blank, such as the end of a line or a column, separates the word from the word before it.
     is_apart: bool,
+}
+
+impl Word<'_> {
+    /// Returns true if the word is a dash, which may be a minus.
+    fn is_dash(&self) -> bool {
+        matches!(self.text, "-" | "\u{2212}" | "\u{2013}")
+    }
+}
+
+/// Returns true if a word is a dash between two words with digits, with one blank at each side. It may also be a subtraction,
+/// whose dash is no sign either.
+fn is_range_dash(words: &[Word<'_>], at: usize) -> bool {
+    let before = at.checked_sub(1).and_then(|before| words.get(before));
+    match (before, words.get(at), words.get(at + 1)) {
+        (Some(before), Some(dash), Some(after)) => {
+            dash.is_dash() && before.has_digits && after.has_digits && !dash.is_apart && !after.is_apart
+        }
+        _ => false,
+    }
 }
 
 fn words_of(text: &str) -> Vec<Word<'_>> {
