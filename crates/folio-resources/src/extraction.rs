@@ -498,6 +498,7 @@ mod tests {
             is_by_rule: false,
             data: Some(data.clone()),
             required: vec![required.to_owned()],
+            withdrawn: Vec::new(),
         };
         let reviewed = |verified| {
             let write = write(ExtractionChange::Review(review("a")));
@@ -636,6 +637,7 @@ mod tests {
                     is_by_rule: true,
                     data: None,
                     required: required.iter().map(|path| (*path).into()).collect(),
+                    withdrawn: Vec::new(),
                 }),
             };
             let (key, change) = ("create".parse().unwrap(), ExtractionChange::Create(Box::new(new)));

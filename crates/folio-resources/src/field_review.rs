@@ -1,6 +1,6 @@
 //! Decisions of reviewers about single values of an extraction, and the history of the values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use folio_types::op::{OpKey, Write};
 use folio_types::{Error, Reason, Result, Timestamp, UserId};
@@ -85,6 +85,9 @@ pub struct Review {
     pub data: Option<Value>,
     /// The paths of the values that must be approved.
     pub required: Vec<String>,
+    /// The paths of values whose approval by a rule is withdrawn before these decisions, because the text that was read again
+    /// lacks them.
+    pub withdrawn: Vec<String>,
 }
 
 /// The decisions about the values of an extraction, and its last changes.
@@ -117,12 +120,37 @@ impl FieldLog {
         self.limited()
     }
 
+    /// Returns the paths of the values that a review rule approved and that are not in `supported`.
+    pub fn unsupported(&self, supported: &BTreeSet<String>) -> Vec<String> {
+        let by_rule = |review: &FieldReview| review.is_by_rule && review.decision == FieldDecision::Approved;
+        let approved = self.reviews.iter().filter(|(_, review)| by_rule(review)).map(|(path, _)| path);
+        approved.filter(|path| !supported.contains(*path)).cloned().collect()
+    }
+
+    /// Removes the approvals of a review rule for values that are not in `supported`. Returns true if there were any. The
+    /// decisions of persons are kept.
+    pub fn withdraw_unsupported(&mut self, supported: &BTreeSet<String>) -> bool {
+        let withdrawn = self.unsupported(supported);
+        for path in &withdrawn {
+            self.reviews.remove(path);
+        }
+        !withdrawn.is_empty()
+    }
+
     /// Records decisions about values of the current data.
     ///
     /// # Errors
     /// `TOO_LARGE` if more than [`REVIEWS_MAX`] values have a decision then.
     pub fn reviewed<C>(mut self, write: &Write<C>, review: &Review, data: &Value) -> Result<Self> {
         let values: BTreeMap<String, &Value> = leaves(data).into_iter().collect();
+        for path in &review.withdrawn {
+            // A person may have decided meanwhile.
+            if self.reviews.get(path).is_some_and(|review| review.is_by_rule) {
+                self.reviews.remove(path);
+                let (after, kind) = (values.get(path).copied().map(bounded), FieldChangeKind::Reset);
+                self.changes.push(FieldChange { after, is_by_rule: true, ..change(write, path.clone(), kind) });
+            }
+        }
         for path in &review.paths {
             let kind = match review.decision {
                 Some(FieldDecision::Approved) => FieldChangeKind::Approved,
@@ -244,7 +272,7 @@ mod tests {
 
     fn review(paths: &[&str], decision: Option<FieldDecision>) -> Review {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        Review { paths, decision, is_by_rule: false, data: None, required: Vec::new() }
+        Review { paths, decision, is_by_rule: false, data: None, required: Vec::new(), withdrawn: Vec::new() }
     }
 
     #[test]
@@ -294,6 +322,31 @@ mod tests {
         let kinds: Vec<FieldChangeKind> = reset.changes.iter().map(|change| change.kind).collect();
         assert_eq!(kinds, [FieldChangeKind::Approved, FieldChangeKind::Rejected, FieldChangeKind::Reset]);
         assert!(reset.reviews.is_empty() && !approved(&reset, &[]));
+    }
+
+    #[test]
+    fn approvals_of_a_rule_are_withdrawn_before_a_decision_and_those_of_a_person_are_kept() {
+        let data = json!({"a": 1, "b": 2, "c": 3});
+        let approve = |paths: &[&str]| review(paths, Some(FieldDecision::Approved));
+        let by_rule = Review { is_by_rule: true, ..approve(&["a", "b"]) };
+        let log = FieldLog::default().reviewed(&write(0), &by_rule, &data).unwrap();
+        let log = log.reviewed(&write(1), &approve(&["b"]), &data).unwrap();
+        assert_eq!(log.unsupported(&BTreeSet::new()), ["a"]);
+        assert_eq!(log.unsupported(&BTreeSet::from(["a".to_owned()])), Vec::<String>::new());
+        let mut checked = log.clone();
+        assert!(!checked.withdraw_unsupported(&BTreeSet::from(["a".to_owned()])) && checked == log);
+        assert!(checked.withdraw_unsupported(&BTreeSet::new()));
+        assert_eq!(checked.reviews.keys().collect::<Vec<_>>(), ["b"]);
+        let withdrawn = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let log = log.reviewed(&write(2), &Review { withdrawn, ..approve(&["c"]) }, &data).unwrap();
+        assert_eq!(log.reviews.keys().collect::<Vec<_>>(), ["b", "c"]);
+        let last: Vec<_> = log.changes[2..]
+            .iter()
+            .map(|change| (change.path.as_str(), change.kind, change.is_by_rule, change.after.clone()))
+            .collect();
+        let reset = ("a", FieldChangeKind::Reset, true, Some(json!(1)));
+        assert_eq!(last, [reset, ("c", FieldChangeKind::Approved, false, Some(json!(3)))]);
+        assert!(!log.is_approved(&["a".to_owned(), "c".to_owned()]));
     }
 
     #[test]

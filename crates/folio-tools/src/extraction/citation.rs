@@ -30,6 +30,8 @@ pub struct Cited {
     pub cited: u32,
     /// Number of values that the text does not contain.
     pub inferred: u32,
+    /// The paths of all values that the text contains.
+    pub paths: BTreeSet<String>,
 }
 
 /// Finds the values of the data in the text of the document. `quotes`: the quotes of the model by the paths of their values.
@@ -53,10 +55,11 @@ pub async fn cite(
     let SearchResult { mut located, missing } = blocking(move || search.finish()).await?;
     let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     let (all, cited) = (count(located.len()), count(located.iter().filter(|found| found.quote.is_some()).count()));
+    let paths = located.iter().map(|found| found.path.clone()).collect();
     located.retain(|found| found.path.len() <= REPORT_PATH_BYTES);
     located.truncate(CITATIONS_MAX);
     let citations = quote(stores, org, document, located).await?;
-    Ok(Cited { citations, located: all, cited, inferred: missing })
+    Ok(Cited { citations, located: all, cited, inferred: missing, paths })
 }
 
 /// Returns true if a document was read again since the citations of an extraction were checked. `text_generation`: that of the
@@ -69,10 +72,11 @@ fn is_outdated(text_generation: Option<Timestamp>, report: &ExtractionReport, cr
     !report.is_empty() && text_generation.is_some_and(|current| !is_checked(current))
 }
 
-/// Returns the extraction with citations of the current text of its document. Nothing is stored. A text that is being read
-/// again, or that has more than [`CHECKED_PAGES_MAX`] pages, is not searched. Cost: nothing, or that of [`cite`] if the
-/// document was read again.
-pub async fn check_again(stores: &Stores, document: &Document, extraction: Extraction) -> Result<Extraction> {
+/// Returns the extraction with citations of the current text of its document, and without the approvals by a review rule of
+/// values that this text lacks: the extraction is not verified then, unless a person verified it. Nothing is stored. A text
+/// that is being read again, or that has more than [`CHECKED_PAGES_MAX`] pages, is not searched. Cost: nothing, or that of
+/// [`cite`] if the document was read again.
+pub async fn check_again(stores: &Stores, document: &Document, mut extraction: Extraction) -> Result<Extraction> {
     let is_outdated = is_outdated(document.text_generation, &extraction.report, extraction.created_at);
     if !is_outdated || document.pages > CHECKED_PAGES_MAX {
         return Ok(extraction);
@@ -80,14 +84,17 @@ pub async fn check_again(stores: &Stores, document: &Document, extraction: Extra
     let stored = extraction.report.citations.iter().filter(|citation| citation.kind == CitationKind::Cited);
     let quotes = stored.map(|citation| (citation.path.clone(), citation.quote.clone())).collect();
     let found = cite(stores, &extraction.org, document, &extraction.original, &quotes).await?;
-    let Cited { citations, located, cited, inferred } = found;
+    let Cited { citations, located, cited, inferred, paths } = found;
+    let before = std::mem::take(&mut extraction.report);
     let report = ExtractionReport {
-        coverage: Coverage { located, cited, inferred, ..extraction.report.coverage },
+        coverage: Coverage { located, cited, inferred, ..before.coverage },
         citations,
         text_generation: document.text_generation,
-        ..extraction.report
+        ..before
     };
-    Ok(Extraction { report, ..extraction })
+    let is_withdrawn = extraction.fields.withdraw_unsupported(&paths);
+    let verified = extraction.verified && (!is_withdrawn || extraction.verified_by.is_some());
+    Ok(Extraction { report, verified, ..extraction })
 }
 
 /// Runs a search, which would block an async thread for too long.

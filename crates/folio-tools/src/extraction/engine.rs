@@ -251,7 +251,8 @@ impl Run<'_> {
         }
         let (stores, org) = (&self.resources.stores, &self.request.principal.org);
         let quotes = evidence.iter().filter_map(|(path, found)| Some((path.clone(), found.quote.clone()?))).collect();
-        let Cited { citations, located, cited, inferred } = cite(stores, org, &self.document, &data, &quotes).await?;
+        let found = cite(stores, org, &self.document, &data, &quotes).await?;
+        let Cited { citations, located, cited, inferred, .. } = found;
         let confidence = |(path, _): (String, &Value)| {
             let confidence = evidence.get(&path)?.confidence?;
             Some(FieldConfidence { path, confidence })

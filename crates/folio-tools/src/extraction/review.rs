@@ -1,10 +1,13 @@
 //! Reviews of single values: the values that a path selects, and those that must be approved.
 
-use folio_resources::{Extraction, FieldDecision, Review, item_path, leaves, member_path};
+use std::collections::BTreeSet;
+
+use folio_resources::{Document, Extraction, FieldDecision, Review, item_path, leaves, member_path};
 use folio_storage::Stores;
 use folio_types::{Error, Result};
 use serde_json::Value;
 
+use super::citation::check_again;
 use super::edit::{apply_edit, schema_of};
 use super::schema_walk::SchemaWalk;
 use crate::path::Path;
@@ -29,7 +32,20 @@ pub async fn plan_review(
     let paths = selected(current, path)?;
     let schema = schema_of(stores, extraction).await?;
     let required = required_leaves(schema.as_ref().and_then(|revision| revision.schema()), current);
-    Ok(Review { paths, decision, is_by_rule: false, data, required })
+    let withdrawn = lost_approvals(stores, extraction).await?;
+    Ok(Review { paths, decision, is_by_rule: false, data, required, withdrawn })
+}
+
+/// Returns the paths of the values that a review rule approved and that the current text of the document lacks. Cost: nothing
+/// without such approvals; otherwise one read, and a search if the document was read again.
+async fn lost_approvals(stores: &Stores, extraction: &Extraction) -> Result<Vec<String>> {
+    if extraction.fields.unsupported(&BTreeSet::new()).is_empty() {
+        return Ok(Vec::new());
+    }
+    let document = stores.of::<Document>().get(&extraction.org, &extraction.document).await?;
+    let Some(document) = document else { return Ok(Vec::new()) };
+    let checked = check_again(stores, &document, extraction.clone()).await?;
+    Ok(extraction.fields.unsupported(&checked.fields.reviews.into_keys().collect()))
 }
 
 /// Validates a decision before the extraction is read.

@@ -74,6 +74,7 @@ pub(super) fn apply_rule(
         is_by_rule: true,
         data: None,
         required: required_leaves(Some(schema), data),
+        withdrawn: Vec::new(),
     };
     (checks, review)
 }

@@ -3,9 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use folio_resources::{Citation, CitationKind, Document, Extraction, FieldConfidence, Schema, SchemaChange, TextState};
+use folio_resources::{
+    Citation, CitationKind, Document, Extraction, FieldConfidence, FieldDecision, FieldLog, FieldReview, Schema,
+    SchemaChange, TextState,
+};
 use folio_storage::{IngestUpdate, NewPage};
-use folio_tools::extraction::check_again;
+use folio_tools::extraction::{check_again, plan_review};
 use folio_types::message::FinishReason;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use serde_json::{Value, json};
@@ -138,7 +141,7 @@ async fn a_correction_is_requested_without_evidence() {
 }
 
 #[tokio::test]
-async fn citations_are_checked_again_when_the_document_was_read_again() {
+async fn citations_and_approvals_of_a_rule_are_checked_again_when_the_document_was_read_again() {
     let mut test = quoting().await;
     let result = test
         .extract(r#"{"total": 120.5, "_evidence": [{"path": "total", "quote": "Total: 120.50", "confidence": 0.9}]}"#)
@@ -146,6 +149,10 @@ async fn citations_are_checked_again_when_the_document_was_read_again() {
     let extraction = stored(&test, &result).await;
     let resources = test.context.resources.clone();
     let (stores, mut at) = (resources.stores, document(&test).await.text_generation.unwrap());
+    let (by, at_creation) = (extraction.created_by.clone(), extraction.created_at);
+    let approval = FieldReview { decision: FieldDecision::Approved, by, at: at_creation, is_by_rule: true };
+    let fields = FieldLog { reviews: [("total".to_owned(), approval)].into(), ..FieldLog::default() };
+    let by_rule = Extraction { fields, verified: true, ..extraction.clone() };
     let same = check_again(&stores, &document(&test).await, extraction.clone()).await.unwrap();
     assert_eq!(same, extraction, "the same text");
     for (page, expected, counts) in [
@@ -158,7 +165,14 @@ async fn citations_are_checked_again_when_the_document_was_read_again() {
         let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at };
         stores.texts.ingest(&test.context.principal.org, test.document().as_str(), update).await.unwrap();
         let document = document(&test).await;
-        let report = check_again(&stores, &document, extraction.clone()).await.unwrap().report;
+        let checked = check_again(&stores, &document, by_rule.clone()).await.unwrap();
+        let is_kept = !expected.is_empty();
+        assert_eq!((checked.fields.reviews.len(), checked.verified), (usize::from(is_kept), is_kept), "{page}");
+        let by_person = Extraction { verified_by: Some(by_rule.created_by.clone()), ..by_rule.clone() };
+        assert!(check_again(&stores, &document, by_person).await.unwrap().verified, "{page}");
+        let review = plan_review(&stores, &by_rule, "total", Some(FieldDecision::Rejected), None).await.unwrap();
+        assert_eq!(review.withdrawn.len(), usize::from(!is_kept), "{page}");
+        let report = checked.report;
         assert_eq!(kinds(&report.citations), expected, "{page}");
         assert_eq!((report.coverage.located, report.coverage.cited, report.coverage.inferred), counts);
         assert_eq!((report.text_generation, document.text_generation), (Some(at), Some(at)));
