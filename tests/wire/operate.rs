@@ -1,8 +1,10 @@
 //! A process as an operator sees it: its health port, a public listener, its shutdown.
 
+use folio_testkit::invoice::sample_invoice;
+
 use crate::command_line::{files_below, folio, text};
 use crate::process::Process;
-use crate::within;
+use crate::{LIMIT, within};
 
 #[tokio::test]
 async fn the_health_port_serves_probes_and_metrics() {
@@ -17,13 +19,42 @@ async fn the_health_port_serves_probes_and_metrics() {
     }
     let metrics = within("metrics", async { reqwest::get(format!("{health}/metrics")).await?.text().await }).await;
     let metrics = metrics.expect("the metrics are served");
-    for metric in ["folio_draining 0", "folio_conversations 0", "# TYPE folio_conversations_failed_total counter"] {
+    for metric in [
+        "folio_draining 0",
+        "folio_conversations 0",
+        "folio_exports 0",
+        "folio_page_images 0",
+        "# TYPE folio_conversations_failed_total counter",
+    ] {
         assert!(metrics.lines().any(|line| line == metric), "{metric} is missing in:\n{metrics}");
     }
     drop(server);
     let output = folio(folder.path(), &["health", &health], &[], "");
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("cannot connect to"), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn the_values_of_an_extraction_are_counted_by_their_evidence() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--health-listen", "127.0.0.1:0"];
+    // Without a model endpoint, the offline model answers.
+    let server = Process::start("folio", folder.path(), &arguments, &[]);
+    let health = format!("http://{}", server.printed_after("health on ").expect("a health port"));
+    std::fs::write(folder.path().join("invoice.pdf"), sample_invoice()).unwrap();
+    let (url, token) = (server.url(), std::fs::read_to_string(folder.path().join("data/admin.token")).unwrap());
+    let variables = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", token.trim())];
+    let output = folio(folder.path(), &["extract", "invoice.pdf", "--output", "json"], &variables, "");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let counted = async || {
+        let page = reqwest::get(format!("{health}/metrics")).await.ok()?.text().await.ok()?;
+        let value = |name: &str| page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        // The offline model states no quotes.
+        let [cited, located, inferred] =
+            ["cited", "located", "inferred"].map(|kind| value(&format!("folio_values_{kind}_total ")));
+        (cited == Some(0) && located > Some(5) && inferred.is_some()).then_some(())
+    };
+    folio_testkit::wait_for("counted values", LIMIT, counted).await;
 }
 
 #[tokio::test]

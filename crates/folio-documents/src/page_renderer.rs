@@ -59,6 +59,11 @@ impl PageRenderer {
         Self { stores, environment, options: Arc::new(options), permits }
     }
 
+    /// Returns the number of images that are rendered now.
+    pub fn running(&self) -> usize {
+        self.permits.load().permits
+    }
+
     /// Renders an image of a page and stores it under [`PageImage::blob`], unless it is stored already.
     ///
     /// # Errors

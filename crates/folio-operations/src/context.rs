@@ -58,6 +58,7 @@ pub struct Components {
     /// The jobs of all nodes.
     pub jobs: JobControl,
     pub uploader: Uploader,
+    pub exports: RunningExports,
     /// Starts the clean-up after a deletion.
     pub clean_up: CleanupHandle,
     /// The quotas of organizations that have no quotas of their own.
@@ -78,6 +79,23 @@ const JOURNALS: Bounds = Bounds { total: Amount::permits(6), per_key: Amount::pe
 const USAGES: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(1), waiters: 256 };
 /// Bounds of the exports with tables at a time, because each one needs up to 512 MiB of the temporary folder.
 const EXPORTS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(1), waiters: 256 };
+
+/// The exports with tables that this process runs. Clones share the set.
+#[derive(Debug, Clone)]
+pub struct RunningExports(Permits<OrgId>);
+
+impl Default for RunningExports {
+    fn default() -> Self {
+        Self(Permits::new(EXPORTS))
+    }
+}
+
+impl RunningExports {
+    pub fn count(&self) -> usize {
+        self.0.load().permits
+    }
+}
+
 /// Maximum time for which a caller waits for a permit to read a journal, to add up model calls, or to export tables.
 const READ_WAIT: Duration = Duration::from_secs(10);
 /// Delay after which a caller that got no permit may retry.
@@ -95,7 +113,6 @@ struct Inner {
     model_endpoint_changes: Permits<OrgId>,
     journals: Permits<OrgId>,
     usages: Permits<OrgId>,
-    exports: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
@@ -116,14 +133,13 @@ impl Operations {
         let permits = |(total, each)| Permits::without_queue(Amount::permits(total), Amount::permits(each));
         let (changes, model_endpoint_changes) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
         let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
-        let (journals, usages, exports) = (Permits::new(JOURNALS), Permits::new(USAGES), Permits::new(EXPORTS));
+        let (journals, usages) = (Permits::new(JOURNALS), Permits::new(USAGES));
         let inner = Inner {
             components,
             changes,
             model_endpoint_changes,
             journals,
             usages,
-            exports,
             extractions,
             requests,
             turn_pollers: SharedPollers::default(),
@@ -361,7 +377,7 @@ impl Context {
 
     /// Waits for a permit of the caller's organization to export tables. Error: `OVERLOADED`.
     pub(crate) async fn export_permit(&self) -> Result<Permit<OrgId>> {
-        self.read_permit(&self.operations.inner.exports, "exports of tables run").await
+        self.read_permit(&self.components().exports.0, "exports of tables run").await
     }
 
     async fn read_permit(&self, permits: &Permits<OrgId>, what: &str) -> Result<Permit<OrgId>> {
@@ -477,5 +493,19 @@ impl Context {
             job_hints: components.jobs.hints().queue(),
             tasks: components.tasks.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_exports_that_run_are_counted() {
+        let (exports, org) = (RunningExports::default(), OrgId::derive(&["org"]));
+        let permit = exports.0.acquire(&org, 1, Instant::now() + READ_WAIT).await.unwrap();
+        assert_eq!(exports.clone().count(), 1);
+        drop(permit);
+        assert_eq!(exports.count(), 0);
     }
 }

@@ -54,7 +54,7 @@ pub mod webhook_endpoints;
 
 pub use audit::{AuditRecord, AuditedChange};
 pub use caller::Caller;
-pub use context::{Components, Context, Operations};
+pub use context::{Components, Context, Operations, RunningExports};
 pub use declaration::{Audit, Class, Declaration, Effect, Idempotency, Quota, Service};
 pub use list::{ListPage, ListRequest, Listing, Period, SortKeys};
 pub use operation::{Call, Operation};

@@ -138,6 +138,11 @@ impl Node {
         self.inner.started_at
     }
 
+    /// Returns the number of page images that this node renders now.
+    pub fn rendered_images(&self) -> usize {
+        self.pages().running()
+    }
+
     pub(crate) fn pages(&self) -> &PageRenderer {
         &self.inner.parts.pages
     }

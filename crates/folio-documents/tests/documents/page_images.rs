@@ -147,7 +147,10 @@ async fn pages_that_cannot_be_rendered_are_refused() {
 #[tokio::test]
 async fn rendering_without_end_is_stopped() {
     let images = Images::new(Options { page_image_seconds: 1, ..options() });
-    let error = images.refusal("long.pdf", &work_without_end(), 1).await;
+    let is_running = async || (images.renderer.running() == 1).then_some(());
+    let running = wait_for("a counted image", SOON, is_running);
+    let (error, ()) = tokio::join!(images.refusal("long.pdf", &work_without_end(), 1), running);
+    assert_eq!(images.renderer.running(), 0);
     assert_eq!(error.reason, Reason::InvalidField, "{error}");
     assert!(error.message.contains("time") || error.message.contains("longer"), "{error}");
 }

@@ -78,6 +78,7 @@ const DURATIONS: &[DurationMetric] = &[
     DurationMetric::of("store", "store_seconds", STORE, "Store operations."),
     DurationMetric::of("purchase", "purchase_seconds", PURCHASE, "Events of the payment system."),
     DurationMetric::of("ingest", "ingestion_seconds", INGESTION, "Ingestions of documents, without the queue time."),
+    DurationMetric::of("cite", "citation_seconds", &[], "Searches for the values of an extraction in its document."),
 ];
 
 const FIELDS: &[FieldMetric] = &[
@@ -100,6 +101,27 @@ const FIELDS: &[FieldMetric] = &[
         field: "gen_ai.usage.output_tokens",
         metric: "model_output_tokens_total",
         help: "Output tokens of model calls.",
+        kind: Kind::Counter,
+    },
+    FieldMetric {
+        span: "cite",
+        field: "folio.values.cited",
+        metric: "values_cited_total",
+        help: "Extracted values with a valid quote of the model.",
+        kind: Kind::Counter,
+    },
+    FieldMetric {
+        span: "cite",
+        field: "folio.values.located",
+        metric: "values_located_total",
+        help: "Extracted values that are in the text, without a valid quote of the model.",
+        kind: Kind::Counter,
+    },
+    FieldMetric {
+        span: "cite",
+        field: "folio.values.inferred",
+        metric: "values_inferred_total",
+        help: "Extracted values that are not in the text.",
         kind: Kind::Counter,
     },
 ];
@@ -189,7 +211,7 @@ impl SpanMetrics {
             match (number, field_metric.kind) {
                 (None, _) => {}
                 (Some(seconds), Kind::Histogram) => self.series(field_metric.metric, labels).add(*seconds),
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tokens")]
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
                 (Some(count), _) => self.series(field_metric.metric, labels).add_to_sum(*count as u64),
             }
         }
@@ -230,7 +252,7 @@ impl Visit for OpenSpan {
         self.number(field, value);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a count of tokens")]
+    #[expect(clippy::cast_precision_loss, reason = "a count")]
     fn record_i64(&mut self, field: &Field, value: i64) {
         self.label(field, || value.to_string());
         self.number(field, value as f64);
@@ -311,6 +333,28 @@ mod tests {
         };
         assert_eq!((first.counts.iter().sum::<u64>(), first.counts[8], first.sum), (1, 1, 0.3));
         assert!(!format!("{families:?}").contains("never a label"));
+    }
+
+    #[test]
+    fn extracted_values_are_counted_by_their_evidence() {
+        let metrics = Arc::new(SpanMetrics::default());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer(&metrics)), || {
+            for inferred in [1_i64, 4] {
+                let (cited, located) = (2_i64, 3_i64);
+                drop(tracing::info_span!(
+                    "cite",
+                    folio.values.cited = cited,
+                    folio.values.located = located,
+                    folio.values.inferred = inferred
+                ));
+            }
+        });
+        let families = metrics.families();
+        for (name, expected) in [("cited", 4), ("located", 6), ("inferred", 5)] {
+            let name = format!("folio_values_{name}_total");
+            let family = families.iter().find(|family| family.name == name).unwrap();
+            assert_eq!(family.points, [Point { labels: Vec::new(), value: Value::Number(expected) }], "{name}");
+        }
     }
 
     #[test]

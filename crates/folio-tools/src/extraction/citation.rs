@@ -10,6 +10,8 @@ use folio_storage::Stores;
 use folio_storage::value::PageText;
 use folio_types::{Coverage, Error, OrgId, Result, Timestamp};
 use serde_json::Value;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::location::{Located, Location, Search, SearchResult};
 
@@ -60,6 +62,28 @@ pub async fn cite(
     located.truncate(CITATIONS_MAX);
     let citations = quote(stores, org, document, located).await?;
     Ok(Cited { citations, located: all, cited, inferred: missing, paths })
+}
+
+/// Finds the values of a new extraction as [`cite`] does, within a span. The metrics count the values by their evidence.
+pub(super) async fn cite_new(
+    stores: &Stores,
+    org: &OrgId,
+    document: &Document,
+    data: &Value,
+    quotes: &BTreeMap<String, String>,
+) -> Result<Cited> {
+    let span = tracing::info_span!(
+        "cite",
+        otel.name = "cite values",
+        folio.values.cited = Empty,
+        folio.values.located = Empty,
+        folio.values.inferred = Empty,
+    );
+    let found = cite(stores, org, document, data, quotes).instrument(span.clone()).await?;
+    span.record("folio.values.cited", i64::from(found.cited));
+    span.record("folio.values.located", i64::from(found.located.saturating_sub(found.cited)));
+    span.record("folio.values.inferred", i64::from(found.inferred));
+    Ok(found)
 }
 
 /// Returns true if a document was read again since the citations of an extraction were checked. `text_generation`: that of the

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::answer_size::answer_tokens;
-use super::citation::{Cited, cite};
+use super::citation::{Cited, cite_new};
 use super::evidence::pages_of;
 use super::examples::{self, Example};
 use super::merge::{Merged, WindowAnswer, merge};
@@ -251,7 +251,7 @@ impl Run<'_> {
         }
         let (stores, org) = (&self.resources.stores, &self.request.principal.org);
         let quotes = evidence.iter().filter_map(|(path, found)| Some((path.clone(), found.quote.clone()?))).collect();
-        let found = cite(stores, org, &self.document, &data, &quotes).await?;
+        let found = cite_new(stores, org, &self.document, &data, &quotes).await?;
         let Cited { citations, located, cited, inferred, .. } = found;
         let confidence = |(path, _): (String, &Value)| {
             let confidence = evidence.get(&path)?.confidence?;

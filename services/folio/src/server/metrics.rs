@@ -10,6 +10,7 @@ use folio_documents::{ActiveUploads, IngestHandle};
 use folio_gateway::Counters;
 use folio_llm::EndpointStatus;
 use folio_node::Node;
+use folio_operations::RunningExports;
 use folio_process::clock::ProcessClock;
 use folio_process::metrics::{Family, Kind};
 use folio_process::telemetry::span_metrics::SpanMetrics;
@@ -25,7 +26,8 @@ pub(crate) struct MetricSources {
     pub(crate) ingest: Option<IngestHandle>,
     /// None: the process is not part of a cluster.
     pub(crate) membership: Option<Membership>,
-    pub(crate) gateway: Option<(Counters, ActiveUploads)>,
+    /// None: the process is not a gateway.
+    pub(crate) gateway: Option<GatewaySources>,
     /// The durable and the shared stores.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
     pub(crate) models: Arc<Providers>,
@@ -35,6 +37,13 @@ pub(crate) struct MetricSources {
     pub(crate) clock: Arc<ProcessClock>,
     /// Start time of the process.
     pub(crate) started_at: Timestamp,
+}
+
+/// The components of a gateway whose state the metrics describe.
+pub(crate) struct GatewaySources {
+    pub(crate) counters: Counters,
+    pub(crate) uploads: ActiveUploads,
+    pub(crate) exports: RunningExports,
 }
 
 #[derive(Default)]
@@ -93,12 +102,15 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
         let help = "Threads that were taken over from a dead or draining incarnation.";
         page.counter("threads_taken_over_total", help, now.taken_over);
     }
+    if let Some(node) = &sources.node {
+        page.gauge("page_images", "Page images that are being rendered.", as_u64(node.rendered_images()));
+    }
     if let Some(load) = sources.ingest.as_ref().map(IngestHandle::load) {
         page.gauge("documents_reading", "Documents that this node reads now.", load.reading);
         let help = "Documents in the queue that no node reads yet, at the last count.";
         page.gauge("documents_waiting", help, load.waiting);
     }
-    if let Some((counts, uploads)) = &sources.gateway {
+    if let Some(GatewaySources { counters: counts, uploads, exports }) = &sources.gateway {
         page.counter("calls_total", "Calls of the public API.", counts.calls());
         let help = "Calls that were refused because no permit was free: OVERLOADED.";
         page.counter("calls_refused_total", help, counts.refused());
@@ -110,6 +122,7 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
         let load = uploads.load();
         page.gauge("uploads", "Uploads in progress.", as_u64(load.permits));
         page.gauge("upload_bytes", "Reserved bytes of uploads in progress.", load.bytes);
+        page.gauge("exports", "Exports with tables in progress.", as_u64(exports.count()));
     }
     if let Some(membership) = &sources.membership {
         let live = membership.live().borrow().clone();

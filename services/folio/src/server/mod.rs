@@ -25,7 +25,7 @@ use folio_gateway::{Counters, Gateway};
 use folio_history::peer::SharedPeer;
 use folio_jobs::{JobControl, JobHints};
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
-use folio_operations::Components;
+use folio_operations::{Components, RunningExports};
 use folio_process::clock::ProcessClock;
 use folio_process::telemetry::{Exporter, Telemetry};
 use folio_providers::{Providers, Vault};
@@ -45,7 +45,7 @@ use cluster::Cluster;
 use health::Health;
 use http_port::HttpPort;
 use listeners::Listeners;
-use metrics::{MetricSources, metrics};
+use metrics::{GatewaySources, MetricSources, metrics};
 use node::RunningNode;
 use renewal::Renewal;
 use server_task::ServerTask;
@@ -173,12 +173,16 @@ pub(crate) async fn start(
         (node, clean_up) = (Some(running), handle);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
-    let counters = Counters::default();
+    let (counters, exports) = (Counters::default(), RunningExports::default());
     let sources = Arc::new(MetricSources {
         node: node.as_ref().map(|running| running.node().clone()),
         ingest: local_ingest,
         membership: cluster.as_ref().map(|cluster| cluster.membership.clone()),
-        gateway: listeners.public.is_some().then(|| (counters.clone(), uploader.active_uploads().clone())),
+        gateway: listeners.public.is_some().then(|| GatewaySources {
+            counters: counters.clone(),
+            uploads: uploader.active_uploads().clone(),
+            exports: exports.clone(),
+        }),
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
         models: Arc::clone(&base.models),
         credit: credit.counters(),
@@ -214,6 +218,7 @@ pub(crate) async fn start(
                 jobs,
                 conversations: peer,
                 uploader,
+                exports,
                 clean_up,
                 tasks: TaskTracker::new(),
             };

@@ -18,7 +18,7 @@ use folio_llm::{
 };
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
 use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
-use folio_operations::Components;
+use folio_operations::{Components, RunningExports};
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_quotas::{QuotaCache, Slots};
@@ -317,6 +317,7 @@ impl Server {
             meter,
             credit,
             uploader,
+            exports: RunningExports::default(),
             clean_up,
             environment,
             extraction: folio_tools::extraction::Options::default(),
