@@ -103,7 +103,7 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Pages {
     pub(crate) texts: Vec<String>,
-    /// True: the last page ends with a mark, because the text was cut.
+    /// True if the text was cut. The last page then ends with a mark.
     pub(crate) is_cut: bool,
 }
 

@@ -267,7 +267,7 @@ impl FileReader<'_> {
                 )));
             }
             Err(_) => {
-                // An image may be on such a page.
+                // A page without text may be an image, whose text is missing without OCR.
                 for page in pages.iter_mut().filter(|page| page.has_no_text()) {
                     page.gap = Some(TextGap::Missing);
                 }

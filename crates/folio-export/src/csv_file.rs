@@ -15,7 +15,7 @@ use crate::{io_error, unused_name};
 /// Maximum length of the name of a file without its extension, in characters.
 const FILE_NAME_CHARS: usize = 100;
 
-/// First characters that make spreadsheets read a text as a formula, also in full width.
+/// Characters that make spreadsheets read a text as a formula if the text starts with them, with their full-width forms.
 const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// Writes one table as a CSV file, several as a ZIP archive of CSV files.
@@ -42,8 +42,8 @@ pub(crate) fn write(mut tables: Vec<SpooledTable>) -> Result<File> {
     Ok(file)
 }
 
-/// Returns a name without characters that file systems refuse, and that no other file has. The path of a table is hostile
-/// input.
+/// Returns a file name that no other file of the archive has, without characters that file systems refuse. The name of a table
+/// contains paths of the data, which are hostile input.
 fn file_name(table: &str, names: &mut HashSet<String>) -> String {
     let safe = |c: char| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' };
     let name: String = table.chars().map(safe).collect();

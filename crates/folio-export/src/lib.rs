@@ -24,7 +24,8 @@ pub enum TableFormat {
     Xlsx,
 }
 
-/// Returns the start of a name that no other one has, ignoring the case, and adds it to the names. An equal name gets a number.
+/// Returns a name that is not in `names`, ignoring case, and adds it to `names`. The name is the start of `base`, with a suffix
+/// such as `~2` if that start is already in `names`.
 fn unused_name(base: &str, max_chars: usize, names: &mut HashSet<String>) -> String {
     for number in 1.. {
         let suffix = if number == 1 { String::new() } else { format!("~{number}") };

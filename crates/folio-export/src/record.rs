@@ -23,7 +23,7 @@ pub struct Record {
     /// The citations of the original data. None: the export has no citations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub citations: Option<Vec<Value>>,
-    /// The confidence of the model in values of the original data. None: the export has no citations.
+    /// The confidence of the model in values of the original data. None: the export does not include citations and confidences.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidences: Option<Vec<Value>>,
     /// The decisions about single values. None: the export has no citations.

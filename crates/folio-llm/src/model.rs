@@ -161,7 +161,7 @@ pub enum ModelError {
     Loading(String),
     #[error("the model's answer is too large ({0})")]
     TooLarge(&'static str),
-    /// The endpoint answered a part of the prompt, because its context is too small. A retry does not help.
+    /// The endpoint read only a part of the prompt, because its context is too small. A retry does not help.
     #[error(
         "the model endpoint read {read} tokens of a prompt of at least {fewest} and ignored the rest: set context_tokens of \
          the model to the context of its server, or give the server a larger one (Ollama: OLLAMA_CONTEXT_LENGTH)"

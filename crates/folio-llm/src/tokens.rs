@@ -60,8 +60,8 @@ pub fn count_tokens(text: &str) -> u64 {
 }
 
 /// Returns a lower estimate of the tokens of a text: one for each run of letters and digits, because no vocabulary in use
-/// joins words, and one for three characters of scripts without word separators. Punctuation and white space, whose runs may
-/// be one token, count nothing.
+/// joins words, and one for three characters of scripts without word separators. Punctuation and white space, whose runs may be
+/// one token, do not count.
 pub(crate) fn fewest_tokens(text: &str) -> u64 {
     let (mut words, mut wide, mut in_word) = (0u64, 0u64, false);
     for c in text.chars() {

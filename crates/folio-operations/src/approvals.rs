@@ -125,8 +125,8 @@ impl Operation for ListPendingApprovals {
     }
 }
 
-/// Reads index entries after a position, each with the approval that waits for the caller, if any. `is_checked`: if false,
-/// the threads are not read, so that an approval may have been decided.
+/// Reads index entries after a position, each with the approval that waits for the caller, if any. If `is_checked` is false, the
+/// threads are not read, and a returned approval may have been decided since.
 pub(crate) async fn read_entries(
     context: &Context,
     requester: Option<&UserId>,

@@ -1,7 +1,7 @@
 //! Streams of the state of a document with its extractions.
 //!
-//! A stream is level-triggered: a change is the new state, from any source and any process, and a caller that connects
-//! again receives the present state first.
+//! A stream is level-triggered: each change is the new state of a part of the document, regardless of the process that made the
+//! change. A caller that reconnects receives the current state first.
 
 use std::collections::BTreeMap;
 use std::convert::identity;
@@ -48,12 +48,12 @@ pub enum DocumentChange {
     Extraction(Box<Extraction>),
     /// An extraction was deleted, or is no longer among the newest ones.
     RemovedExtraction(ExtractionId),
-    /// The present state is complete. Also sent as a keep-alive.
+    /// The current state was sent completely. Also sent as a keep-alive.
     CaughtUp,
 }
 
 /// Streams the state of a document and its newest extractions, and then the changes, within seconds. The stream ends with
-/// `NOT_FOUND` after the deletion of the document. A caller whose token does not cover extractions receives none.
+/// `NOT_FOUND` after the deletion of the document. A caller whose token lacks the scope `extractions` receives no extractions.
 #[derive(Debug, Clone, Serialize)]
 pub struct WatchDocument {
     pub document_id: DocumentId,
@@ -116,7 +116,7 @@ async fn read(
     Ok(DocumentState { document, extractions })
 }
 
-/// Returns the changes between two states, the oldest extractions first. None: there is no earlier state.
+/// Returns the changes between two states, the oldest extractions first. If `before` is None, the changes are the whole state.
 fn changes(before: Option<&DocumentState>, after: &DocumentState, has_extractions: bool) -> Vec<DocumentChange> {
     let mut changes = Vec::new();
     if before.is_none_or(|before| before.document != after.document) {

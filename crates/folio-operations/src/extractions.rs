@@ -292,8 +292,8 @@ impl Operation for ListFieldHistory {
     }
 }
 
-/// Requests a review of the values, or withdraws the request. A requested review waits in the inbox of the organization
-/// until the extraction is verified.
+/// Requests a review of the values, or withdraws the request. While a review is requested, the extraction waits in the inbox of
+/// the organization until it is verified.
 #[derive(Debug, Clone, Serialize)]
 pub struct RequestReview {
     pub extraction_id: ExtractionId,

@@ -33,7 +33,7 @@ service! {
 /// Maximum number of items of a kind that are read at a time.
 const READ_ITEMS: usize = 128;
 
-/// The kind of an item. Of items with the same time, those of an earlier kind come first.
+/// The kind of an item. The kinds are in the order in which items with the same time are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InboxKind {
@@ -57,7 +57,7 @@ pub struct Deciders {
     pub roles: BTreeSet<Role>,
     /// A user that may decide without one of these roles, as a member.
     pub user: Option<UserId>,
-    /// A user that may not decide, whatever its role is.
+    /// A user that may not decide, regardless of its role.
     pub excluded: Option<UserId>,
 }
 
@@ -105,7 +105,7 @@ impl Subject {
 fn deciders_of_approval(approval: &PendingApproval) -> Deciders {
     let approvers = &approval.approvers;
     let is_for_owner = approvers.iter().any(|approver| approver.roles.is_empty());
-    // A viewer decides nothing. An admin has access to every thread.
+    // A viewer may not decide. An admin has access to every thread.
     let named = approvers.iter().flat_map(|approver| approver.roles.iter().copied()).map(|role| role.max(Role::Member));
     let excludes_requester = !approvers.is_empty() && approvers.iter().all(|approver| approver.not_by_requester);
     Deciders {
@@ -271,8 +271,8 @@ impl FromStr for Position {
     }
 }
 
-/// Merges the first entries of each kind by time, at most `limit`. Each entry has the position of the merged list. The
-/// entries of a kind keep their order.
+/// Merges entries of several kinds by time, and returns the first `limit` entries, each with the position of the merged list
+/// after it. Entries of one kind keep their order.
 fn merge(mut entries: Vec<Entry>, after: Position, limit: usize) -> Vec<(Position, Option<Subject>)> {
     // The index of pending turns may order by milliseconds.
     entries.sort_by_key(|entry| (entry.cursor.at.as_millisecond(), entry.kind));
@@ -312,7 +312,7 @@ impl Operation for ListInboxItems {
         let scope = ["inbox", principal.org.as_str(), principal.user.as_str()];
         let keys = SortKeys::Ascending("create_time");
         let listing = Listing::new(&self.list, &scope, keys, Order::Oldest, LARGE_PAGE_MAX)?;
-        // Read before the index, so that a loss during the read is not missed.
+        // The flag is read before the index, so that a loss of data during the read of the index is noticed.
         let is_incomplete = kinds.contains(&InboxKind::Approval) && approvals::is_index_incomplete(context).await?;
         let mut total = 0_u64;
         if listing.page.token.is_none() {

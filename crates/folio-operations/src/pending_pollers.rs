@@ -1,6 +1,6 @@
 //! Polls the index of pending turns for the watchers of an organization.
 //!
-//! A poll reads a window of the index, and the next poll continues behind it. Windows contain no calls, because watchers
+//! A poll reads a window of the index, and the next poll reads the window after it. Windows contain no calls, because watchers
 //! read the calls from the threads.
 
 use std::sync::Arc;

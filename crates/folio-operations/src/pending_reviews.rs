@@ -34,7 +34,7 @@ pub struct PendingReview {
     pub prompt: PromptRevId,
     /// None: the prompt has no schema.
     pub schema: Option<SchemaRevId>,
-    /// User that requested the review. None: a decision began it.
+    /// User that requested the review. None: the extraction waits because of decisions about its values.
     pub requested_by: Option<UserId>,
     /// Number of values that contain no other values.
     pub values: usize,
@@ -65,7 +65,7 @@ impl From<&Extraction> for PendingReview {
 pub(crate) enum ReviewChange {
     /// An extraction waits, or its decisions changed.
     Pending(PendingReview),
-    /// An extraction no longer waits, or is not among the followed ones.
+    /// An extraction no longer waits, or is no longer one of the followed extractions.
     Removed(ExtractionId),
     /// The initial list is complete. Also sent as a keep-alive.
     CaughtUp,
@@ -76,8 +76,8 @@ fn waiting() -> ExtractionFilter {
     ExtractionFilter { is_waiting_for_review: true, ..ExtractionFilter::default() }
 }
 
-/// Returns at most `limit` extractions that wait for a reviewer, the oldest first, after an extraction with its time of
-/// creation. A shorter list is the last page.
+/// Returns at most `limit` extractions that wait for a reviewer, the oldest first. The list starts after the extraction `after`,
+/// which its time of creation and its id identify. A list with fewer extractions than `limit` is the last page.
 pub(crate) async fn read(
     store: &ResourceStore<Extraction>,
     org: &OrgId,
@@ -107,7 +107,7 @@ pub(crate) async fn read(
     }
 }
 
-/// Returns the number of extractions that wait for a reviewer.
+/// Returns the number of extractions that wait for a reviewer. Cost: a list with one extraction.
 pub(crate) async fn count(store: &ResourceStore<Extraction>, org: &OrgId) -> Result<u64> {
     let request = PageRequest { size: 1, ..PageRequest::default() };
     Ok(store.list_versions(org, &waiting(), &request).await?.total)

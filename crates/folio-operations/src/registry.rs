@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn reads_need_a_viewer_and_changes_at_least_a_member() {
         for operation in operations().filter(|operation| operation.role < Role::Admin) {
-            // A viewer decides nothing, so lists of items that wait for a decision require a member.
+            // A viewer may not decide, so lists of items that wait for a decision require the role member.
             let is_of_decisions =
                 operation.name.ends_with("PendingApprovals") || operation.service.name == "InboxService";
             let is_read = operation.effect == Effect::Read && !is_of_decisions;

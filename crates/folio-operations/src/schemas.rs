@@ -67,8 +67,8 @@ list_operation! {
     ListSchemas -> Schema; LARGE_PAGE_MAX; |text| SchemaFilter { name_search: filter::name_search(text)? }
 }
 
-/// Changes name, response format or review rule of a schema. A field that is None keeps its value. An unchanged response format
-/// creates no revision, and neither does another rule.
+/// Changes name, response format or review rule of a schema. A field that is None keeps its value. A request creates a revision
+/// only if it changes the response format.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateSchema {
     pub schema_id: SchemaId,

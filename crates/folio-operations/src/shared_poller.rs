@@ -1,7 +1,7 @@
 //! Polls a store once for all watchers of the same state.
 //!
-//! The first watcher of a key, such as an organization, starts its poller, which ends after the last watcher left. A
-//! watcher receives the newest poll, so a slow watcher delays no other one and no poll waits for it.
+//! The first watcher of a key, such as an organization, starts the poller of the key, which ends after the last watcher. Each
+//! watcher receives the newest poll, so a slow watcher delays neither the other watchers nor the polls.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -74,7 +74,7 @@ pub(crate) struct Polls<T> {
 }
 
 impl<T> Polls<T> {
-    /// Waits for the next poll. The first one started after the watcher subscribed.
+    /// Waits for the next poll. A poll that started before the watcher subscribed is skipped.
     ///
     /// # Errors
     /// The error of the poll.
@@ -109,8 +109,8 @@ impl Schedule {
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, T: Send + Sync + 'static> SharedPollers<K, T> {
-    /// Subscribes to the polls of a key. A new poller polls at once. `read` polls, given the state of the last successful
-    /// poll; it is ignored if the key has a poller.
+    /// Subscribes to the polls of a key. A new poller polls at once. The poller calls `read` with the state of the last
+    /// successful poll, None before it. If the key already has a poller, `read` is ignored.
     pub(crate) fn subscribe<F>(
         &self,
         key: &K,
@@ -129,7 +129,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, T: Send + Sync + 'static> SharedPoll
         let sender = Arc::new(sender);
         senders.insert(key.clone(), Arc::downgrade(&sender));
         drop(senders);
-        // The watchers own the task, which ends after the last one left.
+        // The watchers own the task, which ends after the last watcher is dropped.
         tokio::spawn(self.clone().run(key.clone(), sender, schedule, read));
         Polls { receiver, since }
     }

@@ -10,7 +10,7 @@ use crate::resource::common_functions;
 use crate::tag_set::{distinct, tag_terms};
 use crate::{Cleanup, Condition, ListRow, Plan, Resource, folded};
 
-/// First words of the page with the values of a structured invoice that is attached to a PDF. It follows all other pages.
+/// First words of the page with the values of a structured invoice that is attached to a PDF. This page is the last page.
 pub const STRUCTURED_INVOICE_START: &str = "Structured invoice data of the attachment ";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +36,8 @@ pub struct Document {
     pub state: TextState,
     /// Number of pages, including empty ones. 0 unless the text is available.
     pub pages: u32,
-    /// Time at which the text was stored, which identifies the text: it changes when the document is read again. None: the
-    /// text is not available. Part of the state of the text, so that the document is stored without it.
+    /// Time at which the text was stored. The time identifies the version of the text, because it changes when the text is
+    /// extracted again. None: the text is not available. The time is stored with the state of the text and not with the document.
     #[serde(skip)]
     pub text_generation: Option<Timestamp>,
     /// User that uploaded the document.

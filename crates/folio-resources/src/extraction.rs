@@ -34,7 +34,7 @@ pub struct Extraction {
     pub edited: Option<Value>,
     /// True if a user confirmed the data, or a review rule approved all required values. Every edit resets the flag.
     pub verified: bool,
-    /// User that confirmed the data. None: not verified, or by a review rule.
+    /// User that confirmed the data. None: the extraction is not verified, or a review rule approved all required values.
     pub verified_by: Option<UserId>,
     /// The parts of the document that were read, and facts about single values.
     #[serde(default, skip_serializing_if = "ExtractionReport::is_empty")]
@@ -56,13 +56,13 @@ impl Extraction {
         self.edited.as_ref().unwrap_or(&self.original)
     }
 
-    /// Returns true if the extraction waits for a reviewer: it is not verified, and a user requested a review or decided
-    /// about a current value.
+    /// Returns true if the extraction waits for a reviewer: it is not verified, and a user requested a review, or a current value
+    /// has a decision (of a user or of the review rule).
     pub fn is_waiting_for_review(&self) -> bool {
         !self.verified && (self.fields.requested_by.is_some() || !self.fields.reviews.is_empty())
     }
 
-    /// Replaces the data. The extraction is not verified then.
+    /// Replaces the data, and resets `verified`.
     fn edited(self, write: &Write<ExtractionChange>, data: &Value) -> Self {
         let fields = self.fields.clone().edited(write, self.current(), data);
         Self { edited: Some(data.clone()), verified: false, verified_by: None, fields, ..self }
@@ -101,12 +101,12 @@ pub const SECTION_CHARS: usize = 200;
 // proto: Extraction.confidences "at most {}."
 pub const CONFIDENCES_MAX: usize = 500;
 
-/// The evidence for a value that the text of the document contains. A value without a citation is inferred: neither the model
-/// nor the server found it in the text.
+/// The evidence for a value that the text of the document contains. A value without a citation is inferred: the server did not
+/// find the value in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CitationKind {
-    /// The server found the value in the text, without a valid quote of the model.
+    /// The server found the value in the text, and the model stated no valid quote for it.
     #[default]
     Located,
     /// The model quoted the value. The text contains the quote, and the quote contains the value.
@@ -126,7 +126,7 @@ impl CitationKind {
     }
 }
 
-/// The place of a value in the text of the document.
+/// The evidence for a value in the text of the document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Citation {
     /// Path of the value in the original data, such as `items[0].price`.
@@ -135,27 +135,27 @@ pub struct Citation {
     pub kind: CitationKind,
     /// The number of the page, from 1.
     pub page: u32,
-    /// The words of the text that contain the value, or that contain the quote of the model, as they are in the text.
+    /// The words of the text that contain the value. For a cited value: the words of the text that the model quoted.
     pub quote: String,
     /// Position of the quote in the text of the page, in characters.
     pub start: u32,
-    /// The heading above the quote on its page, which is the name of the sheet in a workbook. None: there is none, or the format
-    /// of the document marks no headings.
+    /// The last heading above the quote on its page; in a workbook, the name of the sheet. None: no heading is above the quote,
+    /// or the format of the document does not mark headings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
-    /// Number of places in the document that contain the value, at least 1.
+    /// Number of occurrences of the value in the document, at least 1.
     pub occurrences: u32,
-    /// The boxes of the words of the quote. Empty: the text has none.
+    /// The boxes of the words that contain the value. Empty: the text has no boxes.
     #[serde(default, skip_serializing_if = "WordBoxes::is_empty")]
     pub boxes: WordBoxes,
 }
 
-/// The confidence of the model in a value. It says nothing about the evidence for the value.
+/// The confidence of the model in a value. A confidence is not evidence for the value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FieldConfidence {
     /// Path of the value in the original data, such as `items[0].price`.
     pub path: String,
-    /// From 0 to 1.
+    /// The confidence, from 0 to 1.
     pub confidence: f64,
 }
 
@@ -165,7 +165,7 @@ pub struct Conflict {
     /// Path of the chosen value, such as `a.b`.
     pub path: String,
     pub value: Value,
-    /// Page whose text contains the value. None: no page does.
+    /// Page whose text contains the value. None: no page contains the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<u32>,
 }
@@ -188,8 +188,8 @@ pub struct ExtractionReport {
     pub originals: Vec<OriginalText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub citations: Vec<Citation>,
-    /// The text that the citations were checked against ([`Document::text_generation`]). None: an older version of Folio stored
-    /// the extraction.
+    /// The version of the text that the citations refer to ([`Document::text_generation`]). None: an older version of Folio
+    /// stored the extraction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_generation: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -203,8 +203,8 @@ pub struct ExtractionReport {
 }
 
 impl ExtractionReport {
-    /// Counts all conflicts and original texts, and keeps as many as the bounds permit. Also of the citations, confidences,
-    /// checks and examples, which are not counted.
+    /// Stores the numbers of all conflicts and original texts in the coverage, and truncates all lists of the report to their
+    /// bounds.
     #[must_use]
     pub fn bounded(self) -> Self {
         let Self { coverage, conflicts, originals, citations, text_generation, confidences, checks, examples } = self;

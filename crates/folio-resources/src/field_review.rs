@@ -33,7 +33,7 @@ pub struct FieldReview {
     pub decision: FieldDecision,
     /// The user that decided, or that ran the extraction if a review rule decided.
     pub by: UserId,
-    /// True if the review rule of the schema decided, and no person.
+    /// True if the review rule of the schema made the decision. False: a user made it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_by_rule: bool,
     pub at: Timestamp,
@@ -60,7 +60,7 @@ pub struct FieldChange {
     /// True if a tool call of an agent changed the value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_by_agent: bool,
-    /// True if the review rule of the schema decided, and no person.
+    /// True if the review rule of the schema made the decision. False: a user changed the value or decided.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_by_rule: bool,
     pub at: Timestamp,

@@ -112,7 +112,7 @@ fn ignore_unknown_fields<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMa
     read.collect()
 }
 
-/// Serializes models without the fields that the first format lacks, where they have their defaults.
+/// Serializes models. A field that the first stored format lacks is omitted if it has its default.
 fn omit_new_fields<S: Serializer>(models: &BTreeMap<String, ModelOptions>, stored: S) -> Result<S::Ok, S::Error> {
     let written = models.iter().map(|(name, options)| {
         let mut options = serde_json::to_value(options).map_err(S::Error::custom)?;

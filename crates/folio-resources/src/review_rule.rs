@@ -19,12 +19,12 @@ pub struct ReviewRule {
 /// The result of a check for the original data of an extraction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckResult {
-    /// The check, as the rule states it.
+    /// The text of the check, as in [`ReviewRule::checks`].
     pub check: String,
     pub outcome: CheckOutcome,
 }
 
-/// Both values of an equation are rounded to 64 bits; the comparison is exact.
+/// The outcome of a check. `left` and `right` are the values of both sides, rounded to `f64`; the comparison is exact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckOutcome {
@@ -36,7 +36,7 @@ pub enum CheckOutcome {
         left: f64,
         right: f64,
     },
-    /// A value is missing, is not a number, or is too large.
+    /// The check has no result: a value is missing, is not a number or is too large, or the check divides by zero.
     NotEvaluable {
         reason: String,
     },

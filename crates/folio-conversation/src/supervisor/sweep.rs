@@ -23,8 +23,8 @@ const ROWS_PER_READ: usize = 256;
 /// Maximum time between the insertion of an open-turn row and the first append to its thread.
 const FIRST_APPEND_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 /// Number of sweep intervals after which the row of a waiting turn is checked again, at most [`REPUBLISH_INTERVAL`]. A
-/// turn can end without a notice to this node: a node that counts as dead may still commit, and servers may complete a
-/// commit later that was not acknowledged.
+/// turn can end without a notice to this node: a node that counts as dead may still commit, and a store may later complete a
+/// commit that it did not acknowledge.
 const CHECK_INTERVAL_SWEEPS: u32 = 120;
 /// Maximum number of threads that one sweep deletes.
 const DELETIONS_MAX: usize = 64;

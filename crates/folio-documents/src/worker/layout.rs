@@ -163,7 +163,7 @@ impl Layout {
         }
     }
 
-    /// Returns true if a character was dropped because of the maximum.
+    /// Returns true if a character was dropped because the text has the maximum length.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }

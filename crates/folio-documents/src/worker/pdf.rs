@@ -85,8 +85,8 @@ pub(super) fn open(input: &Arc<Vec<u8>>, password: &str) -> Opened {
     }
 }
 
-/// Returns a page with the boxes of its words. A text of mostly unknown characters is empty, so that the page gets OCR. None:
-/// the content of the page is missing or damaged.
+/// Returns a page with the boxes of its words. If most characters of the text are unknown, the text is replaced by an empty text,
+/// so that the page gets OCR. None: the content of the page is missing or damaged.
 fn read_page<'a>(pdf: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>, page_chars: usize) -> Option<Line> {
     if page.raw().contains_key("Contents") && page.page_stream().is_none() {
         return None;

@@ -43,8 +43,8 @@ const LABELS: [(&str, &str, &str); 12] = [
     ("SpecifiedTradeProduct", "Name", "Description"),
 ];
 
-/// Returns the text of the first structured invoice, and true if it was cut to `max_chars`; a mark then follows it. None: the
-/// PDF has none, or none that can be read.
+/// Returns the text of the first structured invoice, and true if the text was cut to `max_chars` and ends with a mark. None: the
+/// PDF has no structured invoice, or an unreadable one.
 pub(super) fn read(pdf: &Pdf, max_chars: usize) -> Option<(String, bool)> {
     let (name, xml) = attachments(pdf).iter().find_map(invoice)?;
     let lines = lines(&xml)?;

@@ -5,12 +5,12 @@ use folio_types::message::Message;
 use crate::model::{ModelError, ModelRequest};
 use crate::tokens::fewest_tokens;
 
-/// Minimum lower estimate of a prompt that is checked. No server in use has a context of fewer than 2,048 tokens by default,
-/// so a prompt of fewer tokens is not cut to less than a half.
+/// Minimum of the lower estimate from which a prompt is checked. Every known server has a context of at least 2,048 tokens by
+/// default, so it does not cut a shorter prompt to less than half.
 const CHECKED_TOKENS_MIN: u64 = 4_000;
 
-/// Returns a lower estimate of the tokens of the messages. Tools and the response format do not count, because an endpoint
-/// may not write them into the prompt.
+/// Returns a lower estimate of the tokens of the messages. Tools and the response format do not count, because an endpoint may
+/// omit them from the prompt.
 pub(super) fn fewest_prompt_tokens(request: &ModelRequest) -> u64 {
     let texts = request.messages.iter().map(|message| match message {
         Message::User { text } | Message::Assistant { text, .. } => text,
@@ -19,9 +19,9 @@ pub(super) fn fewest_prompt_tokens(request: &ModelRequest) -> u64 {
     texts.map(|text| fewest_tokens(text)).fold(fewest_tokens(&request.system), u64::saturating_add)
 }
 
-/// Fails if the endpoint reports less than a half of the fewest tokens that the prompt can have, which is about a third of
-/// the tokens that Folio counts. `read`: tokens that the endpoint read, including those of its cache. None or 0: it reports
-/// none.
+/// Fails if the endpoint read less than half of `fewest`, the lower estimate of the tokens of the prompt. Half of this estimate
+/// is about a third of the tokens that Folio counts. `read`: number of tokens that the endpoint reports, including tokens from
+/// its cache. None or 0: the endpoint reports no number.
 pub(super) fn check(fewest: u64, read: Option<u64>) -> Result<(), ModelError> {
     match read.filter(|read| *read > 0) {
         Some(read) if fewest >= CHECKED_TOKENS_MIN && read.saturating_mul(2) < fewest => {

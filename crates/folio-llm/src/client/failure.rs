@@ -16,7 +16,7 @@ use crate::stream::StreamError;
 #[error("{error}")]
 pub(super) struct Failure {
     pub(super) error: ModelError,
-    /// Considered only before the first delta of text.
+    /// The kind of retry that the failure permits. No effect after the first delta of text.
     pub(super) retry: RetryKind,
     /// Wait that the endpoint requested (`Retry-After`).
     pub(super) retry_after: Option<Duration>,

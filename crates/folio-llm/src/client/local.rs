@@ -71,7 +71,7 @@ async fn detect(registry: &Endpoints, local: LocalEndpoint) -> Option<DetectedEn
     Some(DetectedEndpoint { product, base_url, models, context_tokens })
 }
 
-/// Returns the context size that the server gives its models: that of the variable, or the default of the server.
+/// Returns the context size that the server gives its models: the value of the variable, or the default of the server.
 fn server_context(default: u32, variable: Option<&str>) -> u32 {
     let stated = variable.and_then(|text| text.trim().parse().ok());
     stated.filter(|tokens| is_context_size(*tokens)).unwrap_or(default)

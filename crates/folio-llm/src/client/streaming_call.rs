@@ -1,5 +1,5 @@
-//! A streaming call with its retries: before the first token, and after a stream that broke before it had delivered text.
-//! Deltas of tool calls are never shown, so they do not prevent a retry.
+//! A streaming call with its retries. A failure before the first token, or a stream that breaks before it delivers text, causes a
+//! retry. Deltas of tool calls are never shown, so they do not prevent a retry.
 
 use std::sync::Arc;
 

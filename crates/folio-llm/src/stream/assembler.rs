@@ -35,7 +35,7 @@ pub struct Assembler {
     /// Finish reason as the endpoint wrote it.
     finish: Option<String>,
     usage: Option<Usage>,
-    /// Tokens of the prompt that the endpoint read. None: it reports none.
+    /// Number of prompt tokens that the endpoint read. None: the endpoint reported no number.
     read_tokens: Option<u64>,
     /// Number of chunks with content.
     tokens: u64,
@@ -267,7 +267,8 @@ impl Assembler {
         self.finish.is_some()
     }
 
-    /// Returns the tokens of the prompt that the endpoint read, including those of its cache. None: it reports none.
+    /// Returns the number of prompt tokens that the endpoint read, including tokens from its cache. None: the endpoint reported
+    /// no number.
     pub fn read_tokens(&self) -> Option<u64> {
         self.read_tokens
     }

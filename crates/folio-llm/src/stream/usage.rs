@@ -22,8 +22,8 @@ pub(crate) fn parse(usage: &Value) -> Option<Usage> {
     })
 }
 
-/// Returns the tokens of the prompt that an endpoint reports, including those of its cache, which some endpoints do not
-/// count as tokens of the prompt. None: it reports none.
+/// Returns the number of prompt tokens that an endpoint reports, including tokens from its cache, which some endpoints do not
+/// count as prompt tokens. None: the endpoint reports no number.
 pub(crate) fn read_tokens(usage: &Value) -> Option<u64> {
     let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
     let cached = [
