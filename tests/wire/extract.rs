@@ -101,7 +101,7 @@ fn a_stored_prompt_and_schema_are_used_again() {
     let data = ["--data", "data"];
     let (_, derived) = ended(folder, &[&["extract", "invoice.pdf"][..], &data].concat(), 0);
     let (_, again) = ended(folder, &[&["extract", "invoice.pdf", "other.pdf"][..], &data].concat(), 0);
-    assert!(derived.contains("derived the prompt") && again.contains("was derived from the file before"), "{again}");
+    assert!(derived.contains("derived the prompt") && again.contains("was derived from this file earlier"), "{again}");
     let schema = json!({
         "type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"], "additionalProperties": false
     });

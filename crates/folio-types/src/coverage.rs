@@ -13,7 +13,7 @@ pub const INCOMPLETE_PAGES_MAX: usize = 20;
 pub struct Coverage {
     /// Number of pages of the document.
     pub pages: u32,
-    /// Number of pages whose text was sent to the model. The other pages have no text, or it is missing.
+    /// Number of pages whose text was sent to the model. The other pages have no text, or their text is missing.
     pub pages_read: u32,
     /// Number of parts of the text that were extracted separately.
     pub windows: u32,
@@ -40,7 +40,7 @@ pub struct Coverage {
     /// Pages whose text is missing or was cut, at most [`INCOMPLETE_PAGES_MAX`], in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incomplete_pages: Vec<u32>,
-    /// Number of the located values that the model quoted, and whose quote was found in the text.
+    /// Number of located values for which the model stated a valid quote.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cited: u32,
 }

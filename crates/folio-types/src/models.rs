@@ -55,8 +55,8 @@ crate::settings! {
         /// True if the endpoint supports a JSON Schema as `response_format`. If false, the schema is added to the
         /// prompt.
         pub json_schema: bool = true,
-        /// True if extractions request a quote and a confidence for each value from the model. Small models extract fewer
-        /// values correctly then.
+        /// True if extractions request a quote and a confidence for each value from the model. Small models then extract fewer
+        /// values correctly.
         pub evidence: bool = false,
         /// True if the model accepts images. Not used yet.
         pub vision: bool = false,

@@ -81,7 +81,7 @@ pub(crate) enum Command {
     Cluster(crate::cluster::Command),
     /// Demonstrate the steps from a document to structured data in one process.
     Demo(crate::demo::Arguments),
-    /// Extract data from files: each value with its page and its quote. Needs no server.
+    /// Extract data from files: each value with its page and its quote. The command needs no server.
     Extract(crate::data::extract::Arguments),
     /// Chat about a document at the terminal. Requires a running server.
     Chat(crate::chat::Arguments),

@@ -45,7 +45,8 @@ pub(crate) struct ServerArguments {
 /// A server with the source of its address and of the token.
 pub(crate) struct Target {
     pub(crate) server: Sourced<String>,
-    /// True if an argument, a variable or a login names the server; otherwise it may not exist.
+    /// True if an argument, a variable or a login names the server. False: the address is that of the settings, and possibly no
+    /// server listens there.
     is_named: bool,
     pub(crate) tls: TlsArguments,
     /// None: no token is stored.
@@ -68,8 +69,8 @@ impl<T> Sourced<T> {
 }
 
 impl ServerArguments {
-    /// Returns the argument with the server for a further command line, after a blank. Empty: the environment or the
-    /// settings name the server.
+    /// Returns the argument `--server` with a leading blank, for a further command line. Empty: the environment or the settings
+    /// name the server.
     pub(crate) fn repeated(&self) -> String {
         let is_of_environment = |server: &&str| std::env::var(SERVER).is_ok_and(|value| value == **server);
         let server = self.server.as_deref().filter(|server| !is_of_environment(server));

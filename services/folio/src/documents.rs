@@ -131,7 +131,7 @@ pub(crate) async fn wait_until_settled(client: &Client, id: &str) -> Result<v1::
     }
 }
 
-/// Like [`wait_until_settled`], with progress.
+/// Like [`wait_until_settled`], but shows the progress.
 pub(crate) async fn read_text(client: &Client, id: &str, progress: &ProgressLine) -> Result<v1::Document> {
     progress.step("reading its text");
     wait_until_settled(client, id).await

@@ -95,7 +95,7 @@ impl Input {
         Ok(Self::Piped(Piped::start(has_prompts)?))
     }
 
-    /// Returns an input that has ended, and leaves standard input to others.
+    /// Returns an input that is at its end. Standard input is not read, so that the command can read it elsewhere.
     pub(crate) fn closed() -> Self {
         let (_, lines) = mpsc::channel(1);
         Self::Piped(Piped { lines, peeked: None, has_prompts: false })

@@ -75,7 +75,8 @@ fn report(found: &[DetectedEndpoint]) -> Vec<String> {
     found.iter().map(line).collect()
 }
 
-/// Returns the end of the line of an endpoint that gives its models this context size unless its list states another.
+/// Returns the last part of the line about an endpoint: the context size of models for which the list of the endpoint states no
+/// size.
 fn context(tokens: u32) -> String {
     format!("; context: {tokens} tokens (for more, set {CONTEXT_VARIABLE} for its server and for folio)")
 }

@@ -20,8 +20,8 @@ pub(crate) struct Reconnection {
 }
 
 impl Reconnection {
-    /// Counts an attempt after a stream ended, and returns the delay before it. `has_progress`: the stream sent something
-    /// new, so that the count starts again. None: the maximum number of attempts is reached.
+    /// Counts an attempt after a stream ended, and returns the delay before it. `has_progress`: the stream sent new messages, so
+    /// that the count starts at one. None: the maximum number of attempts is reached.
     pub(crate) fn delay(&mut self, has_progress: bool) -> Option<Duration> {
         let before = if has_progress { 0 } else { self.attempts };
         self.attempts = before.saturating_add(1);
@@ -43,8 +43,8 @@ pub(crate) fn is_broken(status: &Status) -> bool {
     }
 }
 
-/// Returns true if the status of a stream is no refusal of its subject: the stream broke, or it reached a time limit of
-/// the server.
+/// Returns true if the client may open the stream again: the connection broke, or the stream reached a time limit of the server.
+/// Any other status is a refusal.
 pub(crate) fn is_interrupted(status: &Status) -> bool {
     is_broken(status) || status.code() == Code::DeadlineExceeded
 }

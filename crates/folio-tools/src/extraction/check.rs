@@ -70,7 +70,7 @@ type Path = Vec<String>;
 #[derive(Debug, Clone, PartialEq)]
 enum Token {
     Name(String),
-    /// A name in quotation marks, which is no function.
+    /// A name in quotation marks, which always names a member and not a function.
     Quoted(String),
     Number(Rational),
     Sign(char),

@@ -17,7 +17,7 @@ use super::location::{Located, Location, Search, SearchResult};
 
 /// Number of pages of one read.
 const PAGES_AT_ONCE: u32 = 16;
-/// Maximum number of pages of a document whose extractions are checked again when they are read.
+/// Maximum number of pages of a document up to which citations of an older text are checked again when an extraction is read.
 // proto: Citation.text_generation "more than {} pages"
 const CHECKED_PAGES_MAX: u32 = 500;
 
@@ -28,7 +28,7 @@ pub struct Cited {
     pub citations: Vec<Citation>,
     /// Number of values that the text contains.
     pub located: u32,
-    /// Number of these values that the model quoted, and whose quote is valid.
+    /// Number of values, among the located ones, for which the model stated a valid quote.
     pub cited: u32,
     /// Number of values that the text does not contain.
     pub inferred: u32,
@@ -86,8 +86,8 @@ pub(super) async fn cite_new(
     Ok(found)
 }
 
-/// Returns true if a document was read again since the citations of an extraction were checked. `text_generation`: that of the
-/// document.
+/// Returns true if the text of a document was extracted again after the citations of an extraction were checked.
+/// `text_generation`: the current text generation of the document.
 fn is_outdated(text_generation: Option<Timestamp>, report: &ExtractionReport, created_at: Timestamp) -> bool {
     let is_checked = |current: Timestamp| match report.text_generation {
         Some(checked) => checked == current,
@@ -97,9 +97,9 @@ fn is_outdated(text_generation: Option<Timestamp>, report: &ExtractionReport, cr
 }
 
 /// Returns the extraction with citations of the current text of its document, and without the approvals by a review rule of
-/// values that this text lacks: the extraction is not verified then, unless a person verified it. Nothing is stored. A text
-/// that is being read again, or that has more than [`CHECKED_PAGES_MAX`] pages, is not searched. Cost: nothing, or that of
-/// [`cite`] if the document was read again.
+/// values that this text lacks: the extraction is then not verified, unless a person verified it. Nothing is stored. A text
+/// that is being extracted, or that has more than [`CHECKED_PAGES_MAX`] pages, is not searched; the stored citations are then
+/// returned. Cost: no reads, or the cost of [`cite`] if the text was extracted again.
 pub async fn check_again(stores: &Stores, document: &Document, mut extraction: Extraction) -> Result<Extraction> {
     let is_outdated = is_outdated(document.text_generation, &extraction.report, extraction.created_at);
     if !is_outdated || document.pages > CHECKED_PAGES_MAX {
@@ -184,7 +184,8 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Returns true if the text of a document has the headings of Markdown: all formats but those without any markup.
+/// Returns true if the text of a document marks headings as Markdown does. The texts of PDF files, plain text, CSV files and
+/// images do not.
 fn has_headings(media_type: &str) -> bool {
     !matches!(media_type, "application/pdf" | "text/plain" | "text/csv") && !media_type.starts_with("image/")
 }
@@ -280,7 +281,7 @@ mod tests {
         text.chars().filter(|c| !c.is_whitespace()).collect()
     }
 
-    /// A page of words, numbers and dates, of which some are equal.
+    /// A page of words, numbers and dates, with repetitions.
     fn any_page() -> impl Strategy<Value = String> {
         let word = prop_oneof![
             4 => "[a-c]{1,2}[,.:]?",

@@ -640,7 +640,8 @@ impl<'a> Run<'a> {
                 invalid("must be a JSON object".to_owned())
             };
         };
-        // The member with the evidence should be the last one: if the answer reached it, the data are complete then.
+        // The data of a cut answer are complete if the answer was cut in the member with the evidence, which should be the last
+        // member.
         if is_cut && schema.schema().is_some_and(|schema| !model_evidence::has_all_properties(schema, &data)) {
             return too_long();
         }

@@ -1,8 +1,8 @@
 //! Verified extractions as examples for a model.
 //!
-//! An example is an extraction of another document that a user verified, whose data match the schema in use, and whose first
-//! page is similar to that of the document ([`similarity`](mod@super::similarity)). The model reads the whole text of its document and
-//! the verified data.
+//! An example is a verified extraction of another document. A user verified the extraction, its data match the schema in use, and
+//! the first pages of the two documents are similar ([`similarity`](mod@super::similarity)). The model receives the whole text of
+//! the other document and the verified data.
 //!
 //! | step | cost |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | read their documents | one read of at most [`COMPARED_MAX`] |
 //! | read the text and the boxes of the document and of each candidate | two reads of at most [`PAGES_MAX`] pages each |
 //!
-//! All reads are those of the organization of the caller. Texts and data of examples are as untrusted as the document.
+//! All reads are restricted to the organization of the caller. Texts and data of examples are as untrusted as the document.
 
 use std::collections::BTreeSet;
 
@@ -28,9 +28,9 @@ use crate::rules;
 
 /// Maximum number of verified extractions that a run lists.
 const LISTED_MAX: u32 = 64;
-/// Maximum number of documents that a run compares with its own.
+/// Maximum number of documents that a run compares with its document.
 const COMPARED_MAX: usize = 32;
-/// Maximum number of pages of the document of an example.
+/// Maximum number of pages of an example's document.
 const PAGES_MAX: u32 = 4;
 
 /// An example that the model may read.
@@ -152,20 +152,21 @@ fn compare(own: &FirstPages, pages: FirstPages, candidate: Candidate, options: &
     Some(Example { used: UsedExample { extraction, similarity, threshold }, message, tokens })
 }
 
-/// Returns the most similar examples, as many as the settings permit. Of equally similar ones, the first come first.
+/// Returns the most similar examples, as many as the settings permit. Equally similar examples keep their order.
 fn most_similar(mut examples: Vec<Example>, options: &Options) -> Vec<Example> {
     examples.sort_by(|one, other| other.used.similarity.total_cmp(&one.used.similarity));
     examples.truncate(usize::try_from(options.examples).unwrap_or(usize::MAX));
     examples
 }
 
-/// Returns the longest start of the examples that `fits`, which receives the tokens of the examples.
+/// Returns as many of the first examples as possible. `fits` receives the number of tokens of these examples and returns true if
+/// the prompt can contain them.
 pub(super) fn fitting(examples: &[Example], fits: impl Fn(u64) -> bool) -> &[Example] {
     let mut starts = (1..=examples.len()).rev().filter_map(|count| examples.get(..count));
     starts.find(|start| fits(tokens_of(start))).unwrap_or_default()
 }
 
-/// Returns the tokens of the part of the message with the examples.
+/// Returns the number of tokens of the examples with their introduction.
 fn tokens_of(examples: &[Example]) -> u64 {
     examples.iter().map(|example| example.tokens).fold(count_tokens(message::EXAMPLES), u64::saturating_add)
 }

@@ -5,11 +5,11 @@
 //! chooses one for each value. Of several locations it chooses the one nearest to the other values of the same object;
 //! for an item of an array, the first one after the previous item.
 //!
-//! A value may have a quote of the model. If the text contains the quote, and the quote contains the value, only locations
-//! within the quote are chosen. The quote contains the value if it contains the words of the value completely, or if it contains
-//! the value itself (without the currency, for example). A number has its sign in the words of the quote, and an ambiguous one
-//! such as `1.234` has the value of the notation of the page only. A text has its signs (`$50` is not `€50`) in the words of the
-//! quote, apart from its case and the kinds of its dashes and quotation marks.
+//! The model may have stated a quote for a value. If the text contains the quote, and the quote contains the value, the search
+//! chooses only locations within the quote. The quote contains the value if it contains the words of the value completely, or if
+//! it contains the value itself (without the currency, for example). For a number, the words of the quote must contain its sign,
+//! and an ambiguous number such as `1.234` is read only in the notation of the page. For a text, the words of the quote must
+//! contain its signs (`$50` is not `€50`); case and the kinds of dashes and quotation marks are ignored.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -40,8 +40,8 @@ pub(super) struct Located {
     pub(super) location: Location,
     /// Number of locations with the value, including this one.
     pub(super) occurrences: u32,
-    /// The first and last word of the model's quote on the page of the location, which contains the location. None: the
-    /// model did not quote the value, or its quote is not valid.
+    /// The first and last word of the occurrence of the model's quote that contains the location. None: the model did not quote
+    /// the value, or its quote is not valid.
     pub(super) quote: Option<Words>,
 }
 
@@ -133,14 +133,14 @@ impl Search {
         self.groups.len() - 1
     }
 
-    /// Searches the values on the next page. Cost: the words of the page, and the locations of each different value; for each
-    /// quote whose value the page contains, one search through its characters. At most [`QUOTES_MAX`] occurrences of a quote
-    /// are examined in the whole document.
+    /// Searches the next page for the values. Cost: linear in the words of the page and in the locations of each distinct value,
+    /// plus one search through the characters of the page for each quote whose value the page contains. At most [`QUOTES_MAX`]
+    /// occurrences of a quote are examined in the whole document.
     pub(super) fn add_page(&mut self, number: u32, text: &str) {
         let style = Style::of(text);
         let index = PageIndex::with_style(text, style);
         let mut condensed = None;
-        // Equal values are searched once, because a hostile answer repeats a frequent one.
+        // Equal values are searched once, because a hostile answer may repeat a frequent value.
         let mut found_values: HashMap<String, Found> = HashMap::new();
         for leaf in &mut self.leaves {
             let key = leaf.value.to_string();

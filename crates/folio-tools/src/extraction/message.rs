@@ -50,12 +50,12 @@ pub(super) fn user(instructions: &str, name: &str, position: Option<Position>, t
     )
 }
 
-/// Returns the mark of a text: no text can contain the mark of its own digest.
+/// Returns the mark of a text: a part of its digest, so that a text cannot contain its own mark.
 fn mark(text: &str) -> String {
     Digest::of(text.as_bytes()).as_str().chars().take(16).collect()
 }
 
-/// Returns the part of a user message with an example. Neither the text nor the answer can end it early.
+/// Returns the part of a user message with an example. Neither the text nor the answer can end the part early.
 pub(super) fn example(text: &str, answer: &str) -> String {
     let mark = mark(&format!("{text}\n{answer}"));
     format!("=====BEGIN EXAMPLE {mark}=====\n{text}\n=====ANSWER {mark}=====\n{answer}\n=====END EXAMPLE {mark}=====")

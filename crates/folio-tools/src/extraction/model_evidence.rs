@@ -1,7 +1,8 @@
 //! Quotes and confidences of a model. Pure.
 //!
-//! For a model that can state them, the schema of the answer has one more member, the last one. The member is removed from the
-//! answer before the data are parsed, so that a malformed one fails nothing.
+//! For a model with the option `evidence`, the schema of the answer has an additional last member with the quotes and
+//! confidences. The member is removed from the answer before the data are parsed, so that a malformed member does not fail the
+//! extraction.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,9 @@ use crate::path::Path;
 
 /// The name of the member.
 const MEMBER: &str = "_evidence";
-/// Minimum length of a quote, in characters. A shorter one occurs anywhere.
+/// Minimum length of a quote, in characters. A shorter quote is not specific, because most texts contain it.
 const QUOTE_CHARS_MIN: usize = 3;
-/// Maximum number of entries. Further ones are dropped.
+/// Maximum number of entries of the member. Further entries are dropped.
 const ENTRIES_MAX: usize = CITATIONS_MAX;
 
 /// The unchecked statements of a model about one value.
@@ -24,7 +25,7 @@ pub(super) struct ValueEvidence {
     /// Words of the document that contain the value, as the model copied them: 3 to 500 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) quote: Option<String>,
-    /// From 0 to 1.
+    /// The confidence, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) confidence: Option<f64>,
 }
@@ -70,7 +71,7 @@ pub(super) fn extended(schema: &Value) -> Option<Value> {
     Some(extended)
 }
 
-/// Returns true if a value of the schema is a reference to the whole schema, whose values would have the member too.
+/// Returns true if the schema contains a reference to itself. The values of such a reference would also have the member.
 fn refers_to_root(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => {
@@ -81,8 +82,8 @@ fn refers_to_root(schema: &Value) -> bool {
     }
 }
 
-/// Divides the text of an answer into the text without the member, and the text of the member's value. If the value does not
-/// end, because the length limit ended the answer, the first text is closed. None: the answer has no such member.
+/// Divides the text of an answer into the text without the member, and the text of the member's value. If the length limit ended
+/// the answer within the value, a closing brace is added to the first text. None: the answer does not have the member.
 pub(super) fn split(text: &str) -> Option<(String, &str)> {
     let (mut depth, mut comma, mut at) = (0_usize, None, 0);
     while let Some(byte) = text.as_bytes().get(at) {
@@ -115,8 +116,8 @@ pub(super) fn split(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Returns true if the data have each property of the schema of an answer. A model that wrote the member with the evidence before
-/// other properties, and reached the length limit in it, did not write them.
+/// Returns true if the data have each property of the schema of an answer. If a model writes the member with the evidence too
+/// early, and reaches the length limit within the member, the properties after it are missing.
 pub(super) fn has_all_properties(schema: &Value, data: &Value) -> bool {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.is_none_or(|properties| properties.keys().all(|name| data.get(name).is_some()))
@@ -155,8 +156,8 @@ fn value_length(text: &str) -> usize {
     text.len()
 }
 
-/// Parses the value of the member. Left out are entries that are malformed or name no single value of the data, quotes and
-/// confidences beyond their bounds, and all but the first entry of a value.
+/// Parses the value of the member. Omits entries that are malformed or that do not name a single value of the data, quotes and
+/// confidences beyond their bounds, and all but the first entry for a value.
 pub(super) fn parse(text: &str, data: &Value) -> Evidence {
     let entries: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
     let mut evidence = Evidence::new();

@@ -1,6 +1,7 @@
 //! The values that the text of a page contains. Pure.
 //!
-//! A search finds a value in every usual notation of its type; [`has_value`] decides more strictly whether a quote states it.
+//! [`PageIndex::find`] finds a value in every usual notation of its type. [`has_value`] compares more strictly, and decides
+//! whether a quote contains a value.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -15,20 +16,20 @@ use unicode_normalization::UnicodeNormalization as _;
 const DATE_WORDS: usize = 4;
 /// Maximum words of a number, such as `1 234,50`.
 const NUMBER_WORDS: usize = 2;
-/// White space between the groups of digits of a number: a blank, a no-break space, a narrow one, and a thin space.
+/// White space between the groups of digits of a number: a blank, a no-break space, a narrow no-break space, and a thin space.
 const BLANKS: [&str; 4] = [" ", "\u{a0}", "\u{202f}", "\u{2009}"];
 /// Characters around a word that do not belong to its value.
 const MARKS: [char; 9] = [',', ';', ':', '.', '(', ')', '"', '*', '|'];
-/// Largest difference of equal numbers.
+/// Numbers with a smaller difference are equal.
 const TOLERANCE: f64 = 1e-9;
 
-/// First and last word.
+/// Numbers of the first and the last word of a location.
 pub(super) type Words = (usize, usize);
 
 /// A folded word.
 struct Token {
     text: String,
-    /// The number of the word of the page, from 0.
+    /// The number of the word on the page that contains the token, from 0.
     word: usize,
     /// True if the token continues the digits of the token before it, as `50` in `12.50` does.
     continues_number: bool,
@@ -54,11 +55,11 @@ pub(super) struct Found {
 
 /// The searchable values of a page.
 pub(super) struct PageIndex {
-    /// The folded words in order. A word of the page may have none or several.
+    /// The folded words in order. A word of the page may have no token or several tokens.
     tokens: Vec<Token>,
     /// The positions of each folded word in `tokens`.
     positions: HashMap<String, Vec<usize>>,
-    /// In the order of their absolute values, because a sign may be printed apart from its number.
+    /// The numbers in the order of their absolute values, because a sign may be printed apart from its number.
     numbers: Vec<Number>,
     dates: HashMap<String, Vec<Words>>,
     /// The words that are the dash of a range, as in `10 - 12`.
@@ -139,8 +140,8 @@ impl PageIndex {
         self.range_dashes.contains(&word)
     }
 
-    /// Returns the locations of a value. Left out are a location that contains another one, and one of a negative number
-    /// without a minus if another one has a minus.
+    /// Returns the locations of a value in order. A location that contains another location is omitted, and so is a location of
+    /// a negative number without a minus if another location has a minus.
     pub(super) fn find(&self, value: &Value) -> Found {
         let mut has_sign = true;
         let mut found = match value {
@@ -159,7 +160,8 @@ impl PageIndex {
         found.sort_by_key(|(first, last)| (*last, usize::MAX - *first));
         let mut kept: Vec<Words> = Vec::new();
         for (first, last) in found {
-            // Of the locations up to the same or an earlier word, the kept ones are the shortest.
+            // The locations are sorted by their last words, the shortest first, so a location that overlaps a kept location is
+            // omitted.
             if kept.last().is_none_or(|(kept, _)| *kept < first) {
                 kept.push((first, last));
             }
@@ -167,8 +169,8 @@ impl PageIndex {
         Found { locations: kept, has_sign }
     }
 
-    /// Returns the locations of a number, and true if they have its sign. A positive number has no minus. The minus of a
-    /// negative one may be missing: locations without it are returned if no location has it.
+    /// Returns the locations of a number, and true if the locations have its sign. A location of a positive number has no minus.
+    /// The minus of a negative number may be missing on the page: locations without a minus are returned if no location has one.
     fn number(&self, wanted: Option<f64>) -> (Vec<Words>, bool) {
         let Some(wanted) = wanted else { return (Vec::new(), true) };
         let absolute = wanted.abs();
@@ -184,7 +186,7 @@ impl PageIndex {
         (found.into_iter().map(|number| number.words).collect(), has_sign)
     }
 
-    /// Returns the locations of a text. A part of a number is no text.
+    /// Returns the locations of a text. A part of a number is not a location of a text.
     fn text(&self, text: &str) -> Vec<Words> {
         let folded = fold(&composed(text));
         let wanted: Vec<&str> = folded.split(' ').filter(|token| !token.is_empty()).collect();
@@ -201,8 +203,9 @@ impl PageIndex {
     }
 }
 
-/// Returns true if a text contains the value, a number with its sign, and another text with its signs. `style`: the notation of
-/// the page. `is_range_dash` returns true for a word of the text, from 0, that is no sign but the dash of a range on the page.
+/// Returns true if a text contains the value. A number must have its sign, and a text must have its punctuation and other signs.
+/// `style`: the notation of the page. `is_range_dash` returns true for a word of the text, from 0, that is the dash of a range
+/// on the page and not a sign.
 pub(super) fn has_value(text: &str, value: &Value, style: Style, is_range_dash: impl Fn(usize) -> bool) -> bool {
     let index = PageIndex::with_style(text, style);
     let has_signs = match value {
@@ -241,7 +244,7 @@ fn with_signs(text: &str) -> String {
     chars.to_lowercase()
 }
 
-/// Returns true if a word, or up to three words together, are the number with its sign, which may be a word of its own.
+/// Returns true if one to three consecutive words are the number with its sign. The sign may be a separate word.
 fn has_number(text: &str, wanted: f64, style: Style, is_range_dash: impl Fn(usize) -> bool) -> bool {
     let found = words_of(text);
     let words = found.as_slice();
@@ -304,7 +307,7 @@ fn words_of(text: &str) -> Vec<Word<'_>> {
     found.collect()
 }
 
-/// Returns true if the words cannot be one number, because groups of its digits would be apart.
+/// Returns true if the words cannot be one number, because more than a single blank separates two words with digits.
 fn is_divided(words: &[Word<'_>], start: usize, last: usize) -> bool {
     let group = words.get(start..=last).unwrap_or_default();
     group.iter().zip(group.iter().skip(1)).any(|(before, word)| before.has_digits && word.has_digits && word.is_apart)

@@ -1,6 +1,6 @@
 //! Quotes of a model, and the search for them in the text of a page. Pure.
 //!
-//! White space does not matter, and characters are compared in their compatibility composition (Unicode NFKC).
+//! The search ignores white space, and compares characters in their compatibility composition (Unicode NFKC).
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::page_index::Words;
 
-/// Maximum number of positions of a page at which a quote is examined. A page of one repeated character has as many as it has
-/// characters.
+/// Maximum number of positions of a page at which a quote is examined. On a page of one repeated character, a quote may occur at
+/// every character.
 const POSITIONS_MAX: usize = 1_000;
 /// Maximum length of a quote, in bytes.
 const QUOTE_BYTES: usize = 4 * QUOTE_CHARS;
@@ -32,14 +32,14 @@ impl Quote {
     }
 }
 
-/// Returns a word in compatibility composition, which may add white space, without white space.
+/// Returns a word in compatibility composition. White space that the composition adds is removed.
 fn condensed(word: &str) -> String {
     word.nfkc().filter(|c| !c.is_whitespace()).collect()
 }
 
 /// An occurrence of a quote on a page.
 pub(super) struct Occurrence<'a> {
-    /// The words that the quote contains, also in part.
+    /// The words that the quote contains completely or in part.
     pub(super) words: Words,
     /// The words that the quote contains completely.
     pub(super) whole_words: Range<usize>,
@@ -65,11 +65,11 @@ impl<'a> CondensedPage<'a> {
         page
     }
 
-    /// Returns the occurrences of a quote, in order, at the first [`POSITIONS_MAX`] positions of the page. Left out are those of
-    /// more than [`QUOTE_CHARS`] characters with their white space.
+    /// Returns the occurrences of a quote, in order, at the first [`POSITIONS_MAX`] positions of the page. Omits occurrences that
+    /// have more than [`QUOTE_CHARS`] characters with their white space.
     pub(super) fn find(&self, quote: &Quote) -> impl Iterator<Item = Occurrence<'a>> {
         let quote = quote.condensed.as_str();
-        // None: the empty text, which would occur everywhere.
+        // None: the quote is empty and would occur everywhere.
         let first_char_bytes = quote.chars().next().map(char::len_utf8);
         let mut from = 0;
         // Occurrences may overlap, because one that begins within a word may hide the right one.

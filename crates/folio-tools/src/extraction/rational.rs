@@ -2,10 +2,10 @@
 
 use serde_json::Number;
 
-/// Maximum power of ten of a number, in both directions.
+/// Maximum absolute value of the exponent of a decimal number (base 10).
 const POWER_MAX: i32 = 30;
 
-/// A fraction in lowest terms with a positive denominator. A result that does not fit is None.
+/// A fraction in lowest terms with a positive denominator. An operation returns None if its result exceeds 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rational {
     numerator: i128,
@@ -62,7 +62,7 @@ impl Rational {
         Self::new(numerator, self.denominator.checked_mul(other.denominator)?)
     }
 
-    /// None also for a division by zero.
+    /// Returns the quotient. None: the result exceeds 128 bits, or `other` is zero.
     pub(super) fn divided_by(self, other: Self) -> Option<Self> {
         self.times(Self::new(other.denominator, other.numerator)?)
     }
@@ -78,7 +78,7 @@ impl Rational {
         tolerance.is_less(difference).map(|is_less| !is_less)
     }
 
-    /// Returns the nearest number of 64 bits, for people.
+    /// Returns the number as an `f64`, rounded, for people.
     #[expect(clippy::cast_precision_loss, reason = "the result is rounded")]
     pub(super) fn rounded(self) -> f64 {
         self.numerator as f64 / self.denominator as f64

@@ -4,10 +4,10 @@
 //! of the example. Labels are compared without case, accents and marks. The n-th occurrence of a label on one page is paired
 //! with the n-th occurrence on the other page. A pair counts between 0.5 (only the labels are equal) and 1 (the positions are
 //! equal, too). The score is twice the sum of the pairs, divided by the number of labels of both pages (the Sørensen–Dice
-//! coefficient, weighted by position). It is 0 without a common label, 1 for equal pages, and symmetric.
+//! coefficient, weighted by position). The score is 0 without a common label, 1 for equal pages, and symmetric.
 //!
-//! A position is a part of the width and of the height of the page. It is the center of the word's box, or the line and the
-//! column of the word if either page has no boxes.
+//! The position of a word is the center of its box, as fractions of the width and the height of the page. If either page has no
+//! boxes, the position is the column and the line of the word, as fractions of the numbers of columns and lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,12 @@ use serde_json::Value;
 const LABELS_MAX: usize = 500;
 /// Minimum number of letters of a label.
 const LABEL_LETTERS_MIN: usize = 2;
-/// Part of a pair that counts for the equal labels. The rest counts for the positions.
+/// Score of a pair of equal labels with distant positions. Equal positions add the rest up to 1.
 const LABEL_PART: f64 = 0.5;
-/// Distance of two positions from which on they count nothing.
+/// Distance of two positions from which the positions add nothing to the score of a pair.
 const REACH: f64 = 0.5;
 
-/// Parts of the width and of the height of a page, from 0 to 1.
+/// Fractions of the width and the height of a page, from 0 to 1.
 type Position = (f64, f64);
 
 #[derive(Debug)]
@@ -67,7 +67,8 @@ impl Labels {
         Self { labels, has_boxes: !boxes.is_empty() }
     }
 
-    /// Returns the positions of each label that is no value. `has_boxes`: the positions are those of the boxes.
+    /// Returns the positions of each label that is not one of the `values`. If `has_boxes` is true, the positions are the centers
+    /// of the boxes.
     fn positions(&self, values: &BTreeSet<String>, has_boxes: bool) -> BTreeMap<&str, Vec<Position>> {
         let mut found: BTreeMap<&str, Vec<Position>> = BTreeMap::new();
         for label in self.labels.iter().filter(|label| !values.contains(&label.word)) {
@@ -78,7 +79,7 @@ impl Labels {
     }
 }
 
-/// Returns the folded word. None: the word is no label.
+/// Returns the folded word. None: the word is not a label.
 fn label(word: &str) -> Option<String> {
     let folded = fold(word);
     let has_digit = word.chars().any(char::is_numeric);
@@ -93,7 +94,8 @@ pub(super) fn value_words(data: &Value) -> BTreeSet<String> {
     texts.flat_map(str::split_whitespace).map(fold).collect()
 }
 
-/// Returns the similarity of two pages, from 0 to 1. `values`: the words that are no labels, from [`value_words`].
+/// Returns the similarity of two pages, from 0 to 1. `values`: the words of the verified data, which are not labels, from
+/// [`value_words`].
 pub(super) fn similarity(one: &Labels, other: &Labels, values: &BTreeSet<String>) -> f64 {
     let has_boxes = one.has_boxes && other.has_boxes;
     let (one, other) = (one.positions(values, has_boxes), other.positions(values, has_boxes));
@@ -103,7 +105,7 @@ pub(super) fn similarity(one: &Labels, other: &Labels, values: &BTreeSet<String>
     (part(2, count) * pairs.sum::<f64>()).clamp(0.0, 1.0)
 }
 
-/// Returns the part that a pair of equal labels counts.
+/// Returns the score of a pair of equal labels at these positions.
 fn pair(one: Position, other: Position) -> f64 {
     let distance = (one.0 - other.0).hypot(one.1 - other.1);
     LABEL_PART + (1.0 - LABEL_PART) * (1.0 - distance / REACH).max(0.0)

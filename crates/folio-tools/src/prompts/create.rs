@@ -85,8 +85,8 @@ impl WriteCall for CreatePrompt {
         let (schema, tags) = (LinkedSchema::of_plan(plan).schema, self.tags);
         Ok(match plan.expected {
             Expected::Absent => PromptChange::Create { name, content, schema, model, temperature: None, tags },
-            // The next version has exactly these arguments, like a first version. It keeps the temperature, which is no
-            // argument of the tool.
+            // The next revision has exactly the arguments of the call, like a first revision. It keeps the temperature, because
+            // the tool has no such argument.
             Expected::Version(_) => PromptChange::Update {
                 name: None,
                 content: Some(content),

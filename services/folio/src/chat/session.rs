@@ -32,7 +32,7 @@ pub(super) struct Session {
     document: v1::Document,
     /// The model of the next messages. Empty: the thread's model.
     model: String,
-    /// The argument with the server for another command line, after a blank. Empty: none is needed.
+    /// The argument `--server` with a leading blank, for command lines that the chat shows. Empty: they need no such argument.
     server: String,
     screen: ChatScreen,
     input: Input,
@@ -106,7 +106,7 @@ impl Session {
     async fn show_waiting(&mut self) -> Result<()> {
         let (client, document) = (&self.client, &self.document.document_id);
         let (mut listed, _) = threads::list(client, document).await?;
-        // A viewer decides nothing and may not list what waits.
+        // A viewer may not decide, and may not list the turns that wait.
         let waiting = threads::list_waiting(client, document, &listed).await;
         listed.extend(waiting.unwrap_or_default());
         let waiting = threads::format_waiting(&listed, &TimeZone::system());

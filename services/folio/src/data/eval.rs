@@ -1,6 +1,6 @@
 //! `folio eval`: runs a prompt on the documents of verified extractions, and compares the results with these extractions.
 //!
-//! The server stores each run as an extraction. The command deletes it as soon as it is compared, so that at most
+//! The server stores each run as an extraction. The command deletes this extraction after the comparison, so that at most
 //! [`CONCURRENT_RUNS`] extractions remain if the command is stopped. The records of model calls and the audit log are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::names;
 use crate::progress::Progress;
 use crate::terminal::note;
 
-/// Number of documents in work at the same time.
+/// Number of documents that are extracted at the same time.
 const CONCURRENT_RUNS: usize = 4;
 /// Maximum number of verified extractions of an evaluation.
 const LIMIT_MAX: i64 = 1_000;
@@ -31,7 +31,8 @@ const DIFFERENCES_MAX: usize = 50;
 const VALUE_CHARS: usize = 80;
 /// The operation of the model calls of extractions in the usage.
 const OPERATION: &str = "extraction";
-/// Start of the usage that is compared, before the start of the command. It covers a clock that differs from the server's.
+/// Time between the start of the period whose usage is read, and the start of the command. It must exceed the difference between
+/// the clocks of the client and the server.
 const USAGE_BEFORE: Duration = Duration::from_secs(3_600);
 /// Maximum time until the usage of the runs is recorded.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,9 +41,9 @@ const POLL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The prompt, by id, revision or name. Without a revision, the newest one is evaluated.
+    /// The prompt, by id, revision or name. Without a revision, the newest revision is evaluated.
     prompt: String,
-    /// Compare with the extractions that users verified, of the schema of the prompt. Required.
+    /// Compare with the extractions of the prompt's schema that users verified. Required.
     #[arg(long)]
     verified: bool,
     /// Maximum number of verified extractions, the newest first: 1 to 1000.
@@ -92,8 +93,8 @@ async fn evaluate(client: &Client, what: &str, limit: usize, model: &str) -> Res
     Ok(report.view())
 }
 
-/// Returns the newest extraction of each document that a user verified, with the schema of the prompt, or of the prompt if it
-/// has no schema. At most `limit` extractions are read.
+/// Returns, for each document, the newest extraction that a user verified. The extractions have the schema of the prompt, or the
+/// prompt itself if it has no schema. At most `limit` verified extractions are read.
 async fn verified(client: &Client, revision: &v1::PromptRevision, limit: usize) -> Result<Vec<v1::Extraction>> {
     let filter = match revision.schema_revid.split_once('.') {
         Some((schema, _)) => format!("schema:{schema} verified:true"),
@@ -108,8 +109,8 @@ async fn verified(client: &Client, revision: &v1::PromptRevision, limit: usize) 
     Ok(newest_of_documents(listed.await?))
 }
 
-/// Returns the first extraction of each document that a user verified. A review rule is no truth: it approves what a model
-/// answered.
+/// Returns, for each document, the first extraction that a user verified. Extractions that a review rule verified are omitted,
+/// because the rule approves answers of a model.
 fn newest_of_documents(listed: Vec<v1::Extraction>) -> Vec<v1::Extraction> {
     let mut documents = BTreeSet::new();
     let by_user = listed.into_iter().filter(|found| !found.verified_by.is_empty());
@@ -155,7 +156,7 @@ impl Cost {
         })
     }
 
-    /// Returns the cost after `before`, which is a part of it.
+    /// Returns the difference to `before`, an earlier cost of the same documents.
     fn since(self, before: Self) -> Self {
         Self {
             calls: self.calls.saturating_sub(before.calls),
@@ -212,7 +213,7 @@ struct ComparedValue {
     extracted: Value,
 }
 
-/// Compares all values of both data by their paths. Items of arrays are compared by their positions.
+/// Compares all values of the verified and of the extracted data by their paths. Items of arrays are compared by their positions.
 fn compare(truth: &Value, extracted: &Value) -> Vec<ComparedValue> {
     let truth: BTreeMap<String, &Value> = leaves(truth).into_iter().collect();
     let extracted: BTreeMap<String, &Value> = leaves(extracted).into_iter().collect();
@@ -270,7 +271,8 @@ impl Report {
         }
     }
 
-    /// Adds the run on the document of a verified extraction. Error: the reason of a failed run, which counts for no field.
+    /// Adds the run on the document of a verified extraction. The error of `run` is the reason of a failed run, which counts for
+    /// no field.
     fn add(&mut self, truth: &v1::Extraction, run: Result<v1::Extraction, String>) {
         let document_id = &truth.document_id;
         let found = match run {

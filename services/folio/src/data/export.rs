@@ -102,7 +102,7 @@ pub(super) async fn download(
     while let Some(part) = chunks.message().await.map_err(|status| explain(&status))? {
         let is_archive = std::mem::take(&mut is_first) && part.chunk.starts_with(ZIP);
         if is_archive && to.is_none() && std::io::stdout().is_terminal() {
-            bail!("the export is not a text: pass --to FILE, or redirect the output");
+            bail!("the export is a binary file: pass --to FILE, or redirect the output");
         }
         if is_archive && to.is_some_and(is_named_csv) {
             progress.note("the data has several tables, so the file is a ZIP archive with a CSV file for each table");

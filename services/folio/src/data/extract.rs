@@ -19,16 +19,16 @@ use crate::names;
 use crate::progress::{Progress, ProgressLine};
 use crate::terminal::Screen;
 
-/// Number of files in work at the same time.
+/// Number of files that are processed at the same time.
 const CONCURRENT_FILES: usize = 4;
-/// Maximum exit status for failed files. Greater ones have a meaning for shells.
+/// Maximum exit status for failed files. Shells use greater statuses for other purposes.
 const STATUS_MAX: usize = 100;
-/// Maximum length of a name in a longer name, in characters.
+/// Maximum length of the name of a schema or prompt before a suffix is appended, in characters.
 const NAME_CHARS: usize = 100;
 
 /// The message that derives a prompt from a document.
 const DERIVE: &str = "create a schema and a prompt for documents like this";
-/// The tools whose calls are approved. They change nothing that exists.
+/// The tools whose calls are approved. With the appended mark in their names, the calls change no existing schema or prompt.
 const DERIVING_TOOLS: [&str; 2] = ["create_schema", "create_prompt"];
 /// The reason for the rejection of other calls.
 const REJECTED: &str = "only a new schema and a new prompt are needed";
@@ -99,7 +99,7 @@ impl Output {
     }
 }
 
-/// The files of a command that failed, after the output for the others.
+/// The error of a command after the output for its successful files: a message for each failed file.
 #[derive(Debug)]
 pub(crate) struct FailedFiles(Vec<String>);
 
@@ -118,7 +118,7 @@ impl std::fmt::Display for FailedFiles {
 
 impl std::error::Error for FailedFiles {}
 
-/// A file whose text is read.
+/// An uploaded file whose text is available.
 struct ReadFile<'a> {
     path: &'a Path,
     document: v1::Document,
@@ -228,7 +228,7 @@ async fn read<'a>(
     read.await.map(|document| ReadFile { path, document }).map_err(|error| failure(path, &error))
 }
 
-/// Returns the prompt of a schema. The same revision has the same prompt.
+/// Creates or finds the prompt for a revision of a schema. A repeated command with the same revision uses the same prompt.
 async fn prompt_of(client: &Client, schema: v1::SchemaRevision) -> Result<String> {
     let name: String = schema.name.chars().take(NAME_CHARS).collect();
     let prompt = v1::Prompt {
@@ -248,7 +248,7 @@ async fn derive(client: &Client, document: &v1::Document, model: &str, progress:
         v1::ListPromptsRequest { page_size: 1, filter: names::filter(&mark), ..v1::ListPromptsRequest::default() };
     let earlier = answer(client.prompts().list_prompts(request)).await?.prompts.into_iter().next();
     if let Some(prompt) = earlier {
-        progress.note(&format!("the prompt {:?} was derived from the file before", prompt.name));
+        progress.note(&format!("the prompt {:?} was derived from this file earlier", prompt.name));
         return Ok(prompt.prompt_revid);
     }
     let request = v1::ChatRequest {
@@ -276,14 +276,14 @@ async fn derive(client: &Client, document: &v1::Document, model: &str, progress:
     Ok(prompt.prompt_revid)
 }
 
-/// Returns the end of the names of a schema and a prompt that are derived from a document.
+/// Returns the mark: the suffix of the names of a schema and a prompt that are derived from a document.
 fn mark(document_id: &str) -> String {
     let start = document_id.char_indices().rev().nth(MARK_CHARS - 1).map_or(0, |(at, _)| at);
     format!("(from {})", document_id.get(start..).unwrap_or_default())
 }
 
-/// Approves the creation of a schema or a prompt, with the mark in its name, and rejects any other call, because the text
-/// of the document is untrusted.
+/// Approves calls that create a schema or a prompt, after appending the mark to the name in their arguments. Rejects any other
+/// call, because the text of the document is untrusted.
 fn decision(call: &v1::Call, mark: &str) -> Decision {
     let arguments = DERIVING_TOOLS.contains(&call.name.as_str()).then(|| parsed(&call.arguments_json));
     let marked = arguments.and_then(|mut arguments| {
@@ -320,7 +320,7 @@ fn request<'a>(
     v1::DownloadExtractionsRequest {
         document_ids,
         filter: format!("prompt:{prompt}"),
-        // Earlier extractions by the prompt are not those of this command.
+        // Earlier extractions with the prompt do not belong to this command.
         start_time: first.min_by_key(|time| (time.seconds, time.nanos)),
         format: v1::ExportFormat::from(format).into(),
         include_citations: citations || matches!(format, ExportFormat::Json | ExportFormat::Jsonl),

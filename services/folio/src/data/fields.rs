@@ -13,7 +13,7 @@ use super::{extraction, parsed};
 pub(super) struct Field<'a> {
     pub(super) path: String,
     pub(super) value: Value,
-    /// None: the text of the document does not contain the value, or a user changed it.
+    /// None: the text of the document does not contain the value, or a user changed the value.
     pub(super) citation: Option<&'a v1::Citation>,
     /// True if no user changed the value.
     pub(super) is_original: bool,

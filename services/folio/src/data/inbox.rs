@@ -125,7 +125,8 @@ async fn stream(
 struct Waiting {
     /// The rows of the items, by id.
     rows: BTreeMap<String, Value>,
-    /// The items that the stream has not sent. Empty after the initial items of the stream.
+    /// Ids of items of earlier streams that the current stream has not sent yet. Empty after the initial items of the current
+    /// stream.
     unconfirmed: BTreeSet<String>,
 }
 
@@ -144,7 +145,7 @@ impl Waiting {
                 if before.as_ref() == Some(&row) { Vec::new() } else { vec![with_change("waiting", row)] }
             }
             Change::RemovedItemId(id) => self.remove([id]),
-            // The items that are missing were decided while no stream was open.
+            // Items that the new stream did not send were decided while no stream was open.
             Change::CaughtUp(_) => {
                 let missing = std::mem::take(&mut self.unconfirmed);
                 self.remove(missing)

@@ -128,7 +128,8 @@ impl StoresArguments {
         }
     }
 
-    /// Like [`Self::run`], with a choice of the model. Without a server and a folder, uses stores in a temporary folder.
+    /// Like [`Self::run`], with a choice of the model. If there is neither a folder nor a server, the command uses stores in a
+    /// temporary folder.
     async fn run_anywhere<T>(&self, model: &ModelArguments, work: impl AsyncFnOnce(Client) -> Result<T>) -> Result<T> {
         let shutdown = shutdown_on_signal()?;
         if let Some(folder) = &self.data {
@@ -141,11 +142,12 @@ impl StoresArguments {
             };
         }
         let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
-        note("no server is used, and the results are not stored: --data FOLDER stores them");
+        note("no server is used, and the results are not stored: pass --data FOLDER to store them");
         Box::pin(self.run_embedded(&folder.path().join("data"), Some(model), work, &shutdown)).await
     }
 
-    /// `model`: the choice of the model, which is printed. None: the model of the settings.
+    /// Runs a command with a server in this process. `model`: the choice of the model, which is printed. None: the model of the
+    /// settings.
     async fn run_embedded<T>(
         &self,
         folder: &Path,

@@ -88,8 +88,8 @@ async fn create_schema(client: &Client, name: String, format: String, allow_non_
     present(answer(client.schemas().create_schema(request)).await?.schema)
 }
 
-/// Returns the newest revision of a schema, or a revision, that is named by id, name or file. A file becomes a revision of
-/// the schema with its name, unless that schema has this content.
+/// Returns the newest revision of a schema, or a revision, that is named by id, name or file. The content of a file becomes a
+/// revision of the schema that is named like the file, unless the newest revision already has this content.
 pub(super) async fn revision_of(client: &Client, what: &str) -> Result<v1::SchemaRevision> {
     let path = Path::new(what);
     let schema_revid = if path.is_file() {

@@ -25,7 +25,7 @@ pub(crate) struct Report {
     schema: Value,
     prompt: Value,
     extraction: Value,
-    /// The places of the values in the document, with the confidence of the model.
+    /// The citations of the values, with the confidence of the model.
     citations: Vec<Value>,
     /// The parts of the document that were read.
     coverage: Option<String>,

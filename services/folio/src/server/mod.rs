@@ -76,8 +76,8 @@ pub(crate) struct Server {
     node_address: Option<SocketAddr>,
     /// The administrator's token, if this start created it. None: an earlier start created the token.
     pub(crate) first_token: Option<FirstToken>,
-    /// Describes the model endpoints that receive documents, and the source of this choice. One further line for each model
-    /// of unknown context size.
+    /// Describes the model endpoints that receive documents, and the source of this choice. The text has a further line for each
+    /// model with an unknown context size.
     pub(crate) endpoint: String,
     parts: Parts,
 }

@@ -116,8 +116,8 @@ fn with_defaults(settings: Options, table: Options) -> Options {
     }
 }
 
-/// Logs the models whose context size is neither set, nor stated by their endpoint, nor known. Returns a line for each, at
-/// most [`UNKNOWN_SIZES_SHOWN`] and one for the others.
+/// Logs the models whose context size is neither set, nor stated by their endpoint, nor known to Folio. Returns a line for each
+/// of the first [`UNKNOWN_SIZES_SHOWN`] models, and one line with the number of the other models.
 pub(crate) fn report_unknown_sizes(options: &Options) -> Vec<String> {
     let mut lines = Vec::new();
     let mut others = 0_u32;

@@ -46,7 +46,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let created = answer(client.tokens().create_token(request)).await?;
     let token = created.token.context("invalid response of the server: the token is missing")?;
     note(&format!("token {}, shown only once:", token.token_id));
-    // Also a closed output is an error, because the secret is lost.
+    // A closed output is an error here, because the secret is lost.
     write_stdout(&format!("{}\n", created.secret)).map_err(|error| {
         anyhow!("the secret of the token cannot be printed: {error}; use folio token revoke {}", token.token_id)
     })

@@ -5,10 +5,13 @@
 //! | objects | member by member |
 //! | arrays | concatenated; an item that an earlier window contains is dropped |
 //! | equal values | the value, as the first window wrote it |
-//! | different values | of an attached invoice, else in the text of its window, else of most windows, else of the first window |
+//! | different values | one of the values, by the rule that follows |
 //!
-//! Null and blank texts are no values. Texts are equal if their words are, numbers if their values are. The values that are
-//! not chosen become conflicts. An array keeps items that are equal if one window contains them all.
+//! Of different values, the merge chooses a value of an attached invoice, otherwise a value that the text of its window contains,
+//! otherwise the value of most windows, otherwise the value of the first window. The other values become conflicts.
+//!
+//! Null and blank texts do not count as values. Two texts are equal if their words are equal. Two numbers are equal if their
+//! values are equal. An array keeps equal items if one window contains all of them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -157,7 +160,8 @@ impl<'a> Merge<'a> {
         merged
     }
 
-    /// Keeps the original texts and the evidence of a window at and below a path, under another path.
+    /// Keeps the original texts and the evidence that a window has for the values at and below the path `from`. The paths of the
+    /// facts are changed from `from` to `to`.
     fn keep_facts(&mut self, window: usize, from: &str, to: &str) {
         let Some(answer) = self.answers.get(window) else { return };
         let original = |(path, text): (String, &String)| OriginalText { path, text: text.clone() };

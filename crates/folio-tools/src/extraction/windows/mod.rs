@@ -92,7 +92,7 @@ impl Planner {
         Self { window_tokens, segments: Vec::new(), tokens: 0, coverage: Coverage::default(), structured_page: None }
     }
 
-    /// Adds a page. A note in place of a missing text is part of a window, so that the model knows of it.
+    /// Adds a page. A note that replaces a missing text is part of a window, so that the model knows that text is missing.
     pub(super) fn add_page(&mut self, page: u32, text: &str, gap: Option<TextGap>) {
         let is_missing = gap == Some(TextGap::Missing);
         if gap.is_some() {
