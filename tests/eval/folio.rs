@@ -32,8 +32,8 @@ const POLL: Duration = Duration::from_millis(50);
 const PROMPT: &str = "Extract the fields of the schema. Write dates as YYYY-MM-DD, and amounts as numbers without \
                       thousands separators and currency. A value that the document does not contain is null.";
 
-/// Settings of the server: patience for slow models, and more credit than an evaluation needs. Unlimited credit would not
-/// be charged. A reservation must be longer than a call.
+/// Settings of the server: patience for slow models, and more credit than an evaluation needs. Credit is not unlimited, because
+/// unlimited calls are not charged. A reservation must last longer than a call.
 const SETTINGS: [(&str, &str); 6] = [
     ("FOLIO_LOG__FILTER", "error"),
     ("FOLIO_CREDIT__MONTHLY_ALLOWANCE", "1000000000000"),
@@ -55,8 +55,8 @@ pub(super) struct Folio {
 }
 
 impl Folio {
-    /// `has_evidence`: extractions request quotes and confidences from the model. `examples`: maximum number of verified
-    /// extractions that the model receives.
+    /// Starts the server. `has_evidence`: extractions request quotes and confidences from the model. `examples`: maximum number
+    /// of verified extractions that the model receives.
     pub(super) async fn start(endpoint: &Endpoint, has_evidence: bool, examples: u32) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         if has_evidence {
@@ -138,7 +138,7 @@ impl Folio {
         Ok((extraction.extraction_id, answer))
     }
 
-    /// Sets the labelled values of an extraction to the expected ones, and verifies the extraction. Values without a label, and
+    /// Sets the labelled values of an extraction to the expected values, and verifies the extraction. Values without a label, and
     /// items that the extraction lacks, are unchanged.
     pub(super) async fn verify(&self, extraction_id: &str, answer: &Answer, truth: &Truth) -> Result<()> {
         let mut data = answer.data.clone();
@@ -201,8 +201,8 @@ impl Folio {
         Ok(revid)
     }
 
-    /// Returns the recorded cost of the last extraction of a document without its windows and examples, and waits until it is
-    /// recorded.
+    /// Waits until the cost of the last extraction of a document is recorded, and returns it. The numbers of windows and examples
+    /// are 0.
     async fn cost(&mut self, document: &str) -> Result<Cost> {
         let spent = self.spent.get(document).copied().unwrap_or_default();
         let mut usages = UsageServiceClient::new(self.client.channel.clone());

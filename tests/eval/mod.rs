@@ -66,8 +66,9 @@ struct Extracted {
     answer: Answer,
 }
 
-/// Evaluates the documents one after another. A failed extraction is part of the report. With examples, all documents are
-/// first extracted without examples, and corrected and verified; then each one is extracted again.
+/// Evaluates the documents one after another. A failed extraction is part of the report. With examples, the evaluation first
+/// extracts all documents without examples, and corrects and verifies the extractions. Then it extracts each document again, with
+/// examples.
 ///
 /// # Errors
 /// The truth files are unusable, no document matches the filter, or the server cannot be started.

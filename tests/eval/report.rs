@@ -22,7 +22,7 @@ pub struct FieldResult {
     pub expected: Value,
     /// Null: the answer does not contain the field.
     pub extracted: Value,
-    /// None: nothing was extracted, or by a bare call.
+    /// None: no value was extracted, or a bare call extracted it.
     pub evidence: Option<EvidenceKind>,
 }
 
@@ -102,7 +102,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Returns the cost after `before`, which is a part of it.
+    /// Returns the difference to `before`, an earlier cost of the same document.
     #[must_use]
     pub(super) fn since(self, before: Self) -> Self {
         Self {
@@ -122,7 +122,7 @@ pub struct Answer {
     pub data: Value,
     /// The evidence for the values that the text of the document contains, by their paths. None: a bare call.
     pub evidence: Option<BTreeMap<String, EvidenceKind>>,
-    /// States the parts of the document that were read, if text is missing. None: no text is missing, or a bare call.
+    /// The parts of the document that were read, for people. None: no text is missing, or the call is a bare call.
     pub incomplete: Option<String>,
     pub cost: Cost,
 }

@@ -16,8 +16,8 @@ use crate::harness::cluster::Cluster;
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Time after which the row of an ended turn in the index of open turns counts as stuck. Nodes check the row of a waiting turn
-/// every 120 sweeps, which are 24 s in a fault run; the rest is the time of several sweeps on a busy machine. The row has no
-/// effect but a read of the next sweep.
+/// every 120 sweeps, which are 24 s in a fault run; the rest is the time of several sweeps on a busy machine. Until then, such a
+/// row only causes reads by the sweeps.
 const STALE_ROW: Duration = Duration::from_secs(60);
 
 /// Time limits for turns to end.

@@ -25,7 +25,8 @@ failures = 0
 sweep_interval_seconds = 0.2
 ";
 
-/// Models: one with thinking, another one, a disabled one, and one only for prompts.
+/// The provider `sim` with four models: a model with thinking, a second chat model, a disabled model, and a model only for
+/// prompts.
 const MODELS: &str = "
 [models.providers.sim]
 base_url = \"BASE_URL\"

@@ -11,8 +11,8 @@ use crate::command_line::{folio, text};
 use crate::process::Process;
 use crate::within;
 
-/// Returns true if the box of a located word contains the word that the reference reads there. A reading may divide a
-/// word: then the words in the box compose it.
+/// Returns true if the box of a located word contains the same word in the reading of the reference. The reference may divide a
+/// word into several words: the words in the box must then compose the located word.
 fn contains_word(area: &v1::BoundingBox, word: &str, page: &[PdfWord]) -> bool {
     let (left, top, right, bottom) =
         (f64::from(area.left), f64::from(area.top), f64::from(area.right), f64::from(area.bottom));

@@ -14,7 +14,7 @@ use crate::command_line::{folio, text};
 use crate::process::{binary, command};
 use crate::sandbox::Sandbox;
 
-/// Writes two PDFs and a file that is no PDF in spite of its name. The offline model answers.
+/// Creates a folder with two PDFs and a broken file with the extension `pdf`.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();

@@ -58,7 +58,7 @@ pub(crate) struct Counters {
 pub(crate) struct Removals(Mutex<Vec<OpenTurnRow>>);
 
 impl Removals {
-    /// Returns true if other rows are pending, whose removal includes this row.
+    /// Adds a row. Returns true if other rows are already pending: the removal of these rows then also removes the new row.
     pub(crate) fn push(&self, row: OpenTurnRow) -> bool {
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         rows.push(row);
@@ -74,7 +74,7 @@ impl Removals {
 }
 
 impl Counters {
-    /// Must be called once per event, when it is first emitted.
+    /// Counts an event. Must be called once for each event, when the event is first emitted.
     pub(crate) fn count(&self, event: &EventKind) {
         let counter = match event {
             EventKind::TurnStarted { .. } => &self.turns_started,

@@ -74,7 +74,8 @@ pub struct AuditedChange {
     org: OrgId,
     /// `SERVICE.NAME` of the operation.
     operation: String,
-    /// Derived from user and request id, so that a repeated request writes the same entries.
+    /// The key of the entries. It is derived from the user and the request id, so that a repeated request writes the same
+    /// entries.
     key: String,
 }
 
@@ -88,8 +89,8 @@ impl AuditedChange {
     /// Makes the change with an entry before it and another one after it, in each log. The caller must not drop this
     /// future.
     ///
-    /// If the first entry cannot be written, nothing is changed. If the second one cannot be written, or the change
-    /// ends with an error that leaves its outcome open, the log shows that the change was requested.
+    /// If the first entry cannot be written, nothing is changed. If the second entry cannot be written, or the change ends with
+    /// an error that leaves its outcome open, the log shows that the change was requested.
     pub(crate) async fn run<T>(
         self,
         store: &dyn AuditStore,

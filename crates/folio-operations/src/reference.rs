@@ -6,7 +6,7 @@ use std::str::FromStr;
 use folio_types::{Error, PromptId, PromptRevId, SchemaId, SchemaRevId};
 use serde::{Serialize, Serializer};
 
-/// A revision, named by its own id or as the newest one of its resource.
+/// A revision: either the revision with an id, or the newest revision of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RevisionRef<I, R> {
     /// The newest revision of the resource with this id.

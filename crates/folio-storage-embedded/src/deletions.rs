@@ -28,7 +28,7 @@ const PAGE_BYTES: usize = 1024 * 1024;
 
 /// A key and its value.
 type Row = (Vec<u8>, Vec<u8>);
-/// Reads a value of the state in which a page was read.
+/// Returns the value of a key in the snapshot from which a page was read. None: the key does not exist.
 type Lookup<'a> = &'a dyn Fn(Space, &[u8]) -> Result<Option<Vec<u8>>>;
 
 pub(crate) struct Deletion {

@@ -86,7 +86,7 @@ pub(crate) async fn find_by_argument<S: ToolResource>(
     find(context, &id).await
 }
 
-/// Parses the id of a revision. Fails with `ForModel` and a list of existing ids if it is malformed.
+/// Parses the id of a revision. If `text` is malformed, fails with `ForModel` and a list of existing ids.
 pub(crate) async fn parse_revid<S>(context: &CallContext, text: &str, hint: &str) -> Result<S::RevId, ToolError>
 where
     S: ToolResource + Revisioned,
@@ -98,7 +98,7 @@ where
     }
 }
 
-/// Returns a revision. Fails with `ForModel` if the resource is deleted or does not have this version.
+/// Returns a revision. Fails with `ForModel` if the resource is deleted or does not have this revision.
 pub(crate) async fn find_revision<S: ToolResource + Revisioned>(
     context: &CallContext,
     revid: &S::RevId,
@@ -125,7 +125,7 @@ fn newest_revid<S: Revisioned>(resource: &S) -> String {
     format!("{}.{}", resource.id(), resource.newest().0)
 }
 
-/// Enters the call's thread as a name of a revision, so that the revision is kept while the call waits.
+/// Records that the call's thread refers to a revision, so that the revision is kept while the call waits.
 pub(crate) async fn name_revision<S: Revisioned>(context: &CallContext, revid: &S::RevId) -> Result<(), ToolError> {
     let named = context.store::<S>().name_revision(&context.principal.org, revid, &context.call.turn).await;
     named.map_err(ToolError::from)

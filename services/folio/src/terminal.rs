@@ -50,7 +50,7 @@ impl Screen {
         Self::new(Box::new(AutoStream::auto(out)), is_terminal, has_control)
     }
 
-    /// Shows nothing.
+    /// Returns a screen that discards its output.
     pub(crate) fn hidden() -> Self {
         Self::new(Box::new(std::io::sink()), false, false)
     }
@@ -62,7 +62,7 @@ impl Screen {
     /// Returns the number of columns of formatted text. None: the output is not a terminal and remains unformatted.
     pub(crate) fn columns(&self) -> Option<usize> {
         let (columns, _) = self.size()?;
-        // A full line would move the cursor of some terminals to the next one.
+        // A full line would move the cursor of some terminals to the next line.
         Some(columns.saturating_sub(1).clamp(COLUMNS_MIN, COLUMNS_MAX))
     }
 
@@ -88,8 +88,8 @@ impl Screen {
         let _ = writeln!(self.out);
     }
 
-    /// Replaces the last preview by lines, which other output leaves in place. Without control sequences, shows nothing.
-    /// Of more lines than the terminal has, the last ones are shown.
+    /// Replaces the last preview by these lines. Other output does not remove a preview. If the terminal does not interpret
+    /// control sequences, nothing is shown. If there are more lines than the terminal has rows, the last lines are shown.
     pub(crate) fn preview(&mut self, lines: &[Vec<Span>]) {
         let Some((_, rows)) = self.size().filter(|_| self.has_control) else { return };
         let replaced = std::mem::take(&mut self.preview_rows);

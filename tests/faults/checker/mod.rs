@@ -58,7 +58,7 @@ pub enum Invariant {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     pub invariant: Invariant,
-    /// Thread, turn, call or aggregate.
+    /// The id of the thread, turn, call or aggregate that violates the invariant.
     pub subject: String,
     pub reason: String,
 }

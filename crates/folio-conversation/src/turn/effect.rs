@@ -51,9 +51,9 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCall {
     pub turn: TurnId,
-    /// Counted from 1.
+    /// Number of the round, from 1.
     pub round: u32,
-    /// Attempt at this round, from 1.
+    /// Number of the attempt at this round, from 1.
     pub attempt: u32,
     /// Epoch of the owner.
     pub epoch: u64,
@@ -72,10 +72,10 @@ pub enum Patience {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolRun {
-    /// Also the op key of the call's write.
+    /// Id of the call, which is also the op key of its write.
     pub call: CallId,
     pub name: String,
-    /// After an edit by a decision, with ids in place of references.
+    /// The arguments after an edit by a decision, with ids instead of references.
     pub arguments: Value,
     /// Digest of the arguments, recorded in the op row.
     pub digest: Digest,

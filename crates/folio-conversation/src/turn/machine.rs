@@ -241,7 +241,7 @@ impl Machine {
         &self.history
     }
 
-    /// None: no turn is open.
+    /// Returns the phase of the open turn. None: no turn is open.
     pub fn phase(&self) -> Option<Phase> {
         match &self.state {
             State::Idle | State::NotOwner => None,

@@ -1,4 +1,4 @@
-//! A server that answers with exactly these bytes.
+//! A server that answers with exactly the bytes of a test.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -43,8 +43,8 @@ impl CreditLayer for ReservationMissing {
     }
 }
 
-/// A reservation does not depend on the seal: no seal is stored, and the process that sealed a block reads it as
-/// sealed.
+/// A store whose reservations ignore seals: the store does not store a seal, but returns the block as sealed to the process that
+/// sealed it.
 #[derive(Default)]
 pub(super) struct SealIgnored(Mutex<HashSet<BlockId>>);
 
@@ -62,7 +62,8 @@ impl CreditLayer for SealIgnored {
     }
 }
 
-/// The second settlement of a row counts: the first one is not stored, and the process that sent it reads it as stored.
+/// A store that keeps the second settlement of a row: the first settlement is not stored, but the store returns it to the process
+/// that sent it.
 #[derive(Default)]
 pub(super) struct SettlementRepeated(Mutex<HashMap<(BlockId, String), LedgerRow>>);
 

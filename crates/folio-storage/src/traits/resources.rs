@@ -73,8 +73,8 @@ pub trait ResourceExecutor: Send + Sync {
     /// Returns the numbers of the stored revisions, in order.
     async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>>;
 
-    /// Enters a name of a revision, so that no new revision removes it. Fails with `NOT_FOUND` if the revision does not
-    /// exist. Idempotent.
+    /// Stores a name, that is, a reference to a revision, so that no new revision removes the revision. Fails with `NOT_FOUND` if
+    /// the revision does not exist. Idempotent.
     async fn name_revision(&self, org: &OrgId, name: NewName) -> Result<()>;
 
     /// Returns stored revisions, in the order of `numbers`. The revisions of a deleted resource are stored until its
@@ -332,7 +332,7 @@ impl<R: Revisioned> ResourceStore<R> {
         found.into_iter().flatten().next().map(|stored| resource.revision_under_name(&stored)).transpose()
     }
 
-    /// Enters the thread of a turn as a name of a revision, so that no new revision removes it.
+    /// Records that the thread of a turn refers to a revision, so that no new revision removes the revision.
     ///
     /// Errors: `NOT_FOUND`.
     pub async fn name_revision(&self, org: &OrgId, revid: &R::RevId, turn: &TurnId) -> Result<()> {

@@ -306,7 +306,7 @@ impl Session {
         }
     }
 
-    /// Reads the pending round of the turn from the server, or follows the turn if it no longer waits. `known`: the round
+    /// Reads the pending round of the turn from the server, or follows the turn if the turn no longer waits. `known`: the round
     /// that is used if the turn cannot be read.
     async fn refresh_pending(&mut self, known: Option<Pending>) -> Result<()> {
         let request = v1::GetTurnRequest { turn_id: self.turn.id.clone() };
@@ -441,7 +441,9 @@ fn rounds_so_far(round: &v1::Round, width: Option<usize>) -> Vec<Output> {
 fn with_remedy(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<ConnectionLost>() {
         Some(ConnectionLost { is_accepted: true }) => anyhow!("{error}; /resume shows its state"),
-        Some(ConnectionLost { is_accepted: false }) => anyhow!("{error}; /threads lists its thread if it did"),
+        Some(ConnectionLost { is_accepted: false }) => {
+            anyhow!("{error}; /threads lists the thread of a received message")
+        }
         None => error,
     }
 }
@@ -459,7 +461,7 @@ mod tests {
     fn a_lost_connection_names_a_command_that_helps() {
         let text = |is_accepted| with_remedy(ConnectionLost { is_accepted }.into()).to_string();
         assert!(text(true).ends_with("continues on the server; /resume shows its state"), "{}", text(true));
-        assert!(text(false).ends_with("/threads lists its thread if it did"), "{}", text(false));
+        assert!(text(false).ends_with("/threads lists the thread of a received message"), "{}", text(false));
         assert_eq!(with_remedy(anyhow!("another error")).to_string(), "another error");
     }
 }

@@ -40,8 +40,8 @@ async fn prompt(desk: &mut Desk<'_>, pending: &mut Pending) -> Result<()> {
 /// Returns the decision about a call.
 pub(crate) type Decide<'a> = dyn Fn(&v1::Call) -> Decision + 'a;
 
-/// Runs the turn of a request about one document to its end. `decide`: decides each call that needs approval. None: the
-/// user does.
+/// Runs the turn of a request about one document to its end. `decide` returns the decision about each call that needs approval.
+/// None: the user decides.
 pub(crate) async fn run(
     client: &Client,
     screen: &mut ChatScreen,
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     decide: Option<&Decide<'_>>,
 ) -> Result<FinishedTurn> {
     let document = request.document_ids.first().cloned().unwrap_or_default();
-    // No line editor, because the prompt is written to stderr.
+    // The input has no line editor, because the prompt is written to stderr.
     let mut input = if decide.is_none() { Input::piped(true)? } else { Input::closed() };
     let (mut view, mut turn) = (View::whole(), Turn::default());
     let started_at = Instant::now();

@@ -237,7 +237,7 @@ impl Rig {
         self.send(Command::ModelFailed { round, attempt, error, retriable, usage: Usage::default() });
     }
 
-    /// Answers one pending effect other than a model call. False: there is none.
+    /// Answers one pending effect other than a model call. Returns false if no such effect is pending.
     pub(super) fn step(&mut self) -> bool {
         let Some(at) = self.work.iter().position(|work| !matches!(work, Effect::CallModel(_))) else { return false };
         let work = self.work.remove(at).unwrap();
