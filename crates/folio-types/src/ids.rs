@@ -22,7 +22,8 @@ pub(crate) fn is_hex(text: &str, digits: usize) -> bool {
 
 fn malformed(kind: &'static str, text: &str) -> Error {
     let excerpt: String = text.chars().take(80).collect();
-    Error::invalid(Reason::InvalidId, format!("{excerpt:?} is not a {kind} id"))
+    let article = if kind.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+    Error::invalid(Reason::InvalidId, format!("{excerpt:?} is not {article} {kind} id"))
 }
 
 /// Declares the type of a plain id: its name, its prefix, and the word for it in errors. A kind of resource whose id no
@@ -460,6 +461,8 @@ mod tests {
         }
         let bad = format!("tag_{}", digits.to_uppercase());
         assert!(bad.parse::<TagId>().unwrap_err().message.contains("is not a tag id"));
+        assert!(bad.parse::<UserId>().unwrap_err().message.contains("is not a user id"));
+        assert!(bad.parse::<ExtractionId>().unwrap_err().message.contains("is not an extraction id"));
         assert_ne!(OrgId::platform(), OrgId::first());
         assert_eq!((OrgId::platform(), OrgId::first()), (OrgId::platform(), OrgId::first()));
     }
