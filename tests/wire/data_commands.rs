@@ -191,5 +191,5 @@ async fn a_prompt_is_compared_with_verified_extractions_and_its_runs_are_deleted
     assert_eq!((expected, extracted), (&json!(13), &json!(12.5)), "{report}");
     assert_eq!(json_of(folder, &["extraction", "list"]).as_array().unwrap().len(), 2, "the runs are deleted");
     let table = evaluate(&["--limit", "1"]);
-    assert!(table.contains("1 documents") && table.contains("total wrong: expected 13, extracted 12.5"), "{table}");
+    assert!(table.contains(": 1 document\n") && table.contains("total wrong: expected 13, extracted 12.5"), "{table}");
 }

@@ -103,7 +103,9 @@ impl fmt::Display for Coverage {
     }
 }
 
-fn counted(count: u32, noun: &str) -> String {
+/// Returns a number with its noun, which has an "s" unless the number is 1.
+pub fn counted(count: impl Into<u64>, noun: &str) -> String {
+    let count = count.into();
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -30,7 +30,7 @@ pub mod token;
 mod unknown_fields;
 
 pub use access::{Principal, Role};
-pub use coverage::{Coverage, INCOMPLETE_PAGES_MAX};
+pub use coverage::{Coverage, INCOMPLETE_PAGES_MAX, counted};
 pub use environment::{Environment, System};
 pub use error::{Code, Error, FieldViolation, Reason, Result};
 pub use etag::Etag;

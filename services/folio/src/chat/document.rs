@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use folio_proto::v1;
-use folio_types::DocumentId;
+use folio_types::{DocumentId, counted};
 
 use crate::client::Client;
 use crate::documents::{self, NewFile};
@@ -35,7 +35,7 @@ fn announce(screen: &mut Screen, document: &v1::Document) {
     let name = &document.name;
     match document.state() {
         v1::DocumentState::Ready => {
-            let pages = if document.pages == 1 { "1 page".to_owned() } else { format!("{} pages", document.pages) };
+            let pages = counted(document.pages, "page");
             screen.line(GOOD, &format!("{name}, {pages} of text ({})", document.document_id));
         }
         _ => {

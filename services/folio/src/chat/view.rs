@@ -272,8 +272,7 @@ impl View {
 
 fn usage_line(usage: &v1::Usage) -> String {
     let counted = if usage.reported { "" } else { ", counted by Folio" };
-    let calls =
-        if usage.model_calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", usage.model_calls) };
+    let calls = folio_types::counted(usage.model_calls, "model call");
     let cached = match usage.cached_input_tokens {
         0 => String::new(),
         cached => format!(" ({cached} from the provider's cache)"),

@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 use folio_proto::v1;
 use folio_resources::leaves;
 use folio_tools::score::{Counts, Outcome, score};
+use folio_types::counted;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -74,7 +75,7 @@ async fn evaluate(client: &Client, what: &str, limit: usize, model: &str) -> Res
     let request = v1::GetPromptRevisionRequest { prompt_revid: prompt::id(client, what, names::choose).await? };
     let revision = present(answer(client.prompts().get_prompt_revision(request)).await?.prompt_revision)?;
     let truths = verified(client, &revision, limit).await?;
-    ensure!(!truths.is_empty(), "no user verified an extraction with the schema of the prompt {}", revision.name);
+    ensure!(!truths.is_empty(), "no user verified an extraction with the schema of the prompt {:?}", revision.name);
     let documents: BTreeSet<&str> = truths.iter().map(|truth| truth.document_id.as_str()).collect();
     let start = SystemTime::now() - USAGE_BEFORE;
     let before = usage(client, &documents, start).await;
@@ -316,7 +317,8 @@ impl Report {
         let columns = ["field", "right", "wrong", "missing", "invented", "precision", "recall"];
         let rows = self.rows().into_iter().chain([row("(all)", &self.total)]).collect();
         let models = self.models.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let mut text = format!("{} with {models}: {} documents\n\n", self.prompt_revid, self.documents);
+        let documents = counted(self.documents as u64, "document");
+        let mut text = format!("{} with {models}: {documents}\n\n", self.prompt_revid);
         text += &View::list(columns, rows).render(Format::Table);
         if !self.differences.is_empty() {
             text += "\n";
@@ -335,7 +337,8 @@ impl Report {
         }
         let cost = self.cost.map_or("unknown".to_owned(), |cost| {
             let Cost { calls, input_tokens, output_tokens, credits, .. } = cost;
-            format!("{calls} model calls, {input_tokens} + {output_tokens} tokens, {credits} credits")
+            let (calls, credits) = (counted(calls, "model call"), counted(credits, "credit"));
+            format!("{calls}, {input_tokens} tokens in, {output_tokens} out, {credits}")
         });
         text + &format!("\ncost: {cost}\n")
     }
@@ -431,7 +434,7 @@ mod tests {
             "prm_1.2 with small: 2 documents",
             "doc_2 total wrong: expected 957, extracted 95",
             "doc_3 failed: no credit",
-            "cost: 4 model calls, 300 + 20 tokens, 5 credits",
+            "cost: 4 model calls, 300 tokens in, 20 out, 5 credits",
         ] {
             assert!(table.lines().any(|found| found == line), "{line}: {table}");
         }

@@ -95,7 +95,7 @@ async fn run_demo(server: &Server, screen: &mut ChatScreen, file: &NewFile, ask:
     if document.pages == 0 {
         bail!("{name} has no text to work on: {}", document.state_reason);
     }
-    screen.line(GOOD, &format!("{} page{} of text", document.pages, if document.pages == 1 { "" } else { "s" }));
+    screen.line(GOOD, &format!("{} of text", folio_types::counted(document.pages, "page")));
     screen.line(BOLD, "");
     screen.line(BOLD, &format!("You: {MESSAGE}"));
     let request = v1::ChatRequest {
