@@ -27,7 +27,7 @@ struct Selection {
     #[arg(long, value_name = "TIME")]
     until: Option<folio_types::Timestamp>,
     /// Conditions that must all hold: user=ID thread=ID turn=ID kind=call_approved subject=create_tag.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     filter: String,
 }
 

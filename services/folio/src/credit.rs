@@ -95,10 +95,10 @@ pub(crate) struct Grant {
     #[arg(long, default_value = "0")]
     priority: u8,
     /// The purpose.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     note: String,
     /// Idempotency key: a repeated request with the same id grants nothing more.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     request_id: String,
     #[command(flatten)]
     server: ServerArguments,
@@ -112,10 +112,10 @@ pub(crate) struct Withdraw {
     #[arg(long, value_name = "ORGANIZATION")]
     organization: Option<String>,
     /// The purpose.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     note: String,
     /// Idempotency key: a repeated request with the same id withdraws nothing more.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     request_id: String,
     #[command(flatten)]
     server: ServerArguments,

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     #[arg(default_value = "http://127.0.0.1:8080", value_name = "URL")]
     url: String,
     /// The name to check: empty for readiness, `live` for liveness (health port only).
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     service: String,
     #[command(flatten)]
     tls: TlsArguments,

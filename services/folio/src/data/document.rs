@@ -30,6 +30,7 @@ pub(crate) enum Command {
     /// Add tags to a document, and remove tags from it.
     Tag(Tag),
     /// Delete a document with its text and its extractions.
+    #[command(visible_alias = "delete")]
     Rm(ItemArguments),
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=LIMIT_MAX))]
     limit: u32,
     /// The model [default: the model of the prompt, otherwise of the organization].
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
     /// Print one JSON document.
     #[arg(long)]

@@ -93,7 +93,7 @@ pub(crate) struct Run {
     /// The prompt, by id, revision or name.
     prompt: String,
     /// The model [default: the model of the prompt, otherwise of the organization].
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
     #[command(flatten)]
     data: DataArguments,
@@ -107,7 +107,7 @@ pub(crate) struct Batch {
     #[arg(value_name = "DOCUMENT", required = true)]
     documents: Vec<String>,
     /// The model [default: the model of the prompt, otherwise of the organization].
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
     #[command(flatten)]
     data: DataArguments,

@@ -21,6 +21,7 @@ pub(crate) enum Command {
     /// Create a prompt, or a revision of the prompt with this name.
     Create(Create),
     /// Delete a prompt with all its revisions. Its extractions are kept.
+    #[command(visible_alias = "delete")]
     Rm(ItemArguments),
 }
 
@@ -34,7 +35,7 @@ pub(crate) struct Create {
     #[arg(long, value_name = "SCHEMA")]
     schema: Option<String>,
     /// The model that runs the prompt [default: the default model of the run].
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
     /// The sampling temperature of the model, 0 to 2 [default: 0].
     #[arg(long, value_name = "NUMBER")]

@@ -22,6 +22,7 @@ pub(crate) enum Command {
     /// Create a schema, or a revision of the schema with this name.
     Create(Create),
     /// Delete a schema that no prompt refers to, with all its revisions.
+    #[command(visible_alias = "delete")]
     Rm(ItemArguments),
 }
 

@@ -17,6 +17,7 @@ pub(crate) enum Command {
     /// Create a tag.
     Create(Create),
     /// Delete a tag that no document and no prompt has.
+    #[command(visible_alias = "delete")]
     Rm(ItemArguments),
 }
 
@@ -25,10 +26,10 @@ pub(crate) struct Create {
     /// The name.
     name: String,
     /// The color, such as #ff8800 [default: none].
-    #[arg(long, value_name = "#RRGGBB", default_value = "")]
+    #[arg(long, value_name = "#RRGGBB", default_value = "", hide_default_value = true)]
     color: String,
     /// The purpose [default: none].
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     description: String,
     #[command(flatten)]
     data: DataArguments,

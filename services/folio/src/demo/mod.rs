@@ -34,7 +34,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
-    /// The document: a PDF, an image (PNG, JPEG, TIFF), HTML or plain text. Default: the sample invoice.
+    /// The document: PDF, PNG, JPEG, TIFF, an office document, mail, HTML, Markdown, CSV or text [default: the sample
+    /// invoice].
     file: Option<PathBuf>,
     /// Ask for each approval instead of approving every call.
     #[arg(long)]
