@@ -100,6 +100,13 @@ pub(crate) async fn upload(
     document.ok_or_else(|| Status::internal("invalid response of the server: the document is missing"))
 }
 
+/// Returns the failure of a file, which names the file once.
+pub(crate) fn failure(path: &Path, error: &anyhow::Error) -> String {
+    let (file, error) = (path.display().to_string(), format!("{error:#}"));
+    let problem = error.strip_prefix("FILE: ").unwrap_or(&error);
+    if problem.starts_with(&file) { problem.to_owned() } else { format!("{file}: {problem}") }
+}
+
 /// Finds a document by its id or name.
 pub(crate) async fn find(client: &Client, what: &str, choose: Choice<v1::Document>) -> Result<v1::Document> {
     if what.parse::<DocumentId>().is_ok() {
@@ -164,6 +171,13 @@ mod tests {
             assert_eq!(reduced, name);
             folio_resources::fields::check_name("name", &reduced).unwrap();
         }
+    }
+
+    #[test]
+    fn a_failure_names_its_file_once() {
+        let failure = |error: &'static str| failure(Path::new("a.txt"), &anyhow::Error::msg(error));
+        assert_eq!(failure("FILE: the file is empty"), "a.txt: the file is empty");
+        assert_eq!(failure("a.txt cannot be read"), "a.txt cannot be read");
     }
 
     #[test]

@@ -58,6 +58,14 @@ pub(crate) fn choose<T: Named>(kind: &str, name: &str, found: Vec<T>) -> Result<
     }
 }
 
+/// Like [`choose`], for an argument that names a file or an item, and no file.
+pub(crate) fn choose_without_file<T: Named>(kind: &str, name: &str, found: Vec<T>) -> Result<T> {
+    if found.is_empty() {
+        bail!("no file and no {kind} matches {name:?}");
+    }
+    choose(kind, name, found)
+}
+
 /// Returns the only item with exactly this name, for example for a deletion. Ignores case.
 pub(crate) fn choose_only<T: Named>(kind: &str, name: &str, found: Vec<T>) -> Result<T> {
     let is_complete = i32::try_from(found.len()).is_ok_and(|count| count < CANDIDATES);
@@ -100,6 +108,9 @@ mod tests {
         assert!(refused.contains("id of Invoice.pdf") && refused.contains("id of my invoice.pdf"), "{refused}");
         let missing = choose("document", "x", Vec::<v1::Document>::new()).unwrap_err().to_string();
         assert_eq!(missing, "no document matches \"x\"");
+        let missing = choose_without_file("document", "x", Vec::<v1::Document>::new()).unwrap_err().to_string();
+        assert_eq!(missing, "no file and no document matches \"x\"");
+        assert_eq!(choose_without_file("document", "invoice.pdf", found()).unwrap().name, "Invoice.pdf");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use folio_proto::v1;
 use folio_types::{DocumentId, counted};
 
@@ -22,8 +22,10 @@ pub(super) async fn find(client: &Client, screen: &mut Screen, what: &str) -> Re
         screen.line(DIM, &format!("uploading {} ({kib} KiB)", documents::name_of(path)));
     }
     let document = match is_file {
-        true => documents::add(client, path, &NewFile::default(), &progress).await?,
-        false => documents::find(client, what, names::choose).await?,
+        true => documents::add(client, path, &NewFile::default(), &progress)
+            .await
+            .map_err(|error| anyhow!(documents::failure(path, &error)))?,
+        false => documents::find(client, what, names::choose_without_file).await?,
     };
     let document = documents::read_text(client, &document.document_id, &progress).await?;
     drop(progress);

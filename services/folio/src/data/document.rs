@@ -128,18 +128,12 @@ async fn upload(client: &Client, add: &Add, password: String) -> Result<View> {
     for path in &add.files {
         match upload_file(client, path, &template, !add.no_wait, &progress).await {
             Ok(document) => rows.push(row(&document)),
-            Err(error) => failures.push(failure(&path.display().to_string(), &format!("{error:#}"))),
+            Err(error) => failures.push(documents::failure(path, &error)),
         }
     }
     ensure!(!rows.is_empty(), "{}", failures.join("\n"));
     let view = View::list(COLUMNS, rows);
     Ok(if failures.is_empty() { view } else { view.failing(failures.join("\n")) })
-}
-
-/// Returns the failure of a file, which names the file once.
-pub(super) fn failure(file: &str, error: &str) -> String {
-    let problem = error.strip_prefix("FILE: ").unwrap_or(error);
-    if problem.starts_with(file) { problem.to_owned() } else { format!("{file}: {problem}") }
 }
 
 async fn upload_file(
@@ -288,12 +282,6 @@ mod tests {
         let list = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
         assert_eq!(changed(list(&["a", "b"]), &list(&["b", "c"]), &list(&["a", "x"])), list(&["b", "c"]));
         assert_eq!(changed(list(&["a"]), &[], &list(&["a"])), list(&[]));
-    }
-
-    #[test]
-    fn a_failure_names_its_file_once() {
-        assert_eq!(failure("a.txt", "FILE: the file is empty"), "a.txt: the file is empty");
-        assert_eq!(failure("a.txt", "a.txt cannot be read"), "a.txt cannot be read");
     }
 
     #[test]

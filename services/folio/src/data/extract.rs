@@ -160,7 +160,7 @@ async fn extract(client: &Client, arguments: &Arguments, password: String) -> Re
         let line = progress.line(&file.document.name);
         let document_id = file.document.document_id.clone();
         let extracted = extraction::run_prompt(client, document_id, prompt.clone(), model.clone(), &line).await;
-        extracted.map(|extraction| (file, extraction)).map_err(|error| failure(file.path, &error))
+        extracted.map(|extraction| (file, extraction)).map_err(|error| documents::failure(file.path, &error))
     });
     let extracted: Vec<(&ReadFile<'_>, v1::Extraction)> = successes(extracting, &mut failed).await;
     if extracted.is_empty() {
@@ -206,10 +206,6 @@ async fn successes<T>(
     found
 }
 
-fn failure(path: &Path, error: &anyhow::Error) -> String {
-    document::failure(&path.display().to_string(), &format!("{error:#}"))
-}
-
 /// Uploads a file and waits for its text. Error: a file without text.
 async fn read<'a>(
     client: &Client,
@@ -225,7 +221,7 @@ async fn read<'a>(
         ensure!(is_ready, "the file has no text: {}", document.state_reason);
         Ok(document)
     };
-    read.await.map(|document| ReadFile { path, document }).map_err(|error| failure(path, &error))
+    read.await.map(|document| ReadFile { path, document }).map_err(|error| documents::failure(path, &error))
 }
 
 /// Creates or finds the prompt for a revision of a schema. A repeated command with the same revision uses the same prompt.

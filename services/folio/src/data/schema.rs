@@ -98,7 +98,7 @@ pub(super) async fn revision_of(client: &Client, what: &str) -> Result<v1::Schem
         let format = response_format(&name, &read_text(path, limits::SCHEMA_BYTES)?, true)?;
         create_schema(client, name, format, true).await?.schema_revid
     } else {
-        id(client, what, names::choose).await?
+        id(client, what, names::choose_without_file).await?
     };
     get_revision(client, schema_revid).await
 }

@@ -3,10 +3,10 @@
 pub(crate) mod conversation;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use folio_proto::v1;
 use folio_proto::v1::decision::Decision;
 
@@ -67,7 +67,7 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     let result = tokio::select! {
         result = run_demo(&server, &mut screen, &file, arguments.ask) => result,
         // Do not exit here, so that the temporary folder is removed.
-        () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped by a signal")),
+        () = shutdown.cancelled() => Err(anyhow!("stopped by a signal")),
     };
     server.stop(DRAIN).await;
     let report = result?;
@@ -90,7 +90,9 @@ async fn run_demo(server: &Server, screen: &mut ChatScreen, file: &NewFile, ask:
     let client = Client::connect(&server.address.to_string(), &TlsArguments::default(), &token).await?;
     let name = &file.name;
     screen.line(BOLD, &format!("Uploading {name} ({} KiB)", file.bytes.len().div_ceil(1024)));
-    let document = documents::upload(&client, file, "", |_| {}).await.map_err(|status| explain(&status))?;
+    let document = documents::upload(&client, file, "", |_| {})
+        .await
+        .map_err(|status| anyhow!(documents::failure(Path::new(name), &explain(&status))))?;
     screen.wait(Waiting::Text);
     let document = documents::wait_until_settled(&client, &document.document_id).await?;
     if document.pages == 0 {
