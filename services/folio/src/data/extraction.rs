@@ -219,7 +219,7 @@ fn text(extraction: &v1::Extraction) -> String {
     let mut properties = whole(extraction);
     if let Some(properties) = properties.as_object_mut() {
         // The values contain these parts.
-        for part in ["data", "citations", "confidences", "conflicts", "originals"] {
+        for part in ["data", "citations", "confidences", "checks", "reviews", "conflicts", "originals"] {
             properties.remove(part);
         }
         if extraction.examples.is_empty() {
@@ -295,6 +295,8 @@ fn whole(extraction: &v1::Extraction) -> Value {
         "originals": extraction.originals.iter().map(original).collect::<Vec<_>>(),
         "citations": extraction.citations.iter().map(citation).collect::<Vec<_>>(),
         "confidences": extraction.confidences.iter().map(confidence).collect::<Vec<_>>(),
+        "checks": extraction.checks.iter().map(check).collect::<Vec<_>>(),
+        "reviews": extraction.reviews.iter().map(review).collect::<Vec<_>>(),
         "examples": extraction.examples.iter().map(example).collect::<Vec<_>>(), "data": data(extraction),
     })
 }
@@ -330,6 +332,20 @@ pub(crate) fn kind(kind: v1::CitationKind) -> &'static str {
 
 fn confidence(found: &v1::FieldConfidence) -> Value {
     json!({ "path": found.path, "confidence": found.confidence })
+}
+
+fn check(result: &v1::CheckResult) -> Value {
+    let v1::CheckResult { check, left, right, reason, .. } = result;
+    let outcome = job::word(result.outcome().as_str_name(), "CHECK_OUTCOME_");
+    json!({ "check": check, "outcome": outcome, "left": left, "right": right, "reason": reason })
+}
+
+fn review(review: &v1::FieldReview) -> Value {
+    let v1::FieldReview { path, user_id, by_rule, .. } = review;
+    json!({
+        "path": path, "decision": fields::word(review.decision()), "user_id": user_id, "by_rule": by_rule,
+        "time": time(review.time.as_ref()),
+    })
 }
 
 fn example(example: &v1::ExtractionExample) -> Value {
@@ -387,6 +403,18 @@ mod tests {
                 ..v1::Citation::default()
             }],
             confidences: vec![v1::FieldConfidence { path: "total".to_owned(), confidence: 0.75 }],
+            checks: vec![v1::CheckResult {
+                check: "total = 5".to_owned(),
+                outcome: v1::CheckOutcome::NotEvaluable.into(),
+                reason: "a reason".to_owned(),
+                ..v1::CheckResult::default()
+            }],
+            reviews: vec![v1::FieldReview {
+                path: "total".to_owned(),
+                decision: v1::FieldDecision::Approved.into(),
+                by_rule: true,
+                ..v1::FieldReview::default()
+            }],
             examples: vec![v1::ExtractionExample {
                 extraction_id: "ext_2".to_owned(),
                 similarity: 0.75,
@@ -403,6 +431,12 @@ mod tests {
         let citation = json!({"path": "total", "kind": "cited", "page": 2, "quote": "957,00", "occurrences": 1});
         assert_eq!(shown["citations"], json!([citation]));
         assert_eq!(shown["confidences"], json!([{"path": "total", "confidence": 0.75}]));
+        let check = json!({
+            "check": "total = 5", "outcome": "not_evaluable", "left": null, "right": null, "reason": "a reason"
+        });
+        assert_eq!(shown["checks"], json!([check]));
+        let review = json!({"path": "total", "decision": "approved", "user_id": "", "by_rule": true, "time": null});
+        assert_eq!(shown["reviews"], json!([review]));
         let example = json!({"extraction_id": "ext_2", "similarity": 0.75, "threshold": 0.5});
         assert_eq!(shown["examples"], json!([example]));
         assert_eq!((confidence_of(&extraction, "total"), confidence_of(&extraction, "other")), (Some(0.75), None));

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::output::{Format, View};
 use super::{extraction, parsed};
+use crate::terminal::printable;
 
 /// A value of the current data.
 pub(super) struct Field<'a> {
@@ -53,7 +54,8 @@ pub(super) fn fields(extraction: &v1::Extraction) -> Vec<Field<'_>> {
     leaves(&data).into_iter().map(field).collect()
 }
 
-/// Returns a line for each value: its path, the value, its evidence, and confidences and decisions if there are any.
+/// Returns a line for each value: its path, the value, its evidence, and confidences and decisions if there are any. A line
+/// for each failed check follows.
 pub(super) fn table(extraction: &v1::Extraction) -> String {
     let row = |field: &Field<'_>| {
         json!({
@@ -67,7 +69,18 @@ pub(super) fn table(extraction: &v1::Extraction) -> String {
     let decision = fields.iter().any(|field| field.decision.is_some()).then_some("decision");
     let confidence = fields.iter().any(|field| field.confidence.is_some()).then_some("confidence");
     let columns = ["field", "value", "evidence", "page", "quote"].into_iter().chain(confidence).chain(decision);
-    View::list(columns, fields.iter().map(row).collect()).render(Format::Table)
+    let failed: String = failed_checks(extraction).map(|line| printable(&line) + "\n").collect();
+    View::list(columns, fields.iter().map(row).collect()).render(Format::Table) + &failed
+}
+
+/// Returns a line for each check of the review rule that failed. The checks are of the original data.
+pub(super) fn failed_checks(extraction: &v1::Extraction) -> impl Iterator<Item = String> {
+    let failed = extraction.checks.iter().filter(|result| result.outcome() == v1::CheckOutcome::Failed);
+    failed.map(|result| {
+        let v1::CheckResult { check, left, right, .. } = result;
+        let (left, right) = (left.unwrap_or_default(), right.unwrap_or_default());
+        format!("failed check of the extracted values: {check} (left {left}, right {right})")
+    })
 }
 
 /// Returns a decision as a word.
@@ -126,5 +139,24 @@ mod tests {
         assert_eq!(table(&edited), expected);
         let fields = fields(&edited);
         assert_eq!((fields.len(), fields[0].citation), (2, None));
+    }
+
+    #[test]
+    fn only_failed_checks_have_a_line_below_the_values() {
+        let result = |check: &str, outcome: v1::CheckOutcome| v1::CheckResult {
+            check: check.to_owned(),
+            outcome: outcome.into(),
+            left: Some(7.9),
+            right: Some(5.0),
+            ..v1::CheckResult::default()
+        };
+        let checks = vec![
+            result("a = b", v1::CheckOutcome::Passed),
+            result("total\u{1b} = 5", v1::CheckOutcome::Failed),
+            result("c = d", v1::CheckOutcome::NotEvaluable),
+        ];
+        let shown = table(&v1::Extraction { checks, ..extraction() });
+        let expected = "failed check of the extracted values: total\u{fffd} = 5 (left 7.9, right 5)\n";
+        assert_eq!(shown, table(&extraction()) + expected);
     }
 }
