@@ -83,6 +83,11 @@ fn files_are_extracted_offline_and_an_unreadable_file_does_not_stop_the_others()
     assert!(out.is_empty() && errors.contains("missing.pdf cannot be read"), "{out}{errors}");
     let (_, errors) = ended(folder.path(), &["extract", "invoice.pdf", "--prompt", "Totals"], 1);
     assert!(errors.contains("no prompt matches \"Totals\""), "{errors}");
+    for (to, reason) in [("a.xls", "no format has this extension"), ("missing/a.csv", "missing is not a folder")] {
+        let (out, errors) = ended(folder.path(), &["extract", "invoice.pdf", "--to", to], 1);
+        assert!(out.is_empty() && errors.contains(to) && errors.contains(reason), "{out}{errors}");
+        assert!(!errors.contains("derived"), "the output is checked before the files are read: {errors}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use folio_proto::v1;
 use tempfile::NamedTempFile;
 
@@ -28,14 +28,20 @@ pub(crate) enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// Returns the format that the name of a file states.
-    pub(super) fn of_file(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "json" => Some(Self::Json),
-            "jsonl" => Some(Self::Jsonl),
-            "csv" | "zip" => Some(Self::Csv),
-            "xlsx" => Some(Self::Xlsx),
-            _ => None,
+    /// Returns the format that the name of a file states. None: it has no extension, or that of a text. Error: no format has
+    /// its extension.
+    pub(super) fn of_file(path: &Path) -> Result<Option<Self>> {
+        let Some(extension) = path.extension() else { return Ok(None) };
+        match extension.to_string_lossy().to_ascii_lowercase().as_str() {
+            "json" => Ok(Some(Self::Json)),
+            "jsonl" => Ok(Some(Self::Jsonl)),
+            "csv" | "zip" => Ok(Some(Self::Csv)),
+            "xlsx" => Ok(Some(Self::Xlsx)),
+            "txt" => Ok(None),
+            _ => bail!(
+                "{}: no format has this extension: use .json, .jsonl, .csv, .zip or .xlsx, or pass --output",
+                path.display()
+            ),
         }
     }
 }
@@ -62,6 +68,7 @@ impl Destination {
     pub(super) fn open(to: Option<&Path>) -> Result<Self> {
         let Some(path) = to else { return Ok(Self::Stdout) };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        ensure!(folder.is_dir(), "{} cannot be written: {} is not a folder", path.display(), folder.display());
         let file = NamedTempFile::new_in(folder).with_context(|| format!("{} cannot be written", path.display()))?;
         Ok(Self::File { file, path: path.to_owned() })
     }
@@ -132,8 +139,10 @@ mod tests {
             ("a.txt", None),
             ("csv", None),
         ] {
-            assert_eq!(ExportFormat::of_file(Path::new(name)), format, "{name}");
+            assert_eq!(ExportFormat::of_file(Path::new(name)).unwrap(), format, "{name}");
         }
+        let refused = ExportFormat::of_file(Path::new("a.xls")).unwrap_err().to_string();
+        assert!(refused.starts_with("a.xls: no format has this extension"), "{refused}");
     }
 
     #[test]

@@ -99,6 +99,18 @@ impl Output {
     }
 }
 
+impl Arguments {
+    /// Returns the format of the export. None: the table.
+    fn format(&self) -> Result<Option<ExportFormat>> {
+        match (self.json, self.output, &self.to) {
+            (true, ..) => Ok(Some(ExportFormat::Json)),
+            (false, Some(output), _) => Ok(output.export()),
+            (false, None, Some(to)) => ExportFormat::of_file(to),
+            (false, None, None) => Ok(None),
+        }
+    }
+}
+
 /// The error of a command after the output for its successful files: a message for each failed file.
 #[derive(Debug)]
 pub(crate) struct FailedFiles(Vec<String>);
@@ -127,16 +139,24 @@ struct ReadFile<'a> {
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let count = arguments.files.len();
     ensure!(count <= EXPORT_DOCUMENTS_MAX, "{count} files are too many: at most {EXPORT_DOCUMENTS_MAX} in one command");
+    // An output that cannot be written fails before models are called.
+    let format = arguments.format()?;
+    drop(Destination::open(arguments.to.as_deref())?);
     let password = document::password(arguments.password).await?;
     let failed = arguments
         .stores
-        .run_anywhere(&arguments.model, async |client| Box::pin(extract(&client, &arguments, password)).await);
+        .run_anywhere(&arguments.model, async |client| Box::pin(extract(&client, &arguments, format, password)).await);
     let failed = failed.await?;
     if failed.is_empty() { Ok(()) } else { Err(FailedFiles(failed).into()) }
 }
 
-/// Extracts and prints the data of the files. Returns the failures of single files.
-async fn extract(client: &Client, arguments: &Arguments, password: String) -> Result<Vec<String>> {
+/// Extracts and prints the data of the files. `format`: None is the table. Returns the failures of single files.
+async fn extract(
+    client: &Client,
+    arguments: &Arguments,
+    format: Option<ExportFormat>,
+    password: String,
+) -> Result<Vec<String>> {
     let model = arguments.model.model.clone().unwrap_or_default();
     let prompt = match (&arguments.prompt, &arguments.schema) {
         (Some(prompt), _) => Some(prompt::id(client, prompt, names::choose).await?),
@@ -167,11 +187,6 @@ async fn extract(client: &Client, arguments: &Arguments, password: String) -> Re
         return Ok(failed);
     }
     let to = arguments.to.as_deref();
-    let format = match (arguments.json, arguments.output) {
-        (true, _) => Some(ExportFormat::Json),
-        (false, Some(output)) => output.export(),
-        (false, None) => to.and_then(ExportFormat::of_file),
-    };
     match format {
         Some(format) => {
             let request = request(extracted.iter().map(|(_, extraction)| extraction), format, arguments.citations);

@@ -133,7 +133,11 @@ async fn extractions(client: &Client, list: &List) -> Result<View> {
 async fn write(client: &Client, arguments: &Export) -> Result<()> {
     let Selection { documents, prompt, verified } = &arguments.selection;
     let to = arguments.to.as_deref();
-    let format = arguments.output.or_else(|| to.and_then(ExportFormat::of_file)).unwrap_or(ExportFormat::Jsonl);
+    let format = match (arguments.output, to) {
+        (Some(format), _) => Some(format),
+        (None, Some(to)) => ExportFormat::of_file(to)?,
+        (None, None) => None,
+    };
     let mut document_ids = Vec::with_capacity(documents.len());
     for document in documents {
         document_ids.push(documents::find(client, document, names::choose).await?.document_id);
@@ -147,7 +151,7 @@ async fn write(client: &Client, arguments: &Export) -> Result<()> {
     let request = v1::DownloadExtractionsRequest {
         document_ids,
         filter: conditions.join(" "),
-        format: v1::ExportFormat::from(format).into(),
+        format: v1::ExportFormat::from(format.unwrap_or(ExportFormat::Jsonl)).into(),
         include_citations: arguments.citations,
         ..Default::default()
     };
