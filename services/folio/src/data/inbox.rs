@@ -154,8 +154,8 @@ impl Waiting {
     }
 
     fn remove(&mut self, ids: impl IntoIterator<Item = String>) -> Vec<Value> {
-        let removed = ids.into_iter().filter(|id| self.rows.remove(id).is_some());
-        removed.map(|id| with_change("removed", json!({ "item_id": id }))).collect()
+        let removed = ids.into_iter().filter_map(|id| self.rows.remove(&id).map(|row| (id, row)));
+        removed.map(|(id, row)| with_change("removed", json!({ "kind": row.get("kind"), "item_id": id }))).collect()
     }
 }
 
