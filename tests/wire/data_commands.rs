@@ -133,6 +133,10 @@ fn a_data_folder_needs_no_server_and_is_used_by_one_process() {
     assert_eq!(listed[0]["document_id"], added[0]["document_id"]);
     let both = refused(folder, &["document", "list", "--data", "data", "--server", "127.0.0.1:1"], "");
     assert!(both.contains("remove --server and FOLIO_SERVER"), "{both}");
+    let misspelled = folio(folder, &["document", "list", "--data", "dta"], &[], "");
+    assert!(text(&misspelled.stderr).contains("created the stores in dta"), "{}", text(&misspelled.stderr));
+    let scheme = refused(folder, &["document", "list", "--server", "ftp://127.0.0.1:1", "--token", "x"], "");
+    assert!(scheme.contains("expected HOST:PORT"), "{scheme}");
     let server = Process::start("folio", folder, &["serve", "--listen", "127.0.0.1:0", "--data", "data"], &[]);
     let refused = refused(folder, &[&["document", "list"][..], &data].concat(), "");
     assert!(refused.contains("in use by another process") && refused.contains("--server"), "{refused}");

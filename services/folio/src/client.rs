@@ -216,7 +216,11 @@ impl Client {
             // Each layer of the transport repeats the message of the layer below.
             let error = anyhow::Error::from(error);
             let (uri, cause) = (endpoint.uri(), error.root_cause());
-            anyhow!("cannot connect to {uri}: {cause}; start folio serve, or pass the address with --server")
+            let remedy = match uri.scheme_str() {
+                Some("https") => "check the address and --tls-ca, or use http:// for a server without a certificate",
+                _ => "start folio serve, or pass the address with --server",
+            };
+            anyhow!("cannot connect to {uri}: {cause}; {remedy}")
         })?;
         let mut bearer: HeaderValue = format!("Bearer {}", token.value.trim())
             .parse()

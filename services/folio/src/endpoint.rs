@@ -33,9 +33,10 @@ impl TlsArguments {
     pub(crate) fn endpoint(&self, server: &str) -> Result<Endpoint> {
         let scheme = if self.tls_ca.is_some() { "https" } else { "http" };
         let url = if server.contains("://") { server.to_owned() } else { format!("{scheme}://{server}") };
-        let endpoint = Endpoint::from_shared(url.clone()).with_context(|| {
-            format!("invalid address {server:?}: expected HOST:PORT, http://HOST:PORT or https://HOST:PORT")
-        })?;
+        let invalid =
+            || format!("invalid address {server:?}: expected HOST:PORT, http://HOST:PORT or https://HOST:PORT");
+        anyhow::ensure!(url.starts_with("http://") || url.starts_with("https://"), "{}", invalid());
+        let endpoint = Endpoint::from_shared(url.clone()).with_context(invalid)?;
         if !url.starts_with("https://") {
             anyhow::ensure!(self.tls_ca.is_none(), "--tls-ca requires an https:// address, got {url}");
             return Ok(endpoint);

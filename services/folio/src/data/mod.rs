@@ -166,8 +166,15 @@ impl StoresArguments {
         };
         let server = Box::pin(server::start(settings, (name, local), None, |stores| stores)).await;
         let server = server.with_context(|| {
-            format!("the stores in {} cannot be opened (a running server needs --server)", folder.display())
+            format!(
+                "the stores in {} cannot be opened (if a server uses them, pass --server instead of --data)",
+                folder.display()
+            )
         })?;
+        // A misspelled folder has no data.
+        if self.data.is_some() && server.first_token.is_some() {
+            note(&format!("created the stores in {}", folder.display()));
+        }
         if model.is_some() {
             note(&server.endpoint);
         }
