@@ -14,6 +14,8 @@ use crate::terminal::note;
 
 /// The first bytes of a ZIP archive: several CSV files, or a workbook.
 const ZIP: &[u8] = b"PK\x03\x04";
+/// The error of an archive or a workbook for a terminal.
+const NO_TEXT: &str = "the export is a binary file: pass --to FILE, or redirect the output";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ExportFormat {
@@ -94,6 +96,14 @@ impl Destination {
     }
 }
 
+/// Fails before the work for an output if the output cannot be written. `format`: None is a text.
+pub(super) fn check(format: Option<ExportFormat>, to: Option<&Path>) -> Result<()> {
+    let is_terminal = to.is_none() && std::io::stdout().is_terminal();
+    ensure!(format != Some(ExportFormat::Xlsx) || !is_terminal, NO_TEXT);
+    drop(Destination::open(to)?);
+    Ok(())
+}
+
 /// Writes an export to a file. None: to standard output.
 pub(super) async fn download(
     client: &Client,
@@ -109,7 +119,7 @@ pub(super) async fn download(
     while let Some(part) = chunks.message().await.map_err(|status| explain(&status))? {
         let is_archive = std::mem::take(&mut is_first) && part.chunk.starts_with(ZIP);
         if is_archive && to.is_none() && std::io::stdout().is_terminal() {
-            bail!("the export is a binary file: pass --to FILE, or redirect the output");
+            bail!(NO_TEXT);
         }
         if is_archive && to.is_some_and(is_named_csv) {
             progress.note("the data has several tables, so the file is a ZIP archive with a CSV file for each table");

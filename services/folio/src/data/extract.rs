@@ -141,7 +141,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     ensure!(count <= EXPORT_DOCUMENTS_MAX, "{count} files are too many: at most {EXPORT_DOCUMENTS_MAX} in one command");
     // An output that cannot be written fails before models are called.
     let format = arguments.format()?;
-    drop(Destination::open(arguments.to.as_deref())?);
+    export::check(format, arguments.to.as_deref())?;
     let password = document::password(arguments.password).await?;
     let failed = arguments
         .stores
