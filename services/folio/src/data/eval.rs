@@ -316,9 +316,12 @@ impl Report {
     fn text(&self) -> String {
         let columns = ["field", "right", "wrong", "missing", "invented", "precision", "recall"];
         let rows = self.rows().into_iter().chain([row("(all)", &self.total)]).collect();
-        let models = self.models.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let models = match self.models.is_empty() {
+            true => String::new(),
+            false => format!(" with {}", self.models.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
+        };
         let documents = counted(self.documents as u64, "document");
-        let mut text = format!("{} with {models}: {documents}\n\n", self.prompt_revid);
+        let mut text = format!("{}{models}: {documents}\n\n", self.prompt_revid);
         text += &View::list(columns, rows).render(Format::Table);
         if !self.differences.is_empty() {
             text += "\n";
@@ -420,6 +423,8 @@ mod tests {
     #[test]
     fn a_report_counts_fields_and_states_differences_failures_and_cost() {
         let mut report = Report::new("prm_1.2");
+        let none = report.view().render(Format::Table);
+        assert!(none.starts_with("prm_1.2: 0 documents\n"), "{none}");
         let truth = json!({"total": 957, "date": "2026-03-17"});
         report.add(&stored("doc_1", &truth, "usr_1"), Ok(stored("doc_1", &truth, "")));
         let extracted = json!({"total": 95, "date": null});

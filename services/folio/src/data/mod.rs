@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use folio_process::signals::shutdown_on_signal;
+use folio_types::counted;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -236,7 +237,7 @@ async fn collect<T>(
             return Ok(items);
         }
     }
-    note(&format!("the list has more than {limit} items: pass a larger --limit"));
+    note(&format!("the list has more than {}: pass a larger --limit", counted(limit as u64, "item")));
     Ok(items)
 }
 
