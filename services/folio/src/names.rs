@@ -58,7 +58,7 @@ pub(crate) fn choose<T: Named>(kind: &str, name: &str, found: Vec<T>) -> Result<
     }
 }
 
-/// Like [`choose`], for an argument that names a file or an item, and no file.
+/// Like [`choose`], for an argument that may name a file. The caller found no file.
 pub(crate) fn choose_without_file<T: Named>(kind: &str, name: &str, found: Vec<T>) -> Result<T> {
     if found.is_empty() {
         bail!("no file and no {kind} matches {name:?}");
