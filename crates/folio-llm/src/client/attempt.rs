@@ -114,7 +114,8 @@ impl Attempts {
     /// Waits before the next attempt. Returns the error that ends the call if a retry does not help, all retries are
     /// used, or the call has no time left.
     pub(super) async fn wait_for_retry(&mut self, failure: Failure) -> Result<(), ModelError> {
-        self.is_possibly_charged |= failure.error.is_possibly_charged();
+        // An attempt that delivered a part of an answer was not refused, also if its stream ended with the error of a refusal.
+        self.is_possibly_charged |= failure.error.is_possibly_charged() || self.progress.call_bytes() > 0;
         self.progress.set_sent(self.is_possibly_charged);
         let endpoint = &self.endpoint;
         // The text of the error is only for the caller, because it may repeat a prompt.
