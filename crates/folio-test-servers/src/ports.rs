@@ -1,8 +1,10 @@
 //! Finds free ports below the range of ephemeral ports, so that a restarted server can bind its port again.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -11,15 +13,22 @@ const RANGE: Range<u16> = 20_000..31_000;
 
 const ATTEMPTS_MAX: u64 = 1_000;
 
-/// Returns the first of `count` consecutive ports that are free on the first three loopback addresses.
+/// The ports that this process received. A port is never returned twice, because its server may not have bound it yet, or may be
+/// stopped and start again later.
+static RESERVED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Reserves `count` consecutive ports that are free on the first three loopback addresses, and returns the first one.
 pub(crate) fn free(count: u16) -> Result<u16> {
+    let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
     let random = RandomState::new();
     let offsets = u64::from(RANGE.end - RANGE.start - count);
-    (0..ATTEMPTS_MAX)
+    let first = (0..ATTEMPTS_MAX)
         .filter_map(|number| u16::try_from(random.hash_one(number) % offsets).ok())
         .map(|offset| RANGE.start + offset)
-        .find(|first| (0..count).all(|offset| is_free(first + offset)))
-        .with_context(|| format!("found no {count} consecutive free ports in {RANGE:?}"))
+        .find(|first| (*first..first + count).all(|port| !reserved.contains(&port) && is_free(port)))
+        .with_context(|| format!("found no {count} consecutive free ports in {RANGE:?}"))?;
+    reserved.extend(first..first + count);
+    Ok(first)
 }
 
 fn is_free(port: u16) -> bool {
@@ -28,4 +37,18 @@ fn is_free(port: u16) -> bool {
 
 pub(crate) fn accepts(host: Ipv4Addr, port: u16) -> bool {
     TcpStream::connect_timeout(&(host, port).into(), Duration::from_millis(500)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_returned_once() {
+        let mut found = BTreeSet::new();
+        for _ in 0..200 {
+            let first = free(2).unwrap();
+            assert!(found.insert(first) && found.insert(first + 1), "{first}");
+        }
+    }
 }
