@@ -149,7 +149,8 @@ async fn rendering_without_end_is_stopped() {
     let images = Images::new(Options { page_image_seconds: 1, ..options() });
     let is_running = async || (images.renderer.running() == 1).then_some(());
     let running = wait_for("a counted image", SOON, is_running);
-    let (error, ()) = tokio::join!(images.refusal("long.pdf", &work_without_end(), 1), running);
+    let endless = work_without_end();
+    let (error, ()) = tokio::join!(images.refusal("long.pdf", &endless, 1), running);
     assert_eq!(images.renderer.running(), 0);
     assert_eq!(error.reason, Reason::InvalidField, "{error}");
     assert!(error.message.contains("time") || error.message.contains("longer"), "{error}");
