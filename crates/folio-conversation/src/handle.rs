@@ -114,6 +114,7 @@ impl Conversations {
             Some(thread) => thread.clone(),
             None => {
                 let new = prepare::new_thread_of_chat(shared, principal, &prepared)?;
+                prepare::check_media_types(shared, &new).await?;
                 prepared.new.insert(Arc::new(new)).id.clone()
             }
         };

@@ -7,7 +7,7 @@ use folio_history::import;
 use folio_history::journal::WorkingState;
 use folio_history::thread::{NewThread, RequestRow, chat_thread_id};
 use folio_llm::Catalogue;
-use folio_resources::Organization;
+use folio_resources::{Document, Organization};
 use folio_trace::TraceContext;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
 use folio_types::{
@@ -144,6 +144,25 @@ pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
     let mut sorted: Vec<_> = documents.iter().collect();
     sorted.sort();
     sorted
+}
+
+/// Fails unless the documents of a new thread have a media type that its profile permits. Missing documents are ignored,
+/// because the creation of the thread refuses them.
+pub(crate) async fn check_media_types(shared: &Shared, new: &NewThread) -> Result<()> {
+    let permitted = shared.dependencies.tools.profile(&new.profile)?.profile.documents.media_types;
+    if permitted.is_empty() {
+        return Ok(());
+    }
+    let documents = shared.dependencies.stores.of::<Document>().get_many(&new.org, &new.documents).await?;
+    match documents.iter().find(|document| !permitted.contains(&document.media_type.as_str())) {
+        None => Ok(()),
+        Some(document) => {
+            let (profile, found, permitted) = (&new.profile, &document.media_type, permitted.join(", "));
+            let message =
+                format!("profile {profile} requires documents of type {permitted}; {} is {found}", document.id);
+            Err(Error::invalid_field("document_ids", message).with_reason(Reason::UnsupportedType))
+        }
+    }
 }
 
 fn check_documents(profile: &Profile, command: &CreateThreadCommand) -> Result<()> {

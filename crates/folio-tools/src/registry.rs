@@ -7,7 +7,7 @@ use folio_history::journal::Access;
 use folio_llm::schema::{Validator, describe, is_deeper_than};
 use folio_llm::{ToolDefinition, Tools};
 use folio_types::profile::Profile;
-use folio_types::{Error, Reason, Result};
+use folio_types::{Error, Reason, Result, limits};
 use serde_json::{Map, Value};
 
 use crate::rules::excerpt;
@@ -77,8 +77,8 @@ impl Registry {
         Self::new(groups.into_iter().flatten(), profiles::all())
     }
 
-    /// Creates a registry of these tools and profiles. Fails if an argument schema is invalid or a profile has an
-    /// unknown tool.
+    /// Creates a registry of these tools and profiles. Fails if an argument schema is invalid, or a profile has an
+    /// unknown tool, a tool that waits and only reads, or a value out of its bounds.
     pub fn new(tools: impl IntoIterator<Item = Tool>, profiles: Vec<Profile>) -> Result<Arc<Self>> {
         let mut entries = BTreeMap::new();
         for tool in tools {
@@ -112,18 +112,33 @@ impl ProfileTools {
             let unknown = || Error::internal(format!("profile {} has the unknown tool {name}", profile.name));
             all.get(name).cloned().ok_or_else(unknown)
         };
-        let on_request = profile.tools_on_request.iter().copied().map(|name| entry(name).map(|entry| entry.tool.spec));
-        let on_request: Vec<ToolSpec> = on_request.collect::<Result<_>>()?;
         let mut tools = Vec::new();
-        for name in profile.tools {
-            tools.push(match *name {
-                find_tools::NAME => Entry::new(find_tools::tool(on_request.clone()))?,
+        for tool in profile.tools {
+            let entry = match tool.name {
+                find_tools::NAME => Entry::new(find_tools::tool(Vec::new()))?,
                 name => entry(name)?,
-            });
+            };
+            if tool.waits && entry.tool.spec.access == Access::ReadOnly {
+                let message = format!("tool {} of profile {} waits but only reads", tool.name, profile.name);
+                return Err(Error::internal(message));
+            }
+            tools.push(entry);
         }
-        let sent = tools.iter().map(|entry| &entry.tool.spec).filter(|spec| !is_on_request(&profile, spec.name));
-        let definitions = sent.map(definition).collect::<Vec<_>>().into();
-        Ok(Self { profile, tools, definitions })
+        check_bounds(&profile)?;
+        Ok(Self::assemble(profile, tools))
+    }
+
+    /// `tools`: tools of the profile, in its order.
+    fn assemble(profile: Profile, mut tools: Vec<Entry>) -> Self {
+        let specs = tools.iter().map(|entry| &entry.tool.spec);
+        let (on_request, sent): (Vec<&ToolSpec>, Vec<&ToolSpec>) =
+            specs.partition(|spec| is_on_request(&profile, spec.name));
+        let definitions = sent.into_iter().map(definition).collect::<Vec<_>>().into();
+        let on_request: Vec<ToolSpec> = on_request.into_iter().cloned().collect();
+        for entry in tools.iter_mut().filter(|entry| entry.tool.spec.name == find_tools::NAME) {
+            entry.tool = find_tools::tool(on_request.clone());
+        }
+        Self { profile, tools, definitions }
     }
 
     /// Returns the tools as they are sent to a model: first those that are always sent, in the profile's order, so that
@@ -200,11 +215,8 @@ impl ProfileTools {
             return Some("The arguments must be a JSON object.".to_owned());
         }
         let bytes = arguments.to_string().len();
-        if bytes > folio_types::limits::ARGUMENTS_BYTES {
-            return Some(format!(
-                "The arguments have {bytes} bytes; the maximum is {}.",
-                folio_types::limits::ARGUMENTS_BYTES
-            ));
+        if bytes > limits::ARGUMENTS_BYTES {
+            return Some(format!("The arguments have {bytes} bytes; the maximum is {}.", limits::ARGUMENTS_BYTES));
         }
         let violations = entry.arguments.check(arguments);
         (!violations.is_empty())
@@ -217,7 +229,7 @@ impl ProfileTools {
         let Some(tool) = self.get(name) else { return Vec::new() };
         let mut repaired = arguments.clone();
         let repairs = tool.spellings.repair(&mut repaired);
-        if repairs.is_empty() || is_deeper_than(&repaired, folio_types::limits::JSON_DEPTH) {
+        if repairs.is_empty() || is_deeper_than(&repaired, limits::JSON_DEPTH) {
             return Vec::new();
         }
         *arguments = repaired;
@@ -250,7 +262,19 @@ impl ProfileTools {
 }
 
 fn is_on_request(profile: &Profile, name: &str) -> bool {
-    profile.tools_on_request.contains(&name)
+    profile.tool(name).is_some_and(|tool| tool.is_on_request)
+}
+
+fn check_bounds(profile: &Profile) -> Result<()> {
+    let (documents, model_calls) = (profile.documents, profile.limits.model_calls);
+    let problem = if documents.min > documents.max || documents.max > limits::DOCUMENTS_PER_THREAD {
+        "number of documents"
+    } else if model_calls == 0 || model_calls > limits::ROUNDS_MAX {
+        "maximum of model calls"
+    } else {
+        return Ok(());
+    };
+    Err(Error::internal(format!("profile {} has an invalid {problem}", profile.name)))
 }
 
 /// Converts a description to the form that is sent to models. Members that repeat a default of JSON Schema or that only

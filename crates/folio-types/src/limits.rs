@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-/// Maximum model calls of a turn, including those after approvals.
-pub const ROUNDS_MAX: u32 = 10;
+/// Maximum model calls of a turn that a profile may permit, including those after approvals.
+pub const ROUNDS_MAX: u32 = 100;
+/// Size of a turn's rounds, in bytes, from which the turn ends like a turn with its maximum number of rounds. With the
+/// round that reaches it, a turn fits into a message of 32 MiB.
+pub const TURN_BYTES: usize = 24 * 1024 * 1024;
 /// Maximum tool calls of a round. Further calls get an error as their result.
 pub const CALLS_PER_ROUND_MAX: usize = 32;
 /// Default time that a pause waits for approvals.

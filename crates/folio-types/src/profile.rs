@@ -1,31 +1,83 @@
 //! Profiles, which define agents.
 
-use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Name of the default profile.
 pub const DOCUMENT_PROFILE: &str = "document";
 
-/// Number of documents of a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DocumentCount {
+/// The documents of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DocumentRule {
     pub min: usize,
     pub max: usize,
+    /// Permitted media types, such as `application/pdf`. Empty: every type.
+    pub media_types: &'static [&'static str],
 }
 
-/// An agent: instructions, tools, limits.
+/// A tool of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProfileTool {
+    pub name: &'static str,
+    /// True if its calls wait for a decision, unless a rule of the organization's policy or the turn's options permit them.
+    /// Only a tool that writes can wait. A rule that requires an approval or denies applies in either case.
+    pub waits: bool,
+    /// True if a model receives the tool only after a call of `find_tools`, or of the tool, in the same turn. A model may
+    /// call the tool at any time.
+    pub is_on_request: bool,
+}
+
+impl ProfileTool {
+    /// Returns a tool whose calls run without approval.
+    pub const fn runs(name: &'static str) -> Self {
+        Self { name, waits: false, is_on_request: false }
+    }
+
+    /// Returns a tool whose calls wait for a decision.
+    pub const fn waits(name: &'static str) -> Self {
+        Self { name, waits: true, is_on_request: false }
+    }
+
+    /// Returns the tool as one that is sent on request only.
+    #[must_use]
+    pub const fn on_request(self) -> Self {
+        Self { is_on_request: true, ..self }
+    }
+}
+
+/// The limits of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProfileLimits {
+    /// Maximum model calls, from 1 to [`ROUNDS_MAX`](crate::limits::ROUNDS_MAX).
+    pub model_calls: u32,
+    /// Maximum time that the turn runs, without the time that it waits for decisions. None: no limit.
+    pub running_time: Option<Duration>,
+    /// Credit that the turn may use, in credit units. None: no limit of its own.
+    pub credit_budget: Option<u64>,
+}
+
+/// An agent. Each profile is one file of `folio-tools`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     pub name: &'static str,
-    pub documents: DocumentCount,
+    /// Incremented with each change of the profile, from 1.
+    pub version: u32,
+    pub documents: DocumentRule,
+    /// True if the system message contains the beginning of the documents' text.
+    pub has_excerpt: bool,
     /// Instructions in the system message.
     pub instructions: &'static str,
     /// Guide in the system message while the thread has no schema. Empty: none.
     pub guide: &'static str,
-    /// Every tool of the profile.
-    pub tools: &'static [&'static str],
-    /// The tools among `tools` that a model receives only after a call of `find_tools`, or of the tool, in the same turn.
-    /// A model may call them at any time.
-    pub tools_on_request: &'static [&'static str],
-    /// Maximum model calls of a turn.
-    pub rounds_max: u32,
+    pub tools: &'static [ProfileTool],
+    pub limits: ProfileLimits,
+    /// Model of a turn if neither the chat nor the thread names one. None, or a model that the organization does not
+    /// offer: the organization's default model.
+    pub model: Option<&'static str>,
+}
+
+impl Profile {
+    /// Returns a tool of the profile. None: the profile has no such tool.
+    pub fn tool(&self, name: &str) -> Option<&ProfileTool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
 }

@@ -2,7 +2,9 @@
 
 use folio_history::TurnRecord;
 use folio_history::journal::TurnOptions;
-use folio_types::{Error, Principal, Result, limits};
+use folio_llm::Catalogue;
+use folio_types::profile::Profile;
+use folio_types::{Error, Principal, Result};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{PreparedChat, Reply};
@@ -105,14 +107,21 @@ impl State {
         loaded.profile.check_names("auto_approved_tools", &command.auto_approved_tools)?;
         let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
         let ttl = prepared.approval_ttl_seconds.unwrap_or(ttl);
+        let profile = &loaded.profile.profile;
         Ok(TurnOptions {
-            // Model of the request, else of the thread, else the default. A model that is not offered is refused.
-            model: prepared.models.for_chat(command.model.as_deref().or(header.model.as_deref()))?.name.clone(),
+            model: chat_model(&prepared.models, command.model.as_deref().or(header.model.as_deref()), profile)?,
             auto_approve: command.auto_approve,
             auto_approved_tools: command.auto_approved_tools.clone(),
             approval_ttl_seconds: ttl,
-            rounds_max: loaded.profile.profile.rounds_max.min(limits::ROUNDS_MAX),
+            rounds_max: profile.limits.model_calls,
             policy: prepared.policy.of_turn(&principal.user, principal.role, &header.profile),
         })
     }
+}
+
+/// Returns the model of a turn: `named` by the request or the thread, else that of the profile if it is offered, else the
+/// default. A named model that is not offered is refused.
+fn chat_model(models: &Catalogue, named: Option<&str>, profile: &Profile) -> Result<String> {
+    let of_profile = profile.model.filter(|name| models.for_chat(Some(name)).is_ok());
+    Ok(models.for_chat(named.or(of_profile))?.name.clone())
 }

@@ -188,6 +188,7 @@ impl State {
         let (stores, org) = (self.stores().clone(), self.org().clone());
         let excerpts = self.shared.excerpts.clone();
         let Some(loaded) = &mut self.loaded else { return };
+        let excerpts = loaded.profile.profile.has_excerpt.then_some(excerpts);
         if loaded.turn.as_ref().is_some_and(|turn| turn.turn == number) {
             return;
         }

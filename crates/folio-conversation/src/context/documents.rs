@@ -29,7 +29,7 @@ impl FoundDocument {
     }
 }
 
-pub(super) fn write(out: &mut String, documents: &[DocumentPart]) {
+pub(super) fn write(out: &mut String, documents: &[DocumentPart], has_excerpt: bool) {
     out.push_str("# Document\n\n");
     if documents.is_empty() {
         out.push_str("The conversation has no document.\n\n");
@@ -40,6 +40,9 @@ pub(super) fn write(out: &mut String, documents: &[DocumentPart]) {
             Some(found) => out.push_str(&format!("id: {}\nfile name: {}\n\n", document.id, quoted(&found.name))),
             None => out.push_str(&format!("id: {}\nThe document was deleted.\n\n", document.id)),
         }
+    }
+    if !has_excerpt {
+        return;
     }
     out.push_str("# Document text\n\n");
     let each = limits::EXCERPT_CHARS / documents.len();

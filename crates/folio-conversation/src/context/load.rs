@@ -26,7 +26,8 @@ pub(crate) struct ContextLoader {
     org: OrgId,
     documents: Vec<DocumentId>,
     mentions: Vec<Mention>,
-    excerpts: Excerpts,
+    /// None: the system message contains no text of the documents.
+    excerpts: Option<Excerpts>,
     loaded: Option<Arc<ContextSections>>,
 }
 
@@ -40,7 +41,7 @@ struct ContextSections {
 impl ContextLoader {
     pub(crate) fn new(
         stores: Stores,
-        excerpts: Excerpts,
+        excerpts: Option<Excerpts>,
         org: OrgId,
         documents: Vec<DocumentId>,
         mentions: Vec<Mention>,
@@ -68,6 +69,7 @@ impl ContextLoader {
         Ok(system_message(Parts {
             documents: &loaded.documents,
             artifacts: &loaded.artifacts,
+            has_excerpt: self.excerpts.is_some(),
             instructions,
             guide,
             context_tokens,
@@ -102,9 +104,9 @@ impl ContextLoader {
     async fn load_document(&self, id: &DocumentId, chars: usize) -> Result<DocumentPart> {
         let found = match self.stores.of::<Document>().get_with_text(&self.org, id).await? {
             Some((document, record)) => {
-                let text = match record.filter(|record| record.text == TextState::Ready) {
-                    Some(record) => self.excerpt(id, &record, chars).await?,
-                    None => Excerpt::default(),
+                let text = match (record.filter(|record| record.text == TextState::Ready), &self.excerpts) {
+                    (Some(record), Some(excerpts)) => self.excerpt(excerpts, (id, &record), chars).await?,
+                    _ => Excerpt::default(),
                 };
                 Some(FoundDocument::new(document, text))
             }
@@ -114,13 +116,18 @@ impl ContextLoader {
     }
 
     /// Returns the first pages, as many as contain more than `chars` characters. Reads them from the cache if possible.
-    async fn excerpt(&self, id: &DocumentId, record: &TextRecord, chars: usize) -> Result<Excerpt> {
+    async fn excerpt(
+        &self,
+        excerpts: &Excerpts,
+        (id, record): (&DocumentId, &TextRecord),
+        chars: usize,
+    ) -> Result<Excerpt> {
         let key = ExcerptKey::new(&self.org, id, record, chars);
-        if let Some(excerpt) = self.excerpts.get(&key) {
+        if let Some(excerpt) = excerpts.get(&key) {
             return Ok(excerpt);
         }
         let pages: Excerpt = self.first_pages(id, record.pages, chars).await?.into();
-        self.excerpts.insert(key, Arc::clone(&pages));
+        excerpts.insert(key, Arc::clone(&pages));
         Ok(pages)
     }
 
@@ -229,7 +236,7 @@ mod tests {
         let texts = Arc::new(BlankPages::default());
         let stores = Stores { texts: texts.clone(), ..store.stores() };
         let org = OrgId::derive(&["org"]);
-        let loader = ContextLoader::new(stores, Excerpts::default(), org, Vec::new(), Vec::new());
+        let loader = ContextLoader::new(stores, Some(Excerpts::default()), org, Vec::new(), Vec::new());
         let pages = loader.first_pages(&DocumentId::derive(&["scan"]), 2_000, limits::EXCERPT_CHARS).await.unwrap();
         // The marks of about 740 pages fill the excerpt.
         let marks: usize = pages.iter().map(|(number, _)| page_mark(*number, 2_000).len()).sum();

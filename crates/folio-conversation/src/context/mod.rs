@@ -7,7 +7,7 @@
 //! system message
 //!   # Instructions          instructions of the profile
 //!   # Document              the subject of the conversation: id and file name
-//!   # Document text         an excerpt, between <document_text> and </document_text>
+//!   # Document text         an excerpt, between <document_text> and </document_text> (omitted if the profile has none)
 //!   # Guide                 guide of the profile (omitted if the thread had a schema at the start of the turn)
 //!   # Referenced artifacts  references in the user's message (omitted if there are none)
 //! history
@@ -39,6 +39,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) documents: &'a [DocumentPart],
     /// In the order of the user's message.
     pub(crate) artifacts: &'a [Artifact],
+    /// True if the message contains the beginning of the documents' text.
+    pub(crate) has_excerpt: bool,
     pub(crate) instructions: &'a str,
     /// Empty: none.
     pub(crate) guide: &'a str,
@@ -50,7 +52,7 @@ pub(crate) fn system_message(parts: Parts<'_>) -> String {
     // Each section of variable length gets a quarter of the context, at four characters per token.
     let share = usize::try_from(parts.context_tokens).unwrap_or(usize::MAX);
     let mut out = format!("# Instructions\n\n{}\n\n", parts.instructions.trim());
-    documents::write(&mut out, parts.documents);
+    documents::write(&mut out, parts.documents, parts.has_excerpt);
     if !parts.guide.is_empty() {
         out.push_str(&format!("# Guide\n\n{}\n\n", parts.guide.trim()));
     }

@@ -64,16 +64,24 @@ fn prompt() -> PromptRevision {
 const CONTEXT: u32 = 128_000;
 
 fn message(documents: &[DocumentPart], artifacts: &[Artifact]) -> String {
-    system_message(Parts { documents, artifacts, instructions: INSTRUCTIONS, guide: "", context_tokens: CONTEXT })
+    system_message(Parts { documents, artifacts, ..parts("") })
+}
+
+fn parts(guide: &str) -> Parts<'_> {
+    Parts {
+        documents: &[],
+        artifacts: &[],
+        has_excerpt: true,
+        instructions: INSTRUCTIONS,
+        guide,
+        context_tokens: CONTEXT,
+    }
 }
 
 #[test]
 fn a_fresh_thread_about_one_document() {
     let documents = [document("invoice.pdf", TextState::Ready, &["Invoice 7\nTotal: 12.50"])];
-    let guide = "Schemas are strict.\n";
-    let parts =
-        Parts { documents: &documents, artifacts: &[], instructions: INSTRUCTIONS, guide, context_tokens: CONTEXT };
-    insta::assert_snapshot!(system_message(parts));
+    insta::assert_snapshot!(system_message(Parts { documents: &documents, ..parts("Schemas are strict.\n") }));
     assert_eq!(state_message(&WorkingState::default(), CONTEXT), "", "no message without a working state");
 }
 
@@ -81,12 +89,19 @@ fn a_fresh_thread_about_one_document() {
 fn a_change_of_the_turn_leaves_the_sections_before_it_unchanged() {
     let documents = [document("invoice.pdf", TextState::Ready, &["Invoice 7"])];
     let with = |guide: &str, artifacts: &[Artifact]| {
-        let (documents, instructions) = (&documents, INSTRUCTIONS);
-        system_message(Parts { documents, artifacts, instructions, guide, context_tokens: CONTEXT })
+        system_message(Parts { documents: &documents, artifacts, ..parts(guide) })
     };
     let (bare, guided) = (with("", &[]), with("Schemas are strict.", &[]));
     let (mentions, all) = (with("", &[Artifact::Tag(tag())]), with("Schemas are strict.", &[Artifact::Tag(tag())]));
     assert!(guided.starts_with(&bare) && mentions.starts_with(&bare) && all.starts_with(&guided), "{all}");
+}
+
+#[test]
+fn a_profile_without_an_excerpt_names_its_documents_and_shows_no_text() {
+    let documents = [document("invoice.pdf", TextState::Ready, &["Invoice 7"])];
+    let text = system_message(Parts { documents: &documents, has_excerpt: false, ..parts("") });
+    assert!(text.contains("file name: \"invoice.pdf\""), "{text}");
+    assert!(!text.contains("Invoice 7") && !text.contains("# Document text"), "{text}");
 }
 
 #[test]

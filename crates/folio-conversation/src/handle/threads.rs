@@ -18,6 +18,7 @@ impl Conversations {
         self.may_start_work(principal)?;
         let models = self.node.shared.dependencies.models.catalogue(&principal.org).await?;
         let new = prepare::new_thread(&self.node.shared, principal, &models, command)?;
+        prepare::check_media_types(&self.node.shared, &new).await?;
         if let Some(row) = &new.request {
             self.reserve_request_id(principal, &row.request, &new.id, &row.digest).await?;
         }

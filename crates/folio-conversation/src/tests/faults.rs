@@ -12,7 +12,7 @@ use folio_tools::{
 use folio_types::TagId;
 use folio_types::message::Usage;
 use folio_types::op::{OpKey, OpResult, OpState, Target};
-use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
+use folio_types::profile::{DOCUMENT_PROFILE, DocumentRule, Profile, ProfileLimits, ProfileTool};
 use serde_json::Value;
 
 use super::crash::wait_for_end;
@@ -110,12 +110,14 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
     let write = tool(spec("odd_write", Access::ReadWrite), ToolKind::Write(Arc::new(odd())));
     let profile = Profile {
         name: DOCUMENT_PROFILE,
-        documents: DocumentCount { min: 1, max: 1 },
+        version: 1,
+        documents: DocumentRule { min: 1, max: 1, media_types: &[] },
+        has_excerpt: true,
         instructions: "Be odd.",
         guide: "",
-        tools: &["odd_read", "odd_write"],
-        tools_on_request: &[],
-        rounds_max: 10,
+        tools: const { &[ProfileTool::runs("odd_read"), ProfileTool::waits("odd_write")] },
+        limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
+        model: None,
     };
     (Registry::new([read, write], vec![profile]).unwrap(), max_running)
 }

@@ -6,7 +6,7 @@ use folio_history::event::{Event, EventKind, RoundView, TurnView};
 use folio_history::journal::{CallResult, Decisions};
 use folio_history::thread::{Phase, ThreadHeader};
 use folio_history::{History, TurnRecord};
-use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId};
+use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId, limits};
 
 use super::append::SentAppend;
 use super::{Answer, Command, Effect, Ticket, progress};
@@ -221,6 +221,9 @@ impl Machine {
                 self.flush(now)
             }
             Some(_) if progress::is_stuck(record) => self.end_without_progress(now),
+            Some(_) if record.bytes >= limits::TURN_BYTES => {
+                self.end_at_limit(now, "(The maximum size of a turn was reached.)")
+            }
             _ => match self.pending_failure.take() {
                 Some(error) => {
                     let retriable = error.is_retriable();

@@ -112,8 +112,13 @@ impl Machine {
         if let Some(finished) = self.history.open().and_then(TurnRecord::newest_round).map(round_finished_event) {
             self.emit(finished);
         }
-        let text = "(The maximum number of tool rounds was reached.)".to_owned();
-        self.end(now, End::Completed { text, thinking: Vec::new(), finish: FinishReason::MaxRounds });
+        self.end_at_limit(now, "(The maximum number of tool rounds was reached.)");
+    }
+
+    /// Ends a turn that reached a limit before the model answered.
+    pub(super) fn end_at_limit(&mut self, now: Timestamp, text: &str) {
+        let (text, thinking) = (text.to_owned(), Vec::new());
+        self.end(now, End::Completed { text, thinking, finish: FinishReason::MaxRounds });
     }
 }
 

@@ -1,5 +1,6 @@
 //! The state of one turn, folded from its journal entries.
 
+use super::json_bytes;
 use crate::journal::{
     Accepted, Call, CallResult, Closing, Decision, Decisions, End, Ended, Entry, Intent, Paused, ResumeCause, Resumed,
     Round, WorkingState,
@@ -26,6 +27,8 @@ pub struct TurnRecord {
     pub usage: Usage,
     /// 0: the turn has no closing event.
     pub last_closing_event: u64,
+    /// Approximate bytes of the rounds and their results.
+    pub bytes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,6 +181,7 @@ impl TurnRecord {
             ended: None,
             usage: Usage::default(),
             last_closing_event: 0,
+            bytes: 0,
         }
     }
 
@@ -267,6 +271,9 @@ impl TurnRecord {
                 for result in &round.results {
                     self.working.apply(&result.change);
                 }
+                let results: usize = round.results.iter().map(|result| result.content.len()).sum();
+                let bytes = json_bytes(&(&round.text, &round.thinking, &round.calls)).saturating_add(results);
+                self.bytes = self.bytes.saturating_add(bytes);
                 let record = RoundRecord::new(round);
                 self.usage = self.usage.plus(record.usage_with_calls());
                 self.rounds.push(record);
@@ -279,6 +286,7 @@ impl TurnRecord {
         if self.call(result.round, result.index).is_some_and(|call| call.result.is_none()) {
             self.working.apply(&result.change);
             self.usage = self.usage.plus(result.usage);
+            self.bytes = self.bytes.saturating_add(result.content.len());
             self.with_round(result.round, |round| round.set_result(result));
         }
     }

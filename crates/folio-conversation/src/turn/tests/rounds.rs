@@ -97,6 +97,18 @@ fn the_tenth_round_with_tool_calls_ends_the_turn_completed() {
 }
 
 #[test]
+fn a_turn_that_reaches_its_size_ends_after_the_round() {
+    let mut rig = Rig::with_calls(&["r1"]);
+    rig.machine.history.turn_mut(1).unwrap().bytes = limits::TURN_BYTES;
+    rig.run();
+    let Some(End::Completed { text, finish: FinishReason::MaxRounds, .. }) = rig.end() else {
+        panic!("{:?}", rig.end())
+    };
+    assert_eq!(text, "(The maximum size of a turn was reached.)");
+    assert_eq!(rig.status(1), Some(CallStatus::Ok), "the calls of the round have run");
+}
+
+#[test]
 fn calls_beyond_the_bound_of_a_round_get_an_error_result() {
     let mut rig = Rig::auto_approved(&vec!["w1"; limits::CALLS_PER_ROUND_MAX + 3]);
     rig.run();
@@ -126,6 +138,7 @@ fn large_results_are_truncated_visibly_and_appended_within_bounds() {
     }
     let stored = rig.stored();
     assert_eq!(stored.last().unwrap().rounds, rig.record().rounds, "the stored rounds equal those in memory");
+    assert_eq!(stored.last().unwrap().bytes, rig.record().bytes);
 }
 
 #[test]

@@ -1,0 +1,77 @@
+//! The agent for conversations about one document. Every call that writes waits for a decision.
+
+use folio_types::profile::{DOCUMENT_PROFILE, DocumentRule, Profile, ProfileLimits, ProfileTool};
+
+pub(super) fn profile() -> Profile {
+    Profile {
+        name: DOCUMENT_PROFILE,
+        version: 1,
+        documents: DocumentRule { min: 1, max: 1, media_types: &[] },
+        has_excerpt: true,
+        instructions: include_str!("document.md"),
+        guide: include_str!("document_guide.md"),
+        tools: TOOLS,
+        limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
+        model: None,
+    }
+}
+
+/// The rarely used tools are sent on request, so that the tools of each model call stay small.
+const TOOLS: &[ProfileTool] = &[
+    ProfileTool::runs("get_ocr_text"),
+    ProfileTool::waits("run_extraction"),
+    ProfileTool::runs("get_extraction_result"),
+    ProfileTool::waits("update_extraction_field"),
+    ProfileTool::waits("run_extractions").on_request(),
+    ProfileTool::runs("list_documents").on_request(),
+    ProfileTool::waits("update_document").on_request(),
+    ProfileTool::waits("delete_document").on_request(),
+    ProfileTool::waits("create_schema"),
+    ProfileTool::runs("get_schema").on_request(),
+    ProfileTool::runs("list_schemas").on_request(),
+    ProfileTool::waits("update_schema"),
+    ProfileTool::waits("delete_schema").on_request(),
+    ProfileTool::runs("validate_schema"),
+    ProfileTool::runs("validate_against_schema").on_request(),
+    ProfileTool::waits("create_prompt"),
+    ProfileTool::runs("get_prompt").on_request(),
+    ProfileTool::runs("list_prompts"),
+    ProfileTool::waits("update_prompt"),
+    ProfileTool::waits("delete_prompt").on_request(),
+    ProfileTool::waits("create_tag").on_request(),
+    ProfileTool::runs("get_tag").on_request(),
+    ProfileTool::runs("list_tags").on_request(),
+    ProfileTool::waits("update_tag").on_request(),
+    ProfileTool::waits("delete_tag").on_request(),
+    ProfileTool::runs("help_schemas"),
+    ProfileTool::runs("help_prompts"),
+    ProfileTool::runs("list_llm_models").on_request(),
+    ProfileTool::runs("find_tools"),
+];
+
+#[cfg(test)]
+mod tests {
+    use folio_history::journal::Access;
+    use folio_llm::schema::Rules;
+
+    use super::*;
+    use crate::Registry;
+
+    #[test]
+    fn the_example_of_the_guide_is_a_valid_schema() {
+        let guide = profile().guide;
+        let example = guide.split("\n\n").find(|paragraph| paragraph.starts_with('{')).unwrap();
+        let format: serde_json::Value = serde_json::from_str(example).unwrap();
+        crate::rules::check_format("example", &format, Rules::Strict).unwrap();
+        assert!(guide.len() < 2_000, "the guide is a part of each request: {} bytes", guide.len());
+    }
+
+    #[test]
+    fn every_call_that_writes_waits() {
+        let document = Registry::standard().unwrap().profile(DOCUMENT_PROFILE).unwrap();
+        for spec in document.specs() {
+            let waits = profile().tool(spec.name).is_some_and(|tool| tool.waits);
+            assert_eq!(waits, spec.access == Access::ReadWrite, "{}", spec.name);
+        }
+    }
+}
