@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::turn_profile::TurnProfile;
 use folio_resources::policy::{ApprovalRequirement, Policy};
 use folio_types::Error;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
@@ -145,6 +146,9 @@ pub struct TurnOptions {
     /// Rules of the organization's policy that may apply to the turn, as of its acceptance.
     #[serde(default, skip_serializing_if = "Policy::is_empty")]
     pub policy: Policy,
+    /// None: unknown (an old entry).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<TurnProfile>,
 }
 
 /// A reference in a message, resolved on the server within the organization.

@@ -15,5 +15,6 @@ pub mod peer;
 pub mod reference;
 pub mod thread;
 pub mod thread_write;
+mod turn_profile;
 
 pub use fold::*;

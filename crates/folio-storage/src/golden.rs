@@ -357,6 +357,7 @@ fn rows() -> Vec<Sample> {
         sample("call", audited()),
         sample("token_creator", AuditEntry { token_creator: Some(user()), ..audited() }),
         sample("change", AuditEntry { call: None, ground: None, ..audited() }),
+        sample("profile", AuditEntry { ground: Some(Ground::Profile), ..audited() }),
         sample("bare", AuditEntry::new("request", AuditKind::ChangeRequested, at(), None, "TokenService.CreateToken")),
         sample("charged", billed),
         sample("late", HourSums { late_at: Some(at()), ..sums.clone() }),

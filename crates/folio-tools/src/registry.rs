@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use folio_history::journal::Access;
+use folio_history::journal::{Access, TurnProfile};
 use folio_llm::schema::{Validator, describe, is_deeper_than};
 use folio_llm::{ToolDefinition, Tools};
 use folio_types::profile::Profile;
@@ -139,6 +139,31 @@ impl ProfileTools {
             entry.tool = find_tools::tool(on_request.clone());
         }
         Self { profile, tools, definitions }
+    }
+
+    /// Returns the values of the profile that the acceptance of a turn records.
+    pub fn turn_profile(&self) -> TurnProfile {
+        let Profile { name, version, tools, limits, .. } = &self.profile;
+        TurnProfile {
+            name: (*name).to_owned(),
+            version: *version,
+            tools: tools.iter().map(|tool| tool.name.to_owned()).collect(),
+            waiting_tools: tools.iter().filter(|tool| tool.waits).map(|tool| tool.name.to_owned()).collect(),
+            running_seconds: limits.running_time.map(|limit| limit.as_secs()),
+            credit_budget: limits.credit_budget,
+        }
+    }
+
+    /// Returns the profile with the tools of a turn: those that its acceptance names, as far as this binary has them. None:
+    /// every tool.
+    #[must_use]
+    pub fn of_turn(self: &Arc<Self>, names: Option<&[String]>) -> Arc<Self> {
+        let is_named = |entry: &&Entry| names.is_none_or(|names| names.iter().any(|name| name == entry.tool.spec.name));
+        let tools: Vec<Entry> = self.tools.iter().filter(is_named).cloned().collect();
+        match tools.len() == self.tools.len() {
+            true => Arc::clone(self),
+            false => Arc::new(Self::assemble(self.profile.clone(), tools)),
+        }
     }
 
     /// Returns the tools as they are sent to a model: first those that are always sent, in the profile's order, so that
@@ -300,6 +325,7 @@ fn definition(spec: &ToolSpec) -> ToolDefinition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use folio_types::profile::{DocumentRule, ProfileLimits, ProfileTool};
     use serde_json::json;
 
     fn document() -> Arc<ProfileTools> {
@@ -322,6 +348,42 @@ mod tests {
             .collect();
         assert_eq!(specs.len(), document.profile.tools.len());
         insta::assert_json_snapshot!(specs);
+    }
+
+    #[test]
+    fn a_turn_has_the_recorded_tools_that_the_binary_has() {
+        let document = document();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert!(Arc::ptr_eq(&document.of_turn(None), &document));
+        assert!(Arc::ptr_eq(&document.of_turn(Some(&document.turn_profile().tools)), &document));
+        let recorded = names(&["removed", "list_tags", "create_tag", "find_tools"]);
+        let turn = document.of_turn(Some(&recorded));
+        assert_eq!(turn.specs().map(|spec| spec.name).collect::<Vec<_>>(), ["create_tag", "list_tags", "find_tools"]);
+        assert_eq!(turn.definitions([]).len(), 1, "the other tools are sent on request");
+        for (tool, is_known) in [("create_tag", true), ("removed", false), ("delete_tag", false)] {
+            let problem = turn.check(tool, r#"{"name": "a"}"#).problem;
+            assert_eq!(problem.is_none(), is_known, "{tool}: {problem:?}");
+        }
+        assert!(turn.get("delete_tag").is_none());
+    }
+
+    #[test]
+    fn a_profile_with_a_value_out_of_its_bounds_is_refused() {
+        let list = const { &[ProfileTool::runs("list_tags")] };
+        let good = Profile { tools: list, ..document().profile.clone() };
+        let limits = |model_calls| ProfileLimits { model_calls, ..good.limits };
+        let documents = |min, max| DocumentRule { min, max, media_types: &[] };
+        for profile in [
+            Profile { limits: limits(0), ..good.clone() },
+            Profile { limits: limits(101), ..good.clone() },
+            Profile { documents: documents(2, 1), ..good.clone() },
+            Profile { documents: documents(0, 101), ..good.clone() },
+            Profile { tools: const { &[ProfileTool::runs("no_tool")] }, ..good.clone() },
+            Profile { tools: const { &[ProfileTool::waits("list_tags")] }, ..good.clone() },
+        ] {
+            assert!(Registry::new(tags::tools(), vec![profile.clone()]).is_err(), "{profile:?}");
+        }
+        Registry::new(tags::tools(), vec![Profile { limits: limits(100), ..good }]).unwrap();
     }
 
     #[test]

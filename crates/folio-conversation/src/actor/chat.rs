@@ -115,6 +115,7 @@ impl State {
             approval_ttl_seconds: ttl,
             rounds_max: profile.limits.model_calls,
             policy: prepared.policy.of_turn(&principal.user, principal.role, &header.profile),
+            profile: Some(loaded.profile.turn_profile()),
         })
     }
 }

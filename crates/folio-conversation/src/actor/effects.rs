@@ -145,11 +145,12 @@ impl State {
         let (Some(record), Some(turn)) = (loaded.machine.history().turn(number), &loaded.turn) else { return };
         let work = self.task_context(loaded.work.clone());
         let calls = record.rounds.iter().flat_map(|round| &round.calls);
+        let profile = loaded.profile.of_turn(record.accepted.options.tools());
         let model = ModelWork {
             work: work.clone(),
             user: record.accepted.user.clone(),
-            profile: loaded.profile.clone(),
-            tools: loaded.profile.definitions(calls.map(|call| (call.call.name.as_str(), call.arguments()))),
+            tools: profile.definitions(calls.map(|call| (call.call.name.as_str(), call.arguments()))),
+            profile,
             window: Window::of(loaded.machine.history(), number),
             working: record.working.clone(),
             has_schema: record.accepted.working.schema_revid.is_some(),
@@ -256,7 +257,7 @@ impl State {
         Some(ToolWork {
             work: self.task_context(token),
             waited,
-            tool: loaded.profile.get(&run.name).cloned(),
+            tool: loaded.profile.of_turn(record.accepted.options.tools()).get(&run.name).cloned(),
             context,
             spent,
             run,

@@ -254,15 +254,16 @@ impl State {
         let (round, index) = (call.round, call.index);
         let mut problem = None;
         if let (Decision::ApproveEdited { arguments }, Some(loaded)) = (&mut decision, &self.loaded)
-            && let Some(calls) =
-                loaded.machine.history().turn(turn).and_then(|record| Some(&record.round(round)?.calls))
+            && let Some(record) = loaded.machine.history().turn(turn)
+            && let Some(calls) = record.round(round).map(|round| &round.calls)
             && let Some(position) = calls.iter().position(|call| call.call.index == index)
         {
             let names: Vec<&str> = calls.iter().map(|call| call.call.name.as_str()).collect();
             let name = names.get(position).copied().unwrap_or_default();
-            loaded.profile.canonicalize(name, arguments);
-            problem = loaded.profile.problem(name, arguments);
-            problem = problem.or_else(|| loaded.profile.reference_problem(&names, position, arguments));
+            let profile = loaded.profile.of_turn(record.accepted.options.tools());
+            profile.canonicalize(name, arguments);
+            problem = profile.problem(name, arguments);
+            problem = problem.or_else(|| profile.reference_problem(&names, position, arguments));
         }
         RequestedDecision { round, index, decision, digest, problem }
     }

@@ -210,14 +210,15 @@ fn ground_of(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Acc
         Some(rule) => Some(Ground::Rule(rule_label(&rule.name))),
         None if access == Access::ReadOnly => None,
         None if options.auto_approve => Some(Ground::AutoApprove),
-        None if options.auto_approved_tools.iter().any(|tool| tool == name) => Some(Ground::AutoApprovedTool),
+        None if options.approves(name) => Some(Ground::AutoApprovedTool),
+        None if !options.waits_by_default(name, access) => Some(Ground::Profile),
         None => Some(Ground::WritesWait),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use folio_history::journal::{CallStatus, Paused, ResumeCause, Resumed, WorkingChange, WorkingState};
+    use folio_history::journal::{CallStatus, Paused, ResumeCause, Resumed, TurnProfile, WorkingChange, WorkingState};
     use folio_resources::policy::{Policy, Ruling};
     use folio_types::Incarnation;
     use folio_types::message::Usage;
@@ -271,6 +272,17 @@ mod tests {
         let options = TurnOptions { auto_approve: true, ..TurnOptions::default() };
         assert_eq!(ground_of(&options, None, "reads", Access::ReadOnly), None);
         assert_eq!(ground_of(&options, None, "writes", Access::ReadWrite), Some(Ground::AutoApprove));
+        let profile = TurnProfile {
+            name: "test".to_owned(),
+            version: 1,
+            tools: vec!["writes".to_owned(), "waits".to_owned()],
+            waiting_tools: vec!["waits".to_owned()],
+            running_seconds: None,
+            credit_budget: None,
+        };
+        let options = TurnOptions { profile: Some(profile), ..TurnOptions::default() };
+        assert_eq!(ground_of(&options, None, "writes", Access::ReadWrite), Some(Ground::Profile));
+        assert_eq!(ground_of(&options, None, "waits", Access::ReadWrite), Some(Ground::WritesWait));
     }
 
     #[test]

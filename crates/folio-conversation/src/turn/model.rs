@@ -170,8 +170,8 @@ pub(super) enum Verdict {
     Denied(String),
 }
 
-/// Evaluates the organization's policy. If no rule matches, a write needs approval unless the turn's options approve its
-/// tool.
+/// Evaluates the organization's policy. If no rule matches, the recorded profile of the turn and then the turn's options
+/// decide.
 pub(super) fn verdict(record: &TurnRecord, tool: &str, access: Access, arguments: &Value) -> Verdict {
     let options = &record.accepted.options;
     let rule = policy::rule(&options.policy, tool, access, arguments);
@@ -182,8 +182,8 @@ pub(super) fn verdict(record: &TurnRecord, tool: &str, access: Access, arguments
             Verdict::Waits(Some(ApprovalRequirement { rule: rule.name.clone(), approver: approver.clone() }))
         }
         None => {
-            let allowed = options.auto_approve || options.auto_approved_tools.iter().any(|name| name == tool);
-            if access == Access::ReadWrite && !allowed { Verdict::Waits(None) } else { Verdict::Runs }
+            let waits = options.waits_by_default(tool, access) && !options.approves(tool);
+            if waits { Verdict::Waits(None) } else { Verdict::Runs }
         }
     }
 }

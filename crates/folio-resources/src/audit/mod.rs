@@ -114,6 +114,8 @@ pub enum Ground {
     AutoApprovedTool,
     /// No rule matches: calls that write wait for approval.
     WritesWait,
+    /// No rule matches, and the profile runs this tool without approval.
+    Profile,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

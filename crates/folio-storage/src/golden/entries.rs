@@ -82,6 +82,7 @@ pub(super) fn entries() -> Vec<Sample> {
             }),
         ),
         sample("accepted_with_role", Entry::Accepted(Box::new(Accepted { role: Some(Role::Member), ..accepted() }))),
+        sample("accepted_with_profile", Entry::Accepted(Box::new(accepted_with_profile()))),
         sample("intent", Entry::Intent(intent(Schema::target(&schema_revid().of), Expected::Absent, Value::Null))),
         sample("intent_version", Entry::Intent(intent(Document::target(&document_id()), Expected::Version(4), data()))),
         sample("outcome", Entry::Outcome(Outcome { turn: 5, result: result.clone() })),
@@ -160,12 +161,26 @@ fn accepted() -> Accepted {
             approval_ttl_seconds: 300,
             rounds_max: 10,
             policy: Policy::default(),
+            profile: None,
         },
         truncate_to: Some(4),
         working: working(),
         position: None,
         at: at(),
     }
+}
+
+fn accepted_with_profile() -> Accepted {
+    let accepted = accepted();
+    let profile = TurnProfile {
+        name: "document".into(),
+        version: 2,
+        tools: vec!["get_schema".into(), "create_tag".into(), "delete_tag".into()],
+        waiting_tools: vec!["delete_tag".into()],
+        running_seconds: Some(120),
+        credit_budget: Some(5_000),
+    };
+    Accepted { options: TurnOptions { profile: Some(profile), ..accepted.options.clone() }, ..accepted }
 }
 
 fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {

@@ -67,6 +67,7 @@ fn to_proto(entry: &AuditEntry) -> v1::AuditEntry {
         Some(Ground::AutoApprove) => (v1::AuditGround::AutoApprove, String::new()),
         Some(Ground::AutoApprovedTool) => (v1::AuditGround::AutoApprovedTool, String::new()),
         Some(Ground::WritesWait) => (v1::AuditGround::WritesWait, String::new()),
+        Some(Ground::Profile) => (v1::AuditGround::Profile, String::new()),
     };
     let arguments = entry.arguments.as_ref();
     let (target_kind, target_id) = entry.target.clone().map(|target| (target.kind, target.id)).unwrap_or_default();

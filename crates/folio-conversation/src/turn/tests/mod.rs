@@ -5,6 +5,7 @@ mod ends;
 mod model_check;
 mod pauses;
 mod policies;
+mod profiles;
 mod progress;
 mod properties;
 mod references;

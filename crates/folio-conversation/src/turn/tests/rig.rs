@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use folio_history::event::{Event, EventKind};
-use folio_history::journal::{Access, CallStatus, Decision, End, TurnOptions};
+use folio_history::journal::{Access, CallStatus, Decision, End, TurnOptions, TurnProfile};
 use folio_history::thread::Appended;
 use folio_history::{History, TurnRecord};
 use folio_resources::policy::Policy;
@@ -375,10 +375,24 @@ pub(super) fn start(ticket: Ticket, request: &str, text: &str) -> Start {
             approval_ttl_seconds: 300,
             rounds_max: 10,
             policy: Policy::default(),
+            profile: None,
         },
         truncate_to: None,
         if_busy: IfBusy::Reject,
         if_pending: IfPending::Reject,
+    }
+}
+
+/// Returns a recorded profile with the tools `r1`, `w1` and `w2`, of which only the last waits.
+pub(super) fn profile() -> TurnProfile {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    TurnProfile {
+        name: "test".into(),
+        version: 1,
+        tools: names(&["r1", "w1", "w2"]),
+        waiting_tools: names(&["w2"]),
+        running_seconds: None,
+        credit_budget: None,
     }
 }
 

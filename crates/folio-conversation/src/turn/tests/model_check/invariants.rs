@@ -1,6 +1,6 @@
 //! The invariants, checked in every state.
 
-use folio_history::journal::{Access, CallStatus, Decision, End, Entry};
+use folio_history::journal::{Access, Call, CallStatus, Decision, End, Entry};
 use folio_history::reference::{references, replace_references};
 use folio_history::{CallRecord, History, RoundRecord, TurnRecord, sanitize};
 
@@ -65,7 +65,7 @@ impl World {
             return Some("3: an effect happened twice");
         }
         if let Some(effect) = effects.first() {
-            if call.call.needs_approval && !approved {
+            if must_be_approved(record, call) && !approved {
                 return Some(UNAPPROVED);
             }
             if effect.tool != call.call.name {
@@ -151,6 +151,14 @@ impl World {
     pub(in super::super) fn is_quiet(&self) -> bool {
         (0..self.nodes.len()).all(|node| self.node(node).is_none_or(|live| live.todo.is_empty()))
     }
+}
+
+/// Returns true if the call waited, or had to wait by the recorded profile and options. The rules of a policy may permit a
+/// call, so they are not evaluated here.
+fn must_be_approved(record: &TurnRecord, call: &CallRecord) -> bool {
+    let (options, Call { name, access, .. }) = (&record.accepted.options, &call.call);
+    let waits = options.waits_by_default(name, *access) && !options.approves(name);
+    call.call.needs_approval || (options.policy.is_empty() && waits)
 }
 
 /// Returns true if an intent does not contain the ids of the results that the journal contained before it.

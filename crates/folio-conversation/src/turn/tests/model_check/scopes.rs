@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use folio_history::History;
 use folio_history::command::IfPending;
-use folio_history::journal::Decision;
+use folio_history::journal::{Decision, TurnProfile};
 use folio_resources::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use serde_json::json;
 use stateright::{Checker, HasDiscoveries, Model, Property};
@@ -39,6 +39,8 @@ pub(in super::super) struct Scope {
     pub faults: Faults,
     /// The policy of the turns.
     pub rules: Vec<Rule>,
+    /// The recorded profile of the turns. None: unknown, as in old entries.
+    pub profile: Option<TurnProfile>,
     /// If true, the search starts when the turn of the first request waits at node 0.
     pub from_pause: bool,
 }
@@ -55,7 +57,7 @@ impl Scope {
     pub(in super::super) fn empty(script: fn(u32, u32, u32) -> Reply, asks: Vec<(Ask, Option<usize>)>) -> Self {
         let budget = Budget::default();
         let (faults, rules) = (Faults::default(), Vec::new());
-        Self { asks, script, budget, clocks: false, faults, rules, from_pause: false }
+        Self { asks, script, budget, clocks: false, faults, rules, profile: None, from_pause: false }
     }
 
     pub(in super::super) fn with(mut self, budget: Budget) -> Self {
@@ -65,6 +67,11 @@ impl Scope {
 
     fn rules(mut self, rules: Vec<Rule>) -> Self {
         self.rules = rules;
+        self
+    }
+
+    fn profile(mut self, profile: TurnProfile) -> Self {
+        self.profile = Some(profile);
         self
     }
 
@@ -99,6 +106,7 @@ impl Scope {
                 let mut start = Start { if_pending: IfPending::Supersede, ..rig::start(ticket, name, name) };
                 start.options.auto_approve = auto;
                 start.options.policy = Policy { rules: self.rules.clone() };
+                start.options.profile = self.profile.clone();
                 Command::Start(Box::new(start))
             }
             Ask::Decide(round, approved, rejected) => {
@@ -288,6 +296,13 @@ fn decisions_in_parts_against_cancel() {
 fn a_second_pause() {
     let decides = [APPROVE, Ask::Decide(2, &[1], &[])];
     assert_holds("second pause", Scope::paused(two_pauses, &decides).with(budget(1, 0, 1)).clocks());
+}
+
+#[test]
+fn a_profile_in_which_one_of_two_writes_waits() {
+    let budget = Budget { model_fails: 1, ..budget(1, 1, 1) };
+    let asks = [Ask::Decide(1, &[2], &[]), Ask::Resume];
+    assert_holds("profile", Scope::paused(two_writes, &asks).profile(rig::profile()).with(budget));
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! The profile of a turn, as the acceptance of the turn records it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::journal::{Access, TurnOptions};
+
+/// The values of a profile that decide about a turn, as of its acceptance. Every owner of the turn uses these values, even
+/// if its binary has another version of the profile. Instructions and the descriptions of tools are those of the binary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnProfile {
+    pub name: String,
+    /// Version of the profile, from 1.
+    pub version: u32,
+    /// Tools that the turn may call, in the order of the profile.
+    pub tools: Vec<String>,
+    /// Those of the tools whose calls wait for a decision, unless the policy or the options permit them.
+    pub waiting_tools: Vec<String>,
+    /// Maximum seconds that the turn runs, without the time that it waits for decisions. None: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_seconds: Option<u64>,
+    /// Credit that the turn may use, in credit units. None: no limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
+}
+
+impl TurnOptions {
+    /// Returns the tools that the turn may call. None: unknown (an old entry), every tool of the profile.
+    pub fn tools(&self) -> Option<&[String]> {
+        self.profile.as_ref().map(|profile| profile.tools.as_slice())
+    }
+
+    /// Returns true if a call waits for a decision when neither the policy nor an option of the turn permits it. A tool that
+    /// the recorded profile does not name waits if it writes.
+    pub fn waits_by_default(&self, tool: &str, access: Access) -> bool {
+        let is_named = |names: &[String]| names.iter().any(|name| name == tool);
+        match &self.profile {
+            Some(profile) if is_named(&profile.tools) => is_named(&profile.waiting_tools),
+            _ => access == Access::ReadWrite,
+        }
+    }
+
+    /// Returns true if an option of the turn permits the calls of a tool for which no rule of the policy matches.
+    pub fn approves(&self, tool: &str) -> bool {
+        self.auto_approve || self.auto_approved_tools.iter().any(|name| name == tool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_waits_as_recorded_and_else_if_it_writes() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let profile = TurnProfile {
+            name: "test".to_owned(),
+            version: 1,
+            tools: names(&["read", "write", "waiting"]),
+            waiting_tools: names(&["waiting"]),
+            running_seconds: None,
+            credit_budget: None,
+        };
+        let recorded = TurnOptions { profile: Some(profile), ..TurnOptions::default() };
+        for (options, tool, access, waits) in [
+            (&recorded, "read", Access::ReadOnly, false),
+            (&recorded, "write", Access::ReadWrite, false),
+            (&recorded, "waiting", Access::ReadWrite, true),
+            (&recorded, "added later", Access::ReadWrite, true),
+            (&recorded, "added later", Access::ReadOnly, false),
+            (&TurnOptions::default(), "write", Access::ReadWrite, true),
+            (&TurnOptions::default(), "read", Access::ReadOnly, false),
+        ] {
+            assert_eq!(options.waits_by_default(tool, access), waits, "{tool} {access:?}");
+        }
+    }
+}
