@@ -9,7 +9,7 @@ use folio_history::thread::{NewThread, RequestRow, chat_thread_id};
 use folio_llm::Catalogue;
 use folio_resources::{Document, Organization};
 use folio_trace::TraceContext;
-use folio_types::profile::{DOCUMENT_PROFILE, Profile};
+use folio_types::profile::{DOCUMENT_PROFILE, Profile, Subject};
 use folio_types::{
     Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, limits,
 };
@@ -104,6 +104,7 @@ pub(crate) fn new_thread(
     let profile = shared.dependencies.tools.profile(command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE))?;
     let profile = &profile.profile;
     check_documents(profile, &command)?;
+    subject_of(profile, None, &command.documents)?;
     models.for_chat(command.model.as_deref())?;
     let environment = &shared.dependencies.environment;
     let digest = Digest::of_json(&json!({
@@ -144,6 +145,17 @@ pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
     let mut sorted: Vec<_> = documents.iter().collect();
     sorted.sort();
     sorted
+}
+
+/// Returns the subject of a thread. `recorded`: the subject with which the thread was created. A thread of a profile whose
+/// subject is not a document is created with its subject; no chat can name one.
+pub(crate) fn subject_of(profile: &Profile, recorded: Option<&Subject>, documents: &[DocumentId]) -> Result<Subject> {
+    let subject = recorded.cloned().or_else(|| Subject::first_document(documents));
+    subject.filter(|subject| subject.kind() == profile.subject).ok_or_else(|| {
+        let (name, kind) = (profile.name, profile.subject.as_str());
+        let message = format!("profile {name} requires a thread about its {kind}, which is created with the {kind}");
+        Error::invalid_field("profile", message)
+    })
 }
 
 /// Fails unless the documents of a new thread have a media type that its profile permits. Missing documents are ignored,

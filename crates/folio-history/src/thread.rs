@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use folio_resources::{Condition, ListEntry, ListRow, term};
 use folio_types::access::Principal;
 use folio_types::op::OpKey;
+use folio_types::profile::Subject;
 use folio_types::{
     Digest, DocumentId, Error, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UnknownFields,
     UserId,
@@ -33,6 +34,9 @@ pub struct ThreadHeader {
     pub user: UserId,
     pub profile: String,
     pub documents: Vec<DocumentId>,
+    /// Never changed. None: the first document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
     /// If the creator set no title: empty until the first message.
     pub title: String,
     /// Model of the newest turn. None: the thread had no turn, and its creator chose no model.
@@ -172,6 +176,8 @@ pub struct NewThread {
     pub profile: String,
     /// Each must be live; otherwise `NOT_FOUND`.
     pub documents: Vec<DocumentId>,
+    /// None: the first document.
+    pub subject: Option<Subject>,
     /// May be empty.
     pub title: String,
     /// None: the default model.
@@ -196,6 +202,7 @@ impl NewThread {
             user: principal.user.clone(),
             profile: profile.to_owned(),
             documents,
+            subject: None,
             title: String::new(),
             model: None,
             ephemeral: false,
@@ -218,6 +225,7 @@ impl NewThread {
             user: self.user.clone(),
             profile: self.profile.clone(),
             documents: self.documents.clone(),
+            subject: self.subject.clone(),
             title: self.title.clone(),
             model: self.model.clone(),
             ephemeral: self.ephemeral,

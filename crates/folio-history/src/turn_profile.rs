@@ -1,5 +1,7 @@
 //! The profile of a turn, as the acceptance of the turn records it.
 
+use folio_types::DocumentId;
+use folio_types::profile::Subject;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Access, TurnOptions};
@@ -15,6 +17,8 @@ pub struct TurnProfile {
     pub tools: Vec<String>,
     /// Those of the tools whose calls wait for a decision, unless the policy or the options permit them.
     pub waiting_tools: Vec<String>,
+    /// Resource that the turn is about.
+    pub subject: Subject,
     /// Maximum seconds that the turn runs, without the time that it waits for decisions. None: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_seconds: Option<u64>,
@@ -27,6 +31,12 @@ impl TurnOptions {
     /// Returns the tools that the turn may call. None: unknown (an old entry), every tool of the profile.
     pub fn tools(&self) -> Option<&[String]> {
         self.profile.as_ref().map(|profile| profile.tools.as_slice())
+    }
+
+    /// Returns the subject of the turn. `documents`: the documents of its thread, of which an old entry is about the first one.
+    pub fn subject(&self, documents: &[DocumentId]) -> Option<Subject> {
+        let recorded = self.profile.as_ref().map(|profile| profile.subject.clone());
+        recorded.or_else(|| Subject::first_document(documents))
     }
 
     /// Returns true if a call waits for a decision when neither the policy nor an option of the turn permits it. A tool that
@@ -50,6 +60,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_old_entry_is_about_the_first_document_of_its_thread() {
+        let documents = ["a", "b"].map(|name| DocumentId::derive(&[name]));
+        let old = TurnOptions::default();
+        assert_eq!(old.subject(&documents), Some(Subject::Document(documents[0].clone())));
+        assert_eq!(old.subject(&[]), None);
+    }
+
+    #[test]
     fn a_call_waits_as_recorded_and_else_if_it_writes() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let profile = TurnProfile {
@@ -57,6 +75,7 @@ mod tests {
             version: 1,
             tools: names(&["read", "write", "waiting"]),
             waiting_tools: names(&["waiting"]),
+            subject: Subject::Document(DocumentId::derive(&["document"])),
             running_seconds: None,
             credit_budget: None,
         };

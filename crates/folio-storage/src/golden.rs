@@ -25,6 +25,7 @@ use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target};
+use folio_types::profile::Subject;
 use folio_types::*;
 use serde_json::{Value, json};
 
@@ -236,6 +237,7 @@ fn threads() -> Vec<Sample> {
         user: user(),
         profile: "document".into(),
         documents: vec![document_id()],
+        subject: None,
         title: "What is the total?".into(),
         model: Some("model".into()),
         ephemeral: false,
@@ -252,10 +254,12 @@ fn threads() -> Vec<Sample> {
         open_turn: Some(OpenTurn { number: 5, phase: Phase::Paused, expires_at: Some(at()) }),
         unknown: UnknownFields::default(),
     };
+    let subject = Some(Subject::Extraction(extraction_id()));
     let request = RequestRow { request: "client-7".parse().unwrap(), turn: 5, digest: Digest::of(b"golden") };
     let removed_by = OpKey::Request { user: user(), request: "client-8".parse().unwrap() };
     let open = OpenTurnRow { org: org(), turn: TurnId::new(thread_id(), 5), epoch: 3, at: at(), until: at() };
     vec![
+        sample("subject", ThreadRecord::Live(Box::new(ThreadHeader { subject, ..header.clone() }))),
         sample("live", ThreadRecord::Live(Box::new(header))),
         sample("tombstone", ThreadRecord::Tombstone { epoch: 3, version: 18, by: None }),
         sample(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use folio_history::journal::{Access, TurnProfile};
 use folio_llm::schema::{Validator, describe, is_deeper_than};
 use folio_llm::{ToolDefinition, Tools};
-use folio_types::profile::Profile;
+use folio_types::profile::{Profile, Subject, SubjectKind};
 use folio_types::{Error, Reason, Result, limits};
 use serde_json::{Map, Value};
 
@@ -142,13 +142,14 @@ impl ProfileTools {
     }
 
     /// Returns the values of the profile that the acceptance of a turn records.
-    pub fn turn_profile(&self) -> TurnProfile {
+    pub fn turn_profile(&self, subject: Subject) -> TurnProfile {
         let Profile { name, version, tools, limits, .. } = &self.profile;
         TurnProfile {
             name: (*name).to_owned(),
             version: *version,
             tools: tools.iter().map(|tool| tool.name.to_owned()).collect(),
             waiting_tools: tools.iter().filter(|tool| tool.waits).map(|tool| tool.name.to_owned()).collect(),
+            subject,
             running_seconds: limits.running_time.map(|limit| limit.as_secs()),
             credit_budget: limits.credit_budget,
         }
@@ -294,6 +295,8 @@ fn check_bounds(profile: &Profile) -> Result<()> {
     let (documents, model_calls) = (profile.documents, profile.limits.model_calls);
     let problem = if documents.min > documents.max || documents.max > limits::DOCUMENTS_PER_THREAD {
         "number of documents"
+    } else if profile.subject == SubjectKind::Document && documents.min == 0 {
+        "number of documents for its subject"
     } else if model_calls == 0 || model_calls > limits::ROUNDS_MAX {
         "maximum of model calls"
     } else {
@@ -325,6 +328,7 @@ fn definition(spec: &ToolSpec) -> ToolDefinition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use folio_types::DocumentId;
     use folio_types::profile::{DocumentRule, ProfileLimits, ProfileTool};
     use serde_json::json;
 
@@ -354,8 +358,9 @@ mod tests {
     fn a_turn_has_the_recorded_tools_that_the_binary_has() {
         let document = document();
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let all = document.turn_profile(Subject::Document(DocumentId::derive(&["a"])));
         assert!(Arc::ptr_eq(&document.of_turn(None), &document));
-        assert!(Arc::ptr_eq(&document.of_turn(Some(&document.turn_profile().tools)), &document));
+        assert!(Arc::ptr_eq(&document.of_turn(Some(&all.tools)), &document));
         let recorded = names(&["removed", "list_tags", "create_tag", "find_tools"]);
         let turn = document.of_turn(Some(&recorded));
         assert_eq!(turn.specs().map(|spec| spec.name).collect::<Vec<_>>(), ["create_tag", "list_tags", "find_tools"]);
@@ -377,7 +382,8 @@ mod tests {
             Profile { limits: limits(0), ..good.clone() },
             Profile { limits: limits(101), ..good.clone() },
             Profile { documents: documents(2, 1), ..good.clone() },
-            Profile { documents: documents(0, 101), ..good.clone() },
+            Profile { documents: documents(0, 101), subject: SubjectKind::Stack, ..good.clone() },
+            Profile { documents: documents(0, 1), ..good.clone() },
             Profile { tools: const { &[ProfileTool::runs("no_tool")] }, ..good.clone() },
             Profile { tools: const { &[ProfileTool::waits("list_tags")] }, ..good.clone() },
         ] {

@@ -10,6 +10,7 @@ use folio_metering::SharedMeter;
 use folio_resources::Resource;
 use folio_storage::{JobStore, ResourceStore, Stores};
 use folio_types::op::{Expected, Target};
+use folio_types::profile::Subject;
 use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
@@ -58,6 +59,8 @@ pub struct CallContext {
     pub epoch: u64,
     /// Documents of the thread. The first is the default of `document_id`.
     pub documents: Vec<DocumentId>,
+    /// Resource that the turn is about. No argument of a call changes it. None: unknown (an old turn).
+    pub subject: Option<Subject>,
     pub working: WorkingState,
     /// Model of the turn.
     pub model: String,

@@ -195,6 +195,18 @@ plain_id!(
 plain_id!(TagId, "tag", "tag");
 plain_id!(ExtractionId, "ext", "extraction");
 plain_id!(
+    /// A table of values over several documents.
+    StackId, "stk", "stack"
+);
+plain_id!(
+    /// The arrival of documents that belong together.
+    IngestionId, "ing", "ingestion"
+);
+plain_id!(
+    /// A proposal of an agent, which a user accepts or rejects.
+    ProposalId, "ppl", "proposal"
+);
+plain_id!(
     /// An incarnation: one run of a node process.
     Incarnation, "inc", "incarnation"
 );

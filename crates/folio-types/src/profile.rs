@@ -2,8 +2,52 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{DocumentId, ExtractionId, IngestionId, ProposalId, StackId};
+
 /// Name of the default profile.
 pub const DOCUMENT_PROFILE: &str = "document";
+
+named_enum! {
+    /// The kind of a [`Subject`].
+    pub enum SubjectKind {
+        Document = "document",
+        Extraction = "extraction",
+        Stack = "stack",
+        Ingestion = "ingestion",
+        Proposal = "proposal",
+    }
+}
+
+/// The resource that a thread is about. It is fixed when the thread is created. Tools receive it in their context, so no
+/// argument of a call can name another one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "id")]
+pub enum Subject {
+    Document(DocumentId),
+    Extraction(ExtractionId),
+    Stack(StackId),
+    Ingestion(IngestionId),
+    Proposal(ProposalId),
+}
+
+impl Subject {
+    pub fn kind(&self) -> SubjectKind {
+        match self {
+            Self::Document(_) => SubjectKind::Document,
+            Self::Extraction(_) => SubjectKind::Extraction,
+            Self::Stack(_) => SubjectKind::Stack,
+            Self::Ingestion(_) => SubjectKind::Ingestion,
+            Self::Proposal(_) => SubjectKind::Proposal,
+        }
+    }
+
+    /// Returns the subject of a thread that records none: its first document. None: the thread has no document.
+    pub fn first_document(documents: &[DocumentId]) -> Option<Self> {
+        documents.first().cloned().map(Self::Document)
+    }
+}
 
 /// The documents of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +106,8 @@ pub struct Profile {
     /// Incremented with each change of the profile, from 1.
     pub version: u32,
     pub documents: DocumentRule,
+    /// Kind of the subject of each thread. With [`SubjectKind::Document`], the subject is the first document of the thread.
+    pub subject: SubjectKind,
     /// True if the system message contains the beginning of the documents' text.
     pub has_excerpt: bool,
     /// Instructions in the system message.

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::message::{PreparedChat, Reply};
 use super::state::{Pending, Recipient, State};
 use crate::events::StreamStart;
-use crate::prepare::sorted;
+use crate::prepare::{sorted, subject_of};
 use crate::turn::{Command, Effect, Start};
 
 impl State {
@@ -108,6 +108,7 @@ impl State {
         let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
         let ttl = prepared.approval_ttl_seconds.unwrap_or(ttl);
         let profile = &loaded.profile.profile;
+        let subject = subject_of(profile, header.subject.as_ref(), &header.documents)?;
         Ok(TurnOptions {
             model: chat_model(&prepared.models, command.model.as_deref().or(header.model.as_deref()), profile)?,
             auto_approve: command.auto_approve,
@@ -115,7 +116,7 @@ impl State {
             approval_ttl_seconds: ttl,
             rounds_max: profile.limits.model_calls,
             policy: prepared.policy.of_turn(&principal.user, principal.role, &header.profile),
-            profile: Some(loaded.profile.turn_profile()),
+            profile: Some(loaded.profile.turn_profile(subject)),
         })
     }
 }

@@ -242,6 +242,7 @@ impl State {
             call: run.call.clone(),
             epoch: run.epoch,
             documents: loaded.machine.header().documents.clone(),
+            subject: record.accepted.options.subject(&loaded.machine.header().documents),
             working: record.working.clone(),
             model: record.accepted.options.model.clone(),
         };

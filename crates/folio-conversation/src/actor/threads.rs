@@ -95,6 +95,7 @@ impl State {
         Ok(NewThread {
             title: command.title.clone().unwrap_or_else(|| header.title.clone()),
             model: header.model.clone(),
+            subject: header.subject.clone(),
             // A fork of an ephemeral thread expires together with its source.
             ephemeral: header.ephemeral,
             expires_at: header.expires_at,

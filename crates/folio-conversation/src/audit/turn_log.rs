@@ -220,9 +220,10 @@ fn ground_of(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Acc
 mod tests {
     use folio_history::journal::{CallStatus, Paused, ResumeCause, Resumed, TurnProfile, WorkingChange, WorkingState};
     use folio_resources::policy::{Policy, Ruling};
-    use folio_types::Incarnation;
     use folio_types::message::Usage;
     use folio_types::op::{Expected, Target};
+    use folio_types::profile::Subject;
+    use folio_types::{DocumentId, Incarnation};
     use serde_json::{Value, json};
 
     use super::*;
@@ -277,6 +278,7 @@ mod tests {
             version: 1,
             tools: vec!["writes".to_owned(), "waits".to_owned()],
             waiting_tools: vec!["waits".to_owned()],
+            subject: Subject::Document(DocumentId::derive(&["document"])),
             running_seconds: None,
             credit_budget: None,
         };

@@ -12,7 +12,7 @@ use folio_tools::{
 use folio_types::TagId;
 use folio_types::message::Usage;
 use folio_types::op::{OpKey, OpResult, OpState, Target};
-use folio_types::profile::{DOCUMENT_PROFILE, DocumentRule, Profile, ProfileLimits, ProfileTool};
+use folio_types::profile::{DOCUMENT_PROFILE, DocumentRule, Profile, ProfileLimits, ProfileTool, SubjectKind};
 use serde_json::Value;
 
 use super::crash::wait_for_end;
@@ -112,6 +112,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
         name: DOCUMENT_PROFILE,
         version: 1,
         documents: DocumentRule { min: 1, max: 1, media_types: &[] },
+        subject: SubjectKind::Document,
         has_excerpt: true,
         instructions: "Be odd.",
         guide: "",

@@ -1,12 +1,13 @@
 //! The agent for conversations about one document. Every call that writes waits for a decision.
 
-use folio_types::profile::{DOCUMENT_PROFILE, DocumentRule, Profile, ProfileLimits, ProfileTool};
+use folio_types::profile::{DOCUMENT_PROFILE, DocumentRule, Profile, ProfileLimits, ProfileTool, SubjectKind};
 
 pub(super) fn profile() -> Profile {
     Profile {
         name: DOCUMENT_PROFILE,
         version: 1,
         documents: DocumentRule { min: 1, max: 1, media_types: &[] },
+        subject: SubjectKind::Document,
         has_excerpt: true,
         instructions: include_str!("document.md"),
         guide: include_str!("document_guide.md"),

@@ -20,6 +20,7 @@ use folio_tools::{
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write, WriteOutcome};
+use folio_types::profile::Subject;
 use folio_types::{
     BlobId, CallId, Digest, DocumentId, Environment as _, Error, ExtractionId, OrgId, Principal, Reason, Role, TagId,
     ThreadId, Timestamp, TurnId, UserId,
@@ -71,6 +72,7 @@ impl Fixture {
             principal,
             call: CallId::new(TurnId::new(ThreadId::derive(&["thread"]), 1), 1, 1),
             epoch: 1,
+            subject: Subject::first_document(std::slice::from_ref(&document)),
             documents: vec![document],
             working: WorkingState::default(),
             model: "base".to_owned(),

@@ -11,7 +11,10 @@ use folio_resources::{Resource as _, Schema};
 use folio_tools::policy::CurrentRules;
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::op::Expected;
-use folio_types::{Digest, Error, Incarnation, OrgId, Principal, Reason, Role, SchemaId, Timestamp, UserId};
+use folio_types::profile::Subject;
+use folio_types::{
+    Digest, DocumentId, Error, Incarnation, OrgId, Principal, Reason, Role, SchemaId, Timestamp, UserId,
+};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -391,6 +394,7 @@ pub(super) fn profile() -> TurnProfile {
         version: 1,
         tools: names(&["r1", "w1", "w2"]),
         waiting_tools: names(&["w2"]),
+        subject: Subject::Document(DocumentId::derive(&["document"])),
         running_seconds: None,
         credit_budget: None,
     }
