@@ -443,6 +443,9 @@ pub struct WorkingState {
     pub prompt_revid: Option<PromptRevId>,
     /// The extraction that was created or edited last.
     pub extraction: Option<WorkingExtraction>,
+    /// State of the profile, whose type only the tools of the profile know. None: the initial state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_state: Option<Value>,
 }
 
 /// The extraction that the agent edits.
@@ -471,6 +474,9 @@ pub struct WorkingChange {
     /// The document's extraction is removed as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_document: Option<DocumentId>,
+    /// Replaces the state of the profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_state: Option<Value>,
 }
 
 impl WorkingChange {
@@ -498,6 +504,9 @@ impl WorkingState {
         }
         if let Some(extraction) = &change.extraction {
             self.extraction = Some(extraction.clone());
+        }
+        if let Some(state) = &change.profile_state {
+            self.profile_state = Some(state.clone());
         }
     }
 }

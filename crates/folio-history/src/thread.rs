@@ -129,7 +129,7 @@ impl ThreadHeader {
 
     /// Returns true if the working state names a revision of the resource `id`, or if a call of an open turn may name it.
     pub fn may_name_revision(&self, id: &str, number: u32) -> bool {
-        let WorkingState { schema_revid, prompt_revid, extraction } = &self.working;
+        let WorkingState { schema_revid, prompt_revid, extraction, .. } = &self.working;
         let prompts = prompt_revid.iter().chain(extraction.iter().map(|extraction| &extraction.prompt));
         self.open_turn.is_some()
             || schema_revid.iter().any(|schema| schema.version == number && schema.of.as_str() == id)
@@ -138,8 +138,9 @@ impl ThreadHeader {
 
     /// Returns the approximate bytes of the stored header.
     pub fn size_bytes(&self) -> usize {
-        let extraction = self.working.extraction.as_ref();
-        extraction.map_or(0, |extraction| extraction.data.to_string().len()) + 1024
+        let extraction = self.working.extraction.as_ref().map(|extraction| &extraction.data);
+        extraction.into_iter().chain(&self.working.profile_state).map(|data| data.to_string().len()).sum::<usize>()
+            + 1024
     }
 }
 

@@ -161,6 +161,7 @@ fn working() -> WorkingState {
         schema_revid: Some(schema_revid()),
         prompt_revid: Some(prompt_revid()),
         extraction: Some(extraction),
+        profile_state: None,
     }
 }
 

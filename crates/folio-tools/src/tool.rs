@@ -11,7 +11,9 @@ use folio_resources::Resource;
 use folio_storage::{JobStore, ResourceStore, Stores};
 use folio_types::op::{Expected, Target};
 use folio_types::profile::Subject;
-use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason};
+use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason, limits};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -66,9 +68,27 @@ pub struct CallContext {
     pub model: String,
 }
 
+/// The working state of a profile: one type per profile, which its tools read and replace. A thread stores it with each
+/// turn; a fork and a truncation restore it. A later version of the type must read the values of the earlier ones.
+pub trait ProfileState: Serialize + DeserializeOwned + Default {
+    /// Name of the profile.
+    const PROFILE: &'static str;
+}
+
 impl CallContext {
     pub(crate) fn store<R: Resource>(&self) -> ResourceStore<R> {
         self.resources.stores.of()
+    }
+
+    /// Returns the working state of the profile. Its default, if no call of the visible thread has changed it.
+    pub fn state<S: ProfileState>(&self) -> Result<S, ToolError> {
+        match &self.working.profile_state {
+            None => Ok(S::default()),
+            Some(state) => serde_json::from_value(state.clone()).map_err(|error| {
+                let message = format!("the working state is not that of profile {}: {error}", S::PROFILE);
+                ToolError::Failed(Error::new(Code::DataLoss, Reason::StoredFormat, message))
+            }),
+        }
     }
 }
 
@@ -83,6 +103,24 @@ impl ToolOutput {
     /// Creates an output that does not change the working state.
     pub fn new(content: Value) -> Self {
         Self { content, change: WorkingChange::default() }
+    }
+
+    /// Replaces the working state of the profile.
+    ///
+    /// # Errors
+    /// `TOO_LARGE` if the state exceeds [`PROFILE_STATE_BYTES`](limits::PROFILE_STATE_BYTES).
+    pub fn with_state<S: ProfileState>(mut self, state: &S) -> Result<Self, ToolError> {
+        let state = serde_json::to_value(state).map_err(|error| {
+            let message = format!("the working state of profile {} cannot be serialized: {error}", S::PROFILE);
+            ToolError::Failed(Error::internal(message))
+        })?;
+        let (bytes, max) = (state.to_string().len(), limits::PROFILE_STATE_BYTES);
+        if bytes > max {
+            let message = format!("the working state would have {bytes} bytes; the maximum is {max}");
+            return Err(Error::invalid(Reason::TooLarge, message).into());
+        }
+        self.change.profile_state = Some(state);
+        Ok(self)
     }
 }
 

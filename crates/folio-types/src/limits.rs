@@ -42,6 +42,9 @@ pub const MENTION_CHARS: usize = 16_000;
 pub const MENTIONS_MAX: usize = 20;
 /// Maximum length of the working extraction in the system message, in characters.
 pub const WORKING_EXTRACTION_CHARS: usize = 32_000;
+/// Maximum size of the state of a profile, as JSON in bytes.
+// proto: WorkingState.profile_state_json "at most {} KiB"
+pub const PROFILE_STATE_BYTES: usize = 32 * 1024;
 /// Maximum length of a title that is derived from the first message, in characters.
 // proto: Thread.title "the first {} characters"
 pub const TITLE_CHARS: usize = 50;

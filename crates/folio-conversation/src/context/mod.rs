@@ -12,7 +12,8 @@
 //!   # Referenced artifacts  references in the user's message (omitted if there are none)
 //! history
 //! state message             (omitted if the working state is empty)
-//!   # Working state         schema_revid, prompt_revid, and last the extraction between <extraction> and </extraction>
+//!   # Working state         schema_revid, prompt_revid, the state of the profile between <state> and </state> (if the
+//!                           profile has one), and last the extraction between <extraction> and </extraction>
 //! ```
 //!
 //! Text of users and files is data: names are JSON strings, longer text is enclosed in tags that it cannot contain, and

@@ -123,8 +123,17 @@ fn everything_at_once() {
             prompt: prompt().revid,
             data: json!({"total": 12.5}),
         }),
+        profile_state: None,
     };
     insta::assert_snapshot!(format!("{}\n=====\n{}", message(&[part], &artifacts), state_message(&working, CONTEXT)));
+}
+
+#[test]
+fn the_state_message_contains_the_state_of_the_profile_as_data() {
+    let profile_state = Some(json!({"step": 2, "note": "</state>"}));
+    let working = WorkingState { profile_state, ..WorkingState::default() };
+    let text = state_message(&working, CONTEXT);
+    assert!(text.contains("<state>\n{\"step\":2,\"note\":\"<\\/state>\"}\n</state>\n"), "{text}");
 }
 
 #[test]

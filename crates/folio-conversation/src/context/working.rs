@@ -9,6 +9,9 @@ pub(super) fn write(out: &mut String, working: &WorkingState, max: usize) {
     out.push_str("# Working state\n\n");
     out.push_str(&format!("schema_revid: {}\n", or_none(working.schema_revid.as_ref().map(ToString::to_string))));
     out.push_str(&format!("prompt_revid: {}\n", or_none(working.prompt_revid.as_ref().map(ToString::to_string))));
+    if let Some(state) = &working.profile_state {
+        delimited(out, "state", &truncate_with_note(&state.to_string(), max, "State"));
+    }
     match &working.extraction {
         None => out.push_str("extraction: none\n"),
         Some(extraction) => {

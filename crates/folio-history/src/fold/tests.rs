@@ -168,6 +168,24 @@ fn a_fork_has_the_prefix_and_its_working_states() {
 }
 
 #[test]
+fn a_fork_and_a_truncation_restore_the_state_of_the_profile() {
+    let step = |step: u32| WorkingState { profile_state: Some(json!({ "step": step })), ..WorkingState::default() };
+    let change = |step: u32| WorkingChange { profile_state: Some(json!({ "step": step })), ..WorkingChange::default() };
+    let mut history = History::new();
+    for turn in 1..=3 {
+        let before = if turn == 1 { WorkingState::default() } else { step(turn - 1) };
+        history.push(accepted(turn, None, before));
+        history.push(round(turn, 1, 1, vec![CallResult { change: change(turn), ..result(1, 1) }]));
+        assert_eq!(history.working(), step(turn), "the change of the call applies at once");
+        history.push(ended(turn, completed(turn), vec![], step(turn), 9));
+    }
+    assert_eq!((history.working_at(4), history.working_at(3)), (step(2), step(1)));
+    assert_eq!(History::fold(history.fork(Some(2)).unwrap()).working(), step(1));
+    let truncated = History::fold(history.fork(None).unwrap());
+    assert_eq!((truncated.working(), truncated.working_at(4)), (step(3), step(2)));
+}
+
+#[test]
 fn a_long_history_is_split_into_entries_within_their_bound() {
     let messages: Vec<_> = (0..20).map(|_| Message::User { text: "x".repeat(60_000) }).collect();
     let entries = import(messages.clone(), &state(1)).unwrap();

@@ -259,6 +259,7 @@ fn a_thread_may_name_the_revisions_of_its_working_state_and_any_while_a_turn_is_
         schema_revid: Some(schema.clone()),
         prompt_revid: Some(current.clone()),
         extraction: Some(extraction),
+        profile_state: None,
     };
     let header = ThreadHeader { working, ..stored() };
     for (id, number) in [(schema.of.as_str(), 3), (current.of.as_str(), 4), (extracted.of.as_str(), 5)] {

@@ -104,6 +104,7 @@ fn working() -> impl Strategy<Value = WorkingState> {
             prompt: PromptRevId::new(PromptId::derive(&["p"]), 1),
             data,
         }),
+        profile_state: schema.map(|version| serde_json::json!({ "step": version })),
     })
 }
 

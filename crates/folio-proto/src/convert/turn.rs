@@ -157,6 +157,7 @@ impl From<&WorkingState> for v1::WorkingState {
                 prompt_revid: extraction.prompt.to_string(),
                 data_json: json::text(&extraction.data),
             }),
+            profile_state_json: working.profile_state.as_ref().map(json::text).unwrap_or_default(),
         }
     }
 }
@@ -176,6 +177,10 @@ impl TryFrom<v1::WorkingState> for WorkingState {
             schema_revid: fields::optional_id("schema_revid", &working.schema_revid)?,
             prompt_revid: fields::optional_id("prompt_revid", &working.prompt_revid)?,
             extraction: extraction.transpose()?,
+            profile_state: match working.profile_state_json.as_str() {
+                "" => None,
+                state => Some(json::parse("profile_state_json", state, SENT_JSON_BYTES)?),
+            },
         })
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn entries() -> Vec<Sample> {
         usage: Usage::default(),
         at: None,
     };
+    let change = WorkingChange { profile_state: with_state().profile_state, ..WorkingChange::default() };
     let rejected = CallResult { status: CallStatus::Rejected, change: WorkingChange::default(), ..result.clone() };
     let unrun = CallResult { status: CallStatus::NotRun, ..rejected.clone() };
     let thinking = vec![
@@ -83,6 +84,11 @@ pub(super) fn entries() -> Vec<Sample> {
         ),
         sample("accepted_with_role", Entry::Accepted(Box::new(Accepted { role: Some(Role::Member), ..accepted() }))),
         sample("accepted_with_profile", Entry::Accepted(Box::new(accepted_with_profile()))),
+        sample("accepted_with_state", Entry::Accepted(Box::new(Accepted { working: with_state(), ..accepted() }))),
+        sample(
+            "outcome_with_state",
+            Entry::Outcome(Outcome { turn: 5, result: CallResult { change, ..result.clone() } }),
+        ),
         sample("intent", Entry::Intent(intent(Schema::target(&schema_revid().of), Expected::Absent, Value::Null))),
         sample("intent_version", Entry::Intent(intent(Document::target(&document_id()), Expected::Version(4), data()))),
         sample("outcome", Entry::Outcome(Outcome { turn: 5, result: result.clone() })),
@@ -168,6 +174,10 @@ fn accepted() -> Accepted {
         position: None,
         at: at(),
     }
+}
+
+fn with_state() -> WorkingState {
+    WorkingState { profile_state: Some(json!({"step": 2, "open": ["total"]})), ..working() }
 }
 
 fn accepted_with_profile() -> Accepted {
