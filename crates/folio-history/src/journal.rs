@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use crate::turn_profile::TurnProfile;
+pub use crate::turn_profile::{AnswerType, TurnProfile};
 use folio_resources::policy::{ApprovalRequirement, Policy};
 use folio_types::Error;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
@@ -176,6 +176,10 @@ pub struct Round {
     pub results: Vec<CallResult>,
     /// Usage of the model call.
     pub usage: Usage,
+    /// Message by which the model corrects the answer `text`, which violates the answer type of the turn. None: the round
+    /// has calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correction: Option<String>,
 }
 
 /// A tool call that a model requested.

@@ -3,8 +3,33 @@
 use folio_types::DocumentId;
 use folio_types::profile::Subject;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::journal::{Access, TurnOptions};
+
+/// The type of the answer that ends a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+pub enum AnswerType {
+    #[default]
+    Text,
+    /// JSON that matches this JSON Schema (draft 7).
+    Json { schema: Value },
+}
+
+impl AnswerType {
+    /// None: the answer is text.
+    pub fn schema(&self) -> Option<&Value> {
+        match self {
+            Self::Text => None,
+            Self::Json { schema } => Some(schema),
+        }
+    }
+
+    fn is_text(&self) -> bool {
+        *self == Self::Text
+    }
+}
 
 /// The values of a profile that decide about a turn, as of its acceptance. Every owner of the turn uses these values, even
 /// if its binary has another version of the profile. Instructions and the descriptions of tools are those of the binary.
@@ -25,12 +50,19 @@ pub struct TurnProfile {
     /// Credit that the turn may use, in credit units. None: no limit of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit_budget: Option<u64>,
+    #[serde(default, skip_serializing_if = "AnswerType::is_text")]
+    pub answer: AnswerType,
 }
 
 impl TurnOptions {
     /// Returns the tools that the turn may call. None: unknown (an old entry), every tool of the profile.
     pub fn tools(&self) -> Option<&[String]> {
         self.profile.as_ref().map(|profile| profile.tools.as_slice())
+    }
+
+    /// Returns the JSON Schema of the answer. None: the answer is text.
+    pub fn answer_schema(&self) -> Option<&Value> {
+        self.profile.as_ref()?.answer.schema()
     }
 
     /// Returns the subject of the turn. `documents`: the documents of its thread, of which an old entry is about the first one.
@@ -78,6 +110,7 @@ mod tests {
             subject: Subject::Document(DocumentId::derive(&["document"])),
             running_seconds: None,
             credit_budget: None,
+            answer: AnswerType::Text,
         };
         let recorded = TurnOptions { profile: Some(profile), ..TurnOptions::default() };
         for (options, tool, access, waits) in [

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use folio_history::journal::{Access, TurnProfile};
+use folio_history::journal::{Access, AnswerType, TurnProfile};
 use folio_llm::schema::{Validator, describe, is_deeper_than};
 use folio_llm::{ToolDefinition, Tools};
-use folio_types::profile::{Profile, Subject, SubjectKind};
+use folio_types::profile::{Profile, ProfileAnswer, Subject, SubjectKind};
 use folio_types::{Error, Reason, Result, limits};
 use serde_json::{Map, Value};
 
@@ -22,6 +22,7 @@ pub struct Registry {
 
 pub struct ProfileTools {
     pub profile: Profile,
+    answer: AnswerType,
     tools: Vec<Entry>,
     /// The tools that are always sent.
     definitions: Tools,
@@ -125,11 +126,12 @@ impl ProfileTools {
             tools.push(entry);
         }
         check_bounds(&profile)?;
-        Ok(Self::assemble(profile, tools))
+        let answer = answer_type(&profile)?;
+        Ok(Self::assemble(profile, answer, tools))
     }
 
     /// `tools`: tools of the profile, in its order.
-    fn assemble(profile: Profile, mut tools: Vec<Entry>) -> Self {
+    fn assemble(profile: Profile, answer: AnswerType, mut tools: Vec<Entry>) -> Self {
         let specs = tools.iter().map(|entry| &entry.tool.spec);
         let (on_request, sent): (Vec<&ToolSpec>, Vec<&ToolSpec>) =
             specs.partition(|spec| is_on_request(&profile, spec.name));
@@ -138,7 +140,7 @@ impl ProfileTools {
         for entry in tools.iter_mut().filter(|entry| entry.tool.spec.name == find_tools::NAME) {
             entry.tool = find_tools::tool(on_request.clone());
         }
-        Self { profile, tools, definitions }
+        Self { profile, answer, tools, definitions }
     }
 
     /// Returns the values of the profile that the acceptance of a turn records.
@@ -152,6 +154,7 @@ impl ProfileTools {
             subject,
             running_seconds: limits.running_time.map(|limit| limit.as_secs()),
             credit_budget: limits.credit_budget,
+            answer: self.answer.clone(),
         }
     }
 
@@ -163,7 +166,7 @@ impl ProfileTools {
         let tools: Vec<Entry> = self.tools.iter().filter(is_named).cloned().collect();
         match tools.len() == self.tools.len() {
             true => Arc::clone(self),
-            false => Arc::new(Self::assemble(self.profile.clone(), tools)),
+            false => Arc::new(Self::assemble(self.profile.clone(), self.answer.clone(), tools)),
         }
     }
 
@@ -291,6 +294,18 @@ fn is_on_request(profile: &Profile, name: &str) -> bool {
     profile.tool(name).is_some_and(|tool| tool.is_on_request)
 }
 
+fn answer_type(profile: &Profile) -> Result<AnswerType> {
+    let ProfileAnswer::Json(text) = profile.answer else { return Ok(AnswerType::Text) };
+    let invalid =
+        |problem: String| Error::internal(format!("invalid answer schema of profile {}: {problem}", profile.name));
+    if text.len() > limits::ANSWER_SCHEMA_BYTES {
+        return Err(invalid(format!("it has {} bytes", text.len())));
+    }
+    let schema = folio_types::json::read(text).map_err(|error| invalid(error.to_string()))?;
+    Validator::compile(&schema).map_err(|violations| invalid(describe(&violations)))?;
+    Ok(AnswerType::Json { schema })
+}
+
 fn check_bounds(profile: &Profile) -> Result<()> {
     let (documents, model_calls) = (profile.documents, profile.limits.model_calls);
     let problem = if documents.min > documents.max || documents.max > limits::DOCUMENTS_PER_THREAD {
@@ -384,6 +399,8 @@ mod tests {
             Profile { documents: documents(2, 1), ..good.clone() },
             Profile { documents: documents(0, 101), subject: SubjectKind::Stack, ..good.clone() },
             Profile { documents: documents(0, 1), ..good.clone() },
+            Profile { answer: ProfileAnswer::Json("{"), ..good.clone() },
+            Profile { answer: ProfileAnswer::Json(r#"{"type": "no type"}"#), ..good.clone() },
             Profile { tools: const { &[ProfileTool::runs("no_tool")] }, ..good.clone() },
             Profile { tools: const { &[ProfileTool::waits("list_tags")] }, ..good.clone() },
         ] {

@@ -125,6 +125,9 @@ named_enum! {
         ContextTooSmall = "CONTEXT_TOO_SMALL",
         /// In several consecutive rounds of a turn, every call failed or repeated an earlier call.
         NoProgress = "NO_PROGRESS",
+        /// The model's answer does not match the answer type of the profile, also after a correction, or the turn
+        /// reached a limit before such an answer.
+        AnswerMismatch = "ANSWER_MISMATCH",
         /// The circuit breaker of the endpoint is open.
         ModelUnavailable = "MODEL_UNAVAILABLE",
         /// The node died, restarted, or is unreachable.

@@ -61,6 +61,10 @@ pub const ARGUMENTS_BYTES: usize = 128 * 1024;
 pub const TOOL_RESULT_BYTES: usize = 64 * 1024;
 /// Maximum size of a model's text or thinking in a round, in bytes. Exceeding it is an error of the model.
 pub const MODEL_TEXT_BYTES: usize = 96 * 1024;
+/// Maximum size of an answer that must be JSON, in bytes.
+pub const JSON_ANSWER_BYTES: usize = 64 * 1024;
+/// Maximum size of the JSON Schema of an answer, in bytes. Each acceptance of a turn stores it.
+pub const ANSWER_SCHEMA_BYTES: usize = 16 * 1024;
 /// Maximum size of a journal entry, in bytes.
 pub const ENTRY_BYTES: usize = 256 * 1024;
 /// Maximum size of an append, in bytes.

@@ -88,6 +88,15 @@ impl ProfileTool {
     }
 }
 
+/// The type of the answer that ends a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProfileAnswer {
+    Text,
+    /// JSON that matches this JSON Schema (draft 7), which has at most
+    /// [`ANSWER_SCHEMA_BYTES`](crate::limits::ANSWER_SCHEMA_BYTES).
+    Json(&'static str),
+}
+
 /// The limits of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProfileLimits {
@@ -119,6 +128,7 @@ pub struct Profile {
     /// Model of a turn if neither the chat nor the thread names one. None, or a model that the organization does not
     /// offer: the organization's default model.
     pub model: Option<&'static str>,
+    pub answer: ProfileAnswer,
 }
 
 impl Profile {

@@ -153,6 +153,7 @@ impl State {
             profile,
             window: Window::of(loaded.machine.history(), number),
             working: record.working.clone(),
+            answer: record.accepted.options.profile.as_ref().map(|profile| profile.answer.clone()).unwrap_or_default(),
             has_schema: record.accepted.working.schema_revid.is_some(),
             document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),

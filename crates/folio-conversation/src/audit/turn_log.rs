@@ -218,7 +218,9 @@ fn ground_of(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Acc
 
 #[cfg(test)]
 mod tests {
-    use folio_history::journal::{CallStatus, Paused, ResumeCause, Resumed, TurnProfile, WorkingChange, WorkingState};
+    use folio_history::journal::{
+        AnswerType, CallStatus, Paused, ResumeCause, Resumed, TurnProfile, WorkingChange, WorkingState,
+    };
     use folio_resources::policy::{Policy, Ruling};
     use folio_types::message::Usage;
     use folio_types::op::{Expected, Target};
@@ -281,6 +283,7 @@ mod tests {
             subject: Subject::Document(DocumentId::derive(&["document"])),
             running_seconds: None,
             credit_budget: None,
+            answer: AnswerType::Text,
         };
         let options = TurnOptions { profile: Some(profile), ..TurnOptions::default() };
         assert_eq!(ground_of(&options, None, "writes", Access::ReadWrite), Some(Ground::Profile));

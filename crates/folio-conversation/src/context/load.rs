@@ -8,6 +8,7 @@ use folio_resources::{Document, Prompt, Revisioned, Schema, Tag, TextRecord, Tex
 use folio_storage::Stores;
 use folio_types::{DocumentId, OrgId, Result, TagId, limits};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, try_join};
+use serde_json::Value;
 
 use super::documents::{DocumentPart, FoundDocument, page_mark};
 use super::excerpts::{Excerpt, ExcerptKey, Excerpts};
@@ -56,12 +57,11 @@ impl ContextLoader {
         }
     }
 
-    /// Returns the system message for the next model call. `write_counter` is the turn's write counter; sections that were
-    /// read before the newest write are read again.
+    /// Returns the system message for the next model call, with the instructions, the guide and the JSON Schema of the
+    /// answer. `write_counter` is the turn's write counter; sections that were read before the newest write are read again.
     pub(crate) async fn system_message(
         &mut self,
-        instructions: &str,
-        guide: &str,
+        (instructions, guide, answer_schema): (&str, &str, Option<&Value>),
         context_tokens: u32,
         write_counter: u64,
     ) -> Result<String> {
@@ -71,6 +71,7 @@ impl ContextLoader {
             artifacts: &loaded.artifacts,
             has_excerpt: self.excerpts.is_some(),
             instructions,
+            answer_schema,
             guide,
             context_tokens,
         }))

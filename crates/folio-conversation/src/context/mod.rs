@@ -6,6 +6,7 @@
 //! tools                     in the order of the profile
 //! system message
 //!   # Instructions          instructions of the profile
+//!   # Answer                the JSON Schema of the answer (omitted if the answer is text)
 //!   # Document              the subject of the conversation: id and file name
 //!   # Document text         an excerpt, between <document_text> and </document_text> (omitted if the profile has none)
 //!   # Guide                 guide of the profile (omitted if the thread had a schema at the start of the turn)
@@ -33,6 +34,11 @@ pub(crate) use mentions::Artifact;
 
 use folio_history::journal::WorkingState;
 use folio_types::limits;
+use serde_json::Value;
+
+/// Describes an answer that must be JSON.
+const ANSWER: &str = "Your answer, which is the message without tool calls, must be one JSON value that matches this JSON \
+    Schema, and nothing else:";
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'a> {
@@ -43,6 +49,8 @@ pub(crate) struct Parts<'a> {
     /// True if the message contains the beginning of the documents' text.
     pub(crate) has_excerpt: bool,
     pub(crate) instructions: &'a str,
+    /// JSON Schema of the answer. None: the answer is text.
+    pub(crate) answer_schema: Option<&'a Value>,
     /// Empty: none.
     pub(crate) guide: &'a str,
     /// Context size of the model in tokens, which bounds the sections of variable length.
@@ -53,6 +61,9 @@ pub(crate) fn system_message(parts: Parts<'_>) -> String {
     // Each section of variable length gets a quarter of the context, at four characters per token.
     let share = usize::try_from(parts.context_tokens).unwrap_or(usize::MAX);
     let mut out = format!("# Instructions\n\n{}\n\n", parts.instructions.trim());
+    if let Some(schema) = parts.answer_schema {
+        out.push_str(&format!("# Answer\n\n{ANSWER}\n{schema}\n\n"));
+    }
     documents::write(&mut out, parts.documents, parts.has_excerpt);
     if !parts.guide.is_empty() {
         out.push_str(&format!("# Guide\n\n{}\n\n", parts.guide.trim()));

@@ -73,6 +73,7 @@ fn parts(guide: &str) -> Parts<'_> {
         artifacts: &[],
         has_excerpt: true,
         instructions: INSTRUCTIONS,
+        answer_schema: None,
         guide,
         context_tokens: CONTEXT,
     }
@@ -126,6 +127,15 @@ fn everything_at_once() {
         profile_state: None,
     };
     insta::assert_snapshot!(format!("{}\n=====\n{}", message(&[part], &artifacts), state_message(&working, CONTEXT)));
+}
+
+#[test]
+fn the_schema_of_the_answer_follows_the_instructions() {
+    let schema = json!({"type": "object", "required": ["total"]});
+    let text = system_message(Parts { answer_schema: Some(&schema), ..parts("") });
+    let (before, after) = text.split_once("# Answer\n").unwrap();
+    assert!(before.ends_with("Help before creating.\n\n"), "{text}");
+    assert!(after.contains(r#"{"type":"object","required":["total"]}"#), "{text}");
 }
 
 #[test]

@@ -12,7 +12,9 @@ use folio_tools::{
 use folio_types::TagId;
 use folio_types::message::Usage;
 use folio_types::op::{OpKey, OpResult, OpState, Target};
-use folio_types::profile::{DOCUMENT_PROFILE, DocumentRule, Profile, ProfileLimits, ProfileTool, SubjectKind};
+use folio_types::profile::{
+    DOCUMENT_PROFILE, DocumentRule, Profile, ProfileAnswer, ProfileLimits, ProfileTool, SubjectKind,
+};
 use serde_json::Value;
 
 use super::crash::wait_for_end;
@@ -119,6 +121,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
         tools: const { &[ProfileTool::runs("odd_read"), ProfileTool::waits("odd_write")] },
         limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
         model: None,
+        answer: ProfileAnswer::Text,
     };
     (Registry::new([read, write], vec![profile]).unwrap(), max_running)
 }

@@ -21,6 +21,8 @@ const ARGUMENTS_OF_ROUND: usize = 136 * 1024;
 const CALLS_KEPT: usize = 2 * limits::CALLS_PER_ROUND_MAX;
 /// Maximum bytes of a call's `problem`.
 const PROBLEM_BYTES: usize = 320;
+/// Maximum bytes of the violations in a message by which a model corrects its answer.
+const CORRECTION_BYTES: usize = 16 * 1024;
 /// Bytes reserved for synthetic results and ids in the entry of a turn's end.
 const END_FRAME: usize = 24 * 1024;
 /// Maximum bytes of a tool name and of a provider's call id.
@@ -93,11 +95,16 @@ pub(super) fn fit_problem(problem: &mut String) {
     truncate(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
 }
 
-/// Truncates a round without results so that it fits into an entry. [`fit_calls`] and [`fit_problem`] must have reduced
-/// its calls.
+/// Truncates the violations in a message by which a model corrects its answer.
+pub(super) fn fit_correction(problem: &mut String) {
+    truncate(problem, CORRECTION_BYTES, 2 * CORRECTION_BYTES);
+}
+
+/// Truncates a round without results so that it fits into an entry. [`fit_calls`], [`fit_problem`] and [`fit_correction`]
+/// must have reduced its other content.
 pub(super) fn fit_round(round: &mut Round) {
-    let calls = json_bytes(&round.calls);
-    fit_text(&mut round.text, &mut round.thinking, ENTRY_CONTENT_BYTES.saturating_sub(calls).saturating_sub(1024));
+    let rest = json_bytes(&round.calls).saturating_add(json_bytes(&round.correction));
+    fit_text(&mut round.text, &mut round.thinking, ENTRY_CONTENT_BYTES.saturating_sub(rest).saturating_sub(1024));
 }
 
 /// Truncates a name that a model returned.
@@ -110,7 +117,16 @@ fn shorten(name: &mut String) {
 /// Truncates an answer so that it fits into the entry of the end, which also contains `working` bytes of working state.
 /// Thinking is dropped first.
 pub(super) fn fit_answer(text: &mut String, thinking: &mut Vec<ThinkingBlock>, working: usize) {
-    fit_text(text, thinking, ENTRY_CONTENT_BYTES.saturating_sub(working).saturating_sub(END_FRAME));
+    fit_text(text, thinking, answer_bytes_max(working));
+}
+
+/// Returns true if [`fit_answer`] does not truncate the text.
+pub(super) fn answer_fits(text: &str, working: usize) -> bool {
+    json_bytes(&text) <= answer_bytes_max(working)
+}
+
+fn answer_bytes_max(working: usize) -> usize {
+    ENTRY_CONTENT_BYTES.saturating_sub(working).saturating_sub(END_FRAME)
 }
 
 fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, bytes_max: usize) {

@@ -131,6 +131,8 @@ pub struct Reply {
     pub calls: Vec<CheckedCall>,
     pub finish: FinishReason,
     pub usage: Usage,
+    /// Violations of the answer type of the turn, for the model. None: the answer is valid, or it has calls.
+    pub answer_problem: Option<String>,
 }
 
 /// A call that a model requested, checked against the tools.

@@ -5,17 +5,21 @@ use std::collections::BTreeSet;
 
 use folio_history::event::EventKind;
 use folio_history::journal::{Access, Call, End, Entry, Round};
-use folio_history::{RoundRecord, TurnRecord};
+use folio_history::{RoundRecord, TurnRecord, json_bytes};
 use folio_resources::policy::{ApprovalRequirement, Ruling};
 use folio_tools::policy;
 use folio_types::message::{FinishReason, Usage};
-use folio_types::{Error, Timestamp, limits};
+use folio_types::{Error, Reason, Timestamp, limits};
 use serde_json::Value;
 
 use super::effect::ModelCall;
 use super::machine::{ActiveModelCall, State};
 use super::progress::{self, CallIdentity};
 use super::{CheckedCall, Delta, Effect, Machine, Reply, bounds, references};
+
+/// Beginning of the message by which a model corrects its answer.
+const CORRECTION: &str = "Your answer does not have the required format. Answer again with one JSON value that matches the \
+    schema, and nothing else. Violations:\n";
 
 impl Machine {
     /// Calls the model for the next round.
@@ -63,13 +67,58 @@ impl Machine {
         }
         if reply.calls.is_empty() {
             self.emit(EventKind::RoundFinished { round, model: reply.model.clone(), usage: reply.usage });
-            return self.complete(now, reply);
+            return match self.answer_problem(&reply) {
+                None => self.complete(now, reply),
+                Some(problem) => self.correct(now, round, reply, &problem),
+            };
         }
         let Some(record) = self.open_mut() else { return };
         let round = as_round(record, round, reply);
         record.push(Entry::Round(Box::new(round)));
         self.emit_calls();
         self.advance(now);
+    }
+
+    /// Returns why an answer without calls does not match the answer type of the turn. None: it matches.
+    fn answer_problem(&self, reply: &Reply) -> Option<String> {
+        let record = self.history.open()?;
+        record.accepted.options.answer_schema()?;
+        let is_too_large = !bounds::answer_fits(&reply.text, json_bytes(&record.working));
+        let too_large = is_too_large.then(|| "#: the answer is too large".to_owned());
+        reply.answer_problem.clone().or(too_large)
+    }
+
+    /// Lets the model correct an answer that does not match the answer type of the turn. A second such answer, and one in the
+    /// last permitted round, fails the turn.
+    fn correct(&mut self, now: Timestamp, round: u32, reply: Reply, problem: &str) {
+        let Some(record) = self.history.open() else { return };
+        let was_corrected = record.rounds.iter().any(|round| round.correction.is_some());
+        let is_last = was_corrected || round >= self.rounds_max(record);
+        let Some(record) = self.open_mut() else { return };
+        if is_last {
+            record.usage = record.usage.plus(reply.usage);
+            return self.fail_without_answer(now, "the model's answer does not match the answer type of the profile");
+        }
+        let mut round = as_round(record, round, reply);
+        let mut problem = problem.to_owned();
+        bounds::fit_correction(&mut problem);
+        round.correction = Some(format!("{CORRECTION}{problem}"));
+        bounds::fit_round(&mut round);
+        record.push(Entry::Round(Box::new(round)));
+        self.buffer_round();
+        self.advance(now);
+    }
+
+    /// Fails a turn that requires JSON and has none. The end is final: another model call would start from the same history.
+    fn fail_without_answer(&mut self, now: Timestamp, message: &str) {
+        self.fail(now, Error::precondition(Reason::AnswerMismatch, message), false);
+    }
+
+    /// Counts the newest round, which is not appended yet, as buffered.
+    fn buffer_round(&mut self) {
+        let Some(record) = self.history.open() else { return };
+        let bytes = record.newest_round().map_or(0, |round| json_bytes(&round.entry(record.number())));
+        self.buffered.bytes = self.buffered.bytes.saturating_add(bytes);
     }
 
     /// Ends the turn with the answer of the model.
@@ -86,8 +135,7 @@ impl Machine {
         let turn = record.id(&self.header.id);
         let Some(round) = record.newest_round() else { return };
         let calls = round.calls.iter().map(|call| call.view(turn.clone(), round.round)).collect();
-        let bytes = folio_history::json_bytes(&round.entry(turn.number));
-        self.buffered.bytes = self.buffered.bytes.saturating_add(bytes);
+        self.buffer_round();
         self.emit(EventKind::ToolCalls { calls });
     }
 
@@ -117,6 +165,9 @@ impl Machine {
 
     /// Ends a turn that reached a limit before the model answered.
     pub(super) fn end_at_limit(&mut self, now: Timestamp, text: &str) {
+        if self.history.open().is_some_and(|record| record.accepted.options.answer_schema().is_some()) {
+            return self.fail_without_answer(now, "the turn reached a limit before the model gave its answer");
+        }
         let (text, thinking) = (text.to_owned(), Vec::new());
         self.end(now, End::Completed { text, thinking, finish: FinishReason::MaxRounds });
     }
@@ -140,6 +191,7 @@ pub(super) fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
         calls,
         results: Vec::new(),
         usage: reply.usage,
+        correction: None,
     };
     bounds::fit_round(&mut round);
     round

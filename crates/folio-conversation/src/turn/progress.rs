@@ -93,11 +93,13 @@ pub(super) fn advise(record: &TurnRecord, result: &mut CallResult) {
 pub(super) fn is_stuck(record: &TurnRecord) -> bool {
     let Some(from) = record.rounds.len().checked_sub(ROUNDS_WITHOUT_PROGRESS_MAX) else { return false };
     record.rounds.iter().enumerate().skip(from).all(|(at, round)| {
-        round.calls.iter().all(|call| {
-            let is_failed = matches!(call.status(), Some(CallStatus::Failed | CallStatus::NotRun));
-            let mut earlier = calls(record.rounds.iter().take(at));
-            is_failed || earlier.any(|earlier| is_repetition(earlier, (round, call)))
-        })
+        let is_correction = round.correction.is_some();
+        !is_correction
+            && round.calls.iter().all(|call| {
+                let is_failed = matches!(call.status(), Some(CallStatus::Failed | CallStatus::NotRun));
+                let mut earlier = calls(record.rounds.iter().take(at));
+                is_failed || earlier.any(|earlier| is_repetition(earlier, (round, call)))
+            })
     })
 }
 

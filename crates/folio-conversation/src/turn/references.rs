@@ -41,6 +41,7 @@ impl Machine {
             calls: repeated_calls(round, repeated),
             finish: FinishReason::ToolCalls,
             usage: Usage::default(),
+            answer_problem: None,
         };
         let attempt = record.takeovers.saturating_add(1);
         let entry = as_round(record, next, reply);

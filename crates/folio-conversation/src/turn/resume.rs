@@ -99,7 +99,7 @@ impl Machine {
     pub(super) fn must_pause(&self, record: &TurnRecord, round: &RoundRecord) -> bool {
         let decided = record.rounds.iter().rev().find(|earlier| earlier.has_decisions);
         let stops_after_round = decided.is_some_and(|earlier| !earlier.continue_auto_approved);
-        round.undecided().next().is_some() || stops_after_round
+        round.undecided().next().is_some() || (stops_after_round && round.correction.is_none())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Slow work of a conversation. The node's tracker owns each task, the conversation's token stops it, and its result
 //! returns to the actor as a command of the machine.
 
+mod answer;
 mod audit;
 mod model;
 mod model_stream;

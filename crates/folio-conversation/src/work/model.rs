@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use folio_history::journal::WorkingState;
+use folio_history::journal::{AnswerType, WorkingState};
 use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, Tools};
 use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
@@ -12,8 +12,8 @@ use folio_types::{DocumentId, Error, Reason, TurnId, UserId};
 use futures::poll;
 use tokio::sync::Mutex;
 
-use super::TaskContext;
 use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
+use super::{TaskContext, answer};
 use crate::context::{ContextLoader, state_message};
 use crate::shared::Shared;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
@@ -33,6 +33,7 @@ pub(crate) struct ModelWork {
     pub(crate) tools: Tools,
     pub(crate) window: Window,
     pub(crate) working: WorkingState,
+    pub(crate) answer: AnswerType,
     /// True if the thread had a schema at the start of the turn. Later changes do not change the system message.
     pub(crate) has_schema: bool,
     /// None: the thread has no document or several.
@@ -159,7 +160,7 @@ impl ModelWork {
                 }
                 received => {
                     let (settlement, outcome) = self.settlement_of(received, &info.name, prompt);
-                    return Ok((permit, settlement, outcome));
+                    return Ok((permit, settlement, self.with_checked_answer(outcome).await));
                 }
             }
         }
@@ -187,7 +188,8 @@ impl ModelWork {
         let context_tokens = info.options.context_tokens;
         let load = async {
             let mut context = self.context.lock().await;
-            context.system_message(profile.instructions, guide, context_tokens, self.write_counter).await
+            let texts = (profile.instructions, guide, self.answer.schema());
+            context.system_message(texts, context_tokens, self.write_counter).await
         };
         let system = shared.with_store_timeout(load).await?;
         let state = state_message(&self.working, context_tokens);
@@ -285,7 +287,21 @@ impl ModelWork {
             calls,
             finish,
             usage: reply.usage,
+            answer_problem: None,
         }))
+    }
+
+    /// Checks an answer without calls against the answer type of the turn.
+    async fn with_checked_answer(&self, outcome: Outcome) -> Outcome {
+        match (self.answer.schema(), outcome) {
+            (Some(schema), Ok(Some(reply))) if reply.calls.is_empty() => {
+                Ok(Some(match answer::checked(schema, &reply.text).await {
+                    Ok(text) => Reply { text, ..reply },
+                    Err(problem) => Reply { answer_problem: Some(problem), ..reply },
+                }))
+            }
+            (_, outcome) => outcome,
+        }
     }
 }
 

@@ -174,12 +174,18 @@ pub(super) fn grouped(messages: impl Iterator<Item = Message>) -> Vec<Vec<Messag
 }
 
 impl TurnRecord {
-    /// Returns the user message, complete rounds with their results, the texts of incomplete rounds, and the answer.
+    /// Returns the messages for the model that continues the turn: the visible messages, and each answer that the model had
+    /// to correct with the correction.
     pub fn messages(&self) -> Vec<Message> {
-        self.groups().into_iter().flatten().collect()
+        let rounds = self.rounds.iter().flat_map(|round| match &round.correction {
+            Some(correction) => round.corrected(correction),
+            None => round.messages(self.number()),
+        });
+        std::iter::once(self.user_message()).chain(rounds).chain(self.answer_message()).collect()
     }
 
-    /// Returns the [`Self::messages`] in segments that must not be split.
+    /// Returns the visible messages in segments that must not be split: the user message, complete rounds with their results,
+    /// the texts of incomplete rounds, and the answer.
     pub fn groups(&self) -> Vec<Vec<Message>> {
         let mut groups = vec![vec![self.user_message()]];
         groups.extend(self.rounds.iter().map(|round| round.messages(self.number())).filter(|group| !group.is_empty()));
@@ -208,9 +214,19 @@ impl TurnRecord {
 }
 
 impl RoundRecord {
+    /// Returns an answer that violates the answer type, and the message by which the model corrects it.
+    fn corrected(&self, correction: &str) -> Vec<Message> {
+        let (text, thinking) = (self.text.clone(), self.thinking.clone());
+        let answer = (!text.is_empty()).then(|| Message::Assistant { text, thinking, calls: Vec::new() });
+        answer.into_iter().chain([Message::User { text: correction.to_owned() }]).collect()
+    }
+
     /// Returns the assistant message and the results of its calls. If a call has no result, only the text is returned,
-    /// or nothing if it is empty.
+    /// or nothing if it is empty. An answer that the model had to correct is not visible.
     pub fn messages(&self, turn: u32) -> Vec<Message> {
+        if self.correction.is_some() {
+            return Vec::new();
+        }
         let is_complete = self.unanswered().next().is_none();
         if !is_complete && self.text.is_empty() {
             return Vec::new();

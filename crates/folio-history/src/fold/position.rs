@@ -56,7 +56,7 @@ impl History {
 }
 
 impl TurnRecord {
-    /// Returns the length of [`TurnRecord::messages`].
+    /// Returns the number of messages in [`TurnRecord::groups`].
     fn size(&self) -> usize {
         1 + self.rounds.iter().map(RoundRecord::size).sum::<usize>() + usize::from(self.is_answered())
     }
@@ -66,6 +66,7 @@ impl RoundRecord {
     /// Returns the length of [`RoundRecord::messages`].
     fn size(&self) -> usize {
         match self.unanswered().next() {
+            None if self.correction.is_some() => 0,
             None => 1 + self.calls.len(),
             Some(_) => usize::from(!self.text.is_empty()),
         }

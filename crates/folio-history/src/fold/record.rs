@@ -48,6 +48,8 @@ pub struct RoundRecord {
     pub has_decisions: bool,
     /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
+    /// Message by which the model corrects an answer. None: the round has calls.
+    pub correction: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +110,7 @@ impl RoundRecord {
             paused: None,
             has_decisions: false,
             continue_auto_approved: false,
+            correction: round.correction,
         };
         round.results.into_iter().for_each(|result| record.set_result(result));
         record
@@ -124,6 +127,7 @@ impl RoundRecord {
             calls: self.calls.iter().map(|record| record.call.clone()).collect(),
             results: self.calls.iter().filter_map(|record| record.result.clone()).collect(),
             usage: self.usage,
+            correction: self.correction.clone(),
         }
     }
 
@@ -272,7 +276,8 @@ impl TurnRecord {
                     self.working.apply(&result.change);
                 }
                 let results: usize = round.results.iter().map(|result| result.content.len()).sum();
-                let bytes = json_bytes(&(&round.text, &round.thinking, &round.calls)).saturating_add(results);
+                let bytes = json_bytes(&(&round.text, &round.thinking, &round.calls, &round.correction))
+                    .saturating_add(results);
                 self.bytes = self.bytes.saturating_add(bytes);
                 let record = RoundRecord::new(round);
                 self.usage = self.usage.plus(record.usage_with_calls());

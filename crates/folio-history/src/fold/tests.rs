@@ -64,6 +64,7 @@ pub(super) fn round(turn: u32, round: u32, calls: u32, results: Vec<CallResult>)
         calls: (1..=calls).map(call).collect(),
         results,
         usage: Usage { input_tokens: 1, model_calls: 1, reported: true, ..Usage::default() },
+        correction: None,
     }))
 }
 
@@ -209,6 +210,23 @@ fn a_round_whose_calls_lack_results_is_sent_as_text_only() {
     assert_eq!((thinking.len(), messages.len()), (1, 4));
     let groups: Vec<_> = history.groups_before(2).map(|group| group.len()).collect();
     assert_eq!(groups, [3, 1], "newest first, and no call without its results");
+}
+
+#[test]
+fn only_the_model_that_continues_a_turn_receives_a_corrected_answer() {
+    let corrected = |text: &str| Round { text: text.into(), correction: Some("correct it".into()), ..Round::default() };
+    for text in ["wrong", ""] {
+        let mut history = History::fold([accepted(1, None, state(1))]);
+        history.push(Entry::Round(Box::new(Round { turn: 1, round: 1, ..corrected(text) })));
+        let sent = history.last().unwrap().messages();
+        assert_eq!(sent.len(), if text.is_empty() { 2 } else { 3 });
+        assert_eq!(sent.last(), Some(&Message::User { text: "correct it".into() }));
+        assert_eq!(sanitize(sent.clone()), sent, "invariant 4");
+        history.push(ended(1, completed(1), vec![], state(1), 9));
+        assert_eq!(texts(&history), ["question 1", "answer 1"]);
+        assert_eq!((history.count(), history.position(None).messages), (2, 2));
+        assert_eq!(texts(&History::fold(history.fork(None).unwrap())), ["question 1", "answer 1"]);
+    }
 }
 
 #[test]

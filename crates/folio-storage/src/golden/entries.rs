@@ -40,6 +40,7 @@ pub(super) fn entries() -> Vec<Sample> {
         calls: vec![call.clone(), Call { index: 2, problem: Some("no such tool".into()), ..sample_call() }],
         results: vec![result.clone()],
         usage: usage(),
+        correction: None,
     };
     let approver = Approver { roles: vec![Role::Admin], not_by_requester: true };
     let requirement = Some(ApprovalRequirement { rule: "Two eyes".into(), approver });
@@ -52,6 +53,7 @@ pub(super) fn entries() -> Vec<Sample> {
         sample("round", Entry::Round(Box::new(round.clone()))),
         sample("round_ruled", Entry::Round(Box::new(Round { calls: vec![ruled], results: vec![], ..round.clone() }))),
         sample("round_repaired", Entry::Round(Box::new(Round { calls: vec![repaired], results: vec![], ..round }))),
+        sample("round_corrected", Entry::Round(Box::new(corrected()))),
         sample(
             "paused",
             Entry::Paused(Paused { turn: 5, round: 1, expires_at: at(), working: working(), event: 12, at: at() }),
@@ -176,6 +178,18 @@ fn accepted() -> Accepted {
     }
 }
 
+fn corrected() -> Round {
+    Round {
+        turn: 5,
+        round: 2,
+        model: "model".into(),
+        text: "The total is 7.".into(),
+        usage: usage(),
+        correction: Some("Answer with JSON.".into()),
+        ..Round::default()
+    }
+}
+
 fn with_state() -> WorkingState {
     WorkingState { profile_state: Some(json!({"step": 2, "open": ["total"]})), ..working() }
 }
@@ -190,6 +204,7 @@ fn accepted_with_profile() -> Accepted {
         subject: Subject::Document(document_id()),
         running_seconds: Some(120),
         credit_budget: Some(5_000),
+        answer: AnswerType::Json { schema: json!({"type": "object", "required": ["total"]}) },
     };
     Accepted { options: TurnOptions { profile: Some(profile), ..accepted.options.clone() }, ..accepted }
 }

@@ -670,7 +670,7 @@ fn response_format(schema: &SchemaRevision) -> Option<ResponseFormat> {
 }
 
 /// Removes a code fence around the answer, which some models add in spite of the instructions.
-fn unfenced(text: &str) -> &str {
+pub fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let Some(inner) = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) else { return text };
     inner.strip_prefix("json").unwrap_or(inner).trim()

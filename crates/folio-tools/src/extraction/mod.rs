@@ -32,7 +32,7 @@ mod windows;
 pub use crate::document_text::check_ready;
 pub use citation::{Cited, check_again, cite};
 pub use edit::{apply_edit, check_replacement};
-pub use engine::{Extracted, PlannedRun, Request, plan, run};
+pub use engine::{Extracted, PlannedRun, Request, plan, run, unfenced};
 pub use job::{JOB_KIND, JobInput, run_job_item};
 pub use metered::complete_metered;
 pub use options::Options;

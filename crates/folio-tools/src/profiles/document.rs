@@ -1,6 +1,8 @@
 //! The agent for conversations about one document. Every call that writes waits for a decision.
 
-use folio_types::profile::{DOCUMENT_PROFILE, DocumentRule, Profile, ProfileLimits, ProfileTool, SubjectKind};
+use folio_types::profile::{
+    DOCUMENT_PROFILE, DocumentRule, Profile, ProfileAnswer, ProfileLimits, ProfileTool, SubjectKind,
+};
 
 pub(super) fn profile() -> Profile {
     Profile {
@@ -14,6 +16,7 @@ pub(super) fn profile() -> Profile {
         tools: TOOLS,
         limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
         model: None,
+        answer: ProfileAnswer::Text,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use folio_history::event::{Event, EventKind};
-use folio_history::journal::{Access, CallStatus, Decision, End, TurnOptions, TurnProfile};
+use folio_history::journal::{Access, AnswerType, CallStatus, Decision, End, TurnOptions, TurnProfile};
 use folio_history::thread::Appended;
 use folio_history::{History, TurnRecord};
 use folio_resources::policy::Policy;
@@ -397,6 +397,7 @@ pub(super) fn profile() -> TurnProfile {
         subject: Subject::Document(DocumentId::derive(&["document"])),
         running_seconds: None,
         credit_budget: None,
+        answer: AnswerType::Text,
     }
 }
 
@@ -439,7 +440,18 @@ pub(super) fn text_reply(text: &str) -> Reply {
         calls: Vec::new(),
         finish: FinishReason::Stop,
         usage: Usage { input_tokens: 10, output_tokens: 5, cached_input_tokens: 0, reported: true, model_calls: 1 },
+        answer_problem: None,
     }
+}
+
+/// Returns an answer that violates the answer type of the turn.
+pub(super) fn wrong_reply(text: &str) -> Reply {
+    Reply { answer_problem: Some("#/total: is missing".into()), ..text_reply(text) }
+}
+
+/// Returns a recorded profile whose answer is JSON.
+pub(super) fn json_profile() -> TurnProfile {
+    TurnProfile { answer: AnswerType::Json { schema: json!({ "required": ["total"] }) }, ..profile() }
 }
 
 /// Returns an answer with calls. A tool whose name starts with `r` reads, with `w` writes (to the aggregate of that

@@ -239,6 +239,15 @@ fn two_pauses(_: u32, round: u32, _: u32) -> Reply {
     if round <= 2 { calls_reply(&["w1"]) } else { text_reply("done") }
 }
 
+/// A write, a wrong answer, and the answer.
+fn wrong_answer(_: u32, round: u32, _: u32) -> Reply {
+    match round {
+        1 => calls_reply(&["w2"]),
+        2 => rig::wrong_reply("seven"),
+        _ => text_reply("{}"),
+    }
+}
+
 /// A write, another one where it is requested again.
 fn of_two_minds(_: u32, round: u32, attempt: u32) -> Reply {
     match (round, attempt) {
@@ -303,6 +312,13 @@ fn a_profile_in_which_one_of_two_writes_waits() {
     let budget = Budget { model_fails: 1, ..budget(1, 1, 1) };
     let asks = [Ask::Decide(1, &[2], &[]), Ask::Resume];
     assert_holds("profile", Scope::paused(two_writes, &asks).profile(rig::profile()).with(budget));
+}
+
+#[test]
+fn an_answer_that_is_corrected() {
+    let budget = Budget { model_fails: 1, ..budget(1, 1, 1) };
+    let asks = [APPROVE, Ask::Resume];
+    assert_holds("correction", Scope::paused(wrong_answer, &asks).profile(rig::json_profile()).with(budget));
 }
 
 #[test]
