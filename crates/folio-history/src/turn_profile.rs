@@ -1,5 +1,7 @@
 //! The profile of a turn, as the acceptance of the turn records it.
 
+use std::time::Duration;
+
 use folio_types::DocumentId;
 use folio_types::profile::Subject;
 use serde::{Deserialize, Serialize};
@@ -58,6 +60,11 @@ impl TurnOptions {
     /// Returns the tools that the turn may call. None: unknown (an old entry), every tool of the profile.
     pub fn tools(&self) -> Option<&[String]> {
         self.profile.as_ref().map(|profile| profile.tools.as_slice())
+    }
+
+    /// Returns the maximum time that the turn runs. None: no limit.
+    pub fn running_time(&self) -> Option<Duration> {
+        self.profile.as_ref()?.running_seconds.map(Duration::from_secs)
     }
 
     /// Returns the JSON Schema of the answer. None: the answer is text.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use folio_history::journal::{Access, AnswerType, TurnProfile};
 use folio_llm::schema::{Validator, describe, is_deeper_than};
@@ -314,6 +315,8 @@ fn check_bounds(profile: &Profile) -> Result<()> {
         "number of documents for its subject"
     } else if model_calls == 0 || model_calls > limits::ROUNDS_MAX {
         "maximum of model calls"
+    } else if profile.limits.running_time.is_some_and(|time| time < Duration::from_secs(1) || time > limits::DAY) {
+        "running time"
     } else {
         return Ok(());
     };
@@ -396,6 +399,7 @@ mod tests {
         for profile in [
             Profile { limits: limits(0), ..good.clone() },
             Profile { limits: limits(101), ..good.clone() },
+            Profile { limits: ProfileLimits { running_time: Some(Duration::ZERO), ..good.limits }, ..good.clone() },
             Profile { documents: documents(2, 1), ..good.clone() },
             Profile { documents: documents(0, 101), subject: SubjectKind::Stack, ..good.clone() },
             Profile { documents: documents(0, 1), ..good.clone() },

@@ -128,6 +128,8 @@ named_enum! {
         /// The model's answer does not match the answer type of the profile, also after a correction, or the turn
         /// reached a limit before such an answer.
         AnswerMismatch = "ANSWER_MISMATCH",
+        /// The turn reached the running time that its profile permits.
+        RunningTimeExceeded = "RUNNING_TIME_EXCEEDED",
         /// The circuit breaker of the endpoint is open.
         ModelUnavailable = "MODEL_UNAVAILABLE",
         /// The node died, restarted, or is unreachable.

@@ -102,7 +102,9 @@ pub enum ProfileAnswer {
 pub struct ProfileLimits {
     /// Maximum model calls, from 1 to [`ROUNDS_MAX`](crate::limits::ROUNDS_MAX).
     pub model_calls: u32,
-    /// Maximum time that the turn runs, without the time that it waits for decisions. None: no limit.
+    /// Maximum time that the turn runs, without the time that it waits for decisions, in whole seconds up to
+    /// [`DAY`](crate::limits::DAY). At the limit, a model call is stopped and no other one starts; tool calls that the model
+    /// requested before end. None: no limit.
     pub running_time: Option<Duration>,
     /// Credit that the turn may use, in credit units. None: no limit of its own.
     pub credit_budget: Option<u64>,

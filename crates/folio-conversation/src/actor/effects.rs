@@ -10,6 +10,7 @@ use folio_history::thread::Append;
 use folio_tools::{CallContext, ToolResources};
 use folio_types::{DocumentId, Principal, Role, TurnId};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::state::{LoadedConversation, State, TurnWork};
@@ -153,6 +154,7 @@ impl State {
             profile,
             window: Window::of(loaded.machine.history(), number),
             working: record.working.clone(),
+            deadline: call.time_left.and_then(|left| Instant::now().checked_add(left)),
             answer: record.accepted.options.profile.as_ref().map(|profile| profile.answer.clone()).unwrap_or_default(),
             has_schema: record.accepted.working.schema_revid.is_some(),
             document: only_document(&loaded.machine.header().documents),

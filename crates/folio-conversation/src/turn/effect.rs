@@ -1,5 +1,7 @@
 //! Output of the turn machine.
 
+use std::time::Duration;
+
 use folio_history::event::{CallView, Event, RoundView, TurnView};
 use folio_history::journal::Intent;
 use folio_history::thread::{Append, OpenTurnRow, ThreadHeader};
@@ -58,6 +60,9 @@ pub struct ModelCall {
     /// Epoch of the owner.
     pub epoch: u64,
     pub model: String,
+    /// Running time that the turn has left. At its end, the call fails with `RUNNING_TIME_EXCEEDED`. None: no
+    /// limit.
+    pub time_left: Option<Duration>,
 }
 
 /// Behaviour of a call while the store does not answer.

@@ -229,7 +229,7 @@ impl Machine {
                     let retriable = error.is_retriable();
                     self.fail(now, error, retriable);
                 }
-                None => self.call_model(),
+                None => self.call_model(now),
             },
         }
     }

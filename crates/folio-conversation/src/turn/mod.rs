@@ -32,6 +32,7 @@ pub use command::{
 pub use effect::{Answer, Effect, ModelCall, Patience, ToolRun};
 pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
+pub(crate) use model::out_of_time;
 
 #[cfg(test)]
 mod tests;

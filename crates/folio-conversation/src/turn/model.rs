@@ -22,9 +22,14 @@ const CORRECTION: &str = "Your answer does not have the required format. Answer 
     schema, and nothing else. Violations:\n";
 
 impl Machine {
-    /// Calls the model for the next round.
-    pub(super) fn call_model(&mut self) {
+    /// Calls the model for the next round, unless the turn has no running time left.
+    pub(super) fn call_model(&mut self, now: Timestamp) {
         let Some(record) = self.history.open() else { return };
+        let limit = record.accepted.options.running_time();
+        let time_left = limit.map(|limit| limit.saturating_sub(record.running_time(now)));
+        if time_left.is_some_and(|left| left.is_zero()) {
+            return self.fail(now, out_of_time(), false);
+        }
         let round = record.newest_round().map_or(0, |newest| newest.round).saturating_add(1);
         let attempt = record.takeovers.saturating_add(1);
         let call = ModelCall {
@@ -33,6 +38,7 @@ impl Machine {
             attempt,
             epoch: self.header.epoch,
             model: record.accepted.options.model.clone(),
+            time_left,
         };
         self.state = State::Calling(ActiveModelCall { round, attempt, text: String::new(), thinking: String::new() });
         self.emit(EventKind::RoundStarted { round, attempt });
@@ -171,6 +177,11 @@ impl Machine {
         let (text, thinking) = (text.to_owned(), Vec::new());
         self.end(now, End::Completed { text, thinking, finish: FinishReason::MaxRounds });
     }
+}
+
+/// Returns the error of a turn that has no running time left.
+pub(crate) fn out_of_time() -> Error {
+    Error::precondition(Reason::RunningTimeExceeded, "the turn reached the running time that its profile permits")
 }
 
 pub(super) fn round_finished_event(round: &RoundRecord) -> EventKind {

@@ -11,12 +11,13 @@ use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::{DocumentId, Error, Reason, TurnId, UserId};
 use futures::poll;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
 use super::{TaskContext, answer};
 use crate::context::{ContextLoader, state_message};
 use crate::shared::Shared;
-use crate::turn::{CheckedCall, Command, ModelCall, Reply};
+use crate::turn::{CheckedCall, Command, ModelCall, Reply, out_of_time};
 use crate::window::{Window, estimated_tokens, prompt_tokens, tool_tokens};
 
 /// Maximum number of tool calls of an answer to keep. The turn machine has a smaller limit for the calls that run.
@@ -34,6 +35,8 @@ pub(crate) struct ModelWork {
     pub(crate) window: Window,
     pub(crate) working: WorkingState,
     pub(crate) answer: AnswerType,
+    /// End of the turn's running time. None: no limit.
+    pub(crate) deadline: Option<Instant>,
     /// True if the thread had a schema at the start of the turn. Later changes do not change the system message.
     pub(crate) has_schema: bool,
     /// None: the thread has no document or several.
@@ -242,6 +245,10 @@ impl ModelWork {
             ReadOutcome::Complete(reply) => (Settlement::Completed(reply.usage), self.checked(*reply, model)),
             ReadOutcome::NotSent => (Settlement::NotSent, Ok(None)),
             ReadOutcome::Stopped(rest) => (Settlement::Partial(partial(prompt, rest.output())), Ok(None)),
+            ReadOutcome::OutOfTime { sent, output } => {
+                let (settlement, usage) = failed_settlement(sent, prompt, output);
+                (settlement, Err(Box::new(Failure { error: out_of_time(), retriable: false, usage })))
+            }
             ReadOutcome::Failed { error, sent, output } => {
                 let retriable = error.is_retriable();
                 let (settlement, usage) = failed_settlement(sent, prompt, output);

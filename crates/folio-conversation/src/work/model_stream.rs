@@ -33,6 +33,8 @@ pub(super) enum ReadOutcome {
     Stopped(AbandonedAnswer),
     /// The call failed. `sent`: the provider may charge for the request. `output`: estimated tokens that were received.
     Failed { error: ModelError, sent: bool, output: usize },
+    /// The running time of the turn is over. The other values are those of `Failed`.
+    OutOfTime { sent: bool, output: usize },
 }
 
 /// The unread rest of an abandoned answer. Dropping it aborts the request.
@@ -84,6 +86,12 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome
     let mut deltas = Batch::default();
     let slot = Arc::new(Semaphore::new(1));
     let mut cancelled = pin!(token.cancelled());
+    let mut out_of_time = pin!(async {
+        match call.deadline {
+            Some(deadline) => sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    });
     let mut interval = pin!(sleep_until(Instant::now()));
     loop {
         tokio::select! {
@@ -94,6 +102,10 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome
             } else {
                 ReadOutcome::NotSent
             },
+            () = out_of_time.as_mut() => {
+                deltas.send(call, None);
+                return ReadOutcome::OutOfTime { sent: progress.is_sent(), output: output(deltas.tokens, &progress) };
+            }
             item = stream.next(), if deltas.batch_bytes < BATCH_BYTES => match item {
                 Some(Ok(ModelEvent::Done(reply))) => {
                     deltas.send(call, None);

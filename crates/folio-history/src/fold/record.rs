@@ -1,5 +1,7 @@
 //! The state of one turn, folded from its journal entries.
 
+use std::time::Duration;
+
 use super::json_bytes;
 use crate::journal::{
     Accepted, Call, CallResult, Closing, Decision, Decisions, End, Ended, Entry, Intent, Paused, ResumeCause, Resumed,
@@ -29,6 +31,8 @@ pub struct TurnRecord {
     pub last_closing_event: u64,
     /// Approximate bytes of the rounds and their results.
     pub bytes: usize,
+    /// Time between failed ends and their retries.
+    pub ended_time: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub struct RoundRecord {
     pub paused: Option<Paused>,
     /// True if the round has a decisions entry, possibly an empty one.
     pub has_decisions: bool,
+    /// Time of the newest decisions.
+    pub decided_at: Option<Timestamp>,
     /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
     /// Message by which the model corrects an answer. None: the round has calls.
@@ -109,6 +115,7 @@ impl RoundRecord {
             usage: round.usage,
             paused: None,
             has_decisions: false,
+            decided_at: None,
             continue_auto_approved: false,
             correction: round.correction,
         };
@@ -186,6 +193,7 @@ impl TurnRecord {
             usage: Usage::default(),
             last_closing_event: 0,
             bytes: 0,
+            ended_time: Duration::ZERO,
         }
     }
 
@@ -196,6 +204,17 @@ impl TurnRecord {
     /// Returns the time of the acceptance, or of the newest takeover, retry or reload.
     pub fn taken_at(&self) -> Timestamp {
         self.resumed.as_ref().map_or(self.accepted.at, |resumed| resumed.at)
+    }
+
+    /// Returns the time that the turn has run: since its acceptance, without its pauses and the time between failed ends and
+    /// their retries. The turn must not wait.
+    pub fn running_time(&self, now: Timestamp) -> Duration {
+        let pauses = self.rounds.iter().filter_map(|round| {
+            let paused = round.paused.as_ref()?;
+            Some(time_between(paused.at, round.decided_at.unwrap_or(now)))
+        });
+        let idle = pauses.fold(self.ended_time, Duration::saturating_add);
+        time_between(self.accepted.at, now).saturating_sub(idle)
     }
 
     pub fn round(&self, round: u32) -> Option<&RoundRecord> {
@@ -258,6 +277,8 @@ impl TurnRecord {
                     self.takeovers = self.takeovers.saturating_add(1);
                 }
                 if resumed.cause == ResumeCause::Retry {
+                    let ended_time = self.ended.as_ref().map(|ended| time_between(ended.at, resumed.at));
+                    self.ended_time = self.ended_time.saturating_add(ended_time.unwrap_or_default());
                     self.reopen();
                 }
                 self.resumed = Some(resumed);
@@ -299,6 +320,7 @@ impl TurnRecord {
     fn push_decisions(&mut self, decisions: Decisions) {
         self.with_round(decisions.round, |round| {
             round.has_decisions = true;
+            round.decided_at = Some(decisions.decided_at);
             round.continue_auto_approved = decisions.continue_auto_approved;
             let Decisions { by: user, role, token_creator, decided, .. } = decisions;
             let decider = Decider { user, role, token_creator };
@@ -341,4 +363,9 @@ impl TurnRecord {
             }
         });
     }
+}
+
+/// Returns zero if the clocks of two nodes disagree about the order.
+fn time_between(earlier: Timestamp, later: Timestamp) -> Duration {
+    later.duration_since(earlier).try_into().unwrap_or_default()
 }

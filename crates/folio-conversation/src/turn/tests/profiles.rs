@@ -1,5 +1,6 @@
 //! The recorded profile of a turn decides, whatever profiles the binary has.
 
+use folio_history::journal::TurnProfile;
 use folio_history::json_bytes;
 use folio_resources::policy::{Approver, Policy, Rule, Ruling};
 
@@ -160,4 +161,56 @@ fn text_is_never_corrected() {
     let mut rig = Rig::started();
     rig.reply(wrong_reply("hi"));
     assert!(matches!(rig.end(), Some(End::Completed { .. })), "{:?}", rig.end());
+}
+
+/// A turn that may run for 100 s.
+fn timed_turn() -> Rig {
+    let mut rig = Rig::new();
+    rig.start_as("hello", |start| {
+        start.options.profile = Some(TurnProfile { running_seconds: Some(100), ..rig::profile() });
+    });
+    rig
+}
+
+fn is_out_of_time(rig: &Rig) -> bool {
+    matches!(rig.end(), Some(End::Failed { error, retriable: false }) if error.reason == Reason::RunningTimeExceeded)
+}
+
+fn time_left(rig: &Rig) -> u64 {
+    rig.calling().unwrap().time_left.unwrap().as_secs()
+}
+
+#[test]
+fn no_model_call_starts_after_the_running_time() {
+    let mut rig = timed_turn();
+    assert_eq!(time_left(&rig), 100);
+    rig.wait(60);
+    rig.reply(calls_reply(&["w1"]));
+    rig.run();
+    assert_eq!(time_left(&rig), 40);
+    rig.wait(60);
+    rig.reply(calls_reply(&["w1"]));
+    rig.run();
+    assert!(is_out_of_time(&rig), "{:?}", rig.end());
+    assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.2.1"], "the requested calls ran");
+    rig.check_stored();
+}
+
+#[test]
+fn pauses_and_failed_ends_do_not_count_as_running_time() {
+    let mut rig = timed_turn();
+    rig.wait(10);
+    rig.reply(calls_reply(&["w2"]));
+    rig.wait(200);
+    rig.decide(1, &[approve(1)]);
+    rig.run();
+    assert_eq!(time_left(&rig), 90);
+    rig.crash();
+    rig.wait(5);
+    rig.send(Command::TakeOver);
+    rig.run();
+    assert!(matches!(rig.end(), Some(End::Failed { retriable: true, .. })), "{:?}", rig.end());
+    rig.wait(1_000);
+    rig.resume();
+    assert_eq!(time_left(&rig), 85);
 }
