@@ -202,6 +202,10 @@ impl ConversationService for NodeService {
         .await
     }
 
+    async fn list_profiles(&self, _: Request<v1::ListProfilesRequest>) -> Reply<v1::ListProfilesResponse> {
+        gateway_only()
+    }
+
     async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Reply<v1::ListToolsResponse> {
         gateway_only()
     }

@@ -1,4 +1,4 @@
-//! Operations on turns, which the node that owns the thread runs, and the list of tools.
+//! Operations on turns, which the node that owns the thread runs, and the lists of profiles and tools.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,10 +6,10 @@ use folio_history::command::{ApproveAnswer, ApproveCommand, ChatCommand};
 use folio_history::event::TurnView;
 use folio_history::journal::Access;
 use folio_history::peer::EventStream;
-use folio_tools::{Registry, ToolSpec};
+use folio_tools::{ProfileTools, Registry, ToolSpec};
 use folio_types::access::Scope;
 use folio_types::page::Order;
-use folio_types::profile::DOCUMENT_PROFILE;
+use folio_types::profile::{DOCUMENT_PROFILE, SubjectKind};
 use folio_types::{Result, TurnId, limits};
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::operation::Operation;
 
 service! {
     "ConversationService", Some(Scope::Conversations) =>
-    ChatCommand, ApproveCommand, ResumeTurn, CancelTurn, GetTurn, WatchTurn, ListTools,
+    ChatCommand, ApproveCommand, ResumeTurn, CancelTurn, GetTurn, WatchTurn, ListProfiles, ListTools,
     approvals::ListPendingApprovals, approvals::WatchPendingApprovals
 }
 
@@ -93,6 +93,38 @@ impl Operation for WatchTurn {
 
     async fn run(self, context: &Context) -> Result<EventStream> {
         context.conversations().watch(context.principal(), &self.turn_id, self.from_event).await
+    }
+}
+
+/// Lists the profiles by name. Filter: `name:` a part of the name, `subject` with the name of a [`SubjectKind`].
+#[derive(Debug, Clone, Serialize)]
+pub struct ListProfiles {
+    pub list: ListRequest,
+}
+
+impl Operation for ListProfiles {
+    const DECLARATION: Declaration = SERVICE.read("ListProfiles");
+    type Output = ListPage<Arc<ProfileTools>>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<Arc<ProfileTools>>> {
+        let (mut name, mut subject) = (None, None);
+        for condition in filter::parse(&self.list.filter)? {
+            match (condition.field.as_str(), SubjectKind::from_name(&condition.value)) {
+                ("name", _) => filter::set_once(&mut name, &condition, condition.search()?.to_lowercase())?,
+                ("subject", Some(kind)) => filter::set_once(&mut subject, &condition, kind)?,
+                _ => return Err(filter::unknown_field(&condition, "name, and subject with the name of a kind")),
+            }
+        }
+        let scope = ["profiles", context.principal().org.as_str()];
+        let listing = Listing::new(&self.list, &scope, SortKeys::Name, Order::Name, limits::PAGE_SIZE_MAX)?;
+        let registry = registry()?;
+        let matches = |tools: &&Arc<ProfileTools>| {
+            let profile = &tools.profile;
+            filter::contains(profile.name, name.as_ref()) && subject.is_none_or(|kind| profile.subject == kind)
+        };
+        let mut profiles: Vec<Arc<ProfileTools>> = registry.profiles().filter(matches).cloned().collect();
+        listing.sort_by_name(&mut profiles, |tools| tools.profile.name);
+        listing.slice(profiles)
     }
 }
 

@@ -144,6 +144,11 @@ impl ProfileTools {
         Self { profile, answer, tools, definitions }
     }
 
+    /// Returns the type of the answer that ends a turn.
+    pub fn answer(&self) -> &AnswerType {
+        &self.answer
+    }
+
     /// Returns the values of the profile that the acceptance of a turn records.
     pub fn turn_profile(&self, subject: Subject) -> TurnProfile {
         let Profile { name, version, tools, limits, .. } = &self.profile;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 /// Maximum model calls of a turn that a profile may permit, including those after approvals.
+// proto: Profile.model_calls_max "at most {}."
 pub const ROUNDS_MAX: u32 = 100;
 /// Size of a turn's rounds, in bytes, from which the turn ends like a turn with its maximum number of rounds. With the
 /// round that reaches it, a turn fits into a message of 32 MiB.

@@ -91,6 +91,13 @@ impl ConversationService for Proxy {
         Err(Status::unimplemented("a proxy"))
     }
 
+    async fn list_profiles(
+        &self,
+        _: Request<v1::ListProfilesRequest>,
+    ) -> Result<Response<v1::ListProfilesResponse>, Status> {
+        Err(Status::unimplemented("a proxy"))
+    }
+
     async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
         Err(Status::unimplemented("a proxy"))
     }

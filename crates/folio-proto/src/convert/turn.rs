@@ -3,6 +3,7 @@
 use folio_history::command::{IfBusy, IfPending};
 use folio_history::event::{CallView, ResultView, RoundView, TurnStatus, TurnView};
 use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
+use folio_types::profile::SubjectKind;
 use folio_types::{Error, Result, limits};
 
 use super::time;
@@ -60,6 +61,8 @@ impl TryFrom<v1::Turn> for TurnView {
         })
     }
 }
+
+same_variants!(SubjectKind = v1::SubjectKind of "subject": Document, Extraction, Stack, Ingestion, Proposal);
 
 same_variants!(IfBusy = v1::IfBusy of "if_busy": Reject, Enqueue, Interrupt);
 

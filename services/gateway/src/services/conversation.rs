@@ -1,16 +1,19 @@
 //! Serves `ConversationService`. The gateway applies the caller's role and the limits of streams; the owner of the
 //! thread runs the turn.
 
+use std::sync::Arc;
+
 use folio_history::command::ApproveAnswer;
 use folio_history::event::Event;
 use folio_history::peer::EventStream;
 use folio_operations::approvals::{
     ListPendingApprovals, PendingApproval, PendingApprovals, PendingChange, WatchPendingApprovals,
 };
-use folio_operations::conversations::{CancelTurn, GetTurn, ListTools, ResumeTurn, WatchTurn};
+use folio_operations::conversations::{CancelTurn, GetTurn, ListProfiles, ListTools, ResumeTurn, WatchTurn};
 use folio_operations::{Call, ListPage, Operation};
 use folio_proto::{approve, chat, fields, json, status, time, v1};
-use folio_tools::ToolSpec;
+use folio_tools::{ProfileTools, ToolSpec};
+use folio_types::profile::Profile;
 use folio_types::{Result, TurnId};
 use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response};
@@ -63,6 +66,18 @@ impl ConversationService for Api {
         let wrap = |event: Event| v1::WatchTurnResponse { event: Some((&event).into()) };
         self.call(request, call, |events| self.events(events, wrap)).await
     }
+
+    read!(
+        list_profiles,
+        ListProfilesRequest,
+        ListProfilesResponse,
+        |request| ListProfiles { list: list_request!(request) },
+        |page: ListPage<Arc<ProfileTools>>| v1::ListProfilesResponse {
+            profiles: page.items.iter().map(|tools| profile(tools)).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+        }
+    );
 
     read!(
         list_tools,
@@ -118,6 +133,34 @@ impl Api {
 
 fn turn(text: &str) -> Result<TurnId> {
     fields::id("turn_id", text)
+}
+
+fn profile(tools: &ProfileTools) -> v1::Profile {
+    let profile = &tools.profile;
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    v1::Profile {
+        name: profile.name.to_owned(),
+        version: profile.version,
+        documents_min: count(profile.documents.min),
+        documents_max: count(profile.documents.max),
+        media_types: profile.documents.media_types.iter().map(|media_type| (*media_type).to_owned()).collect(),
+        subject: v1::SubjectKind::from(profile.subject).into(),
+        excerpt: profile.has_excerpt,
+        tools: tools.specs().map(|spec| profile_tool(profile, spec)).collect(),
+        model_calls_max: profile.limits.model_calls,
+        running_seconds_max: profile.limits.running_time.map_or(0, |limit| limit.as_secs()),
+        credit_budget: profile.limits.credit_budget,
+        model: profile.model.unwrap_or_default().to_owned(),
+        answer_schema_json: tools.answer().schema().map(json::text).unwrap_or_default(),
+    }
+}
+
+fn profile_tool(profile: &Profile, spec: &ToolSpec) -> v1::ProfileTool {
+    v1::ProfileTool {
+        name: spec.name.to_owned(),
+        access: v1::ToolAccess::from(spec.access).into(),
+        waits: profile.tool(spec.name).is_some_and(|tool| tool.waits),
+    }
 }
 
 fn tool(spec: &ToolSpec) -> v1::Tool {
