@@ -10,7 +10,7 @@ use super::*;
 use crate::audit::Auditor;
 
 impl Sandbox {
-    async fn log(&self) -> Vec<AuditEntry> {
+    pub(super) async fn log(&self) -> Vec<AuditEntry> {
         let (low, high) = (AuditPosition::before(Timestamp::MIN), AuditPosition::before(Timestamp::MAX));
         self.stores.audit.list(&self.principal.org, &low, &high, false, 10_000).await.unwrap()
     }

@@ -12,6 +12,7 @@ mod first_message;
 mod flaky;
 mod lifecycle;
 mod ownership;
+mod profiles;
 mod publish;
 mod queued;
 mod references;

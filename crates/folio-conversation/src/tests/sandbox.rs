@@ -213,6 +213,12 @@ impl Sandbox {
         self.conversations = node(&self.base, &self.tools, &self.points, options).await;
     }
 
+    /// Simulates an upgrade of the process: a restart with other profiles and tools.
+    pub(super) async fn upgrade(&mut self, tools: Arc<Registry>) {
+        self.tools = tools;
+        self.restart().await;
+    }
+
     pub(super) async fn finish(self) {
         self.conversations.drain(SOON).await;
         let snapshot = self.conversations.snapshot();
