@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use folio_history::job::{
-    ItemOutcome, JobCommand, JobFilter, JobHeader, JobLimits, JobWrite, JobWritten, KIND, NewJob,
+    ItemOutcome, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, JobWrite, JobWritten, KIND, NewJob,
 };
 use folio_storage::{JobRecordStore, create_job};
 use folio_types::limits::JOB_ITEMS_MAX;
@@ -70,14 +70,17 @@ impl JobControl {
         let (kind, running_max, at) = (kind.to_owned(), self.limits.running_time, self.environment.now());
         let new = NewJob { id, principal, kind, input, items, running_max, at };
         let created = create_job(&*self.store, &self.limits, new).await?;
-        self.hints.push(created.org(), &created.id).await;
+        self.hints.push(created.queue(), created.org(), &created.id).await;
         Ok(created)
     }
 
+    /// Returns a job that users control.
+    ///
     /// # Errors
-    /// `NOT_FOUND`, also for a job of another organization.
+    /// `NOT_FOUND`, also for a job of another organization, and for a delivery.
     pub async fn find(&self, org: &OrgId, id: &JobId) -> Result<JobHeader> {
-        self.store.header(org, id).await?.ok_or_else(|| Error::not_found(KIND, id))
+        let found = self.store.header(org, id).await?.filter(|found| found.queue() == JobQueue::Work);
+        found.ok_or_else(|| Error::not_found(KIND, id))
     }
 
     /// Returns the outcomes of a job's items, in the order of the items.
@@ -102,7 +105,7 @@ impl JobControl {
             let write = JobWrite { batch: self.environment.random(), before, after, outcome: None };
             if let JobWritten::Done(written) = self.write(write).await? {
                 if is_start {
-                    self.hints.push(org, id).await;
+                    self.hints.push(JobQueue::Work, org, id).await;
                 }
                 return Ok(*written);
             }

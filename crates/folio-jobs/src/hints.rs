@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_storage::{JOB_HINTS, JobStore, hint_job, hinted_job};
+use folio_history::job::JobQueue;
+use folio_storage::{JOB_HINTS, JobStore, hint_job, hinted_job, hinted_queue};
 use folio_types::{Incarnation, JobId, OrgId, Result};
 use ractor::ActorRef;
 use tokio::sync::Notify;
@@ -47,19 +48,19 @@ impl JobHints {
         Arc::clone(&self.queue)
     }
 
-    /// Adds a hint.
-    pub(crate) async fn push(&self, org: &OrgId, job: &JobId) {
-        hint_job(&*self.queue, org, job).await;
+    /// Adds a hint of a job that can start.
+    pub async fn push(&self, queue: JobQueue, org: &OrgId, job: &JobId) {
+        hint_job(&*self.queue, queue, org, job).await;
         self.pushed.notify_one();
     }
 
     /// Takes hints. Each hint is taken once, whether or not the job starts.
-    pub(crate) async fn take(&self, worker: &Incarnation) -> Result<Vec<Key>> {
+    pub(crate) async fn take(&self, worker: &Incarnation) -> Result<Vec<(JobQueue, Key)>> {
         let claimed = self.queue.claim(JOB_HINTS, worker, HINTS_PER_READ, ABANDONED_AFTER).await?;
         let mut keys = Vec::with_capacity(claimed.len());
         for hint in claimed {
             self.queue.complete(JOB_HINTS, &hint).await?;
-            keys.extend(hinted_job(&hint.job));
+            keys.extend(hinted_job(&hint.job).map(|key| (hinted_queue(&hint.job), key)));
         }
         Ok(keys)
     }
@@ -85,8 +86,8 @@ async fn start_jobs(shared: &Shared, supervisor: &ActorRef<SupervisorMsg>) {
     while !shared.draining.is_cancelled() {
         let pause = match hints.take(&shared.dependencies.incarnation).await {
             Ok(keys) => {
-                for key in keys {
-                    let _ = supervisor.send_message(SupervisorMsg::Start(key));
+                for (queue, key) in keys {
+                    let _ = supervisor.send_message(SupervisorMsg::Start(queue, key));
                 }
                 POLL_INTERVAL
             }
@@ -115,10 +116,10 @@ mod tests {
         let shared = folio_storage_memory::shared_stores(Arc::new(Simulated::new(7)), SharedOptions::default());
         let (hints, worker) = (JobHints::new(shared.jobs), Incarnation::derive(&["n"]));
         let key = (OrgId::derive(&["o"]), JobId::derive(&["j"]));
-        hints.push(&key.0, &key.1).await;
-        hints.push(&key.0, &key.1).await;
+        hints.push(JobQueue::Deliveries, &key.0, &key.1).await;
+        hints.push(JobQueue::Deliveries, &key.0, &key.1).await;
         hints.wait().await;
-        assert_eq!(hints.take(&worker).await.unwrap(), [key]);
+        assert_eq!(hints.take(&worker).await.unwrap(), [(JobQueue::Deliveries, key)]);
         assert!(hints.take(&worker).await.unwrap().is_empty());
     }
 

@@ -16,6 +16,9 @@ pub struct ItemTask {
     pub run: ItemRun,
     /// Receives the progress of the attempt. The owner stores the newest value periodically.
     pub steps: watch::Sender<Option<Steps>>,
+    /// Receives a record of the attempt. If the attempt fails, the newest record is stored as the outcome of the item,
+    /// until a later attempt replaces it.
+    pub record: watch::Sender<Option<Value>>,
 }
 
 impl ItemTask {

@@ -50,7 +50,7 @@ folio_types::with_defaults! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Options {
         pub limits: JobLimits = JobLimits::default(),
-        /// Maximum number of running jobs of this node (64).
+        /// Maximum number of running jobs of this node in each queue (64).
         pub running_max: usize = 64,
         /// Time between two sweeps (5 s).
         pub sweep_interval: Duration = Duration::from_secs(5),

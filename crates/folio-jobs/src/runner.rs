@@ -70,11 +70,17 @@ impl Runner<'_> {
         let Some(run) = self.header.run_of(index) else { return Ok(()) };
         let (item, attempt) = (run.item, run.attempt);
         let (steps, progress) = watch::channel(None);
-        let task = ItemTask { job: self.header.clone(), principal: principal.clone(), run, steps };
+        let (record, recorded) = watch::channel(None);
+        let task = ItemTask { job: self.header.clone(), principal: principal.clone(), run, steps, record };
         let kind = Arc::clone(&self.kind);
         match self.attend(kind.run_item(task), &progress).await? {
             None => Ok(()),
-            Some(Err(error)) => self.handle_failure(index, error).await,
+            Some(Err(error)) => {
+                let value = recorded.borrow().clone();
+                let at = self.shared.now();
+                let outcome = value.map(|value| ItemOutcome { item, attempt, value, at });
+                self.handle_failure(index, error, outcome).await
+            }
             Some(Ok(value)) => self.finish(index, (item, attempt), value).await,
         }
     }
@@ -83,18 +89,21 @@ impl Runner<'_> {
         let outcome = ItemOutcome { item, attempt, value, at: self.shared.now() };
         let finish = JobCommand::Finish { item: index, result: Ok(()) };
         match self.write("finish", finish, Some(outcome)).await {
-            Err(Stop::Failed(error)) if error.reason == Reason::TooLarge => self.handle_failure(index, error).await,
+            Err(Stop::Failed(error)) if error.reason == Reason::TooLarge => {
+                self.handle_failure(index, error, None).await
+            }
             written => written,
         }
     }
 
-    async fn handle_failure(&mut self, index: usize, error: Error) -> Result<(), Stop> {
+    /// Ends a failed attempt. `outcome`: the record of the attempt.
+    async fn handle_failure(&mut self, index: usize, error: Error, outcome: Option<ItemOutcome>) -> Result<(), Stop> {
         if let Some(reason) = wait_reason(&error) {
             let retry_at = retry_at(self.header.blocked_since, self.shared.now());
             let wait = JobCommand::Wait { reason, error: Some(error), retry_at };
-            return self.write("wait", wait, None).await;
+            return self.write("wait", wait, outcome).await;
         }
-        self.write("finish", JobCommand::Finish { item: index, result: Err(error) }, None).await?;
+        self.write("finish", JobCommand::Finish { item: index, result: Err(error) }, outcome).await?;
         let item = self.header.items.get(index).filter(|item| item.state == ItemState::Pending);
         if let Some(pause) = item.map(|item| self.pause(item.failures)) {
             self.attend(tokio::time::sleep(pause), &watch::channel(None).1).await?;

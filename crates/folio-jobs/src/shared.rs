@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use folio_history::job::JobQueue;
 use folio_storage::JobRecordStore;
 use folio_types::{Incarnation, JobId, Liveness, OrgId, Timestamp};
 use tokio::sync::Notify;
@@ -12,8 +13,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::{Dependencies, JobKind, Options};
 
-/// Kind of the slots of running jobs.
-const SLOT_KIND: &str = "jobs";
+/// Maximum number of running deliveries of an organization. Each takes seconds at most.
+const DELIVERIES_RUNNING_MAX: u32 = 16;
+
+/// A job with an actor.
+struct RunningJob {
+    queue: JobQueue,
+    /// The job ended, waits or was handed over, so that its slot is free.
+    is_done: bool,
+}
 
 pub(crate) type Key = (OrgId, JobId);
 
@@ -21,8 +29,7 @@ pub(crate) struct Shared {
     pub(crate) dependencies: Dependencies,
     pub(crate) options: Options,
     kinds: BTreeMap<&'static str, Arc<dyn JobKind>>,
-    /// Jobs with an actor. True: the job ended, waits or was handed over, so that its slot is free.
-    running: Mutex<HashMap<Key, bool>>,
+    running: Mutex<HashMap<Key, RunningJob>>,
     /// Notified when an actor ends.
     ended: Notify,
     pub(crate) wake: Notify,
@@ -102,27 +109,40 @@ impl Shared {
         self.running().len()
     }
 
-    /// Returns the number of jobs of an organization that may start in this process.
-    pub(crate) fn free(&self, org: &OrgId) -> usize {
-        let running = self.running();
-        let of_org = running.keys().filter(|(owner, _)| owner == org).count();
-        let limit = usize::try_from(self.options.limits.running_max).unwrap_or(usize::MAX);
-        limit.saturating_sub(of_org).min(self.options.running_max.saturating_sub(running.len()))
+    /// Returns the maximum number of running jobs of an organization in a queue.
+    fn running_max(&self, queue: JobQueue) -> u32 {
+        match queue {
+            JobQueue::Work => self.options.limits.running_max,
+            JobQueue::Deliveries => DELIVERIES_RUNNING_MAX,
+        }
     }
 
-    pub(crate) fn insert(&self, key: Key) {
-        self.running().insert(key, false);
+    /// Returns the number of jobs of an organization and a queue that may start in this process.
+    pub(crate) fn free(&self, org: &OrgId, queue: JobQueue) -> usize {
+        let running = self.running();
+        let of_queue = running.iter().filter(|(_, job)| job.queue == queue).count();
+        let of_org = running.iter().filter(|((owner, _), job)| owner == org && job.queue == queue).count();
+        let limit = usize::try_from(self.running_max(queue)).unwrap_or(usize::MAX);
+        limit.saturating_sub(of_org).min(self.options.running_max.saturating_sub(of_queue))
+    }
+
+    pub(crate) fn insert(&self, key: Key, queue: JobQueue) {
+        self.running().insert(key, RunningJob { queue, is_done: false });
+    }
+
+    fn queue_of(&self, key: &Key) -> JobQueue {
+        self.running().get(key).map(|job| job.queue).unwrap_or_default()
     }
 
     /// Makes the removal of a job start the next sweep. A job that failed to start waits for the periodic one.
     pub(crate) fn mark_done(&self, key: &Key) {
-        if let Some(is_done) = self.running().get_mut(key) {
-            *is_done = true;
+        if let Some(job) = self.running().get_mut(key) {
+            job.is_done = true;
         }
     }
 
     pub(crate) fn remove(&self, key: &Key) {
-        let is_done = self.running().remove(key).unwrap_or(false);
+        let is_done = self.running().remove(key).is_some_and(|job| job.is_done);
         self.ended.notify_waiters();
         if is_done {
             self.wake.notify_one();
@@ -143,8 +163,8 @@ impl Shared {
 
     /// Takes a slot of the organization. While the store of slots is unavailable, this process counts its own jobs only.
     pub(crate) async fn take_slot(&self, key: &Key) -> bool {
-        let (limit, name) = (self.options.limits.running_max, self.slot_name(key));
-        let taken = self.dependencies.slots.take(&key.0, SLOT_KIND, &name, limit).await;
+        let (queue, name) = (self.queue_of(key), self.slot_name(key));
+        let taken = self.dependencies.slots.take(&key.0, queue.slots(), &name, self.running_max(queue)).await;
         taken.unwrap_or_else(|error| {
             tracing::debug!(%error, "the shared store is unavailable; running jobs are counted in this process only");
             true
@@ -154,9 +174,10 @@ impl Shared {
     /// Renews or frees a slot. A failure is harmless: the lease ends, or the next renewal repeats the call.
     pub(crate) async fn sync_slot(&self, key: &Key, is_taken: bool) {
         let (slots, org, name) = (&self.dependencies.slots, &key.0, [self.slot_name(key)]);
+        let kind = self.queue_of(key).slots();
         let synced = match is_taken {
-            true => slots.sync(org, SLOT_KIND, &name, &[]).await,
-            false => slots.sync(org, SLOT_KIND, &[], &name).await,
+            true => slots.sync(org, kind, &name, &[]).await,
+            false => slots.sync(org, kind, &[], &name).await,
         };
         if let Err(error) = synced {
             tracing::debug!(%error, "cannot sync the slot of a job");
@@ -170,7 +191,7 @@ impl Shared {
     }
 
     /// Callers drop the lock before an await.
-    fn running(&self) -> MutexGuard<'_, HashMap<Key, bool>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<Key, RunningJob>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

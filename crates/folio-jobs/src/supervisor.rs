@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use folio_history::job::JobQueue;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::actor::{JobActor, Start};
@@ -11,8 +12,8 @@ use crate::shared::{Key, Shared};
 use crate::{hints, sweep};
 
 pub(crate) enum SupervisorMsg {
-    /// Start a job unless it has an actor.
-    Start(Key),
+    /// Start a job of a queue unless it has an actor.
+    Start(JobQueue, Key),
 }
 
 pub(crate) struct Supervisor;
@@ -41,15 +42,15 @@ impl Actor for Supervisor {
     async fn handle(
         &self,
         myself: ActorRef<SupervisorMsg>,
-        SupervisorMsg::Start(key): SupervisorMsg,
+        SupervisorMsg::Start(queue, key): SupervisorMsg,
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         let shared = &state.shared;
-        if shared.draining.is_cancelled() || shared.is_running(&key) || shared.free(&key.0) == 0 {
+        if shared.draining.is_cancelled() || shared.is_running(&key) || shared.free(&key.0, queue) == 0 {
             return Ok(());
         }
         let start = Start { shared: Arc::clone(shared), key: key.clone() };
-        shared.insert(key.clone());
+        shared.insert(key.clone(), queue);
         match Actor::spawn_linked(None, JobActor, start, myself.get_cell()).await {
             Ok((actor, _joined)) => drop(state.keys.insert(actor.get_id(), key)),
             Err(error) => {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_history::job::{JobCommand, JobHeader, JobWrite, OpenJobRow, RowAction, row_action};
+use folio_history::job::{JobCommand, JobHeader, JobQueue, JobWrite, OpenJobRow, RowAction, row_action};
 use folio_types::{OrgId, Reason, Result, Timestamp};
 use ractor::ActorRef;
 
@@ -41,7 +41,7 @@ struct Sweeper {
 struct Found {
     waiting: HashMap<Key, Timestamp>,
     /// Number of jobs that may still start.
-    free: HashMap<OrgId, usize>,
+    free: HashMap<(OrgId, JobQueue), usize>,
 }
 
 impl Sweeper {
@@ -95,7 +95,8 @@ impl Sweeper {
             return Ok(());
         }
         // Most jobs of an organization that uses all its slots are queued: they are not read.
-        let free = found.free.entry(row.org.clone()).or_insert_with(|| shared.free(&row.org));
+        let free = found.free.entry((row.org.clone(), row.queue));
+        let free = free.or_insert_with(|| shared.free(&row.org, row.queue));
         if *free == 0 || !shared.dependencies.placement.is_placed_here(&key.0, &key.1).await {
             return Ok(());
         }
@@ -104,12 +105,16 @@ impl Sweeper {
             RowAction::Remove => shared.jobs().remove_open(std::slice::from_ref(row)).await?,
             RowAction::Skip => {}
             RowAction::CheckAt(at) => {
-                let recheck = now.saturating_add(RECHECK).unwrap_or(at);
+                // No user resumes a delivery.
+                let recheck = match row.queue {
+                    JobQueue::Work => now.saturating_add(RECHECK).unwrap_or(at),
+                    JobQueue::Deliveries => at,
+                };
                 found.waiting.insert(key, at.min(recheck));
             }
             RowAction::Start if header.as_ref().is_some_and(|header| shared.kind(&header.kind).is_some()) => {
                 *free -= 1;
-                let _ = self.supervisor.send_message(SupervisorMsg::Start(key));
+                let _ = self.supervisor.send_message(SupervisorMsg::Start(row.queue, key));
             }
             RowAction::Start => {}
             RowAction::Expire => self.expire(header).await?,

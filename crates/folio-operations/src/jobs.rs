@@ -200,7 +200,8 @@ mod tests {
     fn a_job_filter_is_parsed_as_documented() {
         let user = UserId::derive(&["u"]);
         let text = format!("open:true kind:extraction user={user}");
-        let expected = JobFilter { is_open: Some(true), kind: Some("extraction".to_owned()), user: Some(user) };
+        let kind = Some("extraction".to_owned());
+        let expected = JobFilter { is_open: Some(true), kind, user: Some(user), ..JobFilter::default() };
         assert_eq!(job_filter(&text).unwrap(), expected);
         assert_eq!(job_filter("").unwrap(), JobFilter::default());
         for bad in ["state:running", "open:maybe", "user:x", "open:true open:false"] {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use folio_history::job::{
-    ItemOutcome, JobCommand, JobFilter, JobHeader, JobWrite, JobWritten, NewJob, OpenJobRow, WaitReason,
+    DELIVERY_KIND, ItemOutcome, JobCommand, JobFilter, JobHeader, JobQueue, JobWrite, JobWritten, NewJob, OpenJobRow,
+    WaitReason,
 };
 use folio_types::limits::{JOB_OUTCOME_BYTES, JOB_RETENTION};
 use folio_types::page::{Page, PageRequest};
@@ -235,6 +236,7 @@ async fn lists(context: &Context) -> Outcome {
     }
     let deleted = store.create(new_job(&context, "d", json!({}))?).await?;
     store.delete(&context.org, &deleted.id).await?;
+    store.create(new_job(&context, DELIVERY_KIND, json!({}))?).await?;
     let shared = &context;
     let list = |filter: JobFilter| {
         move |page: PageRequest| {
@@ -252,6 +254,7 @@ async fn lists(context: &Context) -> Outcome {
     orders(&["a", "b"], list(JobFilter { is_open: Some(true), ..all.clone() })).await?;
     orders(&["c"], list(JobFilter { is_open: Some(false), ..all.clone() })).await?;
     orders(&["b"], list(JobFilter { user: Some(other_user), ..all.clone() })).await?;
-    orders(&["a"], list(JobFilter { kind: Some("a".to_owned()), is_open: Some(true), user: None })).await?;
-    orders(&[], list(JobFilter { kind: Some("a".to_owned()), is_open: Some(false), user: None })).await
+    orders(&["a"], list(JobFilter { kind: Some("a".to_owned()), is_open: Some(true), ..all.clone() })).await?;
+    orders(&[], list(JobFilter { kind: Some("a".to_owned()), is_open: Some(false), ..all.clone() })).await?;
+    orders(&["webhook_delivery"], list(JobFilter { queue: JobQueue::Deliveries, ..all })).await
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_history::job::{
-    ItemOutcome, JobDecision, JobFilter, JobHeader, JobRecord, JobWrite, JobWritten, KIND, OpenJobRow, decide,
+    ItemOutcome, JobDecision, JobFilter, JobHeader, JobQueue, JobRecord, JobWrite, JobWritten, KIND, OpenJobRow, decide,
 };
 use folio_resources::Condition;
 use folio_types::page::{Page, PageRequest};
@@ -54,7 +54,7 @@ impl JobRecordStore for Jobs {
             // A compaction may have moved the row of an earlier attempt, but not removed it.
             if attempt == 0 {
                 open_turns::replace(keyspace, &OpenJobRow::of(&header), &[]).await?;
-                catalogue::insert_new_rows(keyspace, org, KIND, None, &listed(&header)).await?;
+                catalogue::insert_new_rows(keyspace, org, header.queue().list(), None, &listed(&header)).await?;
             }
             let sent = keyspace.tables.jobs.create((org, id), header.fence(), encoded.clone()).await?;
             if matches!(sent, ConditionalResult::Applied) {
@@ -78,7 +78,7 @@ impl JobRecordStore for Jobs {
             None => None,
         };
         let (batch, empty) = (format!("{:032x}", write.batch), encode(&Empty)?);
-        catalogue::insert_new_rows(keyspace, job.0, KIND, Some(&before), &after).await?;
+        catalogue::insert_new_rows(keyspace, job.0, write.after.queue().list(), Some(&before), &after).await?;
         if let Some(at) = write.after.expires_at() {
             let row = JobExpiryRow { org: job.0.clone(), job: job.1.clone(), at };
             let row = SystemRow { at: micros(at), key: expiry_key(job.0, job.1), value: encode(&row)? };
@@ -133,8 +133,8 @@ impl JobRecordStore for Jobs {
 
     async fn list(&self, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>> {
         let conditions = filter.conditions();
-        let query = Query::new(KIND, &conditions, format!("{conditions:?}"));
-        let load = |found: CatalogueRow| self.item(org, &conditions, found);
+        let query = Query::new(filter.queue.list(), &conditions, format!("{conditions:?}"));
+        let load = |found: CatalogueRow| self.item(org, filter.queue, &conditions, found);
         catalogue::page(&self.0, org, &query, page, |found| Box::pin(load(found))).await
     }
 
@@ -203,8 +203,8 @@ impl Jobs {
 
     /// Removes the list rows that the job no longer has. A reader repairs rows that stay.
     async fn remove_old_list_rows(&self, write: &JobWrite, (before, after): (&ListEntry, &ListEntry)) {
-        let org = write.before.org();
-        let removed = catalogue::remove_old_rows(&self.0, org, KIND, before, Some(after), after.version).await;
+        let (org, kind) = (write.before.org(), write.before.queue().list());
+        let removed = catalogue::remove_old_rows(&self.0, org, kind, before, Some(after), after.version).await;
         if let Err(error) = removed {
             tracing::warn!(%error, job = %write.before.id, "list rows stay until a reader repairs them");
         }
@@ -214,6 +214,7 @@ impl Jobs {
     async fn item(
         &self,
         org: &OrgId,
+        queue: JobQueue,
         conditions: &[Condition],
         found: CatalogueRow,
     ) -> Result<Option<(JobHeader, usize)>> {
@@ -231,7 +232,7 @@ impl Jobs {
             None => (None, 0),
         };
         let item = (found.position.at, id.as_str());
-        catalogue::repair_keys(&self.0, (org, KIND), item, found.keys()?, (now.as_ref(), version)).await?;
+        catalogue::repair_keys(&self.0, (org, queue.list()), item, found.keys()?, (now.as_ref(), version)).await?;
         Ok(None)
     }
 
@@ -240,7 +241,7 @@ impl Jobs {
         let (org, id) = (header.org(), &header.id);
         self.empty(org, id).await?;
         let version = header.version.saturating_add(2);
-        catalogue::remove_old_rows(&self.0, org, KIND, &listed(header), None, version).await?;
+        catalogue::remove_old_rows(&self.0, org, header.queue().list(), &listed(header), None, version).await?;
         if let Some(at) = header.expires_at() {
             self.0.tables.system_rows.remove(EXPIRY, micros(at), &expiry_key(org, id)).await?;
         }

@@ -97,7 +97,7 @@ fn create(transaction: &mut Transaction<'_>, header: JobHeader) -> Result<JobHea
     }
     let (row, listed) = (OpenJobRow::of(&header), header.listed());
     transaction.put(Space::System, keys::open_job(&row), &row)?;
-    listing::put_row(transaction, header.org(), KIND, listed.created_at, &listed.row)?;
+    listing::put_row(transaction, header.org(), header.queue().list(), listed.created_at, &listed.row)?;
     transaction.put(Space::Records, key, &JobRecord::Live(Box::new(header.clone())))?;
     Ok(header)
 }
@@ -114,7 +114,7 @@ fn execute(transaction: &mut Transaction<'_>, write: JobWrite, outcome: Option<V
     }
     let listed = write.after.listed();
     if listed.row != write.before.listed().row {
-        listing::put_row(transaction, org, KIND, listed.created_at, &listed.row)?;
+        listing::put_row(transaction, org, write.after.queue().list(), listed.created_at, &listed.row)?;
     }
     if let Some(at) = write.after.expires_at() {
         let row = JobExpiryRow { org: org.clone(), job: id.clone(), at };
@@ -127,11 +127,11 @@ fn execute(transaction: &mut Transaction<'_>, write: JobWrite, outcome: Option<V
 }
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>> {
-    let conditions = filter.conditions();
+    let (conditions, kind) = (filter.conditions(), filter.queue.list());
     let listing = Listing {
-        prefix: keys::list(org, KIND, None),
+        prefix: keys::list(org, kind, None),
         filter: format!("{conditions:?}"),
-        total: conditions.is_empty().then(|| listing::total(reads, org, KIND)).transpose()?,
+        total: conditions.is_empty().then(|| listing::total(reads, org, kind)).transpose()?,
         conditions: &conditions,
     };
     listing.page(reads, page, |row| {
@@ -148,7 +148,7 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &JobId) -> Result<
         transaction.remove_all(Space::Records, prefix)?;
     }
     let listed = header.listed();
-    listing::remove_row(transaction, org, KIND, listed.created_at, &listed.row)?;
+    listing::remove_row(transaction, org, header.queue().list(), listed.created_at, &listed.row)?;
     if let Some(at) = header.expires_at() {
         transaction.remove(Space::System, keys::job_expiry(at, org, id));
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use folio_credit::{Account, AccountEntry, Basis, BlockPart, Grant, GrantKind, LedgerRow, OpenBlock, SettlementRecord};
 use folio_history::job::{
-    ItemOutcome, ItemState, JobHeader, JobItem, JobRecord, JobState, NewJob, OpenJobRow, WaitReason,
+    ItemOutcome, ItemState, JobHeader, JobItem, JobQueue, JobRecord, JobState, NewJob, OpenJobRow, WaitReason,
 };
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
@@ -310,7 +310,7 @@ fn jobs() -> Vec<Sample> {
     };
     let failed = JobState::Failed(Error::precondition(Reason::NoText, "no text"));
     let failed = JobHeader { state: failed, ended_at: Some(at()), ..queued.clone() };
-    let row = OpenJobRow { org: org(), job: job_id(), at: at(), until: at() };
+    let row = OpenJobRow { org: org(), job: job_id(), at: at(), until: at(), queue: JobQueue::Work };
     let outcome = ItemOutcome { item: 1, attempt: 2, value: data(), at: at() };
     vec![
         sample("tombstone", queued.tombstone()),

@@ -182,3 +182,6 @@ pub const JOB_OPEN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Time for which the record of an ended job is kept.
 // proto: JobService "after {} days"
 pub const JOB_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Time for which the record of an ended delivery to a webhook endpoint is kept.
+// proto: WebhookEndpointService.ListWebhookDeliveries "for {} days"
+pub const DELIVERY_RETENTION: Duration = Duration::from_secs(3 * 24 * 60 * 60);

@@ -26,6 +26,7 @@ mod admission;
 mod command;
 mod item_run;
 mod pick_up;
+mod queue;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -35,7 +36,7 @@ use std::time::Duration;
 
 use folio_resources::{Condition, ListEntry, ListRow, term};
 use folio_types::limits::{
-    JOB_BLOCKED_MAX, JOB_INPUT_BYTES, JOB_ITEMS_MAX, JOB_OPEN_MAX, JOB_RETENTION, JOB_SUBJECT_BYTES, NAME_CHARS,
+    JOB_BLOCKED_MAX, JOB_INPUT_BYTES, JOB_ITEMS_MAX, JOB_OPEN_MAX, JOB_SUBJECT_BYTES, NAME_CHARS,
 };
 use folio_types::{Error, Incarnation, JobId, OrgId, Principal, Reason, Result, Timestamp, UnknownFields, UserId};
 use serde::{Deserialize, Serialize};
@@ -47,10 +48,15 @@ pub use admission::{JobLimits, current_principal};
 pub use command::{JobCommand, retry_at};
 pub use item_run::ItemRun;
 pub use pick_up::{OpenJobRow, RowAction, row_action};
+pub use queue::{DELIVERY_KIND, JobQueue};
 pub use write::{ItemOutcome, JobDecision, JobRecord, JobWrite, JobWritten, decide};
 
 /// The name of jobs in lists and errors.
 pub const KIND: &str = "job";
+
+const SUBJECT: &str = "subject";
+/// The term of an open delivery, so that a store counts the open deliveries of an endpoint by one term.
+const OPEN_SUBJECT: &str = "open_subject";
 
 /// The header of a job: the row on which every write is conditional.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +120,7 @@ pub enum WaitReason {
     Approval,
     /// The organization lacks credit. After [`JOB_BLOCKED_MAX`] the job fails.
     Credit,
-    /// A quota or rate limit is exhausted. After [`JOB_BLOCKED_MAX`] the job fails.
+    /// A quota or rate limit is exhausted, or a webhook endpoint fails. After [`JOB_BLOCKED_MAX`] the job fails.
     Limit,
     /// A store or a model endpoint is unavailable.
     Store,
@@ -227,6 +233,10 @@ impl JobHeader {
         &self.principal.org
     }
 
+    pub fn queue(&self) -> JobQueue {
+        JobQueue::of(&self.kind)
+    }
+
     /// Returns the fence of the next write.
     pub fn fence(&self) -> Fence {
         Fence { epoch: self.epoch, version: self.version }
@@ -248,7 +258,7 @@ impl JobHeader {
 
     /// Returns the time at which the record is deleted. None: the job is open.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        self.ended_at.map(|ended| ended.saturating_add(JOB_RETENTION).unwrap_or(Timestamp::MAX))
+        self.ended_at.map(|ended| ended.saturating_add(self.queue().retention()).unwrap_or(Timestamp::MAX))
     }
 
     pub fn progress(&self) -> Progress {
@@ -276,7 +286,11 @@ impl JobHeader {
     pub fn listed(&self) -> ListEntry {
         let status = if self.is_ended() { "ended" } else { "open" };
         let terms = [term("status", status), term("kind", &self.kind), term("user", &self.principal.user)];
-        let row = ListRow { id: self.id.to_string(), terms: terms.into(), ..ListRow::default() };
+        // A delivery is listed by its endpoint.
+        let endpoint = self.items.first().filter(|_| self.queue() == JobQueue::Deliveries).map(|item| &item.id);
+        let open = endpoint.filter(|_| !self.is_ended()).map(|id| term(OPEN_SUBJECT, id));
+        let terms = terms.into_iter().chain(endpoint.map(|id| term(SUBJECT, id))).chain(open).collect();
+        let row = ListRow { id: self.id.to_string(), terms, ..ListRow::default() };
         ListEntry { row, created_at: self.created_at, version: self.version.saturating_add(1) }
     }
 
@@ -289,18 +303,26 @@ impl JobHeader {
 /// All conditions that are set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobFilter {
+    /// The jobs of other queues are not listed.
+    pub queue: JobQueue,
     pub is_open: Option<bool>,
     pub kind: Option<String>,
     pub user: Option<UserId>,
+    /// Subject of the item of a delivery: the id of the endpoint.
+    pub subject: Option<String>,
 }
 
 impl JobFilter {
     pub fn conditions(&self) -> Vec<Condition> {
-        let Self { is_open, kind, user } = self;
-        let status = is_open.map(|is_open| term("status", if is_open { "open" } else { "ended" }));
+        let Self { queue: _, is_open, kind, user, subject } = self;
+        let is_open_subject = *is_open == Some(true) && subject.is_some();
+        let status = is_open.filter(|_| !is_open_subject);
+        let status = status.map(|is_open| term("status", if is_open { "open" } else { "ended" }));
         let kind = kind.as_ref().map(|kind| term("kind", kind));
         let user = user.as_ref().map(|user| term("user", user));
-        let terms = status.into_iter().chain(kind).chain(user);
+        let field = if is_open_subject { OPEN_SUBJECT } else { SUBJECT };
+        let subject = subject.as_ref().map(|subject| term(field, subject));
+        let terms = status.into_iter().chain(kind).chain(user).chain(subject);
         terms.map(|term| Condition::AnyTerm(vec![term])).collect()
     }
 }

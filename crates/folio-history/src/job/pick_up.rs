@@ -5,7 +5,7 @@ use folio_types::{JobId, Liveness, OrgId, Timestamp};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::{JobHeader, JobState};
+use super::{JobHeader, JobQueue, JobState};
 
 /// Maximum time between the insertion of a row and the creation of its job.
 const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
@@ -23,12 +23,15 @@ pub struct OpenJobRow {
     pub at: Timestamp,
     /// Time at which the row expires, which is later than the end of the job.
     pub until: Timestamp,
+    #[serde(default, skip_serializing_if = "JobQueue::is_default")]
+    pub queue: JobQueue,
 }
 
 impl OpenJobRow {
     pub fn of(header: &JobHeader) -> Self {
         let until = header.open_until().saturating_add(MARGIN).unwrap_or(Timestamp::MAX);
-        Self { org: header.org().clone(), job: header.id.clone(), at: header.created_at, until }
+        let queue = header.queue();
+        Self { org: header.org().clone(), job: header.id.clone(), at: header.created_at, until, queue }
     }
 
     fn created_at(&self) -> Timestamp {

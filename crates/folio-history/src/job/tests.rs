@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use folio_resources::Member;
 use folio_types::limits::{
-    JOB_BLOCKED_MAX, JOB_FAILURES_MAX, JOB_INPUT_BYTES, JOB_ITEMS_MAX, JOB_MESSAGE_CHARS, JOB_OPEN_MAX, JOB_RETENTION,
-    JOB_SUBJECT_BYTES, NAME_CHARS,
+    DELIVERY_RETENTION, JOB_BLOCKED_MAX, JOB_FAILURES_MAX, JOB_INPUT_BYTES, JOB_ITEMS_MAX, JOB_MESSAGE_CHARS,
+    JOB_OPEN_MAX, JOB_RETENTION, JOB_SUBJECT_BYTES, NAME_CHARS,
 };
 use folio_types::{
     Code, Error, Incarnation, JobId, Liveness, OrgId, Principal, Reason, Result, Role, ThreadId, Timestamp, TurnId,
@@ -417,10 +417,34 @@ fn a_list_entry_changes_only_when_the_job_ends() {
     let filter = |is_open| JobFilter { is_open: Some(is_open), ..JobFilter::default() }.conditions();
     assert!(running.listed().row.matches(&filter(true)) && !running.listed().row.matches(&filter(false)));
     assert!(ended.listed().row.matches(&filter(false)) && !ended.listed().row.matches(&filter(true)));
-    let of = |kind: &str, user| JobFilter { kind: Some(kind.to_owned()), user: Some(user), is_open: None }.conditions();
+    let of = |kind: &str, user| {
+        JobFilter { kind: Some(kind.to_owned()), user: Some(user), ..JobFilter::default() }.conditions()
+    };
     assert!(running.listed().row.matches(&of("extraction", principal().user)));
     assert!(!running.listed().row.matches(&of("other", principal().user)));
     assert!(!running.listed().row.matches(&of("extraction", UserId::derive(&["other"]))));
+}
+
+#[test]
+fn a_delivery_has_a_queue_of_its_own_and_is_listed_by_its_endpoint() {
+    let new = NewJob { kind: DELIVERY_KIND.to_owned(), items: vec!["whe_1".to_owned()], ..new(1) };
+    let delivery = new.header().unwrap();
+    assert_eq!((delivery.queue(), queued(1).queue()), (JobQueue::Deliveries, JobQueue::Work));
+    assert_eq!(OpenJobRow::of(&delivery).queue, JobQueue::Deliveries);
+    assert_ne!(JobQueue::Deliveries.list(), JobQueue::Work.list());
+    assert_ne!(JobQueue::Deliveries.slots(), JobQueue::Work.slots());
+    let ended = after(delivery.clone(), [(1, JobCommand::Cancel)]);
+    let of = |subject: &str, is_open| {
+        JobFilter { subject: Some(subject.to_owned()), is_open, ..JobFilter::default() }.conditions()
+    };
+    for (is_open, of_delivery, of_ended) in [(None, true, true), (Some(true), true, false), (Some(false), false, true)]
+    {
+        assert_eq!(delivery.listed().row.matches(&of("whe_1", is_open)), of_delivery, "{is_open:?}");
+        assert_eq!(ended.listed().row.matches(&of("whe_1", is_open)), of_ended, "{is_open:?}");
+        assert!(!delivery.listed().row.matches(&of("whe_2", is_open)));
+    }
+    assert!(!queued(1).listed().row.matches(&of("item 0", None)), "the items of other jobs are no terms");
+    assert_eq!(ended.expires_at(), Some(at(1).checked_add(DELIVERY_RETENTION).unwrap()));
 }
 
 #[test]

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::{JobHeader, KIND};
 
-/// The answer of an item, stored with the header in one write. A stored answer is final: no later attempt replaces it.
+/// The answer of an item, stored with the header in one write. The answer of an item that is done is final. An item that is
+/// not done may have the record of its last failed attempt instead, which later attempts replace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemOutcome {
     /// Number of the item in its job, from 1.

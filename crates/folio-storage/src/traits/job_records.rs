@@ -2,7 +2,9 @@
 //! ([`crate::JobStore`]), which are hints.
 
 use async_trait::async_trait;
-use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobLimits, JobWrite, JobWritten, NewJob, OpenJobRow};
+use folio_history::job::{
+    ItemOutcome, JobFilter, JobHeader, JobLimits, JobQueue, JobWrite, JobWritten, NewJob, OpenJobRow,
+};
 use folio_types::limits::JOB_OUTCOME_BYTES;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, JobId, OrgId, Reason, Result, Timestamp};
@@ -68,9 +70,10 @@ pub async fn create_job(store: &dyn JobRecordStore, limits: &JobLimits, new: New
 
 /// Adds a hint of a job that can start to the queue of all nodes, so that a node starts the job before its next sweep. If
 /// the queue is full or unavailable, the next sweep finds the job.
-pub async fn hint_job(queue: &dyn JobStore, org: &OrgId, job: &JobId) {
-    let hint = Job { key: format!("{org} {job}"), group: org.to_string(), payload: String::new() };
-    if let Err(error) = queue.push(JOB_HINTS, &hint).await {
+pub async fn hint_job(hints: &dyn JobStore, queue: JobQueue, org: &OrgId, job: &JobId) {
+    let payload = if queue == JobQueue::Work { "" } else { queue.slots() };
+    let hint = Job { key: format!("{org} {job}"), group: org.to_string(), payload: payload.to_owned() };
+    if let Err(error) = hints.push(JOB_HINTS, &hint).await {
         tracing::debug!(%error, %job, "a job has no hint; the next sweep finds it");
     }
 }
@@ -79,6 +82,12 @@ pub async fn hint_job(queue: &dyn JobStore, org: &OrgId, job: &JobId) {
 pub fn hinted_job(hint: &Job) -> Option<(OrgId, JobId)> {
     let (org, job) = hint.key.split_once(' ')?;
     Some((org.parse().ok()?, job.parse().ok()?))
+}
+
+/// Returns the queue of a hinted job.
+pub fn hinted_queue(hint: &Job) -> JobQueue {
+    let is_delivery = hint.payload == JobQueue::Deliveries.slots();
+    if is_delivery { JobQueue::Deliveries } else { JobQueue::Work }
 }
 
 /// Encodes an outcome. `TOO_LARGE` above [`JOB_OUTCOME_BYTES`].

@@ -31,7 +31,7 @@ pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
-pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job};
+pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job, hinted_queue};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};

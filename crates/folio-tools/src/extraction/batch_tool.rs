@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_history::job::{KIND, NewJob};
+use folio_history::job::{JobQueue, KIND, NewJob};
 use folio_resources::Document;
 use folio_storage::{create_job, hint_job};
 use folio_types::limits::JOB_ITEMS_MAX;
@@ -115,7 +115,7 @@ pub(super) async fn start_job(context: &CallContext, arguments: &Value, plan: &P
     let row = stores.ops.close(org, &plan.target, row).await?;
     let result = into_result(WriteOutcome::Row(row))?;
     // A node that starts the job before the op row is stored makes it wait.
-    hint_job(&*resources.job_hints, org, &id).await;
+    hint_job(&*resources.job_hints, JobQueue::Work, org, &id).await;
     Ok(job_output(&plan.target, result))
 }
 

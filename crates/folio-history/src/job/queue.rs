@@ -1,0 +1,56 @@
+//! The queues of jobs.
+
+use std::time::Duration;
+
+use folio_types::limits::{DELIVERY_RETENTION, JOB_RETENTION};
+use serde::{Deserialize, Serialize};
+
+/// The kind of the jobs that deliver an event to a webhook endpoint. Such a job has one item, whose subject is the endpoint.
+pub const DELIVERY_KIND: &str = "webhook_delivery";
+
+/// The queue of a job, which follows from its kind. Each queue has its own list, its own running slots and its own
+/// retention, so that neither delays or shows the jobs of the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobQueue {
+    /// Jobs that users start, see and control.
+    #[default]
+    Work,
+    /// Deliveries to webhook endpoints.
+    Deliveries,
+}
+
+impl JobQueue {
+    pub fn of(kind: &str) -> Self {
+        if kind == DELIVERY_KIND { Self::Deliveries } else { Self::Work }
+    }
+
+    /// Returns the name of the stored list of the queue's jobs, and of the jobs in errors.
+    pub fn list(self) -> &'static str {
+        match self {
+            Self::Work => super::KIND,
+            Self::Deliveries => DELIVERY_KIND,
+        }
+    }
+
+    /// Returns the name of the running slots, and of the queue in hints.
+    pub fn slots(self) -> &'static str {
+        match self {
+            Self::Work => "jobs",
+            Self::Deliveries => "deliveries",
+        }
+    }
+
+    /// Returns the time for which the record of an ended job is kept.
+    pub fn retention(self) -> Duration {
+        match self {
+            Self::Work => JOB_RETENTION,
+            Self::Deliveries => DELIVERY_RETENTION,
+        }
+    }
+
+    /// Returns true for the queue of rows that do not name a queue.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
