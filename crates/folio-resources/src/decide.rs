@@ -132,6 +132,15 @@ impl ResourceWrite {
         Target::new(self.kind.name, &self.id)
     }
 
+    /// Returns the record after the write on a stored record (None: the resource does not exist). None: the write deletes
+    /// the resource.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub fn record_after(&self, stored: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
+        Ok((self.apply)(stored)?.after.map(|after| after.record))
+    }
+
     /// Returns true if the write may remove a revision of the resource with these fields, so that the store must read
     /// [`StoredState::revisions`].
     pub fn reads_revisions(&self, stored: Option<&Record<IndexedFields>>) -> bool {

@@ -75,8 +75,8 @@ pub use tag::{DESCRIPTION_CHARS, Tag, TagChange, TagFilter, check_color, check_d
 pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
 pub use used_example::{EXAMPLES_MAX, UsedExample};
 pub use webhook_endpoint::{
-    WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WebhookEndpointId, check_endpoint_secret,
-    check_endpoint_url, check_event_types,
+    ENDPOINTS_MAX, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WebhookEndpointId,
+    check_endpoint_secret, check_endpoint_url, check_event_types,
 };
 pub use word_boxes::{BoundingBox, WordBoxes, words};
 

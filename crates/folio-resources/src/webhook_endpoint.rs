@@ -1,6 +1,7 @@
-//! Webhook endpoints: URLs to which an organization's events are to be sent. The delivery is not implemented.
+//! Webhook endpoints: URLs to which an organization's events are sent. `folio-webhooks` delivers the events.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use folio_types::op::{OpResult, Write};
 use folio_types::{Error, OrgId, Result, Secret, Timestamp, UserId, plain_id};
@@ -18,6 +19,15 @@ const EVENT_TYPES_MAX: usize = 20;
 const EVENT_TYPE_CHARS: usize = 100;
 // proto: WebhookEndpoint.secret "at most {} characters"
 const SECRET_CHARS: usize = 1_000;
+/// Maximum number of endpoints of an organization. Concurrent creations may exceed it slightly.
+// proto: WebhookEndpointService.CreateWebhookEndpoint "at most {} endpoints"
+pub const ENDPOINTS_MAX: u64 = 20;
+/// Time without a successful delivery after which a failing endpoint is disabled.
+// proto: WebhookEndpoint.disabled_reason "for {} days"
+const FAILING_MAX: Duration = Duration::from_secs(5 * 24 * 60 * 60);
+/// Maximum length of the error in the reason for which an endpoint was disabled, in characters.
+// proto: none "the part of a message that the server writes"
+const ERROR_CHARS: usize = 500;
 
 plain_id!(WebhookEndpointId, "whe", "webhook endpoint");
 
@@ -33,6 +43,12 @@ pub struct WebhookEndpoint {
     /// Encrypted secret that signs events. None: events are not signed.
     pub secret: Option<SealedKey>,
     pub enabled: bool,
+    /// Time of the first failed delivery since the last successful one. None: the last delivery succeeded, or there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<Timestamp>,
+    /// The reason for which the server disabled the endpoint. None: it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled_reason: Option<String>,
     pub created_by: UserId,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -60,7 +76,29 @@ pub enum WebhookEndpointChange {
         secret: Option<Option<SealedKey>>,
         enabled: Option<bool>,
     },
+    /// Records the result of a delivery. `error`: the reason for which it failed. None: it succeeded.
+    Report {
+        error: Option<String>,
+    },
     Delete,
+}
+
+impl WebhookEndpoint {
+    /// Returns the endpoint after a delivery. An endpoint that fails for [`FAILING_MAX`] is disabled.
+    #[must_use]
+    pub fn reported(self, error: Option<&str>, at: Timestamp) -> Self {
+        let Some(error) = error else { return Self { failing_since: None, ..self } };
+        let since = self.failing_since.unwrap_or(at);
+        let failing = Self { failing_since: Some(since), ..self };
+        let is_over = Duration::try_from(at.duration_since(since)).is_ok_and(|failed| failed >= FAILING_MAX);
+        if !failing.enabled || !is_over {
+            return failing;
+        }
+        let days = FAILING_MAX.as_secs() / (24 * 60 * 60);
+        let error: String = error.chars().take(ERROR_CHARS).collect();
+        let reason = format!("every delivery failed for {days} days; the last error: {error}");
+        Self { enabled: false, disabled_reason: Some(reason), ..failing }
+    }
 }
 
 /// All conditions that are set must hold.
@@ -129,6 +167,10 @@ impl Resource for WebhookEndpoint {
             let result = OpResult::Resource { id: endpoint.id.to_string(), name: endpoint.url.clone() };
             Ok(Plan { after: Some(endpoint), result })
         };
+        let changed = |before: &Self, after: Self| match after == *before {
+            true => after,
+            false => Self { version: before.version + 1, updated_at: write.at, ..after },
+        };
         match (&write.change, before) {
             (WebhookEndpointChange::Create { url, event_types, secret, enabled }, None) => done(Self {
                 id: id.clone(),
@@ -137,6 +179,8 @@ impl Resource for WebhookEndpoint {
                 event_types: event_types.clone(),
                 secret: secret.clone(),
                 enabled: *enabled,
+                failing_since: None,
+                disabled_reason: None,
                 created_by: write.by.clone(),
                 created_at: write.at,
                 updated_at: write.at,
@@ -148,11 +192,13 @@ impl Resource for WebhookEndpoint {
                 endpoint.event_types.clone_from(event_types.as_ref().unwrap_or(&before.event_types));
                 endpoint.secret.clone_from(secret.as_ref().unwrap_or(&before.secret));
                 endpoint.enabled = enabled.unwrap_or(before.enabled);
-                if endpoint != before {
-                    endpoint.version += 1;
-                    endpoint.updated_at = write.at;
+                if endpoint.url != before.url || *enabled == Some(true) {
+                    (endpoint.failing_since, endpoint.disabled_reason) = (None, None);
                 }
-                done(endpoint)
+                done(changed(&before, endpoint))
+            }
+            (WebhookEndpointChange::Report { error }, Some(before)) => {
+                done(changed(&before, before.clone().reported(error.as_deref(), write.at)))
             }
             (WebhookEndpointChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
             _ => Err(Self::not_found(id)),
@@ -176,6 +222,8 @@ mod tests {
             event_types: BTreeSet::from(["document.ready".into(), "turn.failed".into()]),
             secret: Some(SealedKey { master: "0011223344556677".into(), sealed: "c2VhbGVk".into() }),
             enabled: true,
+            failing_since: None,
+            disabled_reason: None,
             created_by: user(),
             created_at: at,
             updated_at: at,
@@ -186,6 +234,48 @@ mod tests {
     #[test]
     fn the_stored_format_is_that_of_the_golden_file() {
         assert_golden("live", webhook_endpoint());
+        let failing = WebhookEndpoint {
+            enabled: false,
+            failing_since: Some(Timestamp::constant(1_790_000_000, 0)),
+            disabled_reason: Some("every delivery failed".into()),
+            ..webhook_endpoint()
+        };
+        assert_golden("disabled", failing);
+    }
+
+    #[test]
+    fn an_endpoint_that_fails_for_five_days_is_disabled_and_enabled_by_an_update() {
+        let start = webhook_endpoint().created_at;
+        let change = |before: &WebhookEndpoint, after: Duration, change| {
+            let (key, at) = ("report".parse().unwrap(), start + after);
+            let write = Write::by_platform(before.org.clone(), key, at, Expected::Version(before.version), change);
+            WebhookEndpoint::apply(&before.id, &write, Some(before.clone())).unwrap().after.unwrap()
+        };
+        let report = |before: &WebhookEndpoint, after: Duration, error: Option<&str>| {
+            change(before, after, WebhookEndpointChange::Report { error: error.map(str::to_owned) })
+        };
+        let new = webhook_endpoint();
+        assert_eq!(report(&new, Duration::ZERO, None), new, "a success without a failure before it");
+        let failing = report(&new, Duration::ZERO, Some("503"));
+        assert_eq!((failing.failing_since, failing.enabled, failing.version), (Some(start), true, 3));
+        let second = Duration::from_secs(1);
+        assert_eq!(report(&failing, FAILING_MAX - second, Some("503")), failing, "not long enough");
+        assert_eq!(report(&failing, FAILING_MAX, None).failing_since, None, "a success");
+        let disabled = report(&failing, FAILING_MAX, Some(&"x".repeat(ERROR_CHARS + 1)));
+        let reason = disabled.disabled_reason.clone().unwrap();
+        assert!(!disabled.enabled && reason.contains("for 5 days; the last error: x"));
+        assert_eq!(reason.matches('x').count(), ERROR_CHARS);
+        assert_eq!(report(&disabled, FAILING_MAX + second, Some("503")), disabled, "disabled once");
+        let update = |enabled, url: Option<&str>| WebhookEndpointChange::Update {
+            url: url.map(str::to_owned),
+            event_types: None,
+            secret: None,
+            enabled,
+        };
+        let enabled = change(&disabled, FAILING_MAX + second, update(Some(true), None));
+        assert_eq!((enabled.enabled, enabled.failing_since, enabled.disabled_reason), (true, None, None));
+        let moved = change(&failing, second, update(None, Some("https://example.com/other")));
+        assert_eq!(moved.failing_since, None, "another URL");
     }
 
     #[test]
