@@ -1,4 +1,5 @@
-//! Address restrictions for base URLs of tenants: they must not reach the operator's own network under any name.
+//! Address restrictions for URLs of tenants (base URLs of models, webhook endpoints): they must not reach the operator's own
+//! network under any name.
 //!
 //! A literal address is checked when the URL is stored and when its endpoint is created. A name is checked at each
 //! resolution by the resolver of the connection itself, so that a name server cannot change its answer after the check.
@@ -52,7 +53,7 @@ impl<'de> Deserialize<'de> for Network {
     }
 }
 
-/// Addresses that base URLs of tenants may have: public addresses and networks that the operator allows, without
+/// Addresses that URLs of tenants may have: public addresses and networks that the operator allows, without
 /// networks that the operator denies.
 #[derive(Debug, Clone, Default)]
 pub struct AddressPolicy {
@@ -79,6 +80,14 @@ impl AddressPolicy {
             networks.iter().any(|network| network.contains(address) || network.contains(embedded))
         };
         !is_in(&self.denied) && (is_in(&self.allowed) || (is_public(address) && is_public(embedded)))
+    }
+
+    /// Makes the clients of a builder connect to permitted addresses only, without redirects. The caller checks each URL
+    /// with [`Self::allows_url`] before a request, because a literal address is not resolved.
+    pub fn restrict(&self, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+        // A proxy would resolve the name without this check.
+        let resolver = Arc::new(Resolver::new(self.clone()));
+        builder.redirect(reqwest::redirect::Policy::none()).no_proxy().dns_resolver(resolver)
     }
 
     /// Returns true if the URL contains a name or a permitted address. A name is checked at its resolution.
@@ -143,24 +152,24 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 
 /// Resolver of connections. Returns only permitted addresses.
 #[derive(Debug, Clone)]
-pub(crate) struct Resolver<L = SystemLookup> {
+struct Resolver<L = SystemLookup> {
     policy: AddressPolicy,
     lookup: L,
 }
 
 impl Resolver {
-    pub(crate) fn new(policy: AddressPolicy) -> Self {
+    fn new(policy: AddressPolicy) -> Self {
         Self { policy, lookup: SystemLookup }
     }
 }
 
-pub(crate) trait Lookup: Clone + Send + Sync + 'static {
+trait Lookup: Clone + Send + Sync + 'static {
     fn lookup(&self, name: String) -> impl Future<Output = std::io::Result<Vec<SocketAddr>>> + Send;
 }
 
 /// Resolves names with the operating system.
 #[derive(Debug, Clone)]
-pub(crate) struct SystemLookup;
+struct SystemLookup;
 
 impl Lookup for SystemLookup {
     async fn lookup(&self, name: String) -> std::io::Result<Vec<SocketAddr>> {
@@ -179,12 +188,12 @@ impl<L: Lookup> Resolve for Resolver<L> {
         let this = self.clone();
         Box::pin(async move {
             let found = this.lookup.lookup(name.as_str().to_owned()).await.map_err(|error| {
-                tracing::warn!(host = name.as_str(), %error, "cannot resolve the host of a tenant's base URL");
+                tracing::warn!(host = name.as_str(), %error, "cannot resolve the host of a tenant's URL");
                 NotPermitted
             })?;
             let reached: Vec<SocketAddr> = found.into_iter().filter(|found| this.policy.allows(found.ip())).collect();
             if reached.is_empty() {
-                tracing::warn!(host = name.as_str(), "the host of a tenant's base URL has no permitted address");
+                tracing::warn!(host = name.as_str(), "the host of a tenant's URL has no permitted address");
                 return Err(NotPermitted.into());
             }
             Ok(Box::new(reached.into_iter()) as Addrs)

@@ -17,7 +17,7 @@ use super::attempt::Attempt;
 use super::failure::Failure;
 use super::refused_parameters::RefusedParameters;
 use crate::model::{ModelError, TimeLimit};
-use crate::network::{AddressPolicy, Resolver};
+use crate::network::AddressPolicy;
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
 
@@ -236,8 +236,7 @@ fn http_client(
         if !policy.allows_url(url) {
             return Err("base_url: the address is not public; ask the operator to allow its network".to_owned());
         }
-        // A proxy would resolve the name without this check.
-        builder = builder.no_proxy().dns_resolver(Arc::new(Resolver::new(policy.clone())));
+        builder = policy.restrict(builder);
     }
     builder.build().map_err(|error| format!("base_url: cannot create a client ({error})"))
 }
