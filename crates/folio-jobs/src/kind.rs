@@ -54,6 +54,8 @@ pub(crate) fn wait_reason(error: &Error) -> Option<WaitReason> {
         Reason::QuotaExceeded | Reason::Overloaded | Reason::QueueFull | Reason::ModelRateLimited => {
             Some(WaitReason::Limit)
         }
+        // Without an attempt, the delivery ends.
+        Reason::WebhookFailed if error.is_retriable() => Some(WaitReason::Limit),
         Reason::StoreUnavailable | Reason::ModelUnavailable => Some(WaitReason::Store),
         _ => None,
     }

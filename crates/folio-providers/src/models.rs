@@ -28,11 +28,11 @@ folio_types::settings! {
     pub struct Options {
         /// Time for which a catalogue is cached, in seconds. Other processes apply a change within this time.
         pub refresh_seconds: Duration as "refresh_seconds" = Duration::from_secs(3),
-        /// Networks to which base URLs and webhook endpoints of organizations may resolve in addition to the public internet, such as
-        /// `10.1.0.0/16`. At most 100.
+        /// Networks to which base URLs and webhook endpoints of organizations may resolve in addition to the public
+        /// internet, such as `10.1.0.0/16`. At most 100.
         pub allowed_networks: Vec<Network> = Vec::new(),
-        /// Networks to which base URLs and webhook endpoints of organizations must not resolve, even if they are public or allowed: the
-        /// operator's own networks with public addresses, such as `2001:db8:7::/48`. At most 100.
+        /// Networks to which base URLs and webhook endpoints of organizations must not resolve, even if they are public
+        /// or allowed: the operator's own networks with public addresses, such as `2001:db8:7::/48`. At most 100.
         pub denied_networks: Vec<Network> = Vec::new(),
     }
 }

@@ -132,6 +132,8 @@ named_enum! {
         RunningTimeExceeded = "RUNNING_TIME_EXCEEDED",
         /// The circuit breaker of the endpoint is open.
         ModelUnavailable = "MODEL_UNAVAILABLE",
+        /// A webhook endpoint did not accept an event.
+        WebhookFailed = "WEBHOOK_FAILED",
         /// The node died, restarted, or is unreachable.
         NodeLost = "NODE_LOST",
         /// A secret cannot be encrypted or decrypted: the installation has no master key, or another one than at the

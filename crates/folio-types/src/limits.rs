@@ -176,6 +176,7 @@ pub const JOB_FAILURES_MAX: u32 = 5;
 pub const JOB_MESSAGE_CHARS: usize = 500;
 /// Maximum time for which a job waits for credit or limits without a completed item.
 // proto: JobService "for {} hours"
+// proto: WebhookEndpointService "for {} hours"
 pub const JOB_BLOCKED_MAX: Duration = DAY;
 /// Maximum time from the creation of a job to its end. Rows of the index of open jobs expire later.
 pub const JOB_OPEN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
