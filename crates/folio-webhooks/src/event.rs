@@ -1,0 +1,264 @@
+//! Events, and the records from which they derive. Pure.
+
+use folio_history::journal::{End, Entry};
+use folio_history::thread::Append;
+use folio_resources::{Extraction, TextState, WebhookEndpointId};
+use folio_storage::IngestUpdate;
+use folio_types::{DocumentId, Error, ExtractionId, OrgId, Reason, Result, ThreadId, Timestamp, TurnId, plain_id};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Maximum size of the body of an event, in bytes.
+// proto: WebhookDelivery.body_json "at most {} KiB"
+pub const EVENT_BYTES: usize = 16 * 1024;
+
+plain_id!(
+    /// An event. It derives from the record of the event, so that a repeated write has the same events.
+    EventId, "evt", "event"
+);
+
+macro_rules! event_types {
+    ($($(#[$doc:meta])* $value:ident = $name:literal,)+) => {
+        /// The types of events. Endpoints may also name types that this version does not know.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum EventType {
+            $($(#[$doc])* $value,)+
+        }
+
+        impl EventType {
+            pub const ALL: &'static [Self] = &[$(Self::$value,)+];
+
+            /// Returns the name in endpoints and bodies.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$value => $name,)+ }
+            }
+        }
+    };
+}
+
+event_types! {
+    /// The text of a document can be read.
+    DocumentReady = "document.ready",
+    /// The text of a document could not be read, or the document has none.
+    DocumentFailed = "document.failed",
+    /// A prompt run stored an extraction.
+    ExtractionCompleted = "extraction.completed",
+    /// A turn waits for decisions, or an extraction for a reviewer.
+    InboxWaiting = "inbox.waiting",
+    TurnFailed = "turn.failed",
+    /// A user tests an endpoint. Endpoints do not name this type.
+    Test = "webhook.test",
+}
+
+/// An event of an organization. It contains ids, states and versions, and no content of documents or conversations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    pub id: EventId,
+    /// Name of the type. It may be a name of a newer version.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// Time of the write of the record.
+    pub at: Timestamp,
+    pub data: Value,
+    /// The record that must be stored before the event is sent. None: the event needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+}
+
+/// A record from which an event derives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// An append to a thread. `batch`: its id as a hexadecimal number.
+    Append { thread: ThreadId, batch: String },
+    /// The text of a document, reported at a time or later.
+    Text { document: DocumentId, at: Timestamp },
+    /// A version of an extraction, or a later one.
+    Extraction { extraction: ExtractionId, version: u64 },
+}
+
+impl Source {
+    pub(crate) fn append(thread: &ThreadId, batch: u128) -> Self {
+        Self::Append { thread: thread.clone(), batch: format!("{batch:032x}") }
+    }
+}
+
+impl Event {
+    /// Creates an event. `key`: the parts that distinguish the event from others of its type in the organization.
+    fn new(r#type: EventType, org: &OrgId, key: &[&str], at: Timestamp, data: Value, source: Source) -> Self {
+        let parts: Vec<&str> = [r#type.name(), org.as_str()].into_iter().chain(key.iter().copied()).collect();
+        Self { id: EventId::derive(&parts), name: r#type.name().to_owned(), at, data, source: Some(source) }
+    }
+
+    /// Creates the event of a test. `request`: identifies the request.
+    pub fn test(org: &OrgId, endpoint: &WebhookEndpointId, request: &[&str], at: Timestamp) -> Self {
+        let name = EventType::Test.name();
+        let parts: Vec<&str> = [name, endpoint.as_str()].into_iter().chain(request.iter().copied()).collect();
+        let data = json!({ "organization_id": org, "webhook_endpoint_id": endpoint });
+        Self { id: EventId::derive(&parts), name: name.to_owned(), at, data, source: None }
+    }
+
+    /// Returns the body of the request.
+    ///
+    /// # Errors
+    /// `TOO_LARGE` above [`EVENT_BYTES`].
+    pub fn body(&self) -> Result<String> {
+        let body = json!({ "type": self.name, "timestamp": self.at, "data": self.data }).to_string();
+        if body.len() > EVENT_BYTES {
+            let message = format!("the event has {} bytes, at most {EVENT_BYTES} are allowed", body.len());
+            return Err(Error::invalid(Reason::TooLarge, message));
+        }
+        Ok(body)
+    }
+}
+
+/// Returns the events of an append to a thread.
+pub(crate) fn of_append(org: &OrgId, thread: &ThreadId, append: &Append) -> Vec<Event> {
+    append.entries.iter().filter_map(|entry| of_entry(org, thread, append, entry)).collect()
+}
+
+fn of_entry(org: &OrgId, thread: &ThreadId, append: &Append, entry: &Entry) -> Option<Event> {
+    let source = Source::append(thread, append.batch);
+    // A turn may fail or pause several times. Each time has another number of the closing event.
+    let new = |r#type: EventType, turn: u32, number: u64, state: Value| {
+        let turn = TurnId::new(thread.clone(), turn).to_string();
+        let mut data = json!({ "organization_id": org, "thread_id": thread, "turn_id": turn });
+        if let (Some(data), Value::Object(state)) = (data.as_object_mut(), state) {
+            data.extend(state);
+        }
+        Event::new(r#type, org, &[&turn, &number.to_string()], append.at, data, source)
+    };
+    match entry {
+        Entry::Paused(paused) => {
+            let state = json!({ "kind": "approval", "state": "awaiting_approval", "round": paused.round });
+            Some(new(EventType::InboxWaiting, paused.turn, paused.event, state))
+        }
+        Entry::Ended(ended) => match &ended.end {
+            End::Failed { error, retriable } => {
+                let state = json!({ "state": "failed", "reason": error.reason.as_str(), "retriable": retriable });
+                Some(new(EventType::TurnFailed, ended.turn, ended.event, state))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the event of a step of ingestion. None: the state of the text is not settled.
+pub(crate) fn of_text(org: &OrgId, document: &DocumentId, update: &IngestUpdate) -> Option<Event> {
+    let (r#type, state) = match &update.state {
+        TextState::Ready => (EventType::DocumentReady, "ready"),
+        TextState::NoText(_) => (EventType::DocumentFailed, "no_text"),
+        TextState::Failed(_) => (EventType::DocumentFailed, "failed"),
+        TextState::Uploaded | TextState::Processing => return None,
+    };
+    let at = update.at;
+    let data = json!({ "organization_id": org, "document_id": document, "state": state, "text_generation": at });
+    let source = Source::Text { document: document.clone(), at };
+    Some(Event::new(r#type, org, &[document.as_str(), &at.to_string()], at, data, source))
+}
+
+/// Returns the events of a change of an extraction. `before` is None if the change creates the extraction.
+pub(crate) fn of_extraction(before: Option<&Extraction>, after: &Extraction) -> Vec<Event> {
+    let waited = before.is_some_and(Extraction::is_waiting_for_review);
+    let starts_waiting = !waited && after.is_waiting_for_review();
+    let new = |r#type: EventType, kind: Option<&str>, state: &str| {
+        let mut data = json!({
+            "organization_id": after.org, "extraction_id": after.id, "document_id": after.document,
+            "prompt_revid": after.prompt, "schema_revid": after.schema, "version": after.version, "state": state,
+        });
+        if let (Some(data), Some(kind)) = (data.as_object_mut(), kind) {
+            data.insert("kind".to_owned(), kind.into());
+        }
+        let source = Source::Extraction { extraction: after.id.clone(), version: after.version };
+        let key = [after.id.as_str(), &after.version.to_string()];
+        Event::new(r#type, &after.org, &key, after.updated_at, data, source)
+    };
+    let completed = before.is_none().then(|| new(EventType::ExtractionCompleted, None, "completed"));
+    let waiting = starts_waiting.then(|| new(EventType::InboxWaiting, Some("field_review"), "awaiting_review"));
+    completed.into_iter().chain(waiting).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_history::journal::{Ended, Paused, WorkingState};
+    use folio_history::thread::Fence;
+
+    use super::*;
+
+    fn org() -> OrgId {
+        OrgId::derive(&["o"])
+    }
+
+    fn at() -> Timestamp {
+        Timestamp::constant(1_790_000_000, 0)
+    }
+
+    fn appended(entries: Vec<Entry>) -> Vec<Event> {
+        let fence = Fence { epoch: 1, version: 1 };
+        let append = Append { entries, ..Append::new(7, fence, at()) };
+        of_append(&org(), &ThreadId::derive(&["t"]), &append)
+    }
+
+    fn ended(end: End, event: u64) -> Entry {
+        Entry::Ended(Box::new(Ended::new(2, end, event, at())))
+    }
+
+    fn failed(event: u64) -> Entry {
+        let error = Error::unavailable(Reason::ModelUnavailable, "secret text of the provider");
+        ended(End::Failed { error, retriable: true }, event)
+    }
+
+    #[test]
+    fn a_failed_and_a_paused_turn_have_an_event_each_time() {
+        let paused =
+            Paused { turn: 2, round: 3, expires_at: at(), working: WorkingState::default(), event: 9, at: at() };
+        let events = appended(vec![Entry::Paused(paused), failed(11), ended(End::Cancelled, 12)]);
+        let names: Vec<_> = events.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(names, ["inbox.waiting", "turn.failed"]);
+        let body = events[1].body().unwrap();
+        assert!(body.contains(r#""state":"failed""#) && body.contains("MODEL_UNAVAILABLE"), "{body}");
+        assert!(!body.contains("secret"), "a message may quote content: {body}");
+        assert_eq!(events[1].source, Some(Source::append(&ThreadId::derive(&["t"]), 7)));
+        assert_eq!(appended(vec![failed(11)])[0].id, events[1].id, "the same record");
+        assert_ne!(appended(vec![failed(13)])[0].id, events[1].id, "another failure of the turn");
+    }
+
+    #[test]
+    fn a_settled_text_has_an_event_without_its_reason() {
+        let document = DocumentId::derive(&["d"]);
+        let event = |state| {
+            let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: at() };
+            of_text(&org(), &document, &update)
+        };
+        for (state, expected) in [
+            (TextState::Uploaded, None),
+            (TextState::Processing, None),
+            (TextState::Ready, Some(("document.ready", "ready"))),
+            (TextState::NoText("blank".into()), Some(("document.failed", "no_text"))),
+            (TextState::Failed("broken".into()), Some(("document.failed", "failed"))),
+        ] {
+            let found = event(state.clone());
+            let found = found.as_ref().map(|event| (event.name.as_str(), event.data["state"].as_str().unwrap()));
+            assert_eq!(found, expected, "{state:?}");
+        }
+        assert!(!event(TextState::Failed("broken".into())).unwrap().body().unwrap().contains("broken"));
+    }
+
+    #[test]
+    fn names_of_types_are_unique_and_of_the_form_of_endpoints() {
+        let names: Vec<String> = EventType::ALL.iter().map(|known| known.name().to_owned()).collect();
+        let distinct = folio_resources::check_event_types("f", names.clone()).unwrap();
+        assert_eq!(distinct.len(), names.len());
+    }
+
+    #[test]
+    fn the_body_of_an_event_is_bounded() {
+        let request = ["o", "u", "r"];
+        let mut event = Event::test(&org(), &WebhookEndpointId::derive(&["e"]), &request, at());
+        let body = event.body().unwrap();
+        assert!(body.starts_with(r#"{"type":"webhook.test","timestamp":"2026-09-21T14:13:20Z","data":{"#), "{body}");
+        event.data = json!("x".repeat(EVENT_BYTES));
+        assert_eq!(event.body().unwrap_err().reason, Reason::TooLarge);
+    }
+}

@@ -1,0 +1,234 @@
+//! A layer over the stores that creates the deliveries of an event before the write of its record, and adds their hints
+//! after it. All writers of the process use the layer and do not know webhooks.
+//!
+//! | record | write |
+//! |---|---|
+//! | the batch of an append that pauses or fails a turn | [`ThreadStore::begin`], [`ThreadStore::append`] |
+//! | the text of a document | [`TextStore::ingest`] |
+//! | an extraction | [`ResourceExecutor::decide`] |
+//!
+//! A write that was refused, or that was lost, leaves deliveries without a record. Their job finds no record and sends
+//! nothing.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
+use folio_resources::{
+    Extraction, Kind, ListQuery, NewName, Record, Resource as _, ResourceWrite, WebhookEndpoint, decode_value,
+};
+use folio_storage::value::{PageBoxes, PageText};
+use folio_storage::{
+    IngestUpdate, JobStore, PendingText, ResourceExecutor, ResourceUsage, StoredResource, Stores, TextStore, TextWait,
+    ThreadStore,
+};
+use folio_types::op::{OpKey, WriteOutcome};
+use folio_types::page::{Page, PageRequest};
+use folio_types::{BlobId, DocumentId, JobId, OrgId, RequestId, Result, ThreadId, Timestamp};
+
+use crate::event::{self, Event, EventType};
+use crate::outbox::{Counters, Outbox};
+
+/// Returns the stores with a layer that creates the deliveries of events. `hints`: the queue of hints of jobs.
+pub fn with_events(stores: Stores, hints: Arc<dyn JobStore>, counters: Counters) -> Stores {
+    let outbox = Arc::new(Outbox::new(&stores, hints, counters));
+    let resources = Resources { below: Arc::clone(&stores.resources), outbox: Arc::clone(&outbox) };
+    let texts = Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox) };
+    let threads = Threads { below: Arc::clone(&stores.threads), outbox };
+    Stores { resources: Arc::new(resources), texts: Arc::new(texts), threads: Arc::new(threads), ..stores }
+}
+
+/// Runs the write of a record with the events of the record.
+async fn written<T>(
+    outbox: &Outbox,
+    org: &OrgId,
+    events: &[Event],
+    write: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let jobs: Vec<JobId> = outbox.enqueue(org, events).await?;
+    let answer = write.await?;
+    outbox.publish(org, &jobs).await;
+    Ok(answer)
+}
+
+struct Resources {
+    below: Arc<dyn ResourceExecutor>,
+    outbox: Arc<Outbox>,
+}
+
+impl Resources {
+    /// Returns the events of a write to an extraction. None if the write will be refused.
+    async fn events(&self, write: &ResourceWrite) -> Result<Vec<Event>> {
+        let types = [EventType::ExtractionCompleted, EventType::InboxWaiting];
+        if write.kind.name != Extraction::KIND || !self.outbox.has_endpoints(&write.org, &types).await? {
+            return Ok(Vec::new());
+        }
+        let found = self.below.get(&write.org, write.kind, std::slice::from_ref(&write.id)).await?;
+        let before = found.into_iter().flatten().next().map(|stored| stored.record);
+        // The store reports the error of a change that does not fit the extraction.
+        let Ok(Some(after)) = write.record_after(before.as_deref()) else { return Ok(Vec::new()) };
+        let before = before.as_deref().map(read).transpose()?.flatten();
+        Ok(read(&after)?.map(|after| event::of_extraction(before.as_ref(), &after)).unwrap_or_default())
+    }
+}
+
+fn read(record: &[u8]) -> Result<Option<Extraction>> {
+    let record = decode_value(Extraction::KIND, Extraction::FORMAT, record, Extraction::read_format)?;
+    Ok(Record::live(record))
+}
+
+#[async_trait]
+impl ResourceExecutor for Resources {
+    async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
+        let (events, org) = (self.events(&write).await?, write.org.clone());
+        let is_endpoint = write.kind.name == WebhookEndpoint::KIND;
+        let decided = written(&self.outbox, &org, &events, self.below.decide(write)).await;
+        if is_endpoint {
+            self.outbox.forget(&org).await;
+        }
+        decided
+    }
+
+    async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
+        self.below.get(org, kind, ids).await
+    }
+
+    async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>> {
+        self.below.id_by_name(org, kind, name).await
+    }
+
+    async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
+        self.below.list(org, query, page).await
+    }
+
+    async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>> {
+        self.below.matching_ids(org, query, max).await
+    }
+
+    async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>> {
+        self.below.revision_numbers(org, id).await
+    }
+
+    async fn name_revision(&self, org: &OrgId, name: NewName) -> Result<()> {
+        self.below.name_revision(org, name).await
+    }
+
+    async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.below.revisions(org, id, numbers).await
+    }
+
+    async fn resource_usage(&self, org: &OrgId, kind: &'static Kind) -> Result<ResourceUsage> {
+        self.below.resource_usage(org, kind).await
+    }
+
+    async fn content_bytes(&self, org: &OrgId) -> Result<u64> {
+        self.below.content_bytes(org).await
+    }
+
+    async fn set_blob_bytes(&self, org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> Result<()> {
+        self.below.set_blob_bytes(org, id, blob, bytes, at).await
+    }
+
+    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
+        self.below.deleted(kind, limit).await
+    }
+
+    async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()> {
+        self.below.clean_deleted(org, kind, id, is_final).await
+    }
+}
+
+struct Texts {
+    below: Arc<dyn TextStore>,
+    outbox: Arc<Outbox>,
+}
+
+#[async_trait]
+impl TextStore for Texts {
+    async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
+        let document = id.parse::<DocumentId>().ok();
+        let event = document.and_then(|document| event::of_text(org, &document, &update));
+        written(&self.outbox, org, event.as_slice(), self.below.ingest(org, id, update)).await
+    }
+
+    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageText>> {
+        self.below.text(org, id, from, count).await
+    }
+
+    async fn boxes(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageBoxes>> {
+        self.below.boxes(org, id, from, count).await
+    }
+
+    async fn waiting_texts(
+        &self,
+        waits_for: TextWait,
+        after: Option<&PendingText>,
+        limit: usize,
+    ) -> Result<Vec<PendingText>> {
+        self.below.waiting_texts(waits_for, after, limit).await
+    }
+}
+
+struct Threads {
+    below: Arc<dyn ThreadStore>,
+    outbox: Arc<Outbox>,
+}
+
+#[async_trait]
+impl ThreadStore for Threads {
+    async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
+        self.below.create(thread).await
+    }
+
+    async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
+        let org = thread.org.clone();
+        let events = event::of_append(&org, &thread.id, &first);
+        written(&self.outbox, &org, &events, self.below.begin(thread, first)).await
+    }
+
+    async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
+        self.below.header(org, id).await
+    }
+
+    async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
+        let events = event::of_append(org, id, &append);
+        written(&self.outbox, org, &events, self.below.append(org, id, append)).await
+    }
+
+    async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+        self.below.has_batch(org, id, batch).await
+    }
+
+    async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
+        self.below.entries(org, id, from, limit).await
+    }
+
+    async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>> {
+        self.below.request(org, id, request).await
+    }
+
+    async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
+        self.below.list(org, filter, page).await
+    }
+
+    async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
+        self.below.delete(org, id, by).await
+    }
+
+    async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
+        self.below.removed_by(org, id).await
+    }
+
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+        self.below.expired(now, limit).await
+    }
+
+    async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+        self.below.expire_referrers(org, id, at).await
+    }
+
+    async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
+        self.below.expire_unused(org, id, fence, at).await
+    }
+}

@@ -1,0 +1,28 @@
+//! Webhooks: the events of an organization, and their delivery to its endpoints.
+//!
+//! | part | task |
+//! |---|---|
+//! | `event.rs` | derives events from records, pure |
+//! | [`with_events`] | a layer over the stores that creates the deliveries of an event before the write of its record |
+//! | `outbox.rs` | creates deliveries, and caches the endpoints of organizations |
+//! | [`Delivery`] | a job with one item: an event for an endpoint |
+//! | [`DeliveryJobs`] | sends the event of a delivery, and reports the result to the endpoint |
+//!
+//! A delivery exists before the record of its event, so that no death of a process loses the event. The job sends
+//! nothing until it has read the record.
+
+mod delivery;
+mod event;
+mod layer;
+mod outbox;
+mod sender;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+pub use delivery::{Attempt, Delivery, DeliveryState, admit, create_delivery, open_deliveries};
+pub use event::{EVENT_BYTES, Event, EventId, EventType};
+pub use layer::with_events;
+pub use outbox::Counters;
+pub use sender::DeliveryJobs;
+pub use signature::signing_key;

@@ -1,0 +1,151 @@
+//! Creates the deliveries of events, before the records of the events are written.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use folio_history::job::JobQueue;
+use folio_resources::{ENDPOINTS_MAX, WebhookEndpoint, WebhookEndpointFilter, WebhookEndpointId};
+use folio_storage::{JobRecordStore, JobStore, ResourceStore, Stores, hint_job};
+use folio_types::page::PageRequest;
+use folio_types::{Error, JobId, OrgId, Reason, Result};
+use futures::future::try_join_all;
+use moka::future::Cache;
+
+use crate::delivery::{admit, create_delivery, open_deliveries};
+use crate::event::{Event, EventType};
+
+/// Maximum age of the cached endpoints of an organization, after which a change by another process applies.
+// proto: WebhookEndpointService "after {} seconds"
+const ENDPOINTS_TTL: Duration = Duration::from_secs(5);
+/// Maximum age of the cached number of open deliveries of an endpoint.
+const OPEN_TTL: Duration = Duration::from_secs(10);
+/// Maximum number of cached organizations, and of cached endpoints.
+const CACHED_MAX: u64 = 10_000;
+/// Maximum number of endpoints that are read, because concurrent creations may exceed [`ENDPOINTS_MAX`].
+const READ_MAX: u64 = 2 * ENDPOINTS_MAX;
+
+/// Counts the events that are not delivered to an endpoint because it has too many open deliveries. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Counters {
+    dropped: Arc<AtomicU64>,
+}
+
+impl Counters {
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+struct Subscription {
+    endpoint: WebhookEndpointId,
+    event_types: BTreeSet<String>,
+}
+
+pub(crate) struct Outbox {
+    jobs: Arc<dyn JobRecordStore>,
+    endpoints: ResourceStore<WebhookEndpoint>,
+    hints: Arc<dyn JobStore>,
+    counters: Counters,
+    /// The enabled endpoints of organizations.
+    subscriptions: Cache<OrgId, Arc<Vec<Subscription>>>,
+    /// Numbers of open deliveries.
+    open: Cache<WebhookEndpointId, Arc<AtomicU64>>,
+}
+
+impl Outbox {
+    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, counters: Counters) -> Self {
+        Self {
+            jobs: Arc::clone(&stores.jobs),
+            endpoints: stores.of(),
+            hints,
+            counters,
+            subscriptions: Cache::builder().max_capacity(CACHED_MAX).time_to_live(ENDPOINTS_TTL).build(),
+            open: Cache::builder().max_capacity(CACHED_MAX).time_to_live(OPEN_TTL).build(),
+        }
+    }
+
+    /// Returns true if an enabled endpoint of the organization receives one of these types.
+    pub(crate) async fn has_endpoints(&self, org: &OrgId, types: &[EventType]) -> Result<bool> {
+        let subscriptions = self.subscriptions(org).await?;
+        Ok(types.iter().any(|known| subscriptions.iter().any(|found| found.event_types.contains(known.name()))))
+    }
+
+    /// Reads the endpoints of an organization again at the next event.
+    pub(crate) async fn forget(&self, org: &OrgId) {
+        self.subscriptions.invalidate(org).await;
+    }
+
+    /// Creates the deliveries of events, and returns their jobs. The caller writes the records of the events afterwards.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: the records must not be written.
+    pub(crate) async fn enqueue(&self, org: &OrgId, events: &[Event]) -> Result<Vec<JobId>> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let subscriptions = self.subscriptions(org).await?;
+        let mut created = Vec::new();
+        for event in events {
+            let receivers = subscriptions.iter().filter(|found| found.event_types.contains(&event.name));
+            created.extend(receivers.map(|found| self.enqueue_to(org, &found.endpoint, event)));
+        }
+        Ok(try_join_all(created).await?.into_iter().flatten().collect())
+    }
+
+    /// Creates a delivery to one endpoint. None: the event is not delivered to it.
+    async fn enqueue_to(&self, org: &OrgId, endpoint: &WebhookEndpointId, event: &Event) -> Result<Option<JobId>> {
+        let created = async {
+            let open = self.open(org, endpoint).await?;
+            admit(open.load(Ordering::Relaxed))?;
+            let attempt = event.at.as_nanosecond().to_string();
+            let header = create_delivery(&*self.jobs, (org, endpoint), event, &[&attempt], event.at).await?;
+            open.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Error>(header.id)
+        };
+        match created.await {
+            Ok(id) => Ok(Some(id)),
+            Err(error) if is_store_failure(&error) => Err(error),
+            // An endpoint must not prevent the write of a state.
+            Err(error) => {
+                self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%error, %endpoint, event = event.name.as_str(), "an event is not delivered to an endpoint");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Adds hints of deliveries, so that nodes start them at once. The caller has written the records of the events.
+    pub(crate) async fn publish(&self, org: &OrgId, jobs: &[JobId]) {
+        for job in jobs {
+            hint_job(&*self.hints, JobQueue::Deliveries, org, job).await;
+        }
+    }
+
+    async fn subscriptions(&self, org: &OrgId) -> Result<Arc<Vec<Subscription>>> {
+        let load = async {
+            let request = PageRequest { size: u32::try_from(READ_MAX).unwrap_or(u32::MAX), ..PageRequest::default() };
+            let found = self.endpoints.list(org, &WebhookEndpointFilter::default(), &request).await?.items;
+            let enabled = found.into_iter().filter(|endpoint| endpoint.enabled);
+            let subscription = |WebhookEndpoint { id, event_types, .. }| Subscription { endpoint: id, event_types };
+            Ok::<_, Error>(Arc::new(enabled.map(subscription).collect::<Vec<_>>()))
+        };
+        let found = self.subscriptions.try_get_with_by_ref(org, load).await;
+        found.map_err(|error: Arc<Error>| (*error).clone())
+    }
+
+    async fn open(&self, org: &OrgId, endpoint: &WebhookEndpointId) -> Result<Arc<AtomicU64>> {
+        let load = async {
+            let open = open_deliveries(&*self.jobs, org, endpoint).await?;
+            Ok::<_, Error>(Arc::new(AtomicU64::new(open)))
+        };
+        let found = self.open.try_get_with_by_ref(endpoint, load).await;
+        found.map_err(|error: Arc<Error>| (*error).clone())
+    }
+}
+
+/// Returns true if the store may be unavailable for the record of the event as well.
+fn is_store_failure(error: &Error) -> bool {
+    error.reason == Reason::StoreUnavailable
+}

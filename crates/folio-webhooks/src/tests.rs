@@ -1,0 +1,333 @@
+//! Tests of deliveries on the embedded store, with a receiver on the loopback interface.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::routing::post;
+use folio_history::job::{DELIVERY_KIND, ItemRun, JobFilter, JobHeader, JobQueue};
+use folio_jobs::{Dependencies, ItemTask, JobHints, JobKind as _, Jobs, SingleProcess};
+use folio_providers::{Providers, SecretsOptions, Vault};
+use folio_resources::{
+    Document, DocumentChange, NewDocument, TextState, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointId,
+};
+use folio_storage::{IngestUpdate, SharedOptions, SharedStores, Stores, TextStore};
+use folio_storage_conformance::layer::{Layered, TextLayer};
+use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
+use folio_testkit::wait_for;
+use folio_types::op::{Expected, Write};
+use folio_types::page::PageRequest;
+use folio_types::{BlobId, DocumentId, Environment, Incarnation, OrgId, Reason, Result, Secret, System};
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+use tokio::sync::watch;
+
+use crate::{Counters, Delivery, DeliveryJobs, DeliveryState, signing_key, with_events};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// Received requests, and the status of the answers.
+struct Received {
+    requests: Mutex<Vec<(HeaderMap, Bytes)>>,
+    status: Mutex<StatusCode>,
+}
+
+impl Received {
+    fn all(&self) -> Vec<(HeaderMap, Bytes)> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+async fn receive(
+    State(received): State<Arc<Received>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, [(header::HeaderName, &'static str); 1], &'static str) {
+    received.requests.lock().unwrap().push((headers, body));
+    (*received.status.lock().unwrap(), [(header::LOCATION, "/hook")], "thanks")
+}
+
+async fn receiver() -> (Arc<Received>, SocketAddr) {
+    let received = Arc::new(Received { requests: Mutex::default(), status: Mutex::new(StatusCode::OK) });
+    let router = Router::new().route("/hook", post(receive)).with_state(Arc::clone(&received));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (received, address)
+}
+
+struct Sandbox {
+    store: EmbeddedStore,
+    shared: SharedStores,
+    /// The stores without the layer.
+    stores: Stores,
+    providers: Providers,
+    environment: Arc<dyn Environment>,
+    org: OrgId,
+    endpoint: WebhookEndpointId,
+    document: DocumentId,
+}
+
+impl Sandbox {
+    fn open(folder: &std::path::Path, allowed: &[&str]) -> Self {
+        let store = EmbeddedStore::open(StoreOptions::at(folder)).unwrap();
+        let environment: Arc<dyn Environment> = Arc::new(System);
+        let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
+        let stores = store.stores();
+        let secrets = SecretsOptions { master_keys: vec![Secret::new(MASTER_KEY)], ..SecretsOptions::default() };
+        let table = folio_llm::Options::openai(Secret::new("sk"), Some("http://127.0.0.1:9/v1"), Some("model"));
+        let allowed_networks = allowed.iter().map(|network| network.parse().unwrap()).collect();
+        let options = folio_providers::Options { allowed_networks, ..folio_providers::Options::default() };
+        let vault = Vault::new(&secrets).unwrap();
+        let providers = Providers::new(table, &options, vault, &stores, Arc::clone(&environment)).unwrap();
+        Self {
+            store,
+            shared,
+            stores,
+            providers,
+            environment,
+            org: OrgId::derive(&["o"]),
+            endpoint: WebhookEndpointId::derive(&["e"]),
+            document: DocumentId::derive(&["d"]),
+        }
+    }
+
+    fn with_events(&self, stores: Stores) -> Stores {
+        with_events(stores, Arc::clone(&self.shared.jobs), Counters::default())
+    }
+
+    fn jobs(&self) -> DeliveryJobs {
+        DeliveryJobs::new(self.stores.clone(), self.providers.clone(), Arc::clone(&self.environment)).unwrap()
+    }
+
+    async fn create_endpoint(&self, address: SocketAddr) {
+        let secret = self.providers.vault().seal(&self.org, self.endpoint.as_str(), &Secret::new(SECRET)).unwrap();
+        let create = WebhookEndpointChange::Create {
+            url: format!("http://{address}/hook"),
+            event_types: BTreeSet::from(["document.ready".to_owned()]),
+            secret: Some(secret),
+            enabled: true,
+        };
+        let key = "endpoint".parse().unwrap();
+        let write = Write::by_platform(self.org.clone(), key, self.environment.now(), Expected::Absent, create);
+        self.stores.of::<WebhookEndpoint>().decide(&self.endpoint, write).await.unwrap();
+    }
+
+    async fn create_document(&self) {
+        let create = DocumentChange::Create(NewDocument {
+            name: "a.txt".into(),
+            media_type: "text/plain".into(),
+            size: 1,
+            sha256: "00".into(),
+            blob: BlobId::derive(&["b"]),
+            is_protected: false,
+            tags: Vec::new(),
+            metadata: BTreeMap::new(),
+        });
+        let key = "document".parse().unwrap();
+        let write = Write::by_platform(self.org.clone(), key, self.environment.now(), Expected::Absent, create);
+        self.stores.of::<Document>().decide(&self.document, write).await.unwrap();
+    }
+
+    fn ready(&self) -> IngestUpdate {
+        let at = self.environment.now();
+        IngestUpdate { state: TextState::Ready, pages: Vec::new(), lacks_program: false, at }
+    }
+
+    /// Returns all deliveries.
+    async fn deliveries(&self) -> Vec<JobHeader> {
+        let filter = JobFilter { queue: JobQueue::Deliveries, ..JobFilter::default() };
+        self.stores.jobs.list(&self.org, &filter, &PageRequest::default()).await.unwrap().items
+    }
+
+    async fn stored_endpoint(&self) -> WebhookEndpoint {
+        self.stores.of::<WebhookEndpoint>().get(&self.org, &self.endpoint).await.unwrap().unwrap()
+    }
+
+    /// Runs the item of a delivery as the first attempt of its job. Also returns the record of the attempt.
+    async fn attempt(&self, kind: &DeliveryJobs, job: JobHeader) -> (Result<Value>, Value) {
+        let (record, recorded) = watch::channel(None);
+        let task = ItemTask {
+            principal: job.principal.clone(),
+            run: ItemRun { job: job.id.clone(), item: 1, epoch: 1, attempt: 1 },
+            job,
+            steps: watch::channel(None).0,
+            record,
+        };
+        let result = kind.run_item(task).await;
+        let recorded = recorded.borrow().clone();
+        (result, recorded.unwrap_or(Value::Null))
+    }
+}
+
+/// Never returns from the write of a text: the process dies between the record and all that follows.
+struct DiesAfterRecord;
+
+#[async_trait]
+impl TextLayer for DiesAfterRecord {
+    async fn ingest(&self, below: &dyn TextStore, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
+        below.ingest(org, id, update).await?;
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn an_event_is_delivered_although_the_process_dies_after_the_record() {
+    let (received, address) = receiver().await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = Sandbox::open(folder.path(), &["127.0.0.1"]);
+    first.create_endpoint(address).await;
+    first.create_document().await;
+    let dying = Stores { texts: Layered::over(DiesAfterRecord, &first.stores.texts), ..first.stores.clone() };
+    let dying = first.with_events(dying);
+    let (org, id, update) = (first.org.clone(), first.document.to_string(), first.ready());
+    let write = tokio::spawn(async move { dying.texts.ingest(&org, &id, update).await });
+    wait_for("the record", LIMIT, || async {
+        let found = first.stores.of::<Document>().get(&first.org, &first.document).await.unwrap();
+        found.filter(|found| found.state == TextState::Ready)
+    })
+    .await;
+    write.abort();
+    assert_eq!(first.shared.jobs.waiting(folio_storage::JOB_HINTS).await.unwrap(), 0, "no hint was added");
+    let Sandbox { store, .. } = first;
+    store.close().await;
+
+    let second = Sandbox::open(folder.path(), &["127.0.0.1"]);
+    let dependencies = Dependencies {
+        stores: second.stores.clone(),
+        slots: Arc::clone(&second.shared.slots),
+        hints: JobHints::new(Arc::clone(&second.shared.jobs)),
+        environment: Arc::clone(&second.environment),
+        incarnation: Incarnation::derive(&["second"]),
+        placement: Arc::new(SingleProcess),
+        kinds: vec![Arc::new(second.jobs())],
+        failpoint: None,
+    };
+    let jobs = Jobs::start(dependencies, folio_jobs::Options::default()).await.unwrap();
+    let ended = wait_for("the end of the delivery", LIMIT, || async {
+        second.deliveries().await.into_iter().next().filter(JobHeader::is_ended)
+    })
+    .await;
+    let delivery = Delivery::of(ended).unwrap().with_attempt(&*second.stores.jobs).await.unwrap();
+    assert_eq!((delivery.state(), delivery.attempts()), (DeliveryState::Delivered, 1));
+    let attempt = delivery.attempt.unwrap();
+    assert_eq!(attempt.status, Some(200));
+    assert!(attempt.request_head.starts_with("POST http://127.0.0.1"), "{}", attempt.request_head);
+    assert!(attempt.response_head.ends_with("\nthanks"), "{}", attempt.response_head);
+    let requests = received.all();
+    let [(headers, body)] = requests.as_slice() else { panic!("{} requests", requests.len()) };
+    let webhook = Webhook::from_bytes(signing_key(&Secret::new(SECRET)).unwrap()).unwrap();
+    webhook.verify(body, headers).unwrap();
+    assert_eq!(headers["webhook-id"], delivery.event.id.as_str());
+    let body: Value = serde_json::from_slice(body).unwrap();
+    assert_eq!((&body["type"], &body["data"]["document_id"]), (&json!("document.ready"), &json!(second.document)));
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_sent_before_the_record_is_stored() {
+    let (received, address) = receiver().await;
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
+    test.create_endpoint(address).await;
+    test.create_document().await;
+    let kind = test.jobs();
+    let events = crate::event::of_text(&test.org, &test.document, &test.ready());
+    let event = events.unwrap();
+    let key = (&test.org, &test.endpoint);
+    let job = crate::create_delivery(&*test.stores.jobs, key, &event, &["a"], event.at).await.unwrap();
+    let (early, record) = test.attempt(&kind, job.clone()).await;
+    assert_eq!((early.unwrap_err().reason, record), (Reason::StoreUnavailable, Value::Null));
+    let old = JobHeader { created_at: event.at - Duration::from_secs(601), ..job.clone() };
+    let lost = test.attempt(&kind, old).await.0.unwrap_err();
+    assert!(!lost.is_retriable() && lost.message.contains("not stored"), "{lost}");
+    assert_eq!(received.all().len(), 0);
+    test.stores
+        .texts
+        .ingest(&test.org, test.document.as_str(), IngestUpdate { at: event.at, ..test.ready() })
+        .await
+        .unwrap();
+    test.attempt(&kind, job).await.0.unwrap();
+    assert_eq!(received.all().len(), 1);
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_recorded_repeated_and_reported_to_the_endpoint() {
+    let (received, address) = receiver().await;
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
+    test.create_endpoint(address).await;
+    test.create_document().await;
+    let (kind, stores) = (test.jobs(), test.with_events(test.stores.clone()));
+    stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
+    let jobs = test.deliveries().await;
+    let [job] = jobs.as_slice() else { panic!("{} deliveries", jobs.len()) };
+    assert_eq!((job.kind.as_str(), job.items[0].id.as_str()), (DELIVERY_KIND, test.endpoint.as_str()));
+    assert_eq!(test.shared.jobs.waiting(folio_storage::JOB_HINTS).await.unwrap(), 1, "a hint after the record");
+
+    for (status, problem) in
+        [(StatusCode::SERVICE_UNAVAILABLE, "503"), (StatusCode::FOUND, "redirects are not followed")]
+    {
+        *received.status.lock().unwrap() = status;
+        let (refused, record) = test.attempt(&kind, job.clone()).await;
+        let refused = refused.unwrap_err();
+        assert!(refused.message.contains(problem), "{refused}");
+        assert_eq!(refused.reason, Reason::WebhookFailed);
+        assert!(refused.is_retriable());
+        assert_eq!(record["status"], status.as_u16());
+        assert!(test.stored_endpoint().await.failing_since.is_some());
+    }
+    assert_eq!(received.all().len(), 2, "the redirect was not followed");
+    *received.status.lock().unwrap() = StatusCode::NO_CONTENT;
+    test.attempt(&kind, job.clone()).await.0.unwrap();
+    assert_eq!(test.stored_endpoint().await.failing_since, None);
+}
+
+#[tokio::test]
+async fn an_address_that_the_operator_does_not_allow_receives_nothing() {
+    let (received, address) = receiver().await;
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_endpoint(address).await;
+    let event = crate::Event::test(&test.org, &test.endpoint, &["r"], test.environment.now());
+    let key = (&test.org, &test.endpoint);
+    let job = crate::create_delivery(&*test.stores.jobs, key, &event, &["a"], event.at).await.unwrap();
+    let (refused, _) = test.attempt(&test.jobs(), job).await;
+    assert!(refused.unwrap_err().message.contains("not public"));
+    assert_eq!(received.all().len(), 0);
+}
+
+#[tokio::test]
+async fn an_unreachable_endpoint_is_not_tried_by_each_delivery() {
+    // A port that no process listens on.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
+    test.create_endpoint(address).await;
+    test.create_document().await;
+    let (kind, stores) = (test.jobs(), test.with_events(test.stores.clone()));
+    stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
+    let job = test.deliveries().await.remove(0);
+    let (refused, record) = test.attempt(&kind, job.clone()).await;
+    assert!(refused.unwrap_err().message.contains("cannot connect"));
+    assert!(record["request_head"].as_str().unwrap().contains("webhook-signature: v1,"));
+    let (next, record) = test.attempt(&kind, job).await;
+    assert!(next.unwrap_err().message.contains("another delivery"));
+    assert_eq!(record, Value::Null, "no request was made");
+}
+
+#[test]
+fn an_endpoint_has_a_maximum_of_open_deliveries() {
+    crate::admit(999).unwrap();
+    assert_eq!(crate::admit(1_000).unwrap_err().reason, Reason::QueueFull);
+}
