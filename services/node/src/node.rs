@@ -11,7 +11,7 @@ use folio_conversation::{
 };
 use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
-use folio_jobs::{JobHints, Jobs};
+use folio_jobs::{JobHints, JobKind, Jobs};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_quotas::Slots;
@@ -59,6 +59,8 @@ pub struct JobParts {
     pub slots: Arc<dyn SlotStore>,
     pub hints: JobHints,
     pub limits: JobLimits,
+    /// The kinds of jobs that do not use tools.
+    pub kinds: Vec<Arc<dyn JobKind>>,
 }
 
 #[derive(Clone)]
@@ -244,6 +246,8 @@ async fn start_jobs(incarnation: &Incarnation, parts: &NodeParts, settlements: T
             Arc::new(ClusterOwners::new(incarnation.clone(), membership.clone(), peers.clone()))
         }
     };
+    let mut kinds = parts.jobs.kinds.clone();
+    kinds.push(Arc::new(ExtractionJobs(resources)));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),
         slots: Arc::clone(&parts.jobs.slots),
@@ -251,7 +255,7 @@ async fn start_jobs(incarnation: &Incarnation, parts: &NodeParts, settlements: T
         environment: Arc::clone(&parts.environment),
         incarnation: incarnation.clone(),
         placement,
-        kinds: vec![Arc::new(ExtractionJobs(resources))],
+        kinds,
         failpoint: None,
     };
     let options = folio_jobs::Options { limits: parts.jobs.limits, ..folio_jobs::Options::default() };

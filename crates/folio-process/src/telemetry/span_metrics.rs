@@ -55,6 +55,7 @@ const TOOL: &[(&str, &str)] = &[("gen_ai.tool.name", "tool"), ("error.type", "er
 const STORE: &[(&str, &str)] =
     &[("db.system.name", "system"), ("db.operation.name", "operation"), ("error.type", "error")];
 const PURCHASE: &[(&str, &str)] = &[("http.response.status_code", "status")];
+const WEBHOOK: &[(&str, &str)] = &[("error.type", "error")];
 const INGESTION: &[(&str, &str)] = &[("error.type", "error")];
 
 impl DurationMetric {
@@ -77,6 +78,7 @@ const DURATIONS: &[DurationMetric] = &[
     DurationMetric::of("execute_tool", "tool_seconds", TOOL, "Tool executions."),
     DurationMetric::of("store", "store_seconds", STORE, "Store operations."),
     DurationMetric::of("purchase", "purchase_seconds", PURCHASE, "Events of the payment system."),
+    DurationMetric::of("webhook", "webhook_seconds", WEBHOOK, "Attempts to deliver an event to a webhook endpoint."),
     DurationMetric::of("ingest", "ingestion_seconds", INGESTION, "Ingestions of documents, without the queue time."),
     DurationMetric::of("cite", "citation_seconds", &[], "Searches for the values of an extraction in its document."),
 ];

@@ -32,6 +32,7 @@ pub(crate) struct MetricSources {
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
     pub(crate) models: Arc<Providers>,
     pub(crate) credit: folio_metering::Counters,
+    pub(crate) webhooks: folio_webhooks::Counters,
     /// Histograms of span durations. None: telemetry is not running.
     pub(crate) span_metrics: Option<Arc<SpanMetrics>>,
     pub(crate) clock: Arc<ProcessClock>,
@@ -135,6 +136,8 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
         page.gauge("heartbeats_answered", help, membership.is_store_available().into());
     }
     add_credit(&mut page, &sources.credit);
+    let help = "Events that are not delivered to an endpoint, because it has too many open deliveries.";
+    page.counter("webhook_events_dropped_total", help, sources.webhooks.dropped());
     add_models(&mut page, sources.models.endpoints());
     let servers: Vec<CallCounters> = sources.stores.iter().filter_map(|store| store.call_counters()).collect();
     add_stores(&mut page, &servers);

@@ -116,7 +116,8 @@ pub(crate) async fn start(
     let started_at = environment.now();
 
     let stores::Opened { stores, shared, embedded } = stores::open(&settings, &environment).await?;
-    let stores = layer(stores);
+    let webhooks = folio_webhooks::Counters::default();
+    let stores = folio_webhooks::with_events(layer(stores), Arc::clone(&shared.jobs), webhooks.clone());
     let store_clocks = [&stores.health, &shared.health].map(Arc::clone);
     clock::compare(&process_clock, &store_clocks).await;
     process_clock.check_clock().context("the clock of this machine differs from those of the stores")?;
@@ -186,6 +187,7 @@ pub(crate) async fn start(
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
         models: Arc::clone(&base.models),
         credit: credit.counters(),
+        webhooks,
         span_metrics: telemetry.map(Telemetry::span_metrics),
         clock: Arc::clone(&process_clock),
         started_at,

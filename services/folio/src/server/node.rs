@@ -11,7 +11,9 @@ use folio_documents::{
 };
 use folio_jobs::JobHints;
 use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
+use folio_providers::Providers;
 use folio_quotas::Slots;
+use folio_webhooks::DeliveryJobs;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic_health::server::HealthReporter;
@@ -60,6 +62,8 @@ impl RunningNode {
             (Some((cluster, _)), Some(address)) => Some(cluster.parts(address)),
             _ => None,
         };
+        let (stores, environment) = (base.stores.clone(), Arc::clone(&base.environment));
+        let deliveries = DeliveryJobs::new(stores, Providers::clone(&base.models), environment)?;
         // Other nodes read published events. A single process does not need them.
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
         let parts = NodeParts {
@@ -71,7 +75,12 @@ impl RunningNode {
             turn_slots: Slots::of_turns(base.quotas.clone(), Arc::clone(&base.shared.slots)),
             environment: Arc::clone(&base.environment),
             extraction: settings.extraction.clone(),
-            jobs: JobParts { slots: Arc::clone(&base.shared.slots), hints, limits: settings.jobs },
+            jobs: JobParts {
+                slots: Arc::clone(&base.shared.slots),
+                hints,
+                limits: settings.jobs,
+                kinds: vec![Arc::new(deliveries)],
+            },
             cluster,
             clock,
         };
