@@ -13,7 +13,7 @@ use serde::Serialize;
 const TOKEN_BYTES: usize = 2_048;
 const SCOPE_DIGEST_DIGITS: usize = 16;
 
-/// Maximum page size of the lists with large items: schemas, prompts, their revisions, extractions and jobs.
+/// Maximum page size of the lists with large items: schemas, prompts, their revisions, extractions, jobs and deliveries.
 // proto: ListSchemasRequest.page_size "per page, at most {}."
 // proto: ListSchemaRevisionsRequest.page_size "per page, at most {}."
 // proto: ListPromptsRequest.page_size "per page, at most {}."
@@ -22,6 +22,7 @@ const SCOPE_DIGEST_DIGITS: usize = 16;
 // proto: ListJobsRequest.page_size "per page, at most {}."
 // proto: ListFieldHistoryRequest.page_size "per page, at most {}."
 // proto: ListInboxItemsRequest.page_size "per page, at most {}."
+// proto: ListWebhookDeliveriesRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.

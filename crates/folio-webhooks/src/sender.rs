@@ -216,7 +216,9 @@ impl JobKind for DeliveryJobs {
     }
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
-        let delivery = Delivery::of(task.job.clone())?;
+        // A node of the newer version that wrote an unreadable event delivers it.
+        let unreadable = |error: Error| Error::unavailable(Reason::StoreUnavailable, error.message);
+        let delivery = Delivery::of(task.job.clone()).map_err(unreadable)?;
         let found = self.stores.of::<WebhookEndpoint>().get(task.job.org(), &delivery.endpoint).await?;
         let endpoint = found.ok_or_else(|| WebhookEndpoint::not_found(&delivery.endpoint))?;
         self.check(&task, &delivery, &endpoint).await?;
