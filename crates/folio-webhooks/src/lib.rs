@@ -25,4 +25,4 @@ pub use event::{EVENT_BYTES, Event, EventId, EventType};
 pub use layer::with_events;
 pub use outbox::Counters;
 pub use sender::DeliveryJobs;
-pub use signature::signing_key;
+pub use signature::{generate_secret, signing_key};

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use folio_types::{Error, Result, Secret};
+use folio_types::{Environment, Error, Result, Secret};
 use standardwebhooks::Webhook;
 
 /// Prefix of a secret in the notation of Standard Webhooks. Base64 follows.
@@ -18,6 +18,12 @@ pub fn signing_key(secret: &Secret) -> Result<Vec<u8>, String> {
         Some(encoded) => STANDARD.decode(encoded).map_err(|_| format!("must have Base64 after {PREFIX}")),
         None => Ok(text.as_bytes().to_vec()),
     }
+}
+
+/// Generates a secret in the notation of Standard Webhooks.
+pub fn generate_secret(environment: &dyn Environment) -> Secret {
+    let key = [environment.random().to_be_bytes(), environment.random().to_be_bytes()].concat();
+    Secret::new(&format!("{PREFIX}{}", STANDARD.encode(key)))
 }
 
 /// Returns the value of the header `webhook-signature`.
@@ -38,6 +44,13 @@ mod tests {
         assert_eq!(signing_key(&Secret::new("AAEC")).unwrap(), b"AAEC");
         let problem = signing_key(&Secret::new("whsec_not base64")).unwrap_err();
         assert!(!problem.contains("not base64"), "{problem}");
+    }
+
+    #[test]
+    fn a_generated_secret_has_32_bytes() {
+        let secret = generate_secret(&folio_types::System);
+        assert_eq!(signing_key(&secret).unwrap().len(), 32);
+        assert_ne!(secret.reveal(), generate_secret(&folio_types::System).reveal());
     }
 
     #[test]

@@ -245,6 +245,7 @@ impl Client {
         tags: tag_service_client::TagServiceClient,
         tokens: token_service_client::TokenServiceClient,
         threads: thread_service_client::ThreadServiceClient,
+        webhooks: webhook_endpoint_service_client::WebhookEndpointServiceClient,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Data commands: documents, schemas, prompts, tags, extractions and jobs for scripts and people.
+//! Data commands: documents, schemas, prompts, tags, extractions, jobs and webhooks for scripts and people.
 //!
 //! A command uses a server, or with `--data` the stores of a folder in this process. It returns a [`View`], which
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
@@ -16,6 +16,7 @@ pub(crate) mod prompt;
 pub(crate) mod review;
 pub(crate) mod schema;
 pub(crate) mod tag;
+pub(crate) mod webhook;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
