@@ -21,7 +21,7 @@ rules:
 ";
 
 /// Returns the JSON output of a command that succeeds.
-fn json_of(sandbox: &Sandbox, arguments: &[&str], input: &str) -> Value {
+pub(crate) fn json_of(sandbox: &Sandbox, arguments: &[&str], input: &str) -> Value {
     let (url, token) = (sandbox.url(), sandbox.token());
     let variables = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", token.as_str())];
     let output = folio(sandbox.folder(), &[arguments, &["--output", "json"]].concat(), &variables, input);

@@ -32,5 +32,6 @@ mod telemetry;
 mod terminal;
 mod tokens;
 mod tools;
+mod webhooks;
 
 use folio_tests::harness::{LIMIT, client, process, sim, within};

@@ -1,0 +1,129 @@
+//! Events of a real server reach an endpoint, also after the server died.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::routing::post;
+use folio_testkit::wait_for;
+use llm_sim::{Fault, FaultPlan};
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+
+use crate::LIMIT;
+use crate::client::ask;
+use crate::inbox::json_of;
+use crate::sandbox::Setup;
+
+const SCRIPT: &str = "
+rules:
+  - when: {user: tags}
+    rounds:
+      - calls: [{name: create_tag, arguments: {name: first}}]
+      - text: Created.
+  - when: {user: hello}
+    answer: {text: Hello.}
+";
+const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+/// The received requests.
+type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
+
+async fn receive(State(received): State<Received>, headers: HeaderMap, body: Bytes) {
+    received.lock().unwrap().push((headers, body));
+}
+
+/// Starts a receiver. Returns its requests and its URL.
+async fn receiver() -> (Received, String) {
+    let received = Received::default();
+    let router = Router::new().route("/hook", post(receive)).with_state(Arc::clone(&received));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (received, url)
+}
+
+fn setup() -> Setup {
+    Setup::new(SCRIPT)
+        .with("FOLIO_PROVIDERS__ALLOWED_NETWORKS", json!(["127.0.0.1"]))
+        .with("FOLIO_SECRETS__MASTER_KEYS", json!([MASTER_KEY]))
+}
+
+/// Waits for an event of a type, and returns its id and its body.
+async fn event(received: &Received, name: &str, secret: &str) -> (String, Value) {
+    let webhook = Webhook::new(secret).unwrap();
+    wait_for(name, LIMIT, || {
+        let requests = received.lock().unwrap().clone();
+        let found = requests.iter().find_map(|(headers, bytes)| {
+            webhook.verify(bytes, headers).unwrap();
+            let body: Value = serde_json::from_slice(bytes).unwrap();
+            let id = headers["webhook-id"].to_str().unwrap().to_owned();
+            (body["type"] == name).then_some((id, body))
+        });
+        std::future::ready(found)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_signed_listed_and_delivered_again() {
+    let (received, url) = receiver().await;
+    let sandbox = setup().start().await;
+    let create = ["webhook", "create", &url, "--event", "document.ready", "--event", "turn.failed"];
+    let made = json_of(&sandbox, &create, "");
+    let secret = made["secret"].as_str().unwrap();
+    assert_eq!(made["state"], "enabled");
+    let tested = json_of(&sandbox, &["webhook", "test", &url], "");
+    assert_eq!((&tested["state"], &tested["status_code"]), (&json!("delivered"), &json!(200)));
+    event(&received, "webhook.test", secret).await;
+
+    let (client, document) = sandbox.with_document().await;
+    let (_, ready) = event(&received, "document.ready", secret).await;
+    assert_eq!((&ready["data"]["document_id"], &ready["data"]["state"]), (&json!(document), &json!("ready")));
+    let fault = Fault::Status { code: 500, retry_after: None, body: None };
+    sandbox.sim.set_faults(&FaultPlan::always(fault)).await;
+    let stream = client.chat(&document, "hello").await;
+    let turn = stream.turn();
+    stream.failed().await;
+    let (id, failed) = event(&received, "turn.failed", secret).await;
+    assert_eq!((&failed["data"]["turn_id"], &failed["data"]["reason"]), (&json!(turn), &json!("MODEL_FAILED")));
+
+    let list = json_of(&sandbox, &["webhook", "deliveries", &url], "");
+    let list = list.as_array().unwrap();
+    let delivery = list.iter().find(|delivery| delivery["event_id"] == id).unwrap();
+    assert!(list.len() >= 3, "{list:?}");
+    let again = json_of(&sandbox, &["webhook", "redeliver", delivery["webhook_delivery_id"].as_str().unwrap()], "");
+    assert_eq!(again["event_id"], id);
+    wait_for("the repeated event", LIMIT, || {
+        let with_id = |(headers, _): &&(HeaderMap, Bytes)| headers["webhook-id"] == id.as_str();
+        let count = received.lock().unwrap().iter().filter(with_id).count();
+        std::future::ready((count >= 2).then_some(()))
+    })
+    .await;
+
+    let disabled = json_of(&sandbox, &["webhook", "update", &url, "--disable"], "");
+    assert_eq!(disabled["state"], "disabled");
+    json_of(&sandbox, &["webhook", "rm", &url], "");
+    assert_eq!(json_of(&sandbox, &["webhook", "list"], ""), json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_delivered_although_the_server_dies_after_the_record() {
+    let (received, url) = receiver().await;
+    let mut sandbox = setup().with("FOLIO_FAILPOINT", "pause:after").start().await;
+    let made = json_of(&sandbox, &["webhook", "create", &url, "--event", "inbox.waiting"], "");
+    let secret = made["secret"].as_str().unwrap();
+    let (client, document) = sandbox.with_document().await;
+    // The server dies before or after it answers.
+    let stream = client.send(ask(&document, "tags")).await;
+    sandbox.wait_until_dead().await;
+    drop(stream);
+    sandbox.restart().await;
+    let (_, waiting) = event(&received, "inbox.waiting", secret).await;
+    assert_eq!(
+        (&waiting["data"]["kind"], &waiting["data"]["state"]),
+        (&json!("approval"), &json!("awaiting_approval"))
+    );
+}
