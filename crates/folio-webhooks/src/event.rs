@@ -183,6 +183,9 @@ pub(crate) fn of_extraction(before: Option<&Extraction>, after: &Extraction) -> 
 mod tests {
     use folio_history::journal::{Ended, Paused, WorkingState};
     use folio_history::thread::Fence;
+    use folio_resources::{ExtractionChange, ExtractionReport, NewExtraction, Resource as _};
+    use folio_types::op::{Expected, Write};
+    use folio_types::{PromptId, PromptRevId};
 
     use super::*;
 
@@ -243,6 +246,36 @@ mod tests {
             assert_eq!(found, expected, "{state:?}");
         }
         assert!(!event(TextState::Failed("broken".into())).unwrap().body().unwrap().contains("broken"));
+    }
+
+    #[test]
+    fn an_extraction_is_completed_once_and_waits_once_for_a_reviewer() {
+        let id = ExtractionId::derive(&["x"]);
+        let apply = |change, before: Option<&Extraction>| {
+            let write = Write::by_platform(org(), "key".parse().unwrap(), at(), Expected::Absent, change);
+            Extraction::apply(&id, &write, before.cloned()).unwrap().after.unwrap()
+        };
+        let new = NewExtraction {
+            document: DocumentId::derive(&["d"]),
+            prompt: PromptRevId::new(PromptId::derive(&["p"]), 1),
+            schema: None,
+            model: "model".into(),
+            data: json!({ "total": "secret" }),
+            report: ExtractionReport::default(),
+            approvals: None,
+        };
+        let made = apply(ExtractionChange::Create(Box::new(new)), None);
+        let waiting = apply(ExtractionChange::RequestReview { requested: true }, Some(&made));
+        let edited = apply(ExtractionChange::Edit { data: json!({}) }, Some(&waiting));
+        let names = |before: Option<&Extraction>, after: &Extraction| {
+            of_extraction(before, after).into_iter().map(|event| event.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(None, &made), ["extraction.completed"]);
+        assert_eq!(names(Some(&made), &waiting), ["inbox.waiting"]);
+        assert!(names(Some(&waiting), &edited).is_empty());
+        let event = of_extraction(None, &made).remove(0);
+        assert_eq!(event.source, Some(Source::Extraction { extraction: id.clone(), version: 1 }));
+        assert!(!event.body().unwrap().contains("secret"), "the data are not part of the event");
     }
 
     #[test]
