@@ -153,3 +153,67 @@ pub fn admit(open: u64) -> Result<()> {
     let message = format!("the endpoint has {OPEN_DELIVERIES_MAX} open deliveries, the maximum; retry later");
     Err(Error::exhausted(Reason::QueueFull, message))
 }
+
+#[cfg(test)]
+mod tests {
+    use folio_history::job::{JobCommand, WaitReason, retry_at};
+    use folio_types::Incarnation;
+
+    use super::*;
+
+    fn at() -> Timestamp {
+        Timestamp::constant(1_790_000_000, 0)
+    }
+
+    /// Returns the delivery after an attempt that `end` ends.
+    fn after(end: JobCommand) -> Delivery {
+        let (org, endpoint) = (OrgId::derive(&["o"]), WebhookEndpointId::derive(&["e"]));
+        let event = Event::test(&org, &endpoint, &["r"], at());
+        let principal = Principal::new(org, UserId::platform(), Role::Viewer);
+        let new = NewJob {
+            id: JobId::derive(&["j"]),
+            principal: principal.clone(),
+            kind: DELIVERY_KIND.to_owned(),
+            input: json!(event),
+            items: vec![endpoint.to_string()],
+            running_max: RUNNING_MAX,
+            at: at(),
+        };
+        let queued = new.header().unwrap();
+        let delivery = Delivery::of(queued.clone()).unwrap();
+        assert_eq!((delivery.state(), delivery.attempts(), delivery.error()), (DeliveryState::Pending, 0, None));
+        assert_eq!((delivery.endpoint, delivery.event), (endpoint, event));
+        let start = JobCommand::Start { owner: Incarnation::derive(&["n"]), access: Ok(principal) };
+        let next = |header: JobHeader, command| header.after(command, at()).unwrap().unwrap();
+        let header = [start, JobCommand::Begin { item: 0 }, end].into_iter().fold(queued, next);
+        Delivery::of(header).unwrap()
+    }
+
+    #[test]
+    fn a_delivery_is_pending_until_it_succeeds_or_ends() {
+        let error = Error::unavailable(Reason::WebhookFailed, "the endpoint returned 503");
+        let retry = retry_at(None, at());
+        let wait = JobCommand::Wait { reason: WaitReason::Limit, error: Some(error.clone()), retry_at: retry };
+        let waiting = after(wait);
+        assert_eq!((waiting.state(), waiting.retry_at(), waiting.attempts()), (DeliveryState::Pending, Some(retry), 1));
+        assert_eq!(waiting.error(), Some(&error));
+        let delivered = after(JobCommand::Finish { item: 0, result: Ok(()) });
+        assert_eq!(
+            (delivered.state(), delivered.error(), delivered.retry_at()),
+            (DeliveryState::Delivered, None, None)
+        );
+        let not_sent = Error::precondition(Reason::WebhookFailed, "not sent");
+        let ended = after(JobCommand::Finish { item: 0, result: Err(not_sent.clone()) });
+        assert_eq!((ended.state(), ended.error()), (DeliveryState::Failed, Some(&not_sent)));
+        assert_eq!(after(JobCommand::Cancel).state(), DeliveryState::Failed);
+        let expired = after(JobCommand::Fail { error: error.clone() });
+        assert_eq!((expired.state(), expired.error()), (DeliveryState::Failed, Some(&error)));
+    }
+
+    #[test]
+    fn another_job_is_no_delivery() {
+        let mut header = after(JobCommand::Cancel).header;
+        header.kind = "extraction".to_owned();
+        assert_eq!(Delivery::of(header).unwrap_err().reason, Reason::Internal);
+    }
+}
