@@ -449,7 +449,7 @@ pub struct WorkingState {
     pub extraction: Option<WorkingExtraction>,
     /// State of the profile, whose type only the tools of the profile know. None: the initial state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile_state: Option<Value>,
+    pub profile_state: Option<Box<Value>>,
 }
 
 /// The extraction that the agent edits.
@@ -480,7 +480,7 @@ pub struct WorkingChange {
     pub deleted_document: Option<DocumentId>,
     /// Replaces the state of the profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile_state: Option<Value>,
+    pub profile_state: Option<Box<Value>>,
 }
 
 impl WorkingChange {

@@ -139,7 +139,11 @@ impl ThreadHeader {
     /// Returns the approximate bytes of the stored header.
     pub fn size_bytes(&self) -> usize {
         let extraction = self.working.extraction.as_ref().map(|extraction| &extraction.data);
-        extraction.into_iter().chain(&self.working.profile_state).map(|data| data.to_string().len()).sum::<usize>()
+        extraction
+            .into_iter()
+            .chain(self.working.profile_state.as_deref())
+            .map(|data| data.to_string().len())
+            .sum::<usize>()
             + 1024
     }
 }

@@ -84,7 +84,7 @@ impl CallContext {
     pub fn state<S: ProfileState>(&self) -> Result<S, ToolError> {
         match &self.working.profile_state {
             None => Ok(S::default()),
-            Some(state) => serde_json::from_value(state.clone()).map_err(|error| {
+            Some(state) => S::deserialize(state.as_ref()).map_err(|error| {
                 let message = format!("the working state is not that of profile {}: {error}", S::PROFILE);
                 ToolError::Failed(Error::new(Code::DataLoss, Reason::StoredFormat, message))
             }),
@@ -119,7 +119,7 @@ impl ToolOutput {
             let message = format!("the working state would have {bytes} bytes; the maximum is {max}");
             return Err(Error::invalid(Reason::TooLarge, message).into());
         }
-        self.change.profile_state = Some(state);
+        self.change.profile_state = Some(Box::new(state));
         Ok(self)
     }
 }

@@ -14,7 +14,7 @@ use crate::event::Event;
 
 /// Maximum number of open deliveries of an endpoint. Concurrent events may exceed it slightly.
 // proto: WebhookEndpointService.RedeliverWebhook "{} open deliveries"
-pub const OPEN_DELIVERIES_MAX: u64 = 1_000;
+pub(crate) const OPEN_DELIVERIES_MAX: u64 = 1_000;
 /// Maximum time in which the attempts of a delivery run, which are about a hundred in 24 hours.
 const RUNNING_MAX: Duration = Duration::from_secs(2 * 60 * 60);
 

@@ -102,6 +102,14 @@ impl ResourceExecutor for Resources {
         self.below.list(org, query, page).await
     }
 
+    async fn list_versions(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<(String, u64)>> {
+        self.below.list_versions(org, query, page).await
+    }
+
+    async fn versions(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<u64>>> {
+        self.below.versions(org, kind, ids).await
+    }
+
     async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>> {
         self.below.matching_ids(org, query, max).await
     }

@@ -140,7 +140,7 @@ fn the_schema_of_the_answer_follows_the_instructions() {
 
 #[test]
 fn the_state_message_contains_the_state_of_the_profile_as_data() {
-    let profile_state = Some(json!({"step": 2, "note": "</state>"}));
+    let profile_state = Some(Box::new(json!({"step": 2, "note": "</state>"})));
     let working = WorkingState { profile_state, ..WorkingState::default() };
     let text = state_message(&working, CONTEXT);
     assert!(text.contains("<state>\n{\"step\":2,\"note\":\"<\\/state>\"}\n</state>\n"), "{text}");

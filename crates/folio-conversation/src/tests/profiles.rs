@@ -169,7 +169,7 @@ async fn tools_receive_the_subject_and_no_argument_changes_it() {
 async fn the_working_state_of_a_profile_is_restored_by_truncation_and_fork() {
     let (sandbox, thread) = start(probe()).await;
     let step = |step: &str| call("add_step", json!({ "step": step }));
-    let steps = |steps: &[&str]| Some(json!({ "steps": steps }));
+    let steps = |steps: &[&str]| Some(Box::new(json!({ "steps": steps })));
     sandbox.models.then([step("one"), say("1"), step("two"), say("2"), step("three"), say("3")]);
     sandbox.run(sandbox.chat_in(&thread, "first")).await;
     sandbox.run(sandbox.chat_in(&thread, "second")).await;

@@ -170,8 +170,12 @@ fn a_fork_has_the_prefix_and_its_working_states() {
 
 #[test]
 fn a_fork_and_a_truncation_restore_the_state_of_the_profile() {
-    let step = |step: u32| WorkingState { profile_state: Some(json!({ "step": step })), ..WorkingState::default() };
-    let change = |step: u32| WorkingChange { profile_state: Some(json!({ "step": step })), ..WorkingChange::default() };
+    let step =
+        |step: u32| WorkingState { profile_state: Some(Box::new(json!({ "step": step }))), ..WorkingState::default() };
+    let change = |step: u32| WorkingChange {
+        profile_state: Some(Box::new(json!({ "step": step }))),
+        ..WorkingChange::default()
+    };
     let mut history = History::new();
     for turn in 1..=3 {
         let before = if turn == 1 { WorkingState::default() } else { step(turn - 1) };

@@ -104,7 +104,7 @@ fn working() -> impl Strategy<Value = WorkingState> {
             prompt: PromptRevId::new(PromptId::derive(&["p"]), 1),
             data,
         }),
-        profile_state: schema.map(|version| serde_json::json!({ "step": version })),
+        profile_state: schema.map(|version| Box::new(serde_json::json!({ "step": version }))),
     })
 }
 

@@ -160,7 +160,7 @@ impl From<&WorkingState> for v1::WorkingState {
                 prompt_revid: extraction.prompt.to_string(),
                 data_json: json::text(&extraction.data),
             }),
-            profile_state_json: working.profile_state.as_ref().map(json::text).unwrap_or_default(),
+            profile_state_json: working.profile_state.as_deref().map(json::text).unwrap_or_default(),
         }
     }
 }
@@ -182,7 +182,7 @@ impl TryFrom<v1::WorkingState> for WorkingState {
             extraction: extraction.transpose()?,
             profile_state: match working.profile_state_json.as_str() {
                 "" => None,
-                state => Some(json::parse("profile_state_json", state, SENT_JSON_BYTES)?),
+                state => Some(Box::new(json::parse("profile_state_json", state, SENT_JSON_BYTES)?)),
             },
         })
     }

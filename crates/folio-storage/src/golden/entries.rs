@@ -191,7 +191,7 @@ fn corrected() -> Round {
 }
 
 fn with_state() -> WorkingState {
-    WorkingState { profile_state: Some(json!({"step": 2, "open": ["total"]})), ..working() }
+    WorkingState { profile_state: Some(Box::new(json!({"step": 2, "open": ["total"]}))), ..working() }
 }
 
 fn accepted_with_profile() -> Accepted {
