@@ -1,15 +1,23 @@
 //! `cargo xtask test`: runs every test of the project on real servers, and lists skipped tests with the reason.
 
-use std::process::ExitStatus;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
+use cargo_metadata::{Artifact, Message};
 use folio_test_servers::Servers;
 
-use crate::counts::{Counts, run_counted};
+use crate::counts::{Counts, run_collected, run_counted};
 use crate::deploy;
 use crate::run::{cargo, finish};
 use crate::servers;
 use crate::tools::{Install, PDFTOPPM, TESSERACT, missing_of};
+
+/// Test binaries that run at the same time. Most of their time they wait for servers, processes and timers.
+const LANES: usize = 2;
+
+/// The longest test binaries, in the order of their start. A long one that starts last would run alone.
+const FIRST: &[&str] = &["own_servers", "cluster", "faults", "cql", "documents", "api", "long_runs", "wire"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -23,28 +31,82 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let missing = || [missing_of(&[TESSERACT, PDFTOPPM]), servers::missing(), deploy::missing()].concat();
     arguments.install.require(missing)?;
     let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
-    let (mut counts, status) = run_tests(arguments.filter.as_deref())?;
+    let mut counts = run_tests(arguments.filter.as_deref())?;
     counts.passed += deployed;
     for name in &counts.ignored {
         println!("skipped: {name}");
     }
-    println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.ignored.len());
-    if !status.success() || counts.failed > 0 {
-        bail!("tests failed ({status})");
+    for command in &counts.failures {
+        println!("failed: {command}");
     }
+    println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.ignored.len());
     counts.require_passed()
 }
 
 /// Starts the servers during the compilation, runs the tests, and stops the servers.
-fn run_tests(filter: Option<&str>) -> Result<(Counts, ExitStatus)> {
+fn run_tests(filter: Option<&str>) -> Result<Counts> {
     let starting = std::thread::spawn(Servers::start);
     // Build everything once, so that the binaries that the tests start have the features and profile of the tests.
     finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
+    let binaries = test_binaries()?;
     let servers = starting.join().map_err(|_| anyhow!("starting the test servers panicked"))??;
+    let threads = (2 * std::thread::available_parallelism()?.get()).to_string();
+    let prepare = |command: &mut Command| {
+        command.args(filter).envs(servers.variables()).env("RUST_TEST_THREADS", &threads);
+    };
+    let mut counts = run_in_lanes(binaries, prepare)?;
+    let mut documentation = cargo();
+    documentation.args(["test", "--workspace", "--doc", "--no-fail-fast", "--quiet"]);
+    prepare(&mut documentation);
+    counts.add_all(run_counted(&mut documentation)?);
+    Ok(counts)
+}
+
+/// Returns the test binaries of the workspace, which are built; the longest one is last.
+fn test_binaries() -> Result<Vec<Artifact>> {
     let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs(servers.variables());
-    // Most tests wait for servers, processes and timers.
-    let threads = 2 * std::thread::available_parallelism()?.get();
-    command.env("RUST_TEST_THREADS", threads.to_string());
-    run_counted(&mut command)
+    command.args(["test", "--workspace", "--no-run", "--quiet", "--message-format", "json-render-diagnostics"]);
+    let output = command.stderr(Stdio::inherit()).output().context("cargo cannot be started")?;
+    if !output.status.success() {
+        bail!("the tests cannot be built ({})", output.status);
+    }
+    let mut binaries = Vec::new();
+    for message in Message::parse_stream(output.stdout.as_slice()) {
+        match message.context("cargo printed an unknown message")? {
+            Message::CompilerArtifact(artifact) if artifact.profile.test && artifact.executable.is_some() => {
+                binaries.push(artifact);
+            }
+            _ => {}
+        }
+    }
+    let rank = |artifact: &Artifact| FIRST.iter().position(|name| *name == artifact.target.name).unwrap_or(FIRST.len());
+    binaries.sort_by_key(|artifact| std::cmp::Reverse(rank(artifact)));
+    Ok(binaries)
+}
+
+/// Runs the binaries from the last to the first, [`LANES`] at the same time.
+fn run_in_lanes(binaries: Vec<Artifact>, prepare: impl Fn(&mut Command) + Sync) -> Result<Counts> {
+    let waiting = Mutex::new(binaries);
+    let lane = || -> Result<Counts> {
+        let mut counts = Counts::default();
+        loop {
+            let next = waiting.lock().map_err(|_| anyhow!("a lane panicked"))?.pop();
+            let Some(artifact) = next else { return Ok(counts) };
+            let executable = artifact.executable.context("a test binary without a file")?;
+            let folder = artifact.manifest_path.parent().context("a manifest without a folder")?;
+            let mut command = Command::new(&executable);
+            // As `cargo test` runs it.
+            command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+            prepare(&mut command);
+            counts.add_all(run_collected(&mut command)?);
+        }
+    };
+    std::thread::scope(|scope| -> Result<Counts> {
+        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        let mut counts = Counts::default();
+        for lane in lanes {
+            counts.add_all(lane.join().map_err(|_| anyhow!("a lane panicked"))??);
+        }
+        Ok(counts)
+    })
 }
