@@ -21,13 +21,14 @@
 //! another connection: the slow statements of one tenant do not count, and one stopped server costs latency only. While
 //! no server is connected, statements fail immediately. Every call passes a [`Guard`], which bounds the calls in flight.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use folio_breaker::BreakerOptions;
 use folio_types::{Environment, Error, Reason, Result, Timestamp};
+use futures::{StreamExt as _, TryStreamExt as _};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -111,6 +112,11 @@ const NO_BREAKER: BreakerOptions = BreakerOptions { failures: 0, open_seconds: D
 
 /// Maximum number of rows in a page of a response.
 const PAGE_ROWS: i32 = 500;
+
+/// Maximum number of partitions of an unconditional batch. Servers log a warning about a batch over more partitions.
+const BATCH_PARTITIONS: usize = 10;
+/// Maximum number of batches that one call of [`Cql::write_all`] has in flight.
+const BATCHES_IN_FLIGHT: usize = 8;
 
 /// Names of the kinds of calls in metrics.
 const KINDS: &[&str] = &["read", "serial_read", "write", "conditional_write"];
@@ -345,8 +351,20 @@ impl Cql {
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// Writes several rows unconditionally, in any order. Not atomic.
+    /// Writes several rows unconditionally, in any order. Not atomic: the rows are sent in concurrent batches of at most
+    /// [`BATCH_PARTITIONS`] partitions, and after an error each of them may be written or not.
     pub(crate) async fn write_all(&self, statements: Statements<'_>) -> Result<()> {
+        let mut rows = Vec::with_capacity(statements.len());
+        for (statement, values) in statements {
+            let partition = statement.calculate_token(&values).map_err(|error| unreadable(&error))?;
+            rows.push((partition, (statement, values)));
+        }
+        let batches = by_partitions(rows, BATCH_PARTITIONS);
+        let writes: Vec<_> = batches.into_iter().map(|batch| self.write_batch(batch)).collect();
+        futures::stream::iter(writes).buffer_unordered(BATCHES_IN_FLIGHT).try_collect::<()>().await
+    }
+
+    async fn write_batch(&self, statements: Statements<'_>) -> Result<()> {
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(true);
@@ -426,6 +444,23 @@ impl Cql {
     }
 }
 
+/// Groups rows by their partition, and the partitions into batches of at most `partitions_max`. Rows of one partition
+/// are in one batch.
+fn by_partitions<K: Ord, T>(rows: impl IntoIterator<Item = (K, T)>, partitions_max: usize) -> Vec<Vec<T>> {
+    let mut partitions = BTreeMap::<K, Vec<T>>::new();
+    for (partition, row) in rows {
+        partitions.entry(partition).or_default().push(row);
+    }
+    let (mut partitions, mut batches) = (partitions.into_values(), Vec::new());
+    loop {
+        let batch: Vec<T> = partitions.by_ref().take(partitions_max).flatten().collect();
+        if batch.is_empty() {
+            return batches;
+        }
+        batches.push(batch);
+    }
+}
+
 fn table<'a>(statements: &Statements<'a>) -> Option<&'a str> {
     statements.first().and_then(|(statement, _)| statement.get_table_name())
 }
@@ -457,5 +492,29 @@ fn conditional_result(answer: Result<QueryResult, ExecutionError>) -> Result<Con
         Some(Some(scylla::value::CqlValue::Boolean(true))) => Ok(ConditionalResult::Applied),
         Some(Some(scylla::value::CqlValue::Boolean(false))) => Ok(ConditionalResult::Refused),
         _ => Err(unreadable(&"a conditional write was answered without [applied]")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_contains_all_rows_of_few_partitions() {
+        for partitions in 0..25_u32 {
+            let rows = (0..3).flat_map(|row| (0..partitions).map(move |partition| (partition, (partition, row))));
+            let batches = by_partitions(rows, 10);
+            assert_eq!(batches.len(), partitions.div_ceil(10) as usize);
+            assert!(batches.iter().all(|batch| batch.len() <= 30), "{batches:?}");
+            let mut written = BTreeSet::new();
+            for batch in &batches {
+                let found: BTreeSet<u32> = batch.iter().map(|(partition, _)| *partition).collect();
+                assert_eq!(batch.len(), 3 * found.len());
+                assert!(found.into_iter().all(|partition| written.insert(partition)), "{batches:?}");
+            }
+            assert_eq!(written.len(), partitions as usize);
+        }
     }
 }
