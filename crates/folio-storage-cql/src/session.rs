@@ -34,6 +34,8 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+#[cfg(feature = "dump")]
+use scylla::observability::tracing::TracingInfo;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy, RetryPolicy};
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
@@ -407,27 +409,40 @@ impl Cql {
         statement
     }
 
+    /// Executes a call and returns the traces of its reads. None: the server lost a trace.
+    #[cfg(feature = "dump")]
+    async fn traces<T>(&self, call: impl Future<Output = Result<T>>) -> Result<Option<Vec<TracingInfo>>> {
+        *self.lock_traces() = Some(Vec::new());
+        let done = call.await;
+        let ids = self.lock_traces().take().unwrap_or_default();
+        done?;
+        let mut traces = Vec::new();
+        for id in ids {
+            let Ok(trace) = self.session.get_tracing_info(id.as_ref()).await else { return Ok(None) };
+            traces.push(trace);
+        }
+        Ok(Some(traces))
+    }
+
     /// Returns the number of tombstones that each read of a call reads. None: the server lost a trace.
     #[cfg(feature = "dump")]
     pub(crate) async fn tombstones<T>(&self, call: impl Future<Output = Result<T>>) -> Result<Option<Vec<u64>>> {
-        *self.lock_traces() = Some(Vec::new());
-        let done = call.await;
-        let traces = self.lock_traces().take().unwrap_or_default();
-        done?;
-        let mut counts = Vec::new();
-        for trace in traces {
-            let Ok(trace) = self.session.get_tracing_info(trace.as_ref()).await else { return Ok(None) };
-            // The activity is "Read 1 live rows and 2 tombstone cells".
-            let count = trace.events.iter().filter_map(|event| {
-                let (_, rest) = event.activity.as_deref()?.split_once(" live rows and ")?;
-                rest.split(' ').next()?.parse().ok()
-            });
-            match count.reduce(u64::saturating_add) {
-                Some(count) => counts.push(count),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(counts))
+        let Some(traces) = self.traces(call).await? else { return Ok(None) };
+        let tombstones = |trace| local_reads(trace).map(|(_, tombstones)| tombstones).reduce(u64::saturating_add);
+        Ok(traces.iter().map(tombstones).collect())
+    }
+
+    /// Returns for each read of a call whether only its coordinator read rows. None: the server lost a trace.
+    #[cfg(feature = "dump")]
+    pub(crate) async fn coordinated_by_replica<T>(
+        &self,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<Option<Vec<bool>>> {
+        let Some(traces) = self.traces(call).await? else { return Ok(None) };
+        let is_replica = |trace: &TracingInfo| {
+            local_reads(trace).map(|(server, _)| server == trace.coordinator).reduce(|one, other| one && other)
+        };
+        Ok(traces.iter().map(is_replica).collect())
     }
 
     fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {
@@ -459,6 +474,16 @@ fn by_partitions<K: Ord, T>(rows: impl IntoIterator<Item = (K, T)>, partitions_m
         }
         batches.push(batch);
     }
+}
+
+/// Returns the servers that read rows, and the number of tombstones that each of them read, by the events
+/// "Read 1 live rows and 2 tombstone cells".
+#[cfg(feature = "dump")]
+fn local_reads(trace: &TracingInfo) -> impl Iterator<Item = (Option<std::net::IpAddr>, u64)> {
+    trace.events.iter().filter_map(|event| {
+        let (_, rest) = event.activity.as_deref()?.split_once(" live rows and ")?;
+        Some((event.source, rest.split(' ').next()?.parse().ok()?))
+    })
 }
 
 fn table<'a>(statements: &Statements<'a>) -> Option<&'a str> {
