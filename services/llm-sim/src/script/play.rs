@@ -89,12 +89,12 @@ rules:
         let script = "
 rules:
   - {when: {user: {prefix: go}}, answer: {text: 'found {{last.list_tags.total}}'}}
-  - {when: {user: go on}, answer: {text: nothing was listed}}
+  - {when: {user: go ahead}, answer: {text: nothing was listed}}
   - {when: {user: {prefix: go}}, answer: {text: '{{last.get_tag.name}}'}}
 ";
         let script = Script::parse(script).unwrap();
         let decide = |text: &str| ask(&script, json!([{"role": "user", "content": text}]));
-        assert_eq!(decide("go on").unwrap().answer.text, "nothing was listed");
+        assert_eq!(decide("go ahead").unwrap().answer.text, "nothing was listed");
         let refusal = decide("go").unwrap_err();
         assert!(refusal.contains("rule 0") && refusal.contains("no result of list_tags"), "{refusal}");
     }
