@@ -135,6 +135,10 @@ impl Launcher {
             stores: ["--redis", redis, "--cql", cql].map(str::to_owned),
             variables: Vec::new(),
         };
+        // One organization makes the whole load of a test or a benchmark.
+        let limits = ["CONCURRENT_TURNS", "CONCURRENT_MODEL_CALLS", "DOCUMENTS", "STORAGE_BYTES"];
+        let launcher =
+            limits.iter().fold(launcher, |launcher, limit| launcher.with(&format!("FOLIO_LIMITS__{limit}"), 0));
         launcher
             .with("FOLIO_STORAGE__CQL__KEYSPACE", keyspace)
             .with("FOLIO_STORAGE__CQL__REPLICATION_FACTOR", replication_factor)

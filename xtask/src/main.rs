@@ -1,5 +1,5 @@
 //! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `bench`, `eval`, `chaos`, `outage`,
-//! `upgrade`, `soak`, `migrations`, `power-loss`, `fuzz`, `mutants`, `check-model`.
+//! `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
 //! builds in seconds.
@@ -19,6 +19,7 @@ mod run;
 mod servers;
 mod soak;
 mod test;
+mod tombstones;
 mod tools;
 mod upgrade;
 
@@ -59,6 +60,8 @@ enum Command {
     Soak(soak::Arguments),
     /// Migrates new keyspaces of three CQL servers eight times at once.
     Migrations(chaos::MigrationArguments),
+    /// Counts the deleted rows that lists, searches and sweeps read after many renames and turns.
+    Tombstones(tombstones::Arguments),
     /// Opens the embedded store after losses of power at many points and checks that no acknowledged write is lost.
     PowerLoss(power_loss::Arguments),
     /// Fuzzes the parsers of untrusted input.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Migrations(arguments) => chaos::migrations(&arguments),
+        Command::Tombstones(arguments) => tombstones::run(&arguments),
         Command::PowerLoss(arguments) => power_loss::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),

@@ -56,6 +56,18 @@ pub struct Quotas {
 }
 
 impl Quotas {
+    /// Default quotas of an organization on the stores of a cluster, which organizations share: one of them can exhaust
+    /// neither the stores nor the model endpoints. Calls have no rate, because each gateway bounds the concurrent calls
+    /// of an organization.
+    pub const OF_CLUSTERS: Self = Self {
+        requests_per_second: 0,
+        concurrent_turns: 32,
+        concurrent_model_calls: 64,
+        documents: 20_000,
+        storage_bytes: 50 * 1024 * 1024 * 1024,
+        abandoned_calls: None,
+    };
+
     /// Error: every quota that is out of bounds.
     pub fn check(&self) -> std::result::Result<(), InvalidSettings> {
         let mut problems = Problems::of("limits");

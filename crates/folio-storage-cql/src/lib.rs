@@ -209,6 +209,13 @@ impl CqlStore {
         self.keyspace.cql.tombstones(call).await
     }
 
+    /// Returns for each read of a call to the stores whether only its coordinator read rows, for tests on Cassandra with
+    /// one copy of each row. None: the server lost a trace.
+    #[cfg(feature = "dump")]
+    pub async fn coordinated_by_replica<T>(&self, call: impl Future<Output = Result<T>>) -> Result<Option<Vec<bool>>> {
+        self.keyspace.cql.coordinated_by_replica(call).await
+    }
+
     /// Rewrites the list rows of an organization from its resources, and removes rows without a resource; returns the
     /// number of resources. Reads all resources: for operators. May be repeated after an error.
     pub async fn repair_lists(&self, org: &OrgId) -> Result<u64> {

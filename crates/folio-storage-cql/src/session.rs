@@ -21,18 +21,21 @@
 //! another connection: the slow statements of one tenant do not count, and one stopped server costs latency only. While
 //! no server is connected, statements fail immediately. Every call passes a [`Guard`], which bounds the calls in flight.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use folio_breaker::BreakerOptions;
 use folio_types::{Environment, Error, Reason, Result, Timestamp};
+use futures::{StreamExt as _, TryStreamExt as _};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+#[cfg(feature = "dump")]
+use scylla::observability::tracing::TracingInfo;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy, RetryPolicy};
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
@@ -111,6 +114,11 @@ const NO_BREAKER: BreakerOptions = BreakerOptions { failures: 0, open_seconds: D
 
 /// Maximum number of rows in a page of a response.
 const PAGE_ROWS: i32 = 500;
+
+/// Maximum number of partitions of an unconditional batch. Servers log a warning about a batch over more partitions.
+const BATCH_PARTITIONS: usize = 10;
+/// Maximum number of batches that one call of [`Cql::write_all`] has in flight.
+const BATCHES_IN_FLIGHT: usize = 8;
 
 /// Names of the kinds of calls in metrics.
 const KINDS: &[&str] = &["read", "serial_read", "write", "conditional_write"];
@@ -345,8 +353,20 @@ impl Cql {
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// Writes several rows unconditionally, in any order. Not atomic.
+    /// Writes several rows unconditionally, in any order. Not atomic: the rows are sent in concurrent batches of at most
+    /// [`BATCH_PARTITIONS`] partitions, and after an error each of them may be written or not.
     pub(crate) async fn write_all(&self, statements: Statements<'_>) -> Result<()> {
+        let mut rows = Vec::with_capacity(statements.len());
+        for (statement, values) in statements {
+            let partition = statement.calculate_token(&values).map_err(|error| unreadable(&error))?;
+            rows.push((partition, (statement, values)));
+        }
+        let batches = by_partitions(rows, BATCH_PARTITIONS);
+        let writes: Vec<_> = batches.into_iter().map(|batch| self.write_batch(batch)).collect();
+        futures::stream::iter(writes).buffer_unordered(BATCHES_IN_FLIGHT).try_collect::<()>().await
+    }
+
+    async fn write_batch(&self, statements: Statements<'_>) -> Result<()> {
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(true);
@@ -389,27 +409,40 @@ impl Cql {
         statement
     }
 
+    /// Executes a call and returns the traces of its reads. None: the server lost a trace.
+    #[cfg(feature = "dump")]
+    async fn traces<T>(&self, call: impl Future<Output = Result<T>>) -> Result<Option<Vec<TracingInfo>>> {
+        *self.lock_traces() = Some(Vec::new());
+        let done = call.await;
+        let ids = self.lock_traces().take().unwrap_or_default();
+        done?;
+        let mut traces = Vec::new();
+        for id in ids {
+            let Ok(trace) = self.session.get_tracing_info(id.as_ref()).await else { return Ok(None) };
+            traces.push(trace);
+        }
+        Ok(Some(traces))
+    }
+
     /// Returns the number of tombstones that each read of a call reads. None: the server lost a trace.
     #[cfg(feature = "dump")]
     pub(crate) async fn tombstones<T>(&self, call: impl Future<Output = Result<T>>) -> Result<Option<Vec<u64>>> {
-        *self.lock_traces() = Some(Vec::new());
-        let done = call.await;
-        let traces = self.lock_traces().take().unwrap_or_default();
-        done?;
-        let mut counts = Vec::new();
-        for trace in traces {
-            let Ok(trace) = self.session.get_tracing_info(trace.as_ref()).await else { return Ok(None) };
-            // The activity is "Read 1 live rows and 2 tombstone cells".
-            let count = trace.events.iter().filter_map(|event| {
-                let (_, rest) = event.activity.as_deref()?.split_once(" live rows and ")?;
-                rest.split(' ').next()?.parse().ok()
-            });
-            match count.reduce(u64::saturating_add) {
-                Some(count) => counts.push(count),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(counts))
+        let Some(traces) = self.traces(call).await? else { return Ok(None) };
+        let tombstones = |trace| local_reads(trace).map(|(_, tombstones)| tombstones).reduce(u64::saturating_add);
+        Ok(traces.iter().map(tombstones).collect())
+    }
+
+    /// Returns for each read of a call whether only its coordinator read rows. None: the server lost a trace.
+    #[cfg(feature = "dump")]
+    pub(crate) async fn coordinated_by_replica<T>(
+        &self,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<Option<Vec<bool>>> {
+        let Some(traces) = self.traces(call).await? else { return Ok(None) };
+        let is_replica = |trace: &TracingInfo| {
+            local_reads(trace).map(|(server, _)| server == trace.coordinator).reduce(|one, other| one && other)
+        };
+        Ok(traces.iter().map(is_replica).collect())
     }
 
     fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {
@@ -424,6 +457,33 @@ impl Cql {
         batch.set_request_timeout(Some(self.options.write_timeout));
         (batch, all)
     }
+}
+
+/// Groups rows by their partition, and the partitions into batches of at most `partitions_max`. Rows of one partition
+/// are in one batch.
+fn by_partitions<K: Ord, T>(rows: impl IntoIterator<Item = (K, T)>, partitions_max: usize) -> Vec<Vec<T>> {
+    let mut partitions = BTreeMap::<K, Vec<T>>::new();
+    for (partition, row) in rows {
+        partitions.entry(partition).or_default().push(row);
+    }
+    let (mut partitions, mut batches) = (partitions.into_values(), Vec::new());
+    loop {
+        let batch: Vec<T> = partitions.by_ref().take(partitions_max).flatten().collect();
+        if batch.is_empty() {
+            return batches;
+        }
+        batches.push(batch);
+    }
+}
+
+/// Returns the servers that read rows, and the number of tombstones that each of them read, by the events
+/// "Read 1 live rows and 2 tombstone cells".
+#[cfg(feature = "dump")]
+fn local_reads(trace: &TracingInfo) -> impl Iterator<Item = (Option<std::net::IpAddr>, u64)> {
+    trace.events.iter().filter_map(|event| {
+        let (_, rest) = event.activity.as_deref()?.split_once(" live rows and ")?;
+        Some((event.source, rest.split(' ').next()?.parse().ok()?))
+    })
 }
 
 fn table<'a>(statements: &Statements<'a>) -> Option<&'a str> {
@@ -457,5 +517,29 @@ fn conditional_result(answer: Result<QueryResult, ExecutionError>) -> Result<Con
         Some(Some(scylla::value::CqlValue::Boolean(true))) => Ok(ConditionalResult::Applied),
         Some(Some(scylla::value::CqlValue::Boolean(false))) => Ok(ConditionalResult::Refused),
         _ => Err(unreadable(&"a conditional write was answered without [applied]")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_contains_all_rows_of_few_partitions() {
+        for partitions in 0..25_u32 {
+            let rows = (0..3).flat_map(|row| (0..partitions).map(move |partition| (partition, (partition, row))));
+            let batches = by_partitions(rows, 10);
+            assert_eq!(batches.len(), partitions.div_ceil(10) as usize);
+            assert!(batches.iter().all(|batch| batch.len() <= 30), "{batches:?}");
+            let mut written = BTreeSet::new();
+            for batch in &batches {
+                let found: BTreeSet<u32> = batch.iter().map(|(partition, _)| *partition).collect();
+                assert_eq!(batch.len(), 3 * found.len());
+                assert!(found.into_iter().all(|partition| written.insert(partition)), "{batches:?}");
+            }
+            assert_eq!(written.len(), partitions as usize);
+        }
     }
 }

@@ -238,3 +238,70 @@ fn delete_dependent(
     listing::remove_row(transaction, org, kind.name, before.created_at, &before.row)?;
     transaction.put_bytes(Space::Records, keys::record(org, kind.name, id), tombstone)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::reads::Visit;
+
+    /// Rows of one space.
+    struct Rows(BTreeMap<Vec<u8>, Vec<u8>>);
+
+    impl Rows {
+        /// Creates rows with values of these sizes.
+        fn of(sizes: &[usize]) -> Self {
+            Self(
+                sizes
+                    .iter()
+                    .enumerate()
+                    .map(|(row, size)| (format!("{row:06}").into_bytes(), vec![1; *size]))
+                    .collect(),
+            )
+        }
+
+        /// Returns the number of rows of each page of the clean-up. `others`: size of the values that are read for a row.
+        fn pages(&self, others: usize) -> Vec<usize> {
+            let plan = |_: Lookup<'_>, (key, _): &Row| Ok(Planned { change: Some(key.clone()), bytes: others });
+            let all = Range { space: Space::Records, start: Vec::new(), end: vec![u8::MAX], reverse: false };
+            let (mut range, mut pages, mut removed) = (all.clone(), Vec::new(), Vec::new());
+            loop {
+                let (changes, next) = page(self, range, &plan).unwrap();
+                pages.push(changes.len());
+                removed.extend(changes);
+                match next {
+                    Some(next) => range = all.clone().from(next),
+                    None => break,
+                }
+            }
+            assert_eq!(removed, self.0.keys().cloned().collect::<Vec<_>>());
+            pages
+        }
+    }
+
+    impl Reads for Rows {
+        fn bytes(&self, _: Space, key: &[u8]) -> Result<Option<fjall::Slice>> {
+            Ok(self.0.get(key).map(|value| fjall::Slice::from(value.as_slice())))
+        }
+
+        fn walk(&self, range: Range, visit: Visit<'_>) -> Result<()> {
+            for (key, value) in self.0.range(range.start..range.end) {
+                if visit(key, value)?.is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn invariant_10_a_page_of_a_deletion_is_bounded_by_rows_and_bytes() {
+        assert_eq!(Rows::of(&[]).pages(0), [0]);
+        assert_eq!(Rows::of(&[1; 99]).pages(0), [99]);
+        assert_eq!(Rows::of(&[1; 250]).pages(0), [100, 100, 50]);
+        assert_eq!(Rows::of(&[PAGE_BYTES / 2; 5]).pages(0), [2, 2, 1]);
+        assert_eq!(Rows::of(&[PAGE_BYTES * 2; 3]).pages(0), [1, 1, 1, 0]);
+        assert_eq!(Rows::of(&[1; 5]).pages(PAGE_BYTES / 2), [2, 2, 1]);
+    }
+}

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod deletions;
 mod late_batch;
 mod lists;
 mod migrations;

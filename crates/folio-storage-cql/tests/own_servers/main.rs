@@ -45,6 +45,7 @@ async fn start(
 /// CQL stores, with a blob store in a folder that the tests do not use.
 struct TestStores {
     stores: Stores,
+    cql: CqlStore,
     org: OrgId,
     _folder: tempfile::TempDir,
     _embedded: EmbeddedStore,
@@ -56,7 +57,7 @@ impl TestStores {
         let folder = tempfile::tempdir().unwrap();
         let embedded = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path())).unwrap();
         let stores = cql.stores(embedded.stores().blobs);
-        Ok(Self { stores, org: OrgId::derive(&["an organization"]), _folder: folder, _embedded: embedded })
+        Ok(Self { stores, cql, org: OrgId::derive(&["an organization"]), _folder: folder, _embedded: embedded })
     }
 
     async fn create(&self, name: &str) -> folio_types::Result<WriteOutcome> {
@@ -209,6 +210,7 @@ async fn timed_out_reads_affect_one_organization(cassandra: &mut Cassandra) {
         fixture.created("tag").await;
         orgs.push(fixture.org.clone());
     }
+    reads_are_sent_to_a_replica(&fixture, &orgs).await;
     let tags = fixture.stores.of::<Tag>();
     let read = async |org: &OrgId| {
         let tag = tags.get(org, &TagId::derive(&[org.as_str(), "tag"])).await?;
@@ -250,6 +252,28 @@ async fn timed_out_reads_affect_one_organization(cassandra: &mut Cassandra) {
         outcomes.iter().all(Result::is_ok).then_some(())
     })
     .await;
+}
+
+/// Maximum number of organizations whose read has another coordinator: a read that is not answered within 300 ms is also
+/// sent to a second server.
+const OTHER_COORDINATORS_MAX: usize = 6;
+
+/// Checks that a read is sent to the server that has the only copy of the row. Without token-aware routing another server
+/// would coordinate two of three reads.
+async fn reads_are_sent_to_a_replica(fixture: &TestStores, orgs: &[OrgId]) {
+    let tags = fixture.stores.of::<Tag>();
+    let mut others = 0;
+    for org in orgs {
+        let id = TagId::derive(&[org.as_str(), "tag"]);
+        // A loaded server loses traces.
+        let reads = wait_for("complete traces", PATIENCE, async || {
+            fixture.cql.coordinated_by_replica(tags.get(org, &id)).await.unwrap()
+        });
+        let reads = reads.await;
+        assert!(!reads.is_empty(), "a read of a tag");
+        others += usize::from(reads.contains(&false));
+    }
+    assert!(others <= OTHER_COORDINATORS_MAX, "{others} of {} reads were sent to another server", orgs.len());
 }
 
 /// With local conditions, both processes would create the tag.

@@ -139,7 +139,7 @@ pub(crate) async fn start(
     let renewal = Renewal::start(models.clone());
     let models = Arc::new(models);
     let credit = CreditMeter::start(&stores, Arc::clone(&environment), settings.credit.clone()).await?;
-    let quotas = QuotaCache::new(stores.of(), settings.limits);
+    let quotas = QuotaCache::new(stores.of(), settings.limits.quotas());
     let meter: SharedMeter = match settings.credit.unlimited {
         true => Arc::new(
             UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))
@@ -207,7 +207,7 @@ pub(crate) async fn start(
             let SharedComponents { stores, shared, models, meter, credit, quotas: _, environment } = base;
             let providers = Providers::clone(&models);
             let components = Components {
-                quotas: settings.limits,
+                quotas: settings.limits.quotas(),
                 stores,
                 open_turns: shared.turns,
                 nodes: cluster.as_ref().map(|_| shared.nodes),

@@ -1,6 +1,7 @@
 //! The settings of the binary: each component's options in its own section.
 
 mod consistency;
+mod limits;
 mod server;
 mod storage;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Flags, SettingsArguments};
 
+pub(crate) use limits::LimitOptions;
 pub(crate) use server::{Role, ServerOptions};
 pub(crate) use storage::{BucketOptions, StorageOptions};
 
@@ -41,7 +43,7 @@ pub(crate) struct Settings {
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
     /// The default quotas of organizations.
-    pub(crate) limits: folio_resources::quota::Quotas,
+    pub(crate) limits: LimitOptions,
     pub(crate) credit: folio_metering::Options,
     pub(crate) purchases: folio_gateway::purchases::Options,
     pub(crate) models: folio_llm::Options,
@@ -72,7 +74,7 @@ pub(crate) fn load(arguments: &SettingsArguments, flags: &Flags, purpose: Purpos
     Ok(loaded.settings)
 }
 
-/// Loads the settings without checking them.
+/// Loads the settings without checking them. A limit that is not set has the default of the stores.
 fn read(
     arguments: &SettingsArguments,
     flags: &Flags,
@@ -85,7 +87,9 @@ fn read(
         flags: flags.clone(),
         maps: free_maps()?,
     };
-    Ok(load_from(&sources)?)
+    let mut loaded: LoadedSettings<Settings> = load_from(&sources)?;
+    loaded.settings.limits = loaded.settings.limits.resolved(loaded.settings.storage.is_shared());
+    Ok(loaded)
 }
 
 /// Returns the maps whose keys the operator chooses, each with the default of an entry.

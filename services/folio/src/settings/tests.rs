@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Parser as _;
+use folio_resources::quota::Quotas;
 use serde_json::Value;
 
 use super::*;
@@ -84,6 +85,25 @@ fn a_reservation_outlives_its_call() {
     );
     assert_eq!(reported("61", &[]), "");
     assert_eq!(reported("60", &[("FOLIO_CREDIT__UNLIMITED", "true")]), "", "nothing is reserved");
+}
+
+#[test]
+fn organizations_of_a_cluster_have_limits_by_default() {
+    let secret = ("FOLIO_CLUSTER__SECRETS", SECRET);
+    let cluster = [&["serve"], &STORES[..]].concat();
+    let limits = |line: &[&str], variables: &[(&str, &str)]| {
+        let variables = [&[secret], variables].concat();
+        settings(line, &variables).unwrap().limits.quotas()
+    };
+    assert_eq!(limits(&["serve"], &[]), Quotas::default(), "a single process has no limits");
+    assert_eq!(limits(&cluster, &[]), Quotas::OF_CLUSTERS);
+    let own = [("FOLIO_LIMITS__CONCURRENT_TURNS", "0"), ("FOLIO_LIMITS__DOCUMENTS", "7")];
+    let expected = Quotas { concurrent_turns: 0, documents: 7, ..Quotas::OF_CLUSTERS };
+    assert_eq!(limits(&cluster, &own), expected);
+    assert_eq!(limits(&["serve"], &own), Quotas { documents: 7, ..Quotas::default() });
+    let printed = toml::to_string_pretty(&settings(&cluster, &[secret]).unwrap()).unwrap();
+    assert!(printed.contains("concurrent_turns = 32"), "{printed}");
+    assert!(problems(&["serve"], &[("FOLIO_LIMITS__DOCUMENTS", "1000000001")]).contains("limits.documents"));
 }
 
 #[test]
@@ -182,7 +202,12 @@ fn every_container_that_the_chart_renders_is_understood() {
                     (name, known.unwrap_or_else(|| placeholder.to_owned()))
                 });
                 let process = Deployed { line, variables: variables.collect() };
-                process.check(&path.display().to_string());
+                let settings = process.check(&path.display().to_string());
+                assert_eq!(
+                    settings.limits.quotas(),
+                    Quotas::OF_CLUSTERS,
+                    "the default of the chart is that of the program"
+                );
                 seen += 1;
             }
         }

@@ -1,8 +1,9 @@
 //! Scripts: rules that map requests to responses. The format is YAML, of which JSON is a subset; `README.md` of this
 //! crate documents it with examples.
 //!
-//! The first rule whose conditions all hold applies. A rule has one `answer`, or `rounds`: one answer per model call
-//! since the last user message, so that one rule describes a whole sequence of tool calls.
+//! The first rule applies whose conditions all hold and whose templates all have a value. A rule has one `answer`, or
+//! `rounds`: one answer per model call since the last user message, so that one rule describes a whole sequence of tool
+//! calls.
 
 mod condition;
 mod parse;

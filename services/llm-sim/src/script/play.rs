@@ -1,7 +1,7 @@
 //! Execution of a script.
 
-use super::Script;
 use super::template::Scope;
+use super::{Rule, Script};
 use crate::answer::{Answer, Call};
 use crate::faults::Fault;
 use crate::request::ChatRequest;
@@ -22,24 +22,25 @@ impl Script {
         Some(Decision { answer: answer.clone(), fault: None })
     }
 
-    /// Returns the response of the first rule that matches. The error states that no rule matches, or which template
-    /// failed.
+    /// Returns the response of the first rule that matches and whose templates all have a value. The error states that no
+    /// rule matches, or the first template without a value if every matching rule has one.
     pub(crate) fn decide(&self, request: &ChatRequest) -> Result<Decision, String> {
-        let round = request.round();
-        let mut rules = self.rules.iter().enumerate();
-        let matching = rules
-            .find(|(_, rule)| (rule.rounds.is_empty() || round <= rule.rounds.len()) && rule.when.matches(request));
-        let Some((index, rule)) = matching else {
-            let last: String = request.messages.last().map_or("", |m| m.text.as_str()).chars().take(200).collect();
-            return Err(format!("no rule of the script matches round {round}; last message: {last}"));
-        };
-        let answer = match rule.answer.as_ref().or(rule.rounds.get(round.saturating_sub(1))) {
-            Some(answer) => {
-                fill(answer, &Scope(request)).map_err(|problem| format!("the script's rule {index}: {problem}"))?
+        let (round, mut first_problem) = (request.round(), None);
+        let has_answer = |rule: &Rule| rule.rounds.is_empty() || round <= rule.rounds.len();
+        let matches = |rule: &Rule| has_answer(rule) && rule.when.matches(request);
+        for (index, rule) in self.rules.iter().enumerate().filter(|(_, rule)| matches(rule)) {
+            let answer = rule.answer.as_ref().or(rule.rounds.get(round.saturating_sub(1)));
+            match answer.map_or_else(|| Ok(Answer::default()), |answer| fill(answer, &Scope(request))) {
+                Ok(answer) => return Ok(Decision { answer, fault: rule.fault.clone() }),
+                Err(problem) => {
+                    first_problem.get_or_insert_with(|| format!("the script's rule {index}: {problem}"));
+                }
             }
-            None => Answer::default(),
-        };
-        Ok(Decision { answer, fault: rule.fault.clone() })
+        }
+        Err(first_problem.unwrap_or_else(|| {
+            let last: String = request.messages.last().map_or("", |m| m.text.as_str()).chars().take(200).collect();
+            format!("no rule of the script matches round {round}; last message: {last}")
+        }))
     }
 }
 
@@ -81,6 +82,21 @@ rules:
         assert_eq!(decide("hello").unwrap().answer.text, "second");
         let refusal = decide("bye").unwrap_err();
         assert!(refusal.contains("no rule") && refusal.contains("bye"), "{refusal}");
+    }
+
+    #[test]
+    fn a_rule_whose_template_has_no_value_is_skipped() {
+        let script = "
+rules:
+  - {when: {user: {prefix: go}}, answer: {text: 'found {{last.list_tags.total}}'}}
+  - {when: {user: go ahead}, answer: {text: nothing was listed}}
+  - {when: {user: {prefix: go}}, answer: {text: '{{last.get_tag.name}}'}}
+";
+        let script = Script::parse(script).unwrap();
+        let decide = |text: &str| ask(&script, json!([{"role": "user", "content": text}]));
+        assert_eq!(decide("go ahead").unwrap().answer.text, "nothing was listed");
+        let refusal = decide("go").unwrap_err();
+        assert!(refusal.contains("rule 0") && refusal.contains("no result of list_tags"), "{refusal}");
     }
 
     #[test]

@@ -1,0 +1,53 @@
+//! Tests that the clean-up of a deleted resource removes a bounded number of rows at once.
+
+use folio_resources::{Prompt, PromptChange};
+use folio_storage::Stores;
+use folio_types::op::{Expected, Write, WriteOutcome};
+use folio_types::{OrgId, PromptId, Timestamp};
+
+use crate::{nonce, open_shared_stores};
+
+/// Number of revisions. The clean-up reads and removes at most 16 at once.
+const REVISIONS: u64 = 33;
+
+async fn decide(stores: &Stores, org: &OrgId, id: &PromptId, version: u64, change: PromptChange) {
+    let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
+    let key = format!("{id}:{version}").parse().unwrap();
+    let write = Write::by_platform(org.clone(), key, Timestamp::constant(1_790_000_000, 0), expected, change);
+    let decided = stores.of::<Prompt>().decide(id, write).await.unwrap();
+    assert!(matches!(decided, WriteOutcome::Row(_)), "{decided:?}");
+}
+
+#[tokio::test]
+async fn the_revisions_of_a_deleted_prompt_are_removed_in_pages() {
+    let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
+    let (stores, id) = (&opened.stores, PromptId::derive(&[org.as_str(), "a prompt"]));
+    let (schema, model, temperature) = (None, None, None);
+    let create = PromptChange::Create {
+        name: "a prompt".to_owned(),
+        content: "revision 0".to_owned(),
+        schema,
+        model,
+        temperature,
+        tags: Vec::new(),
+    };
+    decide(stores, &org, &id, 0, create).await;
+    for version in 1..REVISIONS {
+        let content = Some(format!("revision {version}"));
+        let (name, schema, model, temperature, tags) = (None, None, None, None, None);
+        decide(stores, &org, &id, version, PromptChange::Update { name, content, schema, model, temperature, tags })
+            .await;
+    }
+    decide(stores, &org, &id, REVISIONS, PromptChange::Delete).await;
+    let conditional_writes = || {
+        let calls = stores.health.call_counters().unwrap().calls;
+        calls.into_iter().filter(|(kind, _)| *kind == "conditional_write").map(|(_, calls)| calls).sum::<u64>()
+    };
+    let before = conditional_writes();
+    stores.of::<Prompt>().clean_deleted(&org, &id, false).await.unwrap();
+    let batches = conditional_writes() - before;
+    assert!(batches >= 3, "{batches} batches removed {REVISIONS} revisions");
+    let left = stores.resources.revision_numbers(&org, &id.to_string()).await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    stores.of::<Prompt>().clean_deleted(&org, &id, true).await.unwrap();
+}
