@@ -14,7 +14,7 @@ use super::output::{Format, View};
 use super::{DataArguments, collect, time};
 use crate::client::{Client, answer, explain};
 use crate::reconnect::{RECONNECTING, Reconnection, is_interrupted};
-use crate::terminal::{note, write_stdout};
+use crate::terminal::{note, stdout_closed, write_stdout};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -44,7 +44,11 @@ const COLUMNS: [&str; 6] = ["kind", "item_id", "subject", "roles", "create_time"
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let work = async |client: Client| match arguments.watch {
-        true => watch(&client, &arguments).await,
+        // Without this branch the command would notice the end of its reader only at the next change.
+        true => tokio::select! {
+            ended = watch(&client, &arguments) => ended,
+            () = stdout_closed() => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()),
+        },
         false => list(&client, &arguments).await,
     };
     arguments.data.run(work).await
