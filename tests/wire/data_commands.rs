@@ -105,7 +105,7 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     assert_eq!(json_of(folder, &["inbox"]), json!([]));
     assert_eq!(
         printed(folder, &["inbox", "--kind", "field-review", "--output", "csv"], ""),
-        "kind,item_id,subject,roles,create_time,expire_time\n"
+        "kind,item_id,create_time,expire_time,roles,document_ids,subject\n"
     );
 
     let failed = refused(folder, &["document", "add", "missing.pdf", "--no-wait"], "");

@@ -114,6 +114,7 @@ async fn approvals_and_requested_reviews_wait_in_the_inbox_until_they_are_decide
     assert_eq!(members(&listed, "item_id"), [&extraction, &waiting.turn_id], "the oldest item is the first");
     assert_eq!(members(&listed, "kind"), ["field_review", "approval"]);
     assert_eq!(members(&listed, "subject"), ["0 of 1 values approved, 0 rejected", "create_tag"]);
+    assert_eq!(members(&listed, "document_ids"), [&json!([document]), &json!([document])]);
     let approvals = json_of(&sandbox, &["inbox", "--kind", "approval"], "");
     assert_eq!(members(&approvals, "item_id"), [&waiting.turn_id]);
 
