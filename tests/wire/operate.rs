@@ -93,6 +93,28 @@ fn a_public_listener_without_tls_is_refused() {
 }
 
 #[test]
+fn unusable_files_of_the_listener_are_refused_before_a_token_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let created = folio(folder.path(), &["dev-certs", "--out", "certs", "--name", "localhost"], &[], "");
+    assert!(created.status.success(), "{}", text(&created.stderr));
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--tls-cert", "certs/node.pem", "--tls-key"];
+    let issuer =
+        "[gateway.jwt.own]\nissuer = \"https://issuer.test\"\naudiences = [\"folio\"]\njwks_file = \"missing.json\"\n";
+    for (key, settings, problem) in [
+        ("missing.pem", "", "missing.pem cannot be read"),
+        ("certs/node.pem", "", "certs/node.pem cannot be used"),
+        ("certs/node-key.pem", issuer, "jwks_file is unusable"),
+    ] {
+        std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
+        let output = folio(folder.path(), &[&serve[..], &[key]].concat(), &[], "");
+        assert!(!output.status.success(), "{problem}");
+        assert_eq!(text(&output.stdout), "", "{problem}");
+        assert!(text(&output.stderr).contains(problem), "{problem}: {}", text(&output.stderr));
+        assert!(!folder.path().join("data").exists(), "nothing is created before the refusal: {problem}");
+    }
+}
+
+#[test]
 fn an_invalid_blob_address_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = [("FOLIO_STORAGE__S3__ENDPOINT", "http://127.0.0.1:9"), ("AWS_ACCESS_KEY_ID", "")];
