@@ -80,6 +80,15 @@ async fn commands_reach_a_server_with_tls_by_its_authority() {
 }
 
 #[test]
+fn a_check_of_health_states_the_cause_of_its_failure_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folio(folder.path(), &["health", "http://127.0.0.1:1"], &[], "");
+    assert!(!output.status.success());
+    let expected = "folio: cannot connect to http://127.0.0.1:1: Connection refused (os error 111)\n";
+    assert_eq!(text(&output.stderr), expected);
+}
+
+#[test]
 fn a_public_listener_without_tls_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let output = folio(folder.path(), &["serve", "--listen", "0.0.0.0:0", "--data", "data"], &[], "");
