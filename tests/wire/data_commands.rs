@@ -67,6 +67,18 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     assert_eq!((prompt["content"].as_str(), prompt["revision"].as_u64()), (Some("Read the total."), Some(1)));
     assert_eq!(json_of(folder, &["schema", "show", "invoice"])["response_format"]["json_schema"]["schema"], schema);
 
+    let rule = ["schema", "rule", "invoice"];
+    let set = json_of(folder, &[&rule[..], &["--min-confidence", "0.5", "--check", "total = 12.5"]].concat());
+    assert_eq!(set["review_rule"], json!({"min_confidence": 0.5, "checks": ["total = 12.5"]}));
+    let shown = json_of(folder, &["schema", "show", "invoice"]);
+    assert_eq!((&shown["review_rule"], &shown["revision"]), (&set["review_rule"], &json!(1)));
+    let unknown = refused(folder, &[&rule[..], &["--min-confidence", "0", "--check", "net = 1"]].concat(), "");
+    assert!(unknown.contains("--check: ") && unknown.contains("net"), "{unknown}");
+    assert!(refused(folder, &rule, "").contains("--min-confidence"));
+    assert!(refused(folder, &[&rule[..], &["--remove", "--check", "total = 1"]].concat(), "").contains("--remove"));
+    assert_eq!(json_of(folder, &[&rule[..], &["--remove"]].concat())["review_rule"], Value::Null);
+    assert_eq!(json_of(folder, &["schema", "show", "invoice"])["review_rule"], Value::Null);
+
     let add = ["document", "add", "invoice.txt", "--tag", "invoices", "--metadata", "year=2026"];
     let added = json_of(folder, &add);
     assert_eq!(added[0]["state"], "ready");
