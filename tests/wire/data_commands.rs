@@ -145,6 +145,8 @@ fn a_data_folder_needs_no_server_and_is_used_by_one_process() {
     assert_eq!(listed[0]["document_id"], added[0]["document_id"]);
     let both = refused(folder, &["document", "list", "--data", "data", "--server", "127.0.0.1:1"], "");
     assert!(both.contains("remove --server and FOLIO_SERVER"), "{both}");
+    let model = refused(folder, &["extract", "a.txt", "--model", "nosuch", "--no-detect", "--data", "data"], "");
+    assert!(model.starts_with("folio: a default model (--model"), "{model}");
     let misspelled = folio(folder, &["document", "list", "--data", "dta"], &[], "");
     assert!(text(&misspelled.stderr).contains("created the stores in dta"), "{}", text(&misspelled.stderr));
     let scheme = refused(folder, &["document", "list", "--server", "ftp://127.0.0.1:1", "--token", "x"], "");
