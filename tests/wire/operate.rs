@@ -124,6 +124,18 @@ fn unusable_files_of_the_listener_are_refused_before_a_token_is_printed() {
 }
 
 #[test]
+fn a_start_that_fails_creates_no_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
+    let output = folio(folder.path(), &[&serve[..], &["--model", "nosuch", "--no-detect"]].concat(), &[], "");
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("--model"), "{}", text(&output.stderr));
+    assert!(!folder.path().join("data/admin.token").exists(), "the next start would not print the token");
+    let server = Process::start("folio", folder.path(), &serve, &[]);
+    assert!(server.printed_after("admin token, shown once").is_some(), "{}", server.printed());
+}
+
+#[test]
 fn an_invalid_blob_address_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = [("FOLIO_STORAGE__S3__ENDPOINT", "http://127.0.0.1:9"), ("AWS_ACCESS_KEY_ID", "")];
