@@ -218,6 +218,7 @@ async fn local_commands_are_answered_without_the_model() {
         "/threads",
         "/model",
         "/model second",
+        "/model nosuch",
     ]);
     chat.write_lines(&["/thinking", "hello"]);
     let output = chat.end().await;
@@ -231,6 +232,7 @@ async fn local_commands_are_answered_without_the_model() {
         "no threads yet",
         "scripted (default)",
         "(the following messages use second)",
+        "no model for chats is named \"nosuch\"; the models are ",
         "(no thinking yet)",
         "Hello there.",
     ] {

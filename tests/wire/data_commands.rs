@@ -67,6 +67,18 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     assert_eq!((prompt["content"].as_str(), prompt["revision"].as_u64()), (Some("Read the total."), Some(1)));
     assert_eq!(json_of(folder, &["schema", "show", "invoice"])["response_format"]["json_schema"]["schema"], schema);
 
+    let rule = ["schema", "rule", "invoice"];
+    let set = json_of(folder, &[&rule[..], &["--min-confidence", "0.5", "--check", "total = 12.5"]].concat());
+    assert_eq!(set["review_rule"], json!({"min_confidence": 0.5, "checks": ["total = 12.5"]}));
+    let shown = json_of(folder, &["schema", "show", "invoice"]);
+    assert_eq!((&shown["review_rule"], &shown["revision"]), (&set["review_rule"], &json!(1)));
+    let unknown = refused(folder, &[&rule[..], &["--min-confidence", "0", "--check", "net = 1"]].concat(), "");
+    assert!(unknown.contains("--check: ") && unknown.contains("net"), "{unknown}");
+    assert!(refused(folder, &rule, "").contains("--min-confidence"));
+    assert!(refused(folder, &[&rule[..], &["--remove", "--check", "total = 1"]].concat(), "").contains("--remove"));
+    assert_eq!(json_of(folder, &[&rule[..], &["--remove"]].concat())["review_rule"], Value::Null);
+    assert_eq!(json_of(folder, &["schema", "show", "invoice"])["review_rule"], Value::Null);
+
     let add = ["document", "add", "invoice.txt", "--tag", "invoices", "--metadata", "year=2026"];
     let added = json_of(folder, &add);
     assert_eq!(added[0]["state"], "ready");
@@ -105,7 +117,7 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     assert_eq!(json_of(folder, &["inbox"]), json!([]));
     assert_eq!(
         printed(folder, &["inbox", "--kind", "field-review", "--output", "csv"], ""),
-        "kind,item_id,subject,roles,create_time,expire_time\n"
+        "kind,item_id,create_time,expire_time,roles,document_ids,subject\n"
     );
 
     let failed = refused(folder, &["document", "add", "missing.pdf", "--no-wait"], "");
@@ -133,6 +145,8 @@ fn a_data_folder_needs_no_server_and_is_used_by_one_process() {
     assert_eq!(listed[0]["document_id"], added[0]["document_id"]);
     let both = refused(folder, &["document", "list", "--data", "data", "--server", "127.0.0.1:1"], "");
     assert!(both.contains("remove --server and FOLIO_SERVER"), "{both}");
+    let model = refused(folder, &["extract", "a.txt", "--model", "nosuch", "--no-detect", "--data", "data"], "");
+    assert!(model.starts_with("folio: a default model (--model"), "{model}");
     let misspelled = folio(folder, &["document", "list", "--data", "dta"], &[], "");
     assert!(text(&misspelled.stderr).contains("created the stores in dta"), "{}", text(&misspelled.stderr));
     let scheme = refused(folder, &["document", "list", "--server", "ftp://127.0.0.1:1", "--token", "x"], "");

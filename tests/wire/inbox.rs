@@ -1,10 +1,12 @@
 //! `folio inbox` and `folio review --request`, against a real server.
 
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
 
 use folio_testkit::proxy::Proxy;
 use serde_json::{Value, json};
 
+use crate::LIMIT;
 use crate::command_line::{folio, text};
 use crate::process::{binary, command};
 use crate::program::{Output, Running};
@@ -45,6 +47,18 @@ fn extract(sandbox: &Sandbox) -> String {
     extraction["extraction_id"].as_str().expect("an id").to_owned()
 }
 
+/// Starts `folio inbox --watch`. `server`: the host and the port.
+fn watch(sandbox: &Sandbox, server: &str, format: &str) -> Child {
+    let token = sandbox.token();
+    command(binary("folio"), sandbox.folder(), &[("FOLIO_TOKEN", token.as_str())])
+        .args(["inbox", "--watch", "--output", format, "--server", server])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("folio inbox starts")
+}
+
 /// A running `folio inbox --watch`.
 struct Watch {
     output: Output,
@@ -55,14 +69,7 @@ struct Watch {
 impl Watch {
     /// `server`: the host and the port.
     fn start(sandbox: &Sandbox, server: &str) -> Self {
-        let token = sandbox.token();
-        let mut child = command(binary("folio"), sandbox.folder(), &[("FOLIO_TOKEN", token.as_str())])
-            .args(["inbox", "--watch", "--output", "jsonl", "--server", server])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("folio inbox starts");
+        let mut child = watch(sandbox, server, "jsonl");
         let output = Output::of(child.stdout.take().expect("stdout is piped"));
         let errors = Output::of(child.stderr.take().expect("stderr is piped"));
         Self { output, errors, _running: Running(child) }
@@ -107,6 +114,7 @@ async fn approvals_and_requested_reviews_wait_in_the_inbox_until_they_are_decide
     assert_eq!(members(&listed, "item_id"), [&extraction, &waiting.turn_id], "the oldest item is the first");
     assert_eq!(members(&listed, "kind"), ["field_review", "approval"]);
     assert_eq!(members(&listed, "subject"), ["0 of 1 values approved, 0 rejected", "create_tag"]);
+    assert_eq!(members(&listed, "document_ids"), [&json!([document]), &json!([document])]);
     let approvals = json_of(&sandbox, &["inbox", "--kind", "approval"], "");
     assert_eq!(members(&approvals, "item_id"), [&waiting.turn_id]);
 
@@ -131,6 +139,23 @@ async fn approvals_and_requested_reviews_wait_in_the_inbox_until_they_are_decide
         let refused = folio(sandbox.folder(), invalid, &[], "");
         assert_eq!(refused.status.code(), Some(2), "{invalid:?}: {}", text(&refused.stderr));
     }
+}
+
+#[tokio::test]
+async fn a_watch_of_the_inbox_ends_when_its_reader_ends() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    sandbox.with_document().await;
+    prompt(&sandbox);
+    json_of(&sandbox, &["review", "--request", &extract(&sandbox)], "");
+    let mut running = Running(watch(&sandbox, sandbox.url().trim_start_matches("http://"), "csv"));
+    let mut output = BufReader::new(running.0.stdout.take().expect("stdout is piped"));
+    let mut header = String::new();
+    output.read_line(&mut header).expect("a header");
+    assert!(header.starts_with("change,kind,item_id,"), "{header}");
+    // The inbox does not change any more.
+    drop(output);
+    let end = || std::future::ready(running.0.try_wait().expect("the state of the command"));
+    assert!(folio_testkit::wait_for("the end of the command", LIMIT, end).await.success());
 }
 
 #[tokio::test]

@@ -80,6 +80,15 @@ async fn commands_reach_a_server_with_tls_by_its_authority() {
 }
 
 #[test]
+fn a_check_of_health_states_the_cause_of_its_failure_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folio(folder.path(), &["health", "http://127.0.0.1:1"], &[], "");
+    assert!(!output.status.success());
+    let expected = "folio: cannot connect to http://127.0.0.1:1: Connection refused (os error 111)\n";
+    assert_eq!(text(&output.stderr), expected);
+}
+
+#[test]
 fn a_public_listener_without_tls_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let output = folio(folder.path(), &["serve", "--listen", "0.0.0.0:0", "--data", "data"], &[], "");
@@ -90,6 +99,40 @@ fn a_public_listener_without_tls_is_refused() {
 
     let half = folio(folder.path(), &["serve", "--tls-cert", "cert.pem"], &[], "");
     assert!(text(&half.stderr).contains("--tls-key"), "{}", text(&half.stderr));
+}
+
+#[test]
+fn unusable_files_of_the_listener_are_refused_before_a_token_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let created = folio(folder.path(), &["dev-certs", "--out", "certs", "--name", "localhost"], &[], "");
+    assert!(created.status.success(), "{}", text(&created.stderr));
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--tls-cert", "certs/node.pem", "--tls-key"];
+    let issuer =
+        "[gateway.jwt.own]\nissuer = \"https://issuer.test\"\naudiences = [\"folio\"]\njwks_file = \"missing.json\"\n";
+    for (key, settings, problem) in [
+        ("missing.pem", "", "missing.pem cannot be read"),
+        ("certs/node.pem", "", "certs/node.pem cannot be used"),
+        ("certs/node-key.pem", issuer, "jwks_file is unusable"),
+    ] {
+        std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
+        let output = folio(folder.path(), &[&serve[..], &[key]].concat(), &[], "");
+        assert!(!output.status.success(), "{problem}");
+        assert_eq!(text(&output.stdout), "", "{problem}");
+        assert!(text(&output.stderr).contains(problem), "{problem}: {}", text(&output.stderr));
+        assert!(!folder.path().join("data").exists(), "nothing is created before the refusal: {problem}");
+    }
+}
+
+#[test]
+fn a_start_that_fails_creates_no_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
+    let output = folio(folder.path(), &[&serve[..], &["--model", "nosuch", "--no-detect"]].concat(), &[], "");
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("--model"), "{}", text(&output.stderr));
+    assert!(!folder.path().join("data/admin.token").exists(), "the next start would not print the token");
+    let server = Process::start("folio", folder.path(), &serve, &[]);
+    assert!(server.printed_after("admin token, shown once").is_some(), "{}", server.printed());
 }
 
 #[test]

@@ -16,7 +16,10 @@ use crate::{io_error, unused_name};
 const FILE_NAME_CHARS: usize = 100;
 
 /// Characters that make spreadsheets read a text as a formula if the text starts with them, with their full-width forms.
-const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
+const FORMULA_STARTS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+/// Characters at which a spreadsheet may divide a quoted text: in languages whose lists are separated by semicolons, a line of a
+/// CSV file with commas is one cell that does not begin with a quotation mark.
+const SEPARATORS: [char; 4] = [';', '\t', '\r', '\n'];
 
 /// Writes one table as a CSV file, several as a ZIP archive of CSV files.
 pub(crate) fn write(mut tables: Vec<SpooledTable>) -> Result<File> {
@@ -59,16 +62,28 @@ fn write_table(table: SpooledTable, out: impl Write) -> Result<()> {
     writer.flush().map_err(io_error)
 }
 
-/// Returns the text of a cell. A text that a spreadsheet would read as a formula gets a leading apostrophe, because documents
-/// are hostile input.
+/// Returns the text of a cell. In a text, each part that a spreadsheet would read as a formula gets a leading apostrophe, because
+/// documents are hostile input.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        // Some spreadsheets remove blanks at the start.
-        Value::String(text) if text.trim_start_matches(' ').starts_with(FORMULA_STARTS) => format!("'{text}"),
-        Value::String(text) => text.clone(),
+        Value::String(text) => without_formulas(text),
         other => other.to_string(),
     }
+}
+
+fn without_formulas(text: &str) -> String {
+    // Some spreadsheets remove blanks and separators at the start.
+    let starts_with_separator = text.trim_start_matches(' ').starts_with(['\t', '\r', '\n']);
+    let mut safe = String::with_capacity(text.len());
+    safe.extend(starts_with_separator.then_some('\''));
+    for part in text.split_inclusive(SEPARATORS) {
+        // A quotation mark of the text may be read as one of the CSV file, and the next one as the end of the quoted text.
+        let is_formula = part.trim_start_matches([' ', '"']).starts_with(FORMULA_STARTS);
+        safe.extend(is_formula.then_some('\''));
+        safe.push_str(part);
+    }
+    safe
 }
 
 #[cfg(test)]
@@ -79,17 +94,36 @@ mod tests {
 
     #[test]
     fn a_text_that_begins_like_a_formula_gets_an_apostrophe() {
-        for text in ["=A1", "+1", "-1", "@A", "\t=A1", "\r=A1", "\n=A1", "＝A1", "＋1", "－1", "＠A", " =A1"] {
+        for text in ["=A1", "+1", "-1", "@A", "\tA", "\rA", "\nA", " \nA", "＝A1", "＋1", "－1", "＠A", " =A1", "\"=A1"]
+        {
             assert_eq!(cell(&json!(text)), format!("'{text}"));
         }
         for (value, text) in [
             (json!("A=1"), "A=1"),
             (json!(" A"), " A"),
+            (json!("A; B\nC = 1;\n"), "A; B\nC = 1;\n"),
+            (json!("A - B, =C"), "A - B, =C"),
             (json!(-1.5), "-1.5"),
             (json!(null), ""),
             (json!(true), "true"),
         ] {
             assert_eq!(cell(&value), text);
         }
+    }
+
+    #[test]
+    fn a_part_that_begins_like_a_formula_after_a_separator_gets_an_apostrophe() {
+        for (text, expected) in [
+            ("x;=A1", "x;'=A1"),
+            ("x;  =A1", "x;'  =A1"),
+            ("x;\"=A1;", "x;'\"=A1;"),
+            ("x\t+1", "x\t'+1"),
+            ("x\r\n-1\n@A", "x\r\n'-1\n'@A"),
+            ("=1;＝2;3", "'=1;'＝2;3"),
+            ("\n=A1", "'\n'=A1"),
+        ] {
+            assert_eq!(cell(&json!(text)), expected);
+        }
+        assert_eq!(cell(&json!(json!(["x;=A1"]).to_string())), "[\"x;'=A1\"]");
     }
 }

@@ -1,5 +1,6 @@
 //! Decisions of reviewers about single values of an extraction, and the history of the values.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use folio_types::op::{OpKey, Write};
@@ -209,9 +210,15 @@ fn bounded(value: &Value) -> Value {
     crate::extraction::bounded(value.clone(), FIELD_VALUE_BYTES)
 }
 
-/// Returns the path of a member of the object at a path.
+/// Returns the canonical path of a member of the object at a path. A name that is empty or contains `.`, `[`, `]` or `"` is
+/// written in quotation marks, with a backslash before `"` and `\`, so that different values have different paths.
 pub fn member_path(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    let is_plain = !name.is_empty() && !name.contains(['.', '[', ']', '"']);
+    let name = match is_plain {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))),
+    };
+    if path.is_empty() { name.into_owned() } else { format!("{path}.{name}") }
 }
 
 /// Returns the path of an item of the array at a path.
@@ -222,8 +229,13 @@ pub fn item_path(path: &str, index: usize) -> String {
 /// Returns the values that contain no other values, with their paths, in the order of the data: texts, numbers, truth
 /// values, nulls, and empty arrays and objects. The path of data that is such a value is empty.
 pub fn leaves(data: &Value) -> Vec<(String, &Value)> {
+    leaves_at("", data)
+}
+
+/// Returns the leaves of the value at a canonical path, with their paths in the whole data.
+pub fn leaves_at<'a>(path: &str, value: &'a Value) -> Vec<(String, &'a Value)> {
     let mut found = Vec::new();
-    add_leaves(String::new(), data, &mut found);
+    add_leaves(path.to_owned(), value, &mut found);
     found
 }
 
@@ -285,6 +297,27 @@ mod tests {
         expected.sort();
         assert_eq!(found, expected);
         assert_eq!(leaves(&json!(5)), [(String::new(), &json!(5))]);
+    }
+
+    #[test]
+    fn names_with_the_characters_of_paths_are_quoted() {
+        for (path, name, expected) in [
+            ("", "a", "a"),
+            ("a", "net amount", "a.net amount"),
+            ("a", r"c:\d", r"a.c:\d"),
+            ("", "", r#""""#),
+            ("a", "", r#"a."""#),
+            ("", "a.b", r#""a.b""#),
+            ("a[0]", "[1]", r#"a[0]."[1]""#),
+            ("a", r#"5" \ 6"#, r#"a."5\" \\ 6""#),
+        ] {
+            assert_eq!(member_path(path, name), expected);
+        }
+        let data = json!({"a.b": 1, "a": {"b": 2, "": 3}});
+        let mut paths: Vec<String> = leaves(&data).into_iter().map(|(path, _)| path).collect();
+        paths.sort();
+        assert_eq!(paths, [r#""a.b""#, r#"a."""#, "a.b"]);
+        assert_eq!(leaves_at("x", &data["a"]).len(), 2);
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub use extraction::{
 };
 pub use field_review::{
     FIELD_CHANGES_MAX, FIELD_VALUE_BYTES, FieldChange, FieldChangeKind, FieldDecision, FieldLog, FieldReview,
-    REVIEWS_MAX, Review, item_path, leaves, member_path,
+    REVIEWS_MAX, Review, item_path, leaves, leaves_at, member_path,
 };
 pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};

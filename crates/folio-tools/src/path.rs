@@ -1,8 +1,9 @@
-//! Paths into JSON: `a.b.0.c` and `a.b[0].c`.
+//! Paths into JSON: `a.b.0.c`, `a.b[0].c` and `a."b.c"`.
 //!
 //! A path consists of names and numbers separated by dots; a number may also be written in brackets. A number in
 //! brackets is an array index (from 0). A number after a dot is an array index, or a member name if it is applied to an
-//! object.
+//! object. A name in quotation marks may be empty and contain any characters; `"` and `\` have a backslash before them.
+//! [`member_path`] and [`item_path`] write paths in the canonical notation, of which the parser is the inverse.
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,10 +53,7 @@ impl FromStr for Path {
         if text.len() > PATH_BYTES {
             return Err(malformed(text, &format!("it has more than {PATH_BYTES} bytes")));
         }
-        let mut steps = Vec::new();
-        for part in text.split('.') {
-            parse_part(text, part, &mut steps)?;
-        }
+        let steps = parse_steps(text).map_err(|problem| malformed(text, problem))?;
         if steps.len() > STEPS_MAX {
             return Err(malformed(text, &format!("it has more than {STEPS_MAX} steps")));
         }
@@ -63,25 +61,60 @@ impl FromStr for Path {
     }
 }
 
-/// Parses the part between two dots: a name, brackets, or a name followed by brackets.
-fn parse_part(whole: &str, part: &str, steps: &mut Vec<Step>) -> Result<(), Error> {
-    let (name, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
-    if name.contains(']') {
-        return Err(malformed(whole, "a \"]\" has no \"[\""));
-    }
-    if !name.is_empty() {
-        steps.push(Step::Name(name.to_owned()));
-    } else if rest.is_empty() || !steps.is_empty() {
-        return Err(malformed(whole, "a name is missing between two dots"));
-    }
-    while !rest.is_empty() {
-        let inner = rest.strip_prefix('[').ok_or_else(|| malformed(whole, "a dot is missing after \"]\""))?;
-        let (digits, after) = inner.split_once(']').ok_or_else(|| malformed(whole, "a \"[\" has no \"]\""))?;
-        let index = index(digits).ok_or_else(|| malformed(whole, "brackets must contain a number, such as [0]"))?;
-        steps.push(Step::Index(index));
+/// Parses the steps of a path. The error is the problem of the path.
+fn parse_steps(text: &str) -> Result<Vec<Step>, &'static str> {
+    let (mut steps, mut rest) = (Vec::new(), text);
+    if !text.starts_with('[') {
+        let (first, after) = name(text)?;
+        steps.push(Step::Name(first));
         rest = after;
     }
-    Ok(())
+    loop {
+        if let Some(after) = rest.strip_prefix('.') {
+            let (next, after) = name(after)?;
+            steps.push(Step::Name(next));
+            rest = after;
+        } else if let Some(inner) = rest.strip_prefix('[') {
+            let (digits, after) = inner.split_once(']').ok_or("a \"[\" has no \"]\"")?;
+            steps.push(Step::Index(index(digits).ok_or("brackets must contain a number, such as [0]")?));
+            rest = after;
+        } else if rest.is_empty() {
+            return Ok(steps);
+        } else {
+            return Err("a dot is missing after \"]\" or a quotation mark");
+        }
+    }
+}
+
+/// Parses the name at the start of a text, and returns the text after it.
+fn name(text: &str) -> Result<(String, &str), &'static str> {
+    if let Some(quoted) = text.strip_prefix('"') {
+        return quoted_name(quoted);
+    }
+    let (name, after) = text.split_at(text.find(['.', '[']).unwrap_or(text.len()));
+    if name.is_empty() {
+        return Err("a name is missing before or after a dot; write an empty name as \"\"");
+    }
+    if name.contains(']') {
+        return Err("a \"]\" has no \"[\"");
+    }
+    Ok((name.to_owned(), after))
+}
+
+/// Parses a name up to its closing quotation mark, and returns the text after the mark.
+fn quoted_name(text: &str) -> Result<(String, &str), &'static str> {
+    let (mut name, mut letters) = (String::new(), text.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => return Ok((name, letters.as_str())),
+            '\\' => match letters.next() {
+                Some(escaped @ ('"' | '\\')) => name.push(escaped),
+                _ => return Err("in quotation marks, a backslash must precede \" or \\"),
+            },
+            letter => name.push(letter),
+        }
+    }
+    Err("a closing quotation mark is missing")
 }
 
 /// Parses a number without leading zeros or sign.
@@ -106,25 +139,21 @@ pub fn selector(path: &str) -> Result<impl Fn(&str) -> bool, Error> {
 }
 
 fn malformed(path: &str, problem: &str) -> Error {
-    let problem = format!("{:?} is malformed: {problem}. Write it as a.b.0.c or a.b[0].c.", excerpt(path));
+    let problem = format!("{:?} is malformed: {problem}. Write it as a.b.0.c, a.b[0].c or a.\"b.c\".", excerpt(path));
     Error::invalid_field("path", problem).with_reason(Reason::InvalidPath)
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_steps(&self.steps, f)
+        f.write_str(&written(&self.steps))
     }
 }
 
-fn write_steps(steps: &[Step], f: &mut impl fmt::Write) -> fmt::Result {
-    for (at, step) in steps.iter().enumerate() {
-        match step {
-            Step::Name(name) if at == 0 => f.write_str(name)?,
-            Step::Name(name) => write!(f, ".{name}")?,
-            Step::Index(index) => write!(f, "[{index}]")?,
-        }
-    }
-    Ok(())
+fn written(steps: &[Step]) -> String {
+    steps.iter().fold(String::new(), |path, step| match step {
+        Step::Name(name) => member_path(&path, name),
+        Step::Index(index) => item_path(&path, *index),
+    })
 }
 
 impl Path {
@@ -196,8 +225,7 @@ impl Path {
 
     /// Returns the error of a step that does not exist in `container`.
     fn missing_step(&self, at: usize, container: &Value) -> Error {
-        let mut before = String::new();
-        let _ = write_steps(self.steps.get(..at).unwrap_or_default(), &mut before);
+        let before = written(self.steps.get(..at).unwrap_or_default());
         let parent = if before.is_empty() { "the root".to_owned() } else { format!("{:?}", excerpt(&before)) };
         let step = match self.steps.get(at) {
             Some(Step::Name(name)) => format!("{:?}", excerpt(name)),

@@ -294,7 +294,7 @@ pub(crate) fn explain(status: &Status) -> anyhow::Error {
 }
 
 /// Returns the first cause of a failure in transport, or the message of the status.
-fn cause_of(status: &Status) -> String {
+pub(crate) fn cause_of(status: &Status) -> String {
     let mut cause = status.source();
     while let Some(inner) = cause.and_then(|error| error.source()) {
         cause = Some(inner);

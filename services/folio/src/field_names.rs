@@ -4,7 +4,7 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 39] = [
+const NAMES: [(&str, &str); 41] = [
     ("chunk", "FILE"),
     ("credits", "CREDITS"),
     ("description", "FILE"),
@@ -34,6 +34,8 @@ const NAMES: [(&str, &str); 39] = [
     ("request_id", "--request-id"),
     ("schema.name", "NAME"),
     ("schema.response_format_json", "FILE"),
+    ("schema.review_rule.checks", "--check"),
+    ("schema.review_rule.min_confidence", "--min-confidence"),
     ("start_time", "--from"),
     ("tag.color", "--color"),
     ("tag.description", "--description"),

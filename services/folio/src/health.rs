@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::client::cause_of;
 use crate::endpoint::TlsArguments;
 
 /// Timeout of the check.
@@ -28,9 +29,11 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let Arguments { url, service, tls } = arguments;
     let channel = tls.endpoint(&url)?.connect_timeout(LIMIT).timeout(LIMIT).connect().await;
-    let channel = channel.with_context(|| format!("cannot connect to {url}"))?;
+    // Each layer of the transport repeats the message of the layer below.
+    let channel =
+        channel.map_err(|error| anyhow!("cannot connect to {url}: {}", anyhow::Error::from(error).root_cause()))?;
     let response = HealthClient::new(channel).check(HealthCheckRequest { service }).await;
-    let status = response.map_err(|status| anyhow::anyhow!("the check of {url} failed: {}", status.message()))?;
+    let status = response.map_err(|status| anyhow!("the check of {url} failed: {}", cause_of(&status)))?;
     let status = status.into_inner().status();
     anyhow::ensure!(status == ServingStatus::Serving, "{url} is {}", status.as_str_name());
     Ok(crate::terminal::write_stdout(&format!("{}\n", status.as_str_name()))?)

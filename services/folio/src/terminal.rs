@@ -1,9 +1,12 @@
 //! Output for users: colored on a terminal, plain in a pipe. Control characters of documents and models are replaced.
 
 use std::io::{IsTerminal as _, Write};
+use std::os::fd::AsFd as _;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::layout::Span;
 
@@ -141,6 +144,28 @@ impl Screen {
 pub(crate) fn write_stdout(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Completes when the reader of stdout closes the pipe. Never completes if stdout is a file. Each call starts a thread that
+/// ends with the process.
+pub(crate) async fn stdout_closed() {
+    let (closed, was_closed) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let stdout = std::io::stdout();
+        // Without requested events, poll returns only errors and the end of the reader.
+        let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+        let mut result = poll(&mut polled, PollTimeout::NONE);
+        while result == Err(Errno::EINTR) {
+            result = poll(&mut polled, PollTimeout::NONE);
+        }
+        if result.is_ok() {
+            // The command may have ended.
+            let _ = closed.send(());
+        }
+    });
+    if was_closed.await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Returns true if a command failed because the reader of its output closed the pipe, as `head` does. A failed connection

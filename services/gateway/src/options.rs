@@ -9,10 +9,11 @@ use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Error, Reason, Result};
 use ipnet::IpNet;
+use tokio::task::JoinSet;
 
 use crate::call_shares::ShareBounds;
-use crate::jwt::{self, IssuerOptions};
-use crate::tls::TlsOptions;
+use crate::jwt::{self, IssuerOptions, Issuers};
+use crate::tls::{Certificates, TlsOptions};
 
 folio_types::settings! {
     pub struct Options {
@@ -185,6 +186,17 @@ impl Options {
         ];
         let bytes = |bytes: usize| Amount { permits: usize::MAX, bytes: u64::try_from(bytes).unwrap_or(u64::MAX) };
         ShareBounds::of(bounds.map(bytes))
+    }
+
+    /// Reads the certificate, and the files with keys of JWT issuers.
+    ///
+    /// # Errors
+    /// A file is missing or unusable.
+    pub async fn check_files(&self) -> Result<()> {
+        Certificates::load(&self.tls)?;
+        // Dropping the set ends the tasks that refresh the keys.
+        Issuers::start(&self.jwt, &mut JoinSet::new()).await?;
+        Ok(())
     }
 
     /// Checks that the public API may be served at an address: with TLS, on loopback, or because `insecure` permits it.

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_resources::{CheckOutcome, item_path, leaves, member_path};
+use folio_resources::{CheckOutcome, item_path, leaves_at, member_path};
 use serde_json::Value;
 
 use super::rational::Rational;
@@ -271,12 +271,7 @@ impl Check {
         let mut fields = BTreeSet::new();
         self.visit(&mut |path: &[String], _: bool| {
             for (prefix, value) in selected(data, path) {
-                let below = leaves(value).into_iter().map(|(path, _)| match path.chars().next() {
-                    None => prefix.clone(),
-                    Some('[') => format!("{prefix}{path}"),
-                    Some(_) => member_path(&prefix, &path),
-                });
-                fields.extend(below);
+                fields.extend(leaves_at(&prefix, value).into_iter().map(|(path, _)| path));
             }
         });
         fields

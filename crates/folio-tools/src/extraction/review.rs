@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_resources::{Document, Extraction, FieldDecision, Review, item_path, leaves, member_path};
+use folio_resources::{Document, Extraction, FieldDecision, Review, item_path, leaves, leaves_at, member_path};
 use folio_storage::Stores;
 use folio_types::{Error, Result};
 use serde_json::Value;
@@ -69,12 +69,7 @@ fn selected(data: &Value, path: &str) -> Result<Vec<String>> {
     }
     let path: Path = path.parse()?;
     let prefix = path.canonical(data)?;
-    let below = leaves(path.get(data)?).into_iter().map(|(path, _)| match path.chars().next() {
-        None => prefix.clone(),
-        Some('[') => format!("{prefix}{path}"),
-        Some(_) => member_path(&prefix, &path),
-    });
-    Ok(below.collect())
+    Ok(leaves_at(&prefix, path.get(data)?).into_iter().map(|(path, _)| path).collect())
 }
 
 /// Returns the paths of the leaves that the schema requires. A member that the schema does not declare is required. Without a

@@ -1,5 +1,9 @@
 //! Tests of paths.
 
+use std::collections::BTreeSet;
+
+use folio_resources::leaves;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -21,6 +25,33 @@ fn both_spellings_select_the_same_value() {
     assert_eq!(get("list[1][0]"), Ok(json!(2)));
     assert_eq!(get("list.1.0"), Ok(json!(2)));
     assert_eq!(get("a.0"), Ok(json!("zero")));
+    assert_eq!(get("\"a\".\"b\"[0].c"), Ok(json!(1)));
+    assert_eq!(get("\"\""), Ok(json!(1)));
+}
+
+fn hostile_data() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![Just(Value::Null), any::<u8>().prop_map(Value::from)];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let items = prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Array);
+        let members = prop::collection::btree_map(r#"[ab01.\[\]"\\é ]{0,3}"#, inner, 0..4);
+        prop_oneof![items, members.prop_map(|members| Value::Object(members.into_iter().collect()))]
+    })
+}
+
+proptest! {
+    #[test]
+    fn each_value_has_its_own_canonical_path_and_the_parser_is_the_inverse_of_the_notation(data in hostile_data()) {
+        let found = leaves(&data);
+        let different: BTreeSet<&String> = found.iter().map(|(path, _)| path).collect();
+        prop_assert_eq!(different.len(), found.len());
+        // The root has no path.
+        for (path, value) in found.iter().filter(|(_, value)| !std::ptr::eq(*value, &data)) {
+            let parsed: Path = path.parse().unwrap();
+            prop_assert!(std::ptr::eq(parsed.get(&data).unwrap(), *value), "{}", path);
+            prop_assert_eq!(&parsed.canonical(&data).unwrap(), path);
+            prop_assert_eq!(&parsed.to_string(), path);
+        }
+    }
 }
 
 #[test]
@@ -39,6 +70,10 @@ fn the_error_of_a_malformed_path_names_the_problem() {
         ("a[01]", "must contain a number"),
         ("a[x]", "must contain a number"),
         ("a[0]b", "a dot is missing"),
+        ("\"a\"b", "a dot is missing"),
+        ("a.\"b", "a closing quotation mark is missing"),
+        ("\"a\\\"", "a closing quotation mark is missing"),
+        ("\"a\\b\"", "a backslash must precede"),
         ("a[99999999999999999999999]", "must contain a number"),
         (&"a.".repeat(600), "more than 1024 bytes"),
         (&vec!["a"; 65].join("."), "more than 64 steps"),
@@ -92,7 +127,8 @@ fn a_path_creates_only_its_last_step_and_only_if_allowed() {
 
 #[test]
 fn path_parser_takes_any_text() {
-    const SEGMENTS: &[&str] = &["a", "b", "c", "0", "1", ".", "[", "]", "[0]", "[1]", ".0", "list", "-", "é", " "];
+    const SEGMENTS: &[&str] =
+        &["a", "b", "c", "0", "1", ".", "[", "]", "[0]", "[1]", ".0", "list", "-", "é", " ", "\"", "\\"];
     bolero::check!().with_iterations(100_000).with_max_len(24).for_each(|choices: &[u8]| {
         let mut text = String::new();
         for choice in choices {

@@ -24,6 +24,10 @@ use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
 /// Maximum number of attempts to send decisions over broken connections.
 const ATTEMPTS: u32 = 8;
+/// Maximum number of models that are read: a page.
+const MODELS_MAX: i32 = 1_000;
+/// Maximum number of models that an error message lists.
+const MODELS_SHOWN: usize = 20;
 /// Maximum time to read the names that mentions complete, before a prompt.
 const MENTIONS_TIME: Duration = Duration::from_secs(1);
 
@@ -408,16 +412,19 @@ impl Session {
     }
 
     async fn choose_model(&mut self, which: Option<String>) -> Result<()> {
+        let request = v1::ListModelsRequest {
+            r#use: v1::ModelUse::Chat.into(),
+            page_size: MODELS_MAX,
+            ..v1::ListModelsRequest::default()
+        };
+        let listed = answer(self.client.models().list_models(request)).await?;
         if let Some(which) = which {
-            let listed =
-                which.parse::<usize>().ok().and_then(|number| self.models.get(number.checked_sub(1)?).cloned());
-            self.model = listed.unwrap_or(which);
+            let known: Vec<&str> = listed.models.iter().map(|model| model.name.as_str()).collect();
+            self.model = chosen_model(&which, &self.models, &known)?;
             let chosen = format!("(the following messages use {})", self.model);
             self.screen.line(DIM, &chosen);
             return Ok(());
         }
-        let request = v1::ListModelsRequest { r#use: v1::ModelUse::Chat.into(), ..v1::ListModelsRequest::default() };
-        let listed = answer(self.client.models().list_models(request)).await?;
         let lines = (1..).zip(&listed.models).map(|(number, model)| {
             let chosen = if model.name == self.model { " (chosen)" } else { "" };
             let default = if model.name == listed.default_model { " (default)" } else { "" };
@@ -427,6 +434,20 @@ impl Session {
         self.models = listed.models.into_iter().map(|model| model.name).collect();
         Ok(())
     }
+}
+
+/// Returns the model that a name, or a number of the last printed list, selects.
+fn chosen_model(which: &str, printed: &[String], known: &[&str]) -> Result<String> {
+    if known.contains(&which) {
+        return Ok(which.to_owned());
+    }
+    let of_number = which.parse::<usize>().ok().and_then(|number| printed.get(number.checked_sub(1)?));
+    if let Some(model) = of_number.filter(|model| known.contains(&model.as_str())) {
+        return Ok(model.clone());
+    }
+    let more = if known.len() > MODELS_SHOWN { ", …" } else { "" };
+    let shown: Vec<&str> = known.iter().take(MODELS_SHOWN).copied().collect();
+    bail!("no model for chats is named {which:?}; the models are {}{more} (/model lists them)", shown.join(", "))
 }
 
 /// Formats a round of a waiting turn. If no call has a result, the calls are omitted, because their cards follow.
@@ -456,6 +477,23 @@ enum Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_is_chosen_by_its_name_or_by_a_printed_number_and_otherwise_refused() {
+        let printed = ["first", "removed"].map(str::to_owned);
+        let known = ["7", "first", "second"];
+        for (which, expected) in [("second", "second"), ("1", "first"), ("7", "7")] {
+            assert_eq!(chosen_model(which, &printed, &known).unwrap(), expected, "{which}");
+        }
+        for which in ["nosuch", "2", "3", "0", "Second", ""] {
+            let refused = chosen_model(which, &printed, &known).unwrap_err().to_string();
+            let expected =
+                format!("no model for chats is named {which:?}; the models are 7, first, second (/model lists them)");
+            assert_eq!(refused, expected);
+        }
+        let many = vec!["m"; MODELS_SHOWN + 1];
+        assert!(chosen_model("x", &[], &many).unwrap_err().to_string().contains("m, m, … (/model"));
+    }
 
     #[test]
     fn a_lost_connection_names_a_command_that_helps() {

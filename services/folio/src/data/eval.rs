@@ -230,13 +230,19 @@ fn compare(truth: &Value, extracted: &Value) -> Vec<ComparedValue> {
 
 /// Returns the field of a path: the path without the positions of items, such as `items[].price`.
 fn field_of(path: &str) -> String {
-    let (mut field, mut rest) = (String::new(), path);
-    while let Some((before, after)) = rest.split_once('[') {
-        field.push_str(before);
-        field.push('[');
-        rest = after.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let (mut field, mut letters, mut is_quoted) = (String::new(), path.chars(), false);
+    while let Some(letter) = letters.next() {
+        field.push(letter);
+        match letter {
+            '"' => is_quoted = !is_quoted,
+            '\\' if is_quoted => field.extend(letters.next()),
+            '[' if !is_quoted => {
+                letters = letters.as_str().trim_start_matches(|letter: char| letter.is_ascii_digit()).chars();
+            }
+            _ => {}
+        }
     }
-    field + rest
+    field
 }
 
 /// The result of an evaluation.
@@ -415,7 +421,13 @@ mod tests {
 
     #[test]
     fn a_field_has_no_positions() {
-        for (path, field) in [("a", "a"), ("items[12].price", "items[].price"), ("a[0][1]", "a[][]"), ("", "")] {
+        for (path, field) in [
+            ("a", "a"),
+            ("items[12].price", "items[].price"),
+            ("a[0][1]", "a[][]"),
+            ("", ""),
+            (r#"a[1]."b\"[2]"[3]"#, r#"a[]."b\"[2]"[]"#),
+        ] {
             assert_eq!(field_of(path), field);
         }
     }

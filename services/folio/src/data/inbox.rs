@@ -14,7 +14,7 @@ use super::output::{Format, View};
 use super::{DataArguments, collect, time};
 use crate::client::{Client, answer, explain};
 use crate::reconnect::{RECONNECTING, Reconnection, is_interrupted};
-use crate::terminal::{note, write_stdout};
+use crate::terminal::{note, stdout_closed, write_stdout};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -40,11 +40,18 @@ enum Kind {
     FieldReview,
 }
 
-const COLUMNS: [&str; 6] = ["kind", "item_id", "subject", "roles", "create_time", "expire_time"];
+const COLUMNS: [&str; 7] = ["kind", "item_id", "create_time", "expire_time", "roles", "document_ids", "subject"];
+/// Minimum widths of the columns of a change, so that lines that are printed one after another are aligned. The subject is the
+/// last column.
+const CHANGE_WIDTHS: [usize; 7] = [7, 12, 38, 20, 20, 12, 36];
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let work = async |client: Client| match arguments.watch {
-        true => watch(&client, &arguments).await,
+        // Without this branch the command would notice the end of its reader only at the next change.
+        true => tokio::select! {
+            ended = watch(&client, &arguments) => ended,
+            () = stdout_closed() => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()),
+        },
         false => list(&client, &arguments).await,
     };
     arguments.data.run(work).await
@@ -162,7 +169,7 @@ impl Waiting {
 /// Returns a change as a line, after the header if it is the first one.
 fn line(row: Value, format: Format, is_first: bool) -> String {
     let format = if format == Format::Json { Format::Jsonl } else { format };
-    let text = View::list(["change"].into_iter().chain(COLUMNS), vec![row]).render(format);
+    let text = View::list(["change"].into_iter().chain(COLUMNS), vec![row]).min_widths(&CHANGE_WIDTHS).render(format);
     match text.split_once('\n') {
         Some((_, line)) if !is_first && format != Format::Jsonl => line.to_owned(),
         _ => text,
@@ -179,21 +186,21 @@ fn with_change(change: &str, row: Value) -> Value {
 
 fn row(item: &v1::InboxItem) -> Value {
     let roles: Vec<String> = item.roles().map(|role| word(role.as_str_name(), "ROLE_")).collect();
-    let (subject, document_id) = match &item.subject {
+    let (subject, document_ids) = match &item.subject {
         Some(Subject::Approval(approval)) => {
             let names: Vec<&str> = approval.calls.iter().map(|call| call.name.as_str()).collect();
-            (names.join(", "), String::new())
+            (names.join(", "), approval.document_ids.clone())
         }
         Some(Subject::FieldReview(review)) => {
             let v1::PendingReview { values, approved_values, rejected_values, .. } = review;
             let subject = format!("{approved_values} of {values} values approved, {rejected_values} rejected");
-            (subject, review.document_id.clone())
+            (subject, vec![review.document_id.clone()])
         }
         None => Default::default(),
     };
     json!({
         "kind": word(item.kind().as_str_name(), "INBOX_ITEM_KIND_"), "item_id": item.item_id, "subject": subject,
-        "document_id": document_id, "roles": roles, "user_id": item.user_id,
+        "document_ids": document_ids, "roles": roles, "user_id": item.user_id,
         "excluded_user_id": item.excluded_user_id, "create_time": time(item.create_time.as_ref()),
         "expire_time": time(item.expire_time.as_ref()),
     })
@@ -204,7 +211,8 @@ mod tests {
     use super::*;
 
     fn item() -> v1::InboxItem {
-        let review = v1::PendingReview { values: 3, approved_values: 1, ..Default::default() };
+        let review =
+            v1::PendingReview { values: 3, approved_values: 1, document_id: "doc_1".to_owned(), ..Default::default() };
         v1::InboxItem {
             item_id: "ext_1".to_owned(),
             kind: v1::InboxItemKind::FieldReview.into(),
@@ -215,14 +223,20 @@ mod tests {
     }
 
     #[test]
-    fn a_row_names_the_kind_the_subject_and_the_roles() {
+    fn a_row_names_the_kind_the_documents_the_subject_and_the_roles() {
         let review = row(&item());
         assert_eq!((&review["kind"], &review["roles"]), (&json!("field_review"), &json!(["member"])));
         assert_eq!(review["subject"], "1 of 3 values approved, 0 rejected");
+        assert_eq!(review["document_ids"], json!(["doc_1"]));
         let call = v1::Call { name: "create_tag".to_owned(), ..Default::default() };
-        let approval = v1::PendingApproval { calls: vec![call], ..Default::default() };
+        let document_ids = vec!["doc_2".to_owned(), "doc_3".to_owned()];
+        let approval = v1::PendingApproval { calls: vec![call], document_ids, ..Default::default() };
         let approval = v1::InboxItem { subject: Some(Subject::Approval(approval)), ..item() };
-        assert_eq!(row(&approval)["subject"], "create_tag");
+        let approval = row(&approval);
+        assert_eq!(
+            (&approval["subject"], &approval["document_ids"]),
+            (&json!("create_tag"), &json!(["doc_2", "doc_3"]))
+        );
     }
 
     #[test]
@@ -259,11 +273,32 @@ mod tests {
     }
 
     #[test]
+    fn the_lines_of_a_watch_are_aligned() {
+        let review = |values| {
+            let review = v1::PendingReview { values, document_id: format!("doc_{:032}", 1), ..Default::default() };
+            let item_id = format!("ext_{values:032}");
+            row(&v1::InboxItem { item_id, subject: Some(Subject::FieldReview(review)), ..item() })
+        };
+        let call = v1::Call { name: "create_tag".to_owned(), ..Default::default() };
+        let approval = v1::PendingApproval { calls: vec![call], ..Default::default() };
+        let (item_id, kind) = (format!("thr_{:032}.1", 1), v1::InboxItemKind::Approval.into());
+        let approval = row(&v1::InboxItem { item_id, kind, subject: Some(Subject::Approval(approval)), ..item() });
+        let lines = [review(3), approval, review(100)].into_iter().enumerate();
+        let printed: String =
+            lines.map(|(at, row)| line(with_change("waiting", row), Format::Table, at == 0)).collect();
+        let start = printed.find("SUBJECT").unwrap();
+        let subjects: Vec<&str> = printed.lines().map(|line| line.get(start..).unwrap_or_default()).collect();
+        let [header, first, second, third] = subjects.as_slice() else { panic!("{printed}") };
+        assert_eq!((*header, *second), ("SUBJECT", "create_tag"), "{printed}");
+        assert!(first.starts_with("0 of 3 values") && third.starts_with("0 of 100 values"), "{printed}");
+    }
+
+    #[test]
     fn only_the_first_change_has_a_header() {
         let change = with_change("removed", json!({ "item_id": "ext_1" }));
         let csv = |is_first| line(change.clone(), Format::Csv, is_first);
-        assert_eq!(csv(true), format!("change,{}\nremoved,,ext_1,,,,\n", COLUMNS.join(",")));
-        assert_eq!(csv(false), "removed,,ext_1,,,,\n");
+        assert_eq!(csv(true), format!("change,{}\nremoved,,ext_1,,,,,\n", COLUMNS.join(",")));
+        assert_eq!(csv(false), "removed,,ext_1,,,,,\n");
         let json = "{\"change\":\"removed\",\"item_id\":\"ext_1\"}\n";
         assert_eq!(
             (line(change.clone(), Format::Json, true), line(change, Format::Json, false)),

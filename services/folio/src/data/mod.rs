@@ -22,9 +22,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use folio_process::signals::shutdown_on_signal;
-use folio_types::counted;
+use folio_types::{Code, Reason, counted};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -111,7 +111,7 @@ impl DataArguments {
         let view = self.stores.run(work).await?;
         let written = write_stdout(&view.render(self.output));
         match view.failure {
-            Some(failure) => Err(anyhow::anyhow!(failure)),
+            Some(failure) => Err(anyhow!(failure)),
             None => Ok(written?),
         }
     }
@@ -167,11 +167,9 @@ impl StoresArguments {
             None => None,
         };
         let server = Box::pin(server::start(settings, (name, local), None, |stores| stores)).await;
-        let server = server.with_context(|| {
-            format!(
-                "the stores in {} cannot be opened (if a server uses them, pass --server instead of --data)",
-                folder.display()
-            )
+        let server = server.map_err(|error| match is_in_use(&error) {
+            true => anyhow!("{error:#}; if a server uses it, pass --server instead of --data"),
+            false => error,
         })?;
         // A misspelled folder has no data.
         if self.data.is_some() && server.first_token.is_some() {
@@ -218,8 +216,14 @@ impl StoresArguments {
     }
 }
 
+/// Returns true if another process has opened the embedded stores.
+fn is_in_use(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<folio_types::Error>();
+    error.is_some_and(|error| error.code == Code::FailedPrecondition && error.reason == Reason::StoreUnavailable)
+}
+
 fn stopped() -> anyhow::Error {
-    anyhow::anyhow!("stopped by a signal")
+    anyhow!("stopped by a signal")
 }
 
 /// Reads pages of a list until it ends or `limit` items were read. `page` returns the items of a page, given its size and

@@ -29,6 +29,8 @@ pub(crate) struct View {
     columns: Vec<String>,
     /// JSON objects.
     rows: Vec<Value>,
+    /// Minimum widths of the first columns of a table, in terminal columns.
+    min_widths: &'static [usize],
     shape: Shape,
     /// The text that the table format shows. None: the rows.
     text: Option<String>,
@@ -47,13 +49,18 @@ impl View {
     /// A list of objects. JSON shows all of their members, tables and CSV show the columns.
     pub(crate) fn list<S: Into<String>>(columns: impl IntoIterator<Item = S>, rows: Vec<Value>) -> Self {
         let columns = columns.into_iter().map(Into::into).collect();
-        Self { columns, rows, shape: Shape::List, text: None, failure: None }
+        Self { columns, rows, min_widths: &[], shape: Shape::List, text: None, failure: None }
     }
 
     /// An object with all of its members.
     pub(crate) fn one(row: Value) -> Self {
         let columns = row.as_object().map(|row| row.keys().cloned().collect()).unwrap_or_default();
-        Self { columns, rows: vec![row], shape: Shape::One, text: None, failure: None }
+        Self { columns, rows: vec![row], min_widths: &[], shape: Shape::One, text: None, failure: None }
+    }
+
+    /// A list whose columns have minimum widths.
+    pub(crate) fn min_widths(self, min_widths: &'static [usize]) -> Self {
+        Self { min_widths, ..self }
     }
 
     /// Data that people read as a text.
@@ -85,7 +92,7 @@ impl View {
         let header: Vec<String> = self.columns.iter().map(|column| column.to_uppercase()).collect();
         let rows = self.rows.iter().map(|row| self.columns.iter().map(|column| cell(column, row)).collect::<Vec<_>>());
         let lines: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
-        aligned(&lines)
+        aligned(&lines, self.min_widths)
     }
 
     /// Renders one member per line. The lines of a long text follow its name.
@@ -100,7 +107,7 @@ impl View {
                 lines.push(vec![column.clone(), text]);
             }
         }
-        aligned(&lines)
+        aligned(&lines, self.min_widths)
     }
 
     fn csv(&self) -> String {
@@ -153,11 +160,11 @@ fn cell(column: &str, row: &Value) -> String {
 }
 
 /// Aligns columns on the left. The last cell of a line has no width.
-fn aligned(lines: &[Vec<String>]) -> String {
+fn aligned(lines: &[Vec<String>], min_widths: &[usize]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
         let cells = lines.iter().filter(|line| column + 1 < line.len()).filter_map(|line| line.get(column));
-        cells.map(|cell| cell.width()).max().unwrap_or_default()
+        cells.map(|cell| cell.width()).chain(min_widths.get(column).copied()).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use folio_proto::v1;
 use folio_types::{SchemaId, SchemaRevId, limits};
 use serde_json::{Value, json};
@@ -17,10 +17,12 @@ use crate::names::{self, Choice};
 pub(crate) enum Command {
     /// List schemas with their newest revisions, newest first.
     List(ListArguments),
-    /// Print a schema: the newest revision, or the revision with this id.
+    /// Print a schema: the newest revision, or the revision with this id, and the review rule of the schema.
     Show(ItemArguments),
     /// Create a schema, or a revision of the schema with this name.
     Create(Create),
+    /// Set or remove the review rule of a schema, which approves values of new extractions without a person.
+    Rule(Rule),
     /// Delete a schema that no prompt refers to, with all its revisions.
     #[command(visible_alias = "delete")]
     Rm(ItemArguments),
@@ -39,6 +41,24 @@ pub(crate) struct Create {
     data: DataArguments,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rule {
+    /// The id or the name.
+    #[arg(value_name = "ID or NAME")]
+    item: String,
+    /// Approve only values in which the model has at least this confidence, 0 to 1.
+    #[arg(long, value_name = "NUMBER", required_unless_present = "remove")]
+    min_confidence: Option<f64>,
+    /// Approve no value of an equation that does not hold, such as "sum(items.amount) = subtotal"; may be given several times.
+    #[arg(long = "check", value_name = "EQUATION")]
+    checks: Vec<String>,
+    /// Remove the rule.
+    #[arg(long, conflicts_with_all = ["min_confidence", "checks"])]
+    remove: bool,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(list) => list.data.run(async |client| schemas(&client, &list).await).await,
@@ -49,6 +69,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
             let format = response_format(&create.name, &text, !create.allow_non_strict)?;
             create.data.run(async |client| make(&client, &create, format).await).await
         }
+        Command::Rule(rule) => rule.data.run(async |client| set_rule(&client, &rule).await).await,
         Command::Rm(rm) => rm.data.run(async |client| remove(&client, &rm.item).await).await,
     }
 }
@@ -72,11 +93,51 @@ async fn schemas(client: &Client, list: &ListArguments) -> Result<View> {
 
 async fn revision(client: &Client, what: &str) -> Result<View> {
     let revision = get_revision(client, id(client, what, names::choose).await?).await?;
+    let schema = schema_of(client, &revision.schema_id).await?;
     Ok(View::one(json!({
         "schema_revid": revision.schema_revid, "schema_id": revision.schema_id, "name": revision.name,
         "revision": revision.revision, "strict": revision.strict, "created_by": revision.created_by,
-        "create_time": time(revision.create_time.as_ref()), "response_format": parsed(&revision.response_format_json),
+        "create_time": time(revision.create_time.as_ref()), "review_rule": rule_of(&schema),
+        "response_format": parsed(&revision.response_format_json),
     })))
+}
+
+async fn set_rule(client: &Client, rule: &Rule) -> Result<View> {
+    let revision = get_revision(client, id(client, &rule.item, names::choose).await?).await?;
+    let review_rule =
+        rule.min_confidence.map(|min_confidence| v1::ReviewRule { min_confidence, checks: rule.checks.clone() });
+    let schema = v1::Schema { schema_id: revision.schema_id, review_rule, ..v1::Schema::default() };
+    let request = v1::UpdateSchemaRequest {
+        schema: Some(schema),
+        update_mask: Some(prost_types::FieldMask { paths: vec!["review_rule".to_owned()] }),
+        ..Default::default()
+    };
+    Ok(View::one(row(&present(answer(client.schemas().update_schema(request)).await?.schema)?)))
+}
+
+/// Returns a schema with its review rule, which revisions do not contain.
+async fn schema_of(client: &Client, schema_id: &str) -> Result<v1::Schema> {
+    let filter = names::filter(&get_revision(client, schema_id.to_owned()).await?.name);
+    let mut page_token = String::new();
+    loop {
+        let request = v1::ListSchemasRequest {
+            page_size: names::CANDIDATES,
+            page_token,
+            filter: filter.clone(),
+            ..Default::default()
+        };
+        let page = answer(client.schemas().list_schemas(request)).await?;
+        if let Some(schema) = page.schemas.into_iter().find(|schema| schema.schema_id == schema_id) {
+            return Ok(schema);
+        }
+        ensure!(!page.next_page_token.is_empty(), "the schema was changed during the command; start the command again");
+        page_token = page.next_page_token;
+    }
+}
+
+fn rule_of(schema: &v1::Schema) -> Value {
+    let rule = schema.review_rule.as_ref();
+    rule.map_or(Value::Null, |rule| json!({ "min_confidence": rule.min_confidence, "checks": rule.checks }))
 }
 
 async fn make(client: &Client, create: &Create, format: String) -> Result<View> {
@@ -124,7 +185,7 @@ fn row(schema: &v1::Schema) -> Value {
         "schema_id": schema.schema_id, "name": schema.name, "schema_revid": schema.schema_revid,
         "revision": schema.revision, "strict": schema.strict, "revision_created_by": schema.revision_created_by,
         "revision_create_time": time(schema.revision_create_time.as_ref()), "etag": schema.etag,
-        "response_format": parsed(&schema.response_format_json),
+        "review_rule": rule_of(schema), "response_format": parsed(&schema.response_format_json),
     })
 }
 

@@ -1,5 +1,5 @@
 //! The ports of a process. They are bound before any other component starts, so that a process that fails because a
-//! port is in use has no side effects.
+//! port is in use, or because its certificate is unusable, has no side effects.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,6 +35,7 @@ impl Listeners {
         };
         if let Some(public) = &bound.public {
             settings.gateway.allows(public.local_addr()?)?;
+            settings.gateway.check_files().await?;
         }
         Ok(bound)
     }

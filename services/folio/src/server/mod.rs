@@ -42,6 +42,7 @@ use crate::StoreLayer;
 use crate::local_endpoint::LocalChoice;
 use crate::settings::{Role, Settings};
 use cluster::Cluster;
+use first_start::ensure_first_token;
 use health::Health;
 use http_port::HttpPort;
 use listeners::Listeners;
@@ -121,14 +122,9 @@ pub(crate) async fn start(
     let store_clocks = [&stores.health, &shared.health].map(Arc::clone);
     clock::compare(&process_clock, &store_clocks).await;
     process_clock.check_clock().context("the clock of this machine differs from those of the stores")?;
-    let first_token = match &embedded {
-        Some(_) => {
-            settings.documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
-            first_start::ensure_first_token(&stores, environment.as_ref(), settings.storage.data.join(TOKEN_FILE))
-                .await?
-        }
-        None => ensure_first_token_in_cluster(&AccessStores::of(&stores), environment.as_ref()).await?,
-    };
+    if embedded.is_some() {
+        settings.documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
+    }
 
     let mut endpoint = models::choose(&settings.models, model, local).await?;
     let mut description = vec![endpoint.describe()];
@@ -202,6 +198,12 @@ pub(crate) async fn start(
     let purchases = purchases.transpose()?;
     let metrics_export =
         telemetry.and_then(Telemetry::exporter).map(|exporter| MetricsExport::start(exporter, sources));
+    // Nothing below fails. A start that failed after this step would never print the token, and the next start does not know it.
+    let (environment, stores) = (base.environment.as_ref(), &base.stores);
+    let first_token = match &embedded {
+        Some(_) => ensure_first_token(stores, environment, settings.storage.data.join(TOKEN_FILE)).await?,
+        None => ensure_first_token_in_cluster(&AccessStores::of(stores), environment).await?,
+    };
     let gateway = match (listeners.public, conversations(&base.stores, cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
             let SharedComponents { stores, shared, models, meter, credit, quotas: _, environment } = base;
