@@ -6,7 +6,7 @@ use folio_types::access::Role;
 use folio_types::{JobId, ThreadId, TokenId, TurnId, UserId};
 
 use super::context::Context;
-use super::{Outcome, check, same};
+use super::{Outcome, check, refused, same};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     rows(context).await?;
