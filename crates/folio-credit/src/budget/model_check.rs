@@ -13,12 +13,13 @@ const CREDITS: u64 = 3;
 /// Maximum cost of each call.
 const COST: u64 = 2;
 const OWNERS: usize = 2;
-const CALLS_PER_OWNER: usize = 2;
+/// One call of each owner suffices for an overdraft.
+const CALLS_PER_OWNER: usize = 1;
 const CHILDREN: [Option<&str>; 2] = [None, Some("child")];
 /// Maximum number of writes that arrive late.
 const LATE_MAX: usize = 1;
-/// Maximum number of states without `FOLIO_CHECK_DEPTH`.
-const STATES_MAX: usize = 60_000;
+/// Maximum number of states without `FOLIO_CHECK_DEPTH`. All reachable states are about 270,000.
+const STATES_MAX: usize = 30_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
@@ -131,14 +132,14 @@ impl World {
 
     fn next(&self, fault: Fault) -> Vec<Self> {
         let mut worlds = Vec::new();
-        for owner in 0..OWNERS {
-            if self.owners[owner].is_dead {
+        for (owner, Owner { is_dead, prepared }) in self.owners.iter().enumerate() {
+            if *is_dead {
                 continue;
             }
             let mut dead = self.clone();
             dead.owners[owner] = Owner { is_dead: true, prepared: None };
             worlds.push(dead);
-            match &self.owners[owner].prepared {
+            match prepared {
                 None => {
                     for step in self.steps(owner) {
                         let Some(after) = changed(self.stored.as_ref(), owner, &step, fault) else { continue };
