@@ -1,4 +1,4 @@
-//! `cargo xtask check-model`: checks the turn machine exhaustively, deeper than the tests do.
+//! `cargo xtask check-model`: checks the turn machine and the credit budget exhaustively, deeper than the tests do.
 
 use anyhow::Result;
 
@@ -18,9 +18,13 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     // The tests interpret the maximum as unbounded.
     let depth = if arguments.whole { u32::MAX } else { arguments.depth };
-    let mut command = cargo();
-    let test = "test --release --package folio-conversation --lib -- turn::tests::model_check:: --nocapture";
-    command.args(test.split(' '));
-    command.env("FOLIO_CHECK_DEPTH", depth.to_string());
-    passed(&mut command)
+    for (package, tests) in
+        [("folio-credit", "budget::model_check::"), ("folio-conversation", "turn::tests::model_check::")]
+    {
+        let mut command = cargo();
+        command.args(["test", "--release", "--package", package, "--lib", "--", tests, "--nocapture"]);
+        command.env("FOLIO_CHECK_DEPTH", depth.to_string());
+        passed(&mut command)?;
+    }
+    Ok(())
 }

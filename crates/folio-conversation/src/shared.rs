@@ -7,7 +7,8 @@ use folio_history::event::EventKind;
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_tools::ToolResources;
-use folio_types::{Error, Reason, Result};
+use folio_types::op::OpKey;
+use folio_types::{Error, OrgId, Reason, Result, ThreadId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -110,6 +111,17 @@ impl Shared {
         let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, .. } = dependencies;
         let tasks = self.tracker.clone();
         ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, tasks }
+    }
+
+    /// Deletes a thread and then its credit budgets. If the second step fails, the row of the budget remains until the
+    /// organization is erased; it contains ids and numbers only.
+    pub(crate) async fn delete_thread(&self, org: &OrgId, thread: &ThreadId, by: Option<&OpKey>) -> Result<()> {
+        let stores = &self.dependencies.stores;
+        stores.threads.delete(org, thread, by).await?;
+        if let Err(error) = stores.budgets().remove(org, thread.as_str()).await {
+            tracing::debug!(%thread, %error, "cannot remove the credit budget of a deleted thread");
+        }
+        Ok(())
     }
 
     /// Reads the journal of a thread in order, up to the entries that the header counts. `INTERNAL` if the thread has

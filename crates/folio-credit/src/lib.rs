@@ -1,4 +1,5 @@
-//! Credit of an organization: its account, its grants, the blocks that processes draw, and the ledger of model calls.
+//! Credit of an organization: its account, its grants, the blocks that processes draw, the ledger of model calls, and the
+//! budgets of turns and jobs.
 //!
 //! Every item is data with pure changes; the crate must not know a store. A caller that changes an account stores it
 //! with a compare-and-set on [`Account::version`]. Amounts are whole credits (SPU), costs are whole micro-dollars.
@@ -10,6 +11,7 @@
 //! ```
 
 mod account;
+mod budget;
 mod decide;
 mod grant;
 mod ledger;
@@ -17,6 +19,7 @@ mod ledger;
 mod tests;
 
 pub use account::{Account, BlockPart, InsufficientCredit, OpenBlock};
+pub use budget::{Allotment, Budget};
 pub use decide::{AccountChange, AccountChangeOutcome, Ledger, ReserveOutcome, SettleDecision};
 pub use grant::{Grant, GrantKind};
 pub use ledger::{Basis, LedgerRow, SettlementRecord};
@@ -24,8 +27,9 @@ pub use ledger::{Basis, LedgerRow, SettlementRecord};
 use folio_types::{BlockId, GrantId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-/// Maximum credits of one grant or adjustment.
+/// Maximum credits of one grant or adjustment, and of a budget.
 // proto: GrantCreditRequest.credits "1 to {} credits"
+// proto: RunExtractionsRequest.credit_budget "1 to {} credits"
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
 /// Maximum number of grants with unused credit. Monthly allowances are exempt; each expires with its month.
 // proto: CreditService.GrantCredit "at most {} grants"

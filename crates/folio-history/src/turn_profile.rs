@@ -67,6 +67,11 @@ impl TurnOptions {
         self.profile.as_ref()?.running_seconds.map(Duration::from_secs)
     }
 
+    /// Returns the credits that the turn may use. None: no budget.
+    pub fn credit_budget(&self) -> Option<u64> {
+        self.profile.as_ref()?.credit_budget
+    }
+
     /// Returns the JSON Schema of the answer. None: the answer is text.
     pub fn answer_schema(&self) -> Option<&Value> {
         self.profile.as_ref()?.answer.schema()

@@ -135,6 +135,8 @@ impl Sweeper {
     async fn delete_expired(&self) -> Result<()> {
         for (org, job) in self.shared.jobs().expired(self.shared.now(), DELETIONS_MAX).await? {
             if self.shared.dependencies.placement.is_placed_here(&org, &job).await {
+                // Removed first: the budget of a deleted job would remain after a failure.
+                self.shared.dependencies.stores.budgets().remove(&org, job.as_str()).await?;
                 self.shared.jobs().delete(&org, &job).await?;
             }
         }

@@ -8,6 +8,7 @@
 //! The crate must not know models or conversations: the caller passes the reservation and the usage of a call.
 
 mod actor;
+mod budget;
 mod counters;
 mod escrow;
 mod meter;
@@ -26,6 +27,7 @@ use folio_types::message::Usage;
 use folio_types::models::ModelPrices;
 use folio_types::{DocumentId, OrgId, Result, UserId};
 
+pub use budget::{BudgetMeter, BudgetScope};
 pub use counters::Counters;
 use counters::ReservedGuard;
 pub use escrow::{Closing, Draw, Escrow};
@@ -76,14 +78,15 @@ pub trait Meter: Send + Sync {
     /// Requests a permit. After an error the caller must not make the call.
     ///
     /// # Errors
-    /// `SPU_EXHAUSTED`; `OVERLOADED` if too many calls wait for credit.
+    /// `SPU_EXHAUSTED`; `BUDGET_EXHAUSTED`; `OVERLOADED` if too many calls wait for credit.
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit>;
 
-    /// Settles a permit. The caller must call it exactly once per permit, also if the call was cancelled.
+    /// Settles a permit, and returns the charged credits. The caller must call it exactly once per permit, also if the call
+    /// was cancelled.
     ///
     /// # Errors
     /// After `STORE_UNAVAILABLE` the call is charged as reserved once its deadline has passed.
-    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()>;
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<u64>;
 }
 
 /// A permit for one model call. The caller settles it with [`Meter::settle`].

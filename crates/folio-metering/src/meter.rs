@@ -204,7 +204,7 @@ impl Meter for CreditMeter {
         Err(Error::unavailable(Reason::Overloaded, message).retry_after(Duration::from_millis(500)))
     }
 
-    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<u64> {
         let Permit { call, reservation, slot: _slot, _reserved, .. } = permit;
         let Some(Reservation { block, row, actor }) = reservation else {
             return Err(Error::internal("the permit belongs to another meter"));
@@ -233,6 +233,6 @@ impl Meter for CreditMeter {
             actor.unrecorded(block.clone());
         }
         actor.settled(block, row.credits, charge);
-        stored.map(|_| ())
+        stored.map(|_| charge)
     }
 }

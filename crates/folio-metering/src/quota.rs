@@ -40,7 +40,7 @@ impl Meter for QuotaMeter {
         Ok(permit)
     }
 
-    async fn settle(&self, mut permit: Permit, settlement: Settlement) -> Result<()> {
+    async fn settle(&self, mut permit: Permit, settlement: Settlement) -> Result<u64> {
         // Release the slot first: the call has ended, and writing the settlement may take long.
         drop(permit.slot.take());
         self.inner.settle(permit, settlement).await

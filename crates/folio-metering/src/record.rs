@@ -39,11 +39,11 @@ impl Meter for UsageRecorder {
         Ok(Permit { call, abandoned_calls, reservation: None, slot: None, _reserved: None })
     }
 
-    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<u64> {
         let (usage, completed) = match settlement {
             Settlement::Completed(usage) => (usage, true),
             Settlement::Partial(usage) => (usage, false),
-            Settlement::NotSent => return Ok(()),
+            Settlement::NotSent => return Ok(0),
         };
         let call = permit.call;
         let charged = Charged {
@@ -65,6 +65,6 @@ impl Meter for UsageRecorder {
             document: call.document,
             charged: Some(charged),
         };
-        self.store.record(record, now).await
+        self.store.record(record, now).await.map(|()| 0)
     }
 }

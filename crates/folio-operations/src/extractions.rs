@@ -1,5 +1,6 @@
 //! Operations on extractions.
 
+use folio_credit::AMOUNT_MAX;
 use folio_history::job;
 use folio_jobs::JobRequest;
 use folio_resources::fields;
@@ -92,19 +93,19 @@ impl Operation for RunExtraction {
             // Recorded before the job is created, so that a repeated request cannot extract the document itself.
             request.record(stores, job).await?;
         }
-        let job = create_job(context, prompt, self.model, &[self.document_id]).await?;
+        let job = create_job(context, prompt, (self.model, None), &[self.document_id]).await?;
         Ok(ExtractionRun::Job(Box::new(job)))
     }
 }
 
-/// Creates the job of a request, whose items are documents. Idempotent.
+/// Creates the job of a request, whose items are documents. Idempotent. `credit_budget`: None: no budget.
 async fn create_job(
     context: &Context,
     prompt: PromptRevId,
-    model: Option<String>,
+    (model, credit_budget): (Option<String>, Option<u64>),
     documents: &[DocumentId],
 ) -> Result<JobView> {
-    let input = extraction::JobInput { prompt, model, fallback_model: None, call: None };
+    let input = extraction::JobInput { prompt, model, fallback_model: None, call: None, credit_budget };
     let request = JobRequest {
         id: JobId::derive(&context.request.id_parts()),
         principal: context.principal().clone(),
@@ -126,6 +127,9 @@ pub struct RunExtractions {
     pub prompt_revid: PromptRef,
     /// None: the prompt's model, or the default model if the prompt names none.
     pub model: Option<String>,
+    /// Credits that the model calls of the job may cost, from 1 to [`AMOUNT_MAX`]. None: no budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
 }
 
 impl Operation for RunExtractions {
@@ -144,6 +148,9 @@ impl Operation for RunExtractions {
         if self.document_ids.is_empty() {
             return Err(Error::invalid_field("document_ids", "is missing"));
         }
+        if self.credit_budget.is_some_and(|credits| credits == 0 || credits > AMOUNT_MAX) {
+            return Err(Error::invalid_field("credit_budget", format!("must be from 1 to {AMOUNT_MAX} credits")));
+        }
         let prompt = context.revision::<Prompt>(&self.prompt_revid).await?;
         let catalogue = context.catalogue().await?;
         catalogue.for_prompts(self.model.as_deref().or(prompt.model.as_deref()))?;
@@ -153,7 +160,7 @@ impl Operation for RunExtractions {
             extraction::check_ready(&document).map_err(name_document)
         });
         futures::stream::iter(ready).buffered(DOCUMENTS_AT_ONCE).try_collect::<Vec<()>>().await?;
-        create_job(context, prompt.revid, self.model, &self.document_ids).await
+        create_job(context, prompt.revid, (self.model, self.credit_budget), &self.document_ids).await
     }
 }
 

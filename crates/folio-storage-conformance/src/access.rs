@@ -1,17 +1,18 @@
-//! Conformance suite of [`folio_storage::RowStore`] and [`folio_storage::AccessStore`].
+//! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`] and [`folio_storage::BudgetStore`].
 
 use folio_resources::{Member, MemberWrite};
-use folio_storage::ConditionalRow;
+use folio_storage::{BudgetRoot, ConditionalRow};
 use folio_types::access::Role;
-use folio_types::{TokenId, UserId};
+use folio_types::{JobId, ThreadId, TokenId, TurnId, UserId};
 
 use super::context::Context;
-use super::{Outcome, check, same};
+use super::{Outcome, check, refused, same};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     rows(context).await?;
     members(context).await?;
-    uses(context).await
+    uses(context).await?;
+    budgets(context).await
 }
 
 /// A row is written under the values of the row and of its guard, and belongs to one group of one organization.
@@ -19,7 +20,7 @@ async fn rows(context: &Context) -> Outcome {
     let (store, org, group) = (&context.stores.rows, &context.org, "sample");
     let bytes = |text: &str| text.as_bytes().to_vec();
     let write = |key: &str, before: Option<&str>, after: &str, guard: Option<(&str, &str)>| ConditionalRow {
-        group,
+        group: group.to_owned(),
         key: key.to_owned(),
         before: before.map(bytes),
         after: bytes(after),
@@ -115,5 +116,38 @@ async fn uses(context: &Context) -> Outcome {
     same!(store.last_uses(&context.other(), &tokens).await?, vec![None, None], "uses in another organization");
     store.delete_use(org, used).await?;
     same!(store.last_uses(org, &tokens).await?, vec![None, None], "uses after their removal");
+    Ok(())
+}
+
+/// Concurrent calls never exceed a budget, and the budget of a turn is that of the newest turn of its thread.
+async fn budgets(context: &Context) -> Outcome {
+    let (store, org) = (context.stores.budgets(), &context.org);
+    let thread = ThreadId::derive(&["budget", org.as_str()]);
+    let [first, second] = [1, 2].map(|number| BudgetRoot::turn(&TurnId::new(thread.clone(), number)));
+    same!(store.read(org, &first).await?, None, "the budget of a new turn");
+    let calls = ["a", "b", "c", "d"].map(|key| {
+        let (store, first) = (store.clone(), first.clone());
+        async move { store.change(org, &first, 5, |budget| budget.reserve(None, key, 2)).await }
+    });
+    let reserved = futures::future::join_all(calls).await;
+    same!(reserved.iter().filter(|result| result.is_ok()).count(), 2, "permitted calls of a budget");
+    for result in reserved.into_iter().filter(Result::is_err) {
+        refused!(result, BudgetExhausted, "a call that exceeds the rest of the budget");
+    }
+    let rest = store.read(org, &first).await?.map(|budget| budget.rest());
+    same!(rest, Some(1), "the rest of the budget");
+    same!(store.read(&context.other(), &first).await?, None, "a budget of another organization");
+    store.change(org, &second, 7, |budget| budget.grant("child", 1)).await?;
+    let rest = store.read(org, &second).await?.map(|budget| (budget.number, budget.rest()));
+    same!(rest, Some((2, 0)), "the budget of the next turn after its child received all of it");
+    let late = store.change(org, &first, 5, |budget| budget.reserve(None, "late", 1)).await;
+    refused!(late, VersionConflict, "a call of an earlier turn");
+    let job = JobId::derive(&["budget", org.as_str()]);
+    store.change(org, &BudgetRoot::job(&job), 3, |budget| budget.grant("1", 3)).await?;
+    let parts = store.read(org, &BudgetRoot::job(&job)).await?.map(|budget| (budget.parts.len(), budget.rest()));
+    same!(parts, Some((1, 2)), "the budget of a job with a part");
+    store.remove(org, thread.as_str()).await?;
+    store.remove(org, thread.as_str()).await?;
+    same!(store.read(org, &second).await?, None, "the budget of a deleted thread");
     Ok(())
 }

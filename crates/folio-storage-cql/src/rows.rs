@@ -28,6 +28,7 @@ impl RowStore for Rows {
 
     async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
         let ConditionalRow { group, key, before, after, guard } = write;
+        let group = group.as_str();
         let rows = &self.0.tables.rows;
         let mut batch = vec![match before {
             Some(before) => rows.replace((org, group), &key, before, after.clone()),

@@ -39,8 +39,8 @@ impl RowStore for Rows {
 
     async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
         let ConditionalRow { group, key, before, after, guard } = write;
-        let key = keys::row(org, group, &key);
-        let guard = guard.map(|(key, value)| (keys::row(org, group, &key), Some(value)));
+        let key = keys::row(org, &group, &key);
+        let guard = guard.map(|(key, value)| (keys::row(org, &group, &key), Some(value)));
         let conditions: Vec<_> = [(key.clone(), before)].into_iter().chain(guard).collect();
         self.0
             .write(move |transaction| {

@@ -9,7 +9,10 @@ mod entries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use folio_credit::{Account, AccountEntry, Basis, BlockPart, Grant, GrantKind, LedgerRow, OpenBlock, SettlementRecord};
+use folio_credit::{
+    Account, AccountEntry, Allotment, Basis, BlockPart, Budget, Grant, GrantKind, LedgerRow, OpenBlock,
+    SettlementRecord,
+};
 use folio_history::job::{
     ItemOutcome, ItemState, JobHeader, JobItem, JobQueue, JobRecord, JobState, NewJob, OpenJobRow, WaitReason,
 };
@@ -448,9 +451,22 @@ fn credit() -> Vec<Sample> {
         completed: true,
         at: at(),
     };
+    let reserved = [("turn.2.0.1.1".to_owned(), 9)].into();
+    let part = Allotment { credits: 40, used: 3, reserved };
+    let budget = Budget {
+        number: 2,
+        own: Allotment { credits: 100, used: 7, ..part.clone() },
+        parts: [("item 1".to_owned(), part)].into(),
+        unknown: UnknownFields::default(),
+    };
     vec![
         sample("empty", Account::default()),
         sample("full", account),
+        sample(
+            "unused",
+            Budget { number: 1, own: Allotment { credits: 100, ..Allotment::default() }, ..Budget::default() },
+        ),
+        sample("used", budget),
         sample("granted", AccountEntry::Granted(grant)),
         sample("granted_bare", AccountEntry::Granted(plain)),
         sample("withdrawn", withdrawn),

@@ -3,7 +3,7 @@
 //! A process may read values of a newer build that have more fields. If a process of this build changes such a value, the
 //! change keeps these fields ([`UnknownFields`]).
 
-use folio_credit::{Account, AccountEntry, LedgerRow};
+use folio_credit::{Account, AccountEntry, Budget, LedgerRow};
 use folio_history::job::{ItemOutcome, JobRecord, OpenJobRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
@@ -230,6 +230,7 @@ stored! {
     changed {
         "member" => Member,
         "account" => Account,
+        "budget" => Budget,
         "ledger_row" => LedgerRow,
         "text_record" => TextRecord,
         "revision_names" => RevisionNames,

@@ -130,6 +130,8 @@ named_enum! {
         AnswerMismatch = "ANSWER_MISMATCH",
         /// The turn reached the running time that its profile permits.
         RunningTimeExceeded = "RUNNING_TIME_EXCEEDED",
+        /// The rest of the credit budget of a turn or a job does not cover a model call.
+        BudgetExhausted = "BUDGET_EXHAUSTED",
         /// The circuit breaker of the endpoint is open.
         ModelUnavailable = "MODEL_UNAVAILABLE",
         /// A webhook endpoint did not accept an event.

@@ -4,9 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use folio_history::TurnRecord;
 use folio_history::event::Event;
 use folio_history::journal::{Entry, Intent, Mention};
 use folio_history::thread::Append;
+use folio_metering::{BudgetMeter, BudgetScope, SharedMeter};
+use folio_storage::BudgetRoot;
 use folio_tools::{CallContext, ToolResources};
 use folio_types::{DocumentId, Principal, Role, TurnId};
 use tokio::sync::Mutex;
@@ -160,6 +163,8 @@ impl State {
             document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),
             write_counter: turn.write_counter.load(Ordering::SeqCst),
+            meter: self.meter_of(record, &call.turn),
+            has_budget: record.accepted.options.credit_budget().is_some(),
             call,
         };
         work.spawn_uncancelled(Box::pin(model.run()));
@@ -234,10 +239,18 @@ impl State {
         }
     }
 
+    /// Returns the meter of a turn's model calls: with the budget of the turn, if it has one.
+    fn meter_of(&self, record: &TurnRecord, turn: &TurnId) -> SharedMeter {
+        let meter = self.shared.dependencies.meter.clone();
+        let Some(credits) = record.accepted.options.credit_budget() else { return meter };
+        let (budgets, org) = (self.stores().budgets(), self.org().clone());
+        Arc::new(BudgetMeter::new(meter, BudgetScope::new(budgets, org, BudgetRoot::turn(turn), credits)))
+    }
+
     fn tool_work(&self, run: ToolRun, token: CancellationToken) -> Option<ToolWork> {
         let loaded = self.loaded.as_ref()?;
         let record = loaded.machine.history().turn(run.call.turn.number)?;
-        let spent = UsageRecorder::new(self.shared.dependencies.meter.clone());
+        let spent = UsageRecorder::new(self.meter_of(record, &run.call.turn));
         let context = CallContext {
             resources: ToolResources { meter: spent.clone(), ..self.shared.resources() },
             // A turn acts as its requester, at most with the role of a member.

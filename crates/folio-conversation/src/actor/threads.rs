@@ -45,8 +45,7 @@ impl State {
                 if !work.record(&due).await {
                     return;
                 }
-                let threads = &work.shared.dependencies.stores.threads;
-                let deleted = threads.delete(&work.org, &work.thread, by.as_ref()).await;
+                let deleted = work.shared.delete_thread(&work.org, &work.thread, by.as_ref()).await;
                 let _ = work.actor.send_message(Msg::Deleted(deleted));
             }
         });

@@ -223,7 +223,7 @@ impl Sweeper {
                     if header.is_some_and(|header| header.open_turn.is_some()) {
                         self.start(key).await
                     } else {
-                        threads.delete(&key.0, &key.1, None).await?;
+                        self.shared.delete_thread(&key.0, &key.1, None).await?;
                         None
                     }
                 }

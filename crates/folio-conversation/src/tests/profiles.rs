@@ -7,6 +7,7 @@ use folio_metering::AbandonedCalls;
 use folio_resources::Resource as _;
 use folio_resources::audit::Ground;
 use folio_resources::policy::{Approver, Rule, Ruling};
+use folio_storage::BudgetRoot;
 use folio_tools::{
     CallContext, Plan, ProfileState, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolSpec,
     WriteTool,
@@ -276,6 +277,30 @@ async fn a_model_call_is_stopped_at_the_end_of_the_running_time_and_is_paid_for(
     assert_eq!(failure(&events), (Reason::RunningTimeExceeded, false));
     let usage = wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
     assert!(!usage.completed && usage.usage.input_tokens > 0, "{usage:?}");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn no_model_call_is_made_that_may_exceed_the_credit_budget() {
+    let (sandbox, thread) = start(probe()).await;
+    sandbox.models.set_price(4);
+    sandbox.models.then([call("show_subject", json!({}))]);
+    let events = sandbox.run(sandbox.chat_in(&thread, "x")).await;
+    assert_eq!(failure(&events), (Reason::BudgetExhausted, false));
+    assert_eq!(sandbox.models.requests().len(), 1);
+    let (store, org) = (sandbox.stores.budgets(), sandbox.principal.org.clone());
+    let budget_of = |number| BudgetRoot::turn(&TurnId::new(thread.clone(), number));
+    let budget = store.read(&org, &budget_of(1)).await.unwrap().unwrap();
+    assert_eq!((budget.number, budget.own.used, budget.rest()), (1, 4, 3));
+
+    sandbox.models.set_price(3);
+    sandbox.models.then([say("Next.")]);
+    let events = sandbox.run(sandbox.chat_in(&thread, "again")).await;
+    assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
+    let budget = store.read(&org, &budget_of(2)).await.unwrap().unwrap();
+    assert_eq!((budget.number, budget.rest()), (2, 4), "the next turn has a budget of its own");
+    sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
+    assert_eq!(store.read(&org, &budget_of(2)).await.unwrap(), None);
     sandbox.finish().await;
 }
 

@@ -356,8 +356,8 @@ struct LimitedMeter {
 
 #[async_trait]
 impl Meter for LimitedMeter {
-    fn max_price(&self, call: &MeteredCall) -> u64 {
-        self.meter.max_price(call)
+    fn max_price(&self, _: &MeteredCall) -> u64 {
+        self.models.price()
     }
 
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
@@ -367,8 +367,9 @@ impl Meter for LimitedMeter {
         }
     }
 
-    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
-        self.meter.settle(permit, settlement).await
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<u64> {
+        let charge = if settlement == Settlement::NotSent { 0 } else { self.models.price() };
+        self.meter.settle(permit, settlement).await.map(|_| charge)
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct Script {
     other_context: AtomicU32,
     fallbacks: Mutex<Vec<String>>,
     unaffordable: Mutex<Vec<String>>,
+    /// Credits of each model call.
+    price: AtomicU32,
     /// Number of reads of the catalogue that will fail.
     catalogue_failures: AtomicUsize,
 }
@@ -86,6 +88,7 @@ impl Script {
             other_context: AtomicU32::new(CONTEXT),
             fallbacks: Mutex::new(vec!["other".to_owned()]),
             unaffordable: Mutex::default(),
+            price: AtomicU32::default(),
             catalogue_failures: AtomicUsize::new(0),
         })
     }
@@ -112,6 +115,14 @@ impl Script {
 
     pub(super) fn is_unaffordable(&self, name: &str) -> bool {
         self.unaffordable.lock().unwrap().iter().any(|unaffordable| unaffordable == name)
+    }
+
+    pub(super) fn set_price(&self, credits: u32) {
+        self.price.store(credits, Ordering::SeqCst);
+    }
+
+    pub(super) fn price(&self) -> u64 {
+        self.price.load(Ordering::SeqCst).into()
     }
 
     pub(super) fn fail_catalogue_once(&self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use folio_history::journal::{AnswerType, WorkingState};
 use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, Tools};
-use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
+use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
 use folio_tools::ProfileTools;
 use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::{DocumentId, Error, Reason, TurnId, UserId};
@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
 use super::{TaskContext, answer};
 use crate::context::{ContextLoader, state_message};
-use crate::shared::Shared;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply, out_of_time};
 use crate::window::{Window, estimated_tokens, prompt_tokens, tool_tokens};
 
@@ -45,6 +44,9 @@ pub(crate) struct ModelWork {
     pub(crate) context: Arc<Mutex<ContextLoader>>,
     /// Value of the turn's write counter when the call started.
     pub(crate) write_counter: u64,
+    pub(crate) meter: SharedMeter,
+    /// True if the turn has a credit budget.
+    pub(crate) has_budget: bool,
 }
 
 /// Outcome of a model call. `Ok(None)`: the call was stopped.
@@ -70,7 +72,8 @@ impl ModelWork {
     /// Makes the call and reports its outcome. A stopped call is not reported.
     ///
     /// The settlement is sent before the report and awaited after it. The settlement may share a commit with the turn's
-    /// next append, and a store that writes in order never commits the append first.
+    /// next append, and a store that writes in order never commits the append first. If the turn has a credit budget, the
+    /// settlement is awaited before the report, so that the next call finds what this one returned.
     pub(crate) async fn run(mut self) {
         self.work.hit_failpoint("model", "before").await;
         let (settlement, outcome) = match self.call_model().await {
@@ -79,11 +82,15 @@ impl ModelWork {
         };
         let settle = async {
             if let Some((permit, settlement)) = settlement {
-                settle(&self.work.shared, &self.call.turn, permit, settlement).await;
+                settle(&*self.meter, &self.call.turn, permit, settlement).await;
             }
         };
         let mut settled = pin!(settle);
-        let at_once = poll!(settled.as_mut()).is_ready();
+        let mut at_once = poll!(settled.as_mut()).is_ready();
+        if self.has_budget && !at_once {
+            settled.as_mut().await;
+            at_once = true;
+        }
         self.work.hit_failpoint("model", "after").await;
         self.report_outcome(outcome);
         if !at_once {
@@ -145,15 +152,17 @@ impl ModelWork {
             // Each attempted model needs a permit at its own price.
             let call = self.metered(info, prompt, position);
             request.call_id.clone_from(&call.key);
-            let permit = match shared.dependencies.meter.request_permit(call).await {
-                Err(error) if position > 0 && error.reason == Reason::CreditExhausted => continue,
+            let permit = match self.meter.request_permit(call).await {
+                Err(Error { reason: Reason::CreditExhausted | Reason::BudgetExhausted, .. }) if position > 0 => {
+                    continue;
+                }
                 permit => permit.map_err(|error| Err(Failure::unsent(error)))?,
             };
             match read(self, request).await {
                 ReadOutcome::Failed { error, sent, output: 0 } if error.allows_fallback() && position < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "falling back to another model");
                     let (settlement, usage) = failed_settlement(sent, prompt, 0);
-                    settle(shared, &self.call.turn, permit, settlement).await;
+                    settle(&*self.meter, &self.call.turn, permit, settlement).await;
                     *spent = spent.plus(usage);
                     first.get_or_insert(error);
                 }
@@ -174,13 +183,13 @@ impl ModelWork {
 
     /// Reads an abandoned answer to its end to obtain its usage. The shutdown of the process ends the read.
     fn drain(&self, permit: Permit, mut rest: AbandonedAnswer, prompt: usize) {
-        let (shared, turn) = (Arc::clone(&self.work.shared), self.call.turn.clone());
+        let (shared, turn, meter) = (Arc::clone(&self.work.shared), self.call.turn.clone(), Arc::clone(&self.meter));
         self.work.shared.tracker.spawn(async move {
             let settlement = match rest.drain(&shared.token).await {
                 Some(usage) => Settlement::Completed(usage),
                 None => Settlement::Partial(partial(prompt, rest.output())),
             };
-            settle(&shared, &turn, permit, settlement).await;
+            settle(&*meter, &turn, permit, settlement).await;
         });
     }
 
@@ -312,8 +321,8 @@ impl ModelWork {
     }
 }
 
-async fn settle(shared: &Shared, turn: &TurnId, permit: Permit, settlement: Settlement) {
-    if let Err(error) = shared.dependencies.meter.settle(permit, settlement).await {
+async fn settle(meter: &dyn Meter, turn: &TurnId, permit: Permit, settlement: Settlement) {
+    if let Err(error) = meter.settle(permit, settlement).await {
         tracing::error!(%turn, %error, "cannot settle a model call");
     }
 }

@@ -33,7 +33,7 @@ impl Meter for UsageRecorder {
         self.meter.request_permit(call).await
     }
 
-    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<u64> {
         if let Settlement::Completed(usage) | Settlement::Partial(usage) = &settlement {
             let mut sum = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
             *sum = sum.plus(*usage);

@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_credit::{Basis, Grant, GrantKind};
-use folio_metering::{AbandonedCalls, CreditMeter, Meter, MeteredCall, Options, QuotaMeter, Settlement, UsageRecorder};
+use folio_metering::{
+    AbandonedCalls, BudgetMeter, BudgetScope, CreditMeter, Meter, MeteredCall, Options, QuotaMeter, Settlement,
+    UsageRecorder,
+};
 use folio_quotas::{QuotaCache, Slots};
 use folio_resources::quota::Quotas;
 use folio_resources::{Organization, OrganizationChange, OwnQuotas};
-use folio_storage::{SharedOptions, Stores, UsageRecord, UsageStore};
+use folio_storage::{BudgetRoot, SharedOptions, Stores, UsageRecord, UsageStore};
 use folio_storage_conformance::layer::{Layered, UsageLayer};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::wait_for;
 use folio_types::message::Usage;
 use folio_types::models::ModelPrices;
 use folio_types::op::{Expected, Write};
-use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, System, Timestamp, UserId};
+use folio_types::{Code, Environment, Error, GrantId, JobId, OrgId, Reason, Result, System, Timestamp, UserId};
 
 const STOP: Duration = Duration::from_secs(10);
 
@@ -95,6 +98,28 @@ async fn invariant_5_a_call_is_charged_once_and_unused_credit_is_returned() {
     let first = (a.as_str(), first.credits, first.cost_microdollars, first.basis);
     assert_eq!(first, ("a", 5, Some(20_010), Basis::Reported));
     assert_eq!((c.as_str(), second.credits, second.written_off, second.basis), ("c", 2, 16, Basis::Counted));
+    meter.stop(STOP).await;
+}
+
+#[tokio::test]
+async fn a_call_that_may_exceed_its_part_of_a_budget_is_refused() {
+    let fixture = Fixture::new();
+    let meter = fixture.meter(1_000).await;
+    let (store, root) = (fixture.stores.budgets(), BudgetRoot::job(&JobId::derive(&["budget"])));
+    let scope = BudgetScope::new(store.clone(), fixture.org.clone(), root.clone(), 24);
+    let part = scope.grant("1".to_owned(), 2).await.unwrap();
+    let budgeted = BudgetMeter::new(Arc::new(meter.clone()), part.clone());
+    make_call(&budgeted, fixture.call("a", 5_000), 2_000).await;
+    let refused = budgeted.request_permit(fixture.call("b", 5_000)).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::BudgetExhausted);
+    let repeated = budgeted.request_permit(fixture.call("a", 4_000)).await.unwrap_err();
+    assert_eq!(repeated.reason, Reason::VersionConflict, "the meter refuses the call, so its reservation returns");
+    make_call(&budgeted, fixture.call("c", 4_000), 3_000).await;
+    part.take_back().await.unwrap();
+    let budget = store.read(&fixture.org, &root).await.unwrap().unwrap();
+    assert_eq!((budget.own.used, budget.rest(), budget.parts.len()), (10, 14, 0));
+    let late = budgeted.request_permit(fixture.call("d", 1_000)).await.unwrap_err();
+    assert_eq!(late.reason, Reason::BudgetExhausted, "a returned part pays for no call");
     meter.stop(STOP).await;
 }
 

@@ -15,7 +15,7 @@ impl RowLayer for RowOverwritten {
         if below.compare_and_set(org, write.clone()).await? {
             return Ok(true);
         }
-        let before = below.get(org, write.group, std::slice::from_ref(&write.key)).await?.pop().flatten();
+        let before = below.get(org, &write.group, std::slice::from_ref(&write.key)).await?.pop().flatten();
         below.compare_and_set(org, ConditionalRow { before, guard: None, ..write }).await
     }
 }

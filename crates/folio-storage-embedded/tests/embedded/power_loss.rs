@@ -54,7 +54,7 @@ async fn run_step(stores: &Stores, number: usize) {
         digits.into_bytes()
     };
     let row = ConditionalRow {
-        group: "bulk",
+        group: "bulk".to_owned(),
         key: (bulk % BULK_ROWS).to_string(),
         before: bulk.checked_sub(BULK_ROWS).map(value),
         after: value(bulk),

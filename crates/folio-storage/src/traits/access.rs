@@ -68,10 +68,8 @@ impl AccessStore {
         }
         let guard = if is_guarded { stored.pop() } else { None };
         let before = stored.pop().map(|(_, bytes)| bytes);
-        let key = after.user.to_string();
-        self.0
-            .compare_and_set(org, ConditionalRow { group: Member::KIND, key, before, after: encode(&after)?, guard })
-            .await
+        let (group, key) = (Member::KIND.to_owned(), after.user.to_string());
+        self.0.compare_and_set(org, ConditionalRow { group, key, before, after: encode(&after)?, guard }).await
     }
 
     async fn stored(&self, org: &OrgId, user: &UserId) -> Result<Option<Vec<u8>>> {

@@ -8,6 +8,7 @@
 mod access;
 mod audit;
 mod blobs;
+mod budgets;
 mod credit;
 mod erasure;
 mod health;
@@ -28,6 +29,7 @@ use folio_resources::Resource;
 pub use access::{AccessStore, MEMBERS_MAX, quota_exceeded};
 pub use audit::{AuditStore, encode_checked as encode_audit_checked};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
+pub use budgets::{BudgetRoot, BudgetStore};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
@@ -58,7 +60,7 @@ pub struct Stores {
     pub ops: Arc<dyn OpStore>,
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
-    /// [`Stores::access`] returns the typed store of members and uses of tokens.
+    /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::budgets`] that of budgets.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -72,6 +74,10 @@ impl Stores {
 
     pub fn access(&self) -> AccessStore {
         AccessStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn budgets(&self) -> BudgetStore {
+        BudgetStore::new(Arc::clone(&self.rows))
     }
 }
 

@@ -6,7 +6,7 @@ use folio_types::{OrgId, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionalRow {
     /// The group of the row and of its guard.
-    pub group: &'static str,
+    pub group: String,
     pub key: String,
     /// The stored value that the write replaces. None: the row must be absent.
     pub before: Option<Vec<u8>>,
@@ -17,7 +17,8 @@ pub struct ConditionalRow {
 
 /// Rows of organizations, by group and key.
 ///
-/// A group is written either with conditions only or without conditions only.
+/// A group is written either with conditions only or without conditions only. A row of a group with conditions is removed
+/// only once no process writes it.
 #[async_trait]
 pub trait RowStore: Send + Sync {
     /// Returns the values in the order of `keys`.

@@ -28,6 +28,9 @@ pub struct JobInput {
     /// The tool call that created the job. The items run only if the op row of the call states that it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
+    /// Credits that the model calls of all items may cost. The caller of [`run_job_item`] enforces it. None: no budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
 }
 
 /// Runs an item: extracts the data of a document and stores them. An attempt finds the extraction of an earlier attempt,
@@ -45,7 +48,8 @@ pub async fn run_job_item(
     steps: watch::Sender<Option<Steps>>,
 ) -> Result<Value> {
     let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", run.job));
-    let JobInput { prompt, model, fallback_model, call } = JobInput::deserialize(input).map_err(malformed)?;
+    let JobInput { prompt, model, fallback_model, call, credit_budget: _ } =
+        JobInput::deserialize(input).map_err(malformed)?;
     let document: DocumentId = subject.parse()?;
     if let Some(call) = &call {
         check_succeeded(resources, &principal.org, &run.job, call).await?;

@@ -78,7 +78,7 @@ struct Unsettled {
 impl Unsettled {
     async fn settle(&mut self, settlement: Settlement) -> Result<()> {
         match self.permit.take() {
-            Some(permit) => self.meter.settle(permit, settlement).await,
+            Some(permit) => self.meter.settle(permit, settlement).await.map(|_| ()),
             None => Ok(()),
         }
     }
@@ -102,7 +102,7 @@ impl Drop for Unsettled {
             // A drain waits for this task, so it makes only one write, with a time limit.
             let settle = async move {
                 match tokio::time::timeout(SETTLE_TIMEOUT, meter.settle(permit, settlement)).await {
-                    Ok(Ok(())) => {}
+                    Ok(Ok(_)) => {}
                     Ok(Err(error)) => tracing::warn!(%error, "dropped model call not settled"),
                     Err(_) => tracing::warn!("dropped model call not settled in time"),
                 }

@@ -32,7 +32,8 @@ async fn run_job_item(
 }
 
 fn input(prompt: &str) -> Value {
-    json!(JobInput { prompt: prompt.parse().unwrap(), model: None, fallback_model: None, call: None })
+    let prompt = prompt.parse().unwrap();
+    json!(JobInput { prompt, model: None, fallback_model: None, call: None, credit_budget: None })
 }
 
 #[tokio::test]

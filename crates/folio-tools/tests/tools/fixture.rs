@@ -371,7 +371,7 @@ impl Meter for PricedMeter {
         }
     }
 
-    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<(), Error> {
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<u64, Error> {
         self.meter.settle(permit, settlement).await
     }
 }

@@ -46,6 +46,7 @@ impl ExtractionService for Api {
             document_ids: fields::ids("document_ids", &request.document_ids, limits::JOB_ITEMS_MAX)?,
             prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
             model: fields::optional_word("model", &request.model)?,
+            credit_budget: request.credit_budget,
         }
     });
 
