@@ -36,6 +36,7 @@ impl CurrentAccess {
         let (organizations, access) = (stores.of::<Organization>(), stores.access());
         let read = async { tokio::try_join!(organizations.get(&platform, org), access.members_of(org, &users)) };
         let (organization, members) = shared.with_store_timeout(read).await?;
+        shared.dependencies.turn_slots.cache_quotas(org, organization.as_ref()).await;
         let policy = organization.map(|found| found.policy).unwrap_or_default();
         let roles = users.into_iter().zip(members.iter().map(|member| Member::role_max(member.as_ref()))).collect();
         Ok(Self { policy, roles, read_at })

@@ -16,6 +16,7 @@ use folio_types::{
 use serde_json::json;
 
 use crate::actor::PreparedChat;
+use crate::handle::Dependencies;
 use crate::shared::Shared;
 
 /// Fails unless the caller has at least the role `member`, which chats, decisions and changes require.
@@ -33,7 +34,10 @@ pub(crate) fn require_member(principal: &Principal) -> Result<()> {
 /// Adds the organization's settings, the request id (generated if missing) and the digest of the content to a chat. A
 /// repeated request must have the same digest, but may have another `if_busy` and `if_pending`.
 pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<PreparedChat> {
-    let organization = shared.dependencies.stores.of::<Organization>().get(&OrgId::platform(), org).await?;
+    let Dependencies { stores, models, turn_slots, .. } = &shared.dependencies;
+    let (platform, organizations) = (OrgId::platform(), stores.of::<Organization>());
+    let (organization, models) = tokio::try_join!(organizations.get(&platform, org), models.catalogue(org))?;
+    turn_slots.cache_quotas(org, organization.as_ref()).await;
     let (policy, approval_ttl_seconds) =
         organization.map(|found| (found.policy, found.approval_ttl_seconds)).unwrap_or_default();
     let request = match &command.request_id {
@@ -41,7 +45,7 @@ pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatComm
         None => RequestId::generate(&*shared.dependencies.environment),
     };
     let (digest, new, trace) = (chat_digest(&command), None, TraceContext::current());
-    let (models, policy) = (shared.dependencies.models.catalogue(org).await?, Arc::new(policy));
+    let policy = Arc::new(policy);
     Ok(PreparedChat { command, request, digest, new, trace, policy, models, approval_ttl_seconds })
 }
 

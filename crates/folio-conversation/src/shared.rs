@@ -1,7 +1,9 @@
 //! State that the supervisor, every conversation and every task of a node share.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use folio_history::event::EventKind;
 use folio_history::journal::Entry;
@@ -10,6 +12,7 @@ use folio_tools::ToolResources;
 use folio_types::op::OpKey;
 use folio_types::{Error, OrgId, Reason, Result, ThreadId};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -56,21 +59,57 @@ pub(crate) struct Counters {
 
 /// Rows of the open-turn index whose removal is pending.
 #[derive(Debug, Default)]
-pub(crate) struct Removals(Mutex<Vec<OpenTurnRow>>);
+pub(crate) struct Removals(Mutex<PendingRemovals>);
+
+#[derive(Debug, Default)]
+struct PendingRemovals {
+    /// The rows with the time at which each was added, the oldest first.
+    rows: VecDeque<(Instant, OpenTurnRow)>,
+    /// True while a task calls [`Removals::next`].
+    has_task: bool,
+}
+
+/// Next step of the task that removes the rows that no append removes.
+#[derive(Debug, PartialEq)]
+pub(crate) enum NextRemoval {
+    /// Remove these rows.
+    Remove(Vec<OpenTurnRow>),
+    /// Wait until the oldest row is overdue.
+    Wait(Instant),
+    /// No row is pending: the task ends, and the next row starts another one.
+    End,
+}
 
 impl Removals {
-    /// Adds a row. Returns true if other rows are already pending: the removal of these rows then also removes the new row.
-    pub(crate) fn push(&self, row: OpenTurnRow) -> bool {
-        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.push(row);
-        rows.len() > 1
+    /// Adds a row. Returns true if the caller must start the task.
+    pub(crate) fn push(&self, row: OpenTurnRow, now: Instant) -> bool {
+        let mut pending = self.lock();
+        pending.rows.push_back((now, row));
+        !std::mem::replace(&mut pending.has_task, true)
     }
 
     /// Takes at most `limit` rows, the oldest first.
     pub(crate) fn take(&self, limit: usize) -> Vec<OpenTurnRow> {
-        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = rows.len().min(limit);
-        rows.drain(..taken).collect()
+        let mut pending = self.lock();
+        let taken = pending.rows.len().min(limit);
+        pending.rows.drain(..taken).map(|(_, row)| row).collect()
+    }
+
+    /// Returns the next step of the task. A row is overdue after `delay`; the younger rows are removed with it.
+    pub(crate) fn next(&self, now: Instant, delay: Duration) -> NextRemoval {
+        let mut pending = self.lock();
+        match pending.rows.front() {
+            None => {
+                pending.has_task = false;
+                NextRemoval::End
+            }
+            Some((added, _)) if now < *added + delay => NextRemoval::Wait(*added + delay),
+            Some(_) => NextRemoval::Remove(pending.rows.drain(..).map(|(_, row)| row).collect()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PendingRemovals> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -159,5 +198,32 @@ impl Shared {
 
 /// Returns the error that refuses new work while the node drains.
 pub(crate) fn draining() -> Error {
-    Error::unavailable(Reason::Draining, "the node is shutting down").retry_after(std::time::Duration::from_secs(1))
+    Error::unavailable(Reason::Draining, "the node is shutting down").retry_after(Duration::from_secs(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::{OrgId, ThreadId, Timestamp, TurnId};
+
+    use super::*;
+
+    fn row(number: u32) -> OpenTurnRow {
+        let (turn, at) = (TurnId::new(ThreadId::derive(&["t"]), number), Timestamp::UNIX_EPOCH);
+        OpenTurnRow { org: OrgId::derive(&["o"]), turn, epoch: 1, at, until: at }
+    }
+
+    #[test]
+    fn the_task_removes_only_rows_that_no_append_took_within_the_delay() {
+        let (removals, start, delay) = (Removals::default(), Instant::now(), Duration::from_millis(200));
+        let at = |milliseconds| start + Duration::from_millis(milliseconds);
+        assert!(removals.push(row(1), at(0)), "the first row starts the task");
+        assert!(!removals.push(row(2), at(50)));
+        assert_eq!(removals.next(at(50), delay), NextRemoval::Wait(at(200)));
+        assert_eq!(removals.take(1), [row(1)], "an append takes the oldest row");
+        assert_eq!(removals.next(at(200), delay), NextRemoval::Wait(at(250)), "the younger row is not overdue");
+        assert!(!removals.push(row(3), at(240)), "the task still runs");
+        assert_eq!(removals.next(at(250), delay), NextRemoval::Remove(vec![row(2), row(3)]));
+        assert_eq!(removals.next(at(250), delay), NextRemoval::End);
+        assert!(removals.push(row(4), at(260)), "the next row starts another task");
+    }
 }

@@ -76,7 +76,8 @@ pub(crate) fn estimated_tokens(text: &str) -> usize {
         return text.len().div_ceil(4);
     }
     let ascii = text.bytes().filter(u8::is_ascii).count();
-    let other = text.chars().filter(|c| !c.is_ascii()).count();
+    // The first byte of a character that is not ASCII is at least 0xC0, and its other bytes are smaller.
+    let other = text.bytes().filter(|byte| *byte >= 0xC0).count();
     ascii.div_ceil(4).saturating_add(other)
 }
 
@@ -123,6 +124,14 @@ mod tests {
             Message::Assistant { text: String::new(), thinking: vec![], calls: vec![call] },
             Message::Tool { call: id.to_owned(), content: result.to_owned() },
         ]
+    }
+
+    #[test]
+    fn four_ascii_bytes_and_each_other_character_are_a_token() {
+        for (text, tokens) in [("", 0), ("abcd", 1), ("abcde", 2), ("ü", 1), ("abcdü", 2), ("ab…請🦀", 4), ("🦀🦀", 2)]
+        {
+            assert_eq!(estimated_tokens(text), tokens, "{text:?}");
+        }
     }
 
     /// Bounds the tools of a profile as they are sent, by [`estimated_tokens`]: one token per four ASCII bytes. The

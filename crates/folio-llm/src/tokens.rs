@@ -74,6 +74,13 @@ pub(crate) fn fewest_tokens(text: &str) -> u64 {
     words.saturating_add(wide / 3)
 }
 
+/// Returns an upper bound of [`fewest_tokens`] without reading the text. A run of letters and digits has at least one byte,
+/// and another byte separates it from the next run. Three characters of scripts without word separators have at least nine
+/// bytes.
+pub(crate) fn fewest_tokens_max(text: &str) -> u64 {
+    u64::try_from(text.len().div_ceil(2)).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,11 +110,13 @@ mod tests {
             ("", 0),
             (" \n\t.......... ----", 0),
             ("Total: 1,234.50 EUR", 5),
+            ("a b c d", 4),
             ("für Größe A4", 3),
             ("お誕生日おめでとう", 3),
         ] {
             assert_eq!(fewest_tokens(text), fewest, "{text:?}");
             assert!(fewest <= count_tokens(text), "{text:?}");
+            assert!(fewest <= fewest_tokens_max(text), "{text:?}");
         }
     }
 

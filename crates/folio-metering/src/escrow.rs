@@ -13,9 +13,12 @@ use folio_credit::{
 };
 use folio_storage::{Charged, CreditStore, UsageRecord, UsageStore};
 use folio_types::{BlockId, Code, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result, Timestamp, UserId};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 /// Maximum attempts of a compare-and-set on the account.
 const ATTEMPTS: usize = 32;
+/// Maximum number of usage records that are written concurrently.
+const RECORDS_AT_ONCE: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
@@ -153,7 +156,7 @@ impl Escrow {
     pub async fn close(&self, org: &OrgId, block: &BlockId, record: bool) -> Result<Closing> {
         self.store.seal(org, block).await?;
         let ledger = self.store.ledger(org, block).await?;
-        let (mut settled, mut has_open_rows) = (0_u64, false);
+        let (mut settled, mut has_open_rows, mut records) = (0_u64, false, Vec::new());
         for mut row in ledger.rows {
             let now = self.now();
             if row.settled.is_none() && row.deadline <= now {
@@ -161,10 +164,14 @@ impl Escrow {
             }
             has_open_rows |= row.settled.is_none();
             settled = settled.saturating_add(row.charge());
-            if record && let Some(record) = usage_record(org, &row) {
-                self.usage.record(record, now).await?;
+            if record {
+                records.extend(usage_record(org, &row));
             }
         }
+        // Concurrently, because a store may write the records of an interval together.
+        let now = self.now();
+        let writes: Vec<_> = records.into_iter().map(|record| self.usage.record(record, now)).collect();
+        stream::iter(writes).buffer_unordered(RECORDS_AT_ONCE).try_collect::<()>().await?;
         if has_open_rows {
             return Ok(Closing::CallsInFlight);
         }

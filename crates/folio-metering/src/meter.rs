@@ -226,13 +226,17 @@ impl Meter for CreditMeter {
             let (key, used) = (&row.key, settled_row.charge());
             tracing::warn!(org = %call.org, key, charged = charge, used, "call settled after its row had been settled by another process");
         }
+        // The store may write the records of an interval together, so the credit is freed before the record is written.
+        if charge < row.credits {
+            actor.charged(block.clone(), row.credits, charge);
+        }
         if let Ok(row) = &stored
             && let Err(error) = escrow.record(&call.org, row).await
         {
             tracing::warn!(org = %call.org, key = row.key, %error, "usage record not written; closing the block writes it");
             actor.unrecorded(block.clone());
         }
-        actor.settled(block, row.credits, charge);
+        actor.settled(block, charge, charge);
         stored.map(|_| charge)
     }
 }

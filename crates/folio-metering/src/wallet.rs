@@ -106,10 +106,18 @@ impl Wallet {
         self.waiting.retain(|call| !is_cancelled(call.ticket));
     }
 
-    /// Handles the end of a call. `credits`: the charge of the call, 0 if the call was not sent.
-    pub fn settled(&mut self, block: &BlockId, reserved: u64, credits: u64, now: Timestamp) -> Vec<Effect> {
+    /// Frees the part of a reservation that a settled call was not charged. The call stays open until its usage record is
+    /// written and [`Self::settled`] is called with the charge as its reservation.
+    pub fn charged(&mut self, block: &BlockId, reserved: u64, credits: u64) {
         if let Some(drawn) = self.blocks.get_mut(block) {
             drawn.used = drawn.used.saturating_sub(reserved.saturating_sub(credits));
+        }
+    }
+
+    /// Handles the end of a call. `credits`: the charge of the call, 0 if the call was not sent.
+    pub fn settled(&mut self, block: &BlockId, reserved: u64, credits: u64, now: Timestamp) -> Vec<Effect> {
+        self.charged(block, reserved, credits);
+        if let Some(drawn) = self.blocks.get_mut(block) {
             drawn.open_calls = drawn.open_calls.saturating_sub(1);
             drawn.used_at = now;
         }
@@ -355,6 +363,18 @@ mod tests {
         assert!(!wallet.is_empty(), "the block is not closed");
         assert_eq!(wallet.retire_all(), [closed(&a)]);
         assert!(wallet.is_empty());
+    }
+
+    #[test]
+    fn a_charged_call_frees_its_credit_and_keeps_its_block_until_it_is_recorded() {
+        let (mut wallet, a) = (wallet(), block("a", 10));
+        wallet.request(1, 10, at(0));
+        wallet.drawn(&a, at(0));
+        wallet.charged(&a.id, 10, 4);
+        assert_eq!(wallet.request(2, 6, at(1)), [Effect::Cover(2, a.id.clone())]);
+        assert_eq!(wallet.settled(&a.id, 6, 6, at(2)), []);
+        assert_eq!(wallet.retire_all(), [], "the usage record of the first call is not written");
+        assert_eq!(wallet.settled(&a.id, 4, 4, at(3)), [closed(&a)]);
     }
 
     #[test]

@@ -38,9 +38,14 @@ impl QuotaCache {
             return Ok(cached);
         }
         let found = self.organizations.get(&OrgId::platform(), org).await?;
+        Ok(self.insert(org, found.as_ref()).await)
+    }
+
+    /// Caches the quotas of an organization that was just read, and returns them. None: the organization does not exist.
+    pub async fn insert(&self, org: &OrgId, found: Option<&Organization>) -> Quotas {
         let own = found.map(|organization| organization.quotas).unwrap_or_default();
         let effective = own.with_defaults(self.defaults);
         self.cache.insert(org.clone(), effective).await;
-        Ok(effective)
+        effective
     }
 }

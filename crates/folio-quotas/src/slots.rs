@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use folio_resources::Organization;
 use folio_resources::quota::{Quotas, exceeded};
 use folio_types::{OrgId, Result};
 use futures::StreamExt as _;
@@ -76,6 +77,12 @@ impl Slots {
     /// Returns the quotas of an organization.
     pub async fn quotas_of(&self, org: &OrgId) -> Result<Quotas> {
         self.0.quotas.of(org).await
+    }
+
+    /// Caches the quotas of an organization that the caller just read, so that [`Self::take`] need not read them. None: the
+    /// organization does not exist.
+    pub async fn cache_quotas(&self, org: &OrgId, found: Option<&Organization>) {
+        self.0.quotas.insert(org, found).await;
     }
 
     fn new(kind: &'static str, limit: fn(&Quotas) -> u32, quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {

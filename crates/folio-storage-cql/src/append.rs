@@ -5,11 +5,14 @@
 //! | read the header; evaluate | the thread's | reads |
 //! | entries of a new thread at its referenced resources | each resource's, `IF` live | an equal row changes nothing |
 //! | imported entries, in a part with a random name | the thread's | invisible until the header names the part |
-//! | rows of the indexes of expiring threads and of open turns | their own | hints |
+//! | row of the index of expiring threads | its own | a hint |
+//! | row of the index of open turns | its own | a hint |
 //! | the counted size of the journal, if it changes | its own | the thread's version is its timestamp |
 //! | new list rows | their own | derived |
 //! | **the header, with the rows of batch, requests and entries** | the thread's, `IF` fence | the row of the batch |
 //! | old list rows | their own | derived |
+//!
+//! The row of the open turn, the size and the new list rows are written concurrently.
 
 use folio_history::thread::{Appended, RequestRow, ThreadHeader, ThreadRecord};
 use folio_history::thread_write::{StoredState, ThreadPlan, ThreadWrite, WriteDecision};
@@ -133,16 +136,9 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
         };
         if !is_prepared {
             prepare(keyspace, &plan, (&creation, &write.imported)).await?;
-            is_prepared = true;
         }
-        let counted = counted_journal_bytes(plan.after.bytes);
-        if plan.before.as_ref().is_none_or(|before| counted_journal_bytes(before.bytes) != counted) {
-            content_sizes::put(keyspace, org, id.as_str(), counted, plan.after.version).await?;
-        }
-        if let Some(after) = &plan.list_after {
-            let (before, after) = (plan.list_before.as_ref().map(ListEntry::from), ListEntry::from(after));
-            catalogue::insert_new_rows(keyspace, org, Target::THREAD, before.as_ref(), &after).await?;
-        }
+        put_rows(keyspace, &plan, !is_prepared).await?;
+        is_prepared = true;
         let stored = encode(&ThreadRecord::Live(Box::new(plan.after.clone())))?;
         let bytes = stored.len();
         let statements = statements(keyspace, &plan, stored, (&creation, write))?;
@@ -170,7 +166,7 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
     Err(retry::contended("the thread"))
 }
 
-/// Executes the writes that precede the deciding write, except list rows. Each of them may be repeated.
+/// Executes the writes of a new thread that precede its other rows. Each of them may be repeated.
 async fn prepare(keyspace: &Keyspace, plan: &ThreadPlan, (creation, imported): (&str, &[Vec<u8>])) -> Result<()> {
     let (org, id) = (&plan.after.org, &plan.after.id);
     for referenced in plan.new_references() {
@@ -185,10 +181,33 @@ async fn prepare(keyspace: &Keyspace, plan: &ThreadPlan, (creation, imported): (
     if let Some(at) = plan.after.expires_at.filter(|_| plan.before.is_none()) {
         enter_expiry(keyspace, org, id, at).await?;
     }
-    match &plan.open_turn_row {
-        Some(row) => open_turns::replace(keyspace, row, &plan.removed_open_turn_rows).await,
-        None => Ok(()),
-    }
+    Ok(())
+}
+
+/// Writes the row of the open turn (if `opens` is true), the counted size of the journal and the new list rows, all
+/// acknowledged before the deciding write. The rows are in different partitions and none depends on another one, so that they
+/// are written concurrently. Each of them may be repeated.
+async fn put_rows(keyspace: &Keyspace, plan: &ThreadPlan, opens: bool) -> Result<()> {
+    let (org, id) = (&plan.after.org, &plan.after.id);
+    let open_turn = async {
+        match plan.open_turn_row.as_ref().filter(|_| opens) {
+            Some(row) => open_turns::replace(keyspace, row, &plan.removed_open_turn_rows).await,
+            None => Ok(()),
+        }
+    };
+    let size = async {
+        let counted = counted_journal_bytes(plan.after.bytes);
+        match &plan.before {
+            Some(before) if counted_journal_bytes(before.bytes) == counted => Ok(()),
+            _ => content_sizes::put(keyspace, org, id.as_str(), counted, plan.after.version).await,
+        }
+    };
+    let list = async {
+        let Some(after) = &plan.list_after else { return Ok(()) };
+        let (before, after) = (plan.list_before.as_ref().map(ListEntry::from), ListEntry::from(after));
+        catalogue::insert_new_rows(keyspace, org, Target::THREAD, before.as_ref(), &after).await
+    };
+    tokio::try_join!(open_turn, size, list).map(|_| ())
 }
 
 /// Returns the statements of the deciding write: one batch in the partition of the thread.

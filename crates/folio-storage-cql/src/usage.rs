@@ -1,16 +1,20 @@
-//! Records of model calls. A record costs one plain write. The first record that a process writes to a bucket of an
-//! organization costs two more: the rows of the day and of the bucket, through which readers find the record.
+//! Records of model calls. The records that a process writes to a bucket of an organization within [`WRITE_INTERVAL`] share
+//! a batch of one partition. The first write to a bucket costs two more: the rows of the day and of the bucket, through which
+//! readers find the record.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::{Error, OrgId, Result, Timestamp};
 use futures::{StreamExt as _, TryStreamExt as _};
 use moka::sync::Cache;
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use tokio::time::Instant;
 
 use super::keyspace::Keyspace;
-use super::table::HourRow;
+use super::table::{HourRow, RecordRow};
 use super::values::micros;
 use folio_storage::value::{decode, encode};
 use folio_storage::{HourSums, UsageHour, UsageRecord, UsageStore};
@@ -19,20 +23,111 @@ use folio_storage::{HourSums, UsageHour, UsageRecord, UsageStore};
 const BUCKET: i64 = 5 * 60 * 1_000_000;
 const HOUR: i64 = 60 * 60 * 1_000_000;
 const DAY: i64 = 24 * HOUR;
-/// Maximum number of cached buckets, about 100 bytes each.
+/// Maximum number of cached buckets, about 300 bytes each.
 const BUCKETS_CACHED: u64 = 50_000;
 /// Maximum number of partitions that are read concurrently.
 const PARTITIONS_AT_ONCE: usize = 4;
+/// Minimum time between two writes of a process to a bucket, unless the first one had [`BATCH_ROWS`] records. A record
+/// after a longer pause is written at once.
+const WRITE_INTERVAL: Duration = Duration::from_millis(200);
+/// Maximum number of records of a batch, about 500 bytes each.
+const BATCH_ROWS: usize = 50;
 
 pub(crate) struct UsageRecords {
     keyspace: Arc<Keyspace>,
-    /// The buckets of organizations whose rows in `usage_days` and `usage_buckets` are written.
-    buckets: Cache<(OrgId, i64), ()>,
+    /// The buckets of organizations that this process writes.
+    buckets: Cache<(OrgId, i64), Arc<Bucket>>,
+}
+
+/// The writes of this process to a bucket of an organization. Each waiting record has a caller, so that the calls in flight
+/// bound the records.
+#[derive(Debug, Default)]
+struct Bucket {
+    waiting: Mutex<Vec<Waiting>>,
+    /// Locked by the caller that writes. Time from which the next write is sent. None: the rows of the day and of the bucket
+    /// are not written.
+    next_at: AsyncMutex<Option<Instant>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    row: RecordRow,
+    result: oneshot::Sender<Result<()>>,
+}
+
+impl Bucket {
+    /// Writes a record together with those of concurrent callers. `write` writes the rows of a batch; its argument is true
+    /// for the first write to the bucket.
+    ///
+    /// A cancelled caller may have taken the records of others: these are written again, which changes nothing.
+    async fn put<F>(&self, row: RecordRow, write: impl Fn(Vec<RecordRow>, bool) -> F + Send) -> Result<()>
+    where
+        F: Future<Output = Result<()>> + Send,
+    {
+        loop {
+            let (result, mut receiver) = oneshot::channel();
+            self.lock().push(Waiting { row: row.clone(), result });
+            let mut next_at = tokio::select! {
+                biased;
+                result = &mut receiver => match result {
+                    Ok(result) => return result,
+                    // The caller that wrote the record was cancelled.
+                    Err(_) => continue,
+                },
+                guard = self.next_at.lock() => guard,
+            };
+            loop {
+                match receiver.try_recv() {
+                    Ok(result) => return result,
+                    Err(oneshot::error::TryRecvError::Closed) => break,
+                    Err(oneshot::error::TryRecvError::Empty) => {}
+                }
+                if let Some(at) = *next_at {
+                    tokio::time::sleep_until(at).await;
+                }
+                let (rows, results): (Vec<_>, Vec<_>) =
+                    self.take().into_iter().map(|waiting| (waiting.row, waiting.result)).unzip();
+                let pause = if rows.len() < BATCH_ROWS { WRITE_INTERVAL } else { Duration::ZERO };
+                let written = write(rows, next_at.is_none()).await;
+                if written.is_ok() {
+                    *next_at = Some(Instant::now() + pause);
+                }
+                for result in results {
+                    // The caller may have been cancelled.
+                    let _ = result.send(written.clone());
+                }
+            }
+        }
+    }
+
+    /// Removes the records of the next batch: the oldest ones.
+    fn take(&self) -> Vec<Waiting> {
+        let mut waiting = self.lock();
+        waiting.retain(|record| !record.result.is_closed());
+        let count = waiting.len().min(BATCH_ROWS);
+        waiting.drain(..count).collect()
+    }
+
+    /// Locks for a few instructions, never across an await.
+    fn lock(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl UsageRecords {
     pub(crate) fn new(keyspace: Arc<Keyspace>) -> Self {
         Self { keyspace, buckets: Cache::new(BUCKETS_CACHED) }
+    }
+
+    /// Writes records of a bucket. The rows of the day and of the bucket are written first, because a reader finds a record
+    /// through them.
+    async fn write(&self, org: &OrgId, bucket: i64, rows: Vec<RecordRow>, is_first: bool) -> Result<()> {
+        let usage = &self.keyspace.tables.usage;
+        if is_first {
+            let day = bucket.div_euclid(DAY / BUCKET);
+            tokio::try_join!(usage.put_day(org, day), usage.put_bucket(org, day, bucket))?;
+        }
+        usage.put(org, bucket, rows).await
     }
 
     /// Returns the hours of a day with records, from hour `from` on.
@@ -61,19 +156,15 @@ fn time(micros: i64) -> Result<Timestamp> {
 impl UsageStore for UsageRecords {
     async fn record(&self, record: UsageRecord, now: Timestamp) -> Result<()> {
         record.check()?;
-        let usage = &self.keyspace.tables.usage;
         let (org, at, value) = (&record.org, micros(record.at), encode(&record)?);
-        let (day, bucket) = (at.div_euclid(DAY), at.div_euclid(BUCKET));
-        // The rows of the day and the bucket are written first, because a reader finds a record through them.
-        let cached = (org.clone(), bucket);
-        if !self.buckets.contains_key(&cached) {
-            tokio::try_join!(usage.put_day(org, day), usage.put_bucket(org, day, bucket))?;
-            self.buckets.insert(cached, ());
-        }
-        usage.put(org, (bucket, at), &record.key, value).await?;
+        let number = at.div_euclid(BUCKET);
+        let bucket = self.buckets.get_with((org.clone(), number), Arc::default);
+        let row = RecordRow { at, key: record.key.clone(), value };
+        bucket.put(row, move |rows, is_first| self.write(org, number, rows, is_first)).await?;
         // The mark is written after the record, so that a reader that finds the mark also finds the record.
         if UsageHour::is_late(&record, now) {
-            usage.put_late(org, (day, at.div_euclid(HOUR)), micros(now)).await?;
+            let hour = (at.div_euclid(DAY), at.div_euclid(HOUR));
+            self.keyspace.tables.usage.put_late(org, hour, micros(now)).await?;
         }
         Ok(())
     }
@@ -117,5 +208,89 @@ impl UsageStore for UsageRecords {
         let at = micros(start);
         let hour = (at.div_euclid(DAY), at.div_euclid(HOUR));
         self.keyspace.tables.usage.put_sums(org, hour, encode(&sums)?).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::Reason;
+    use futures::FutureExt as _;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    fn row(number: i64) -> RecordRow {
+        RecordRow { at: number, key: number.to_string(), value: Vec::new() }
+    }
+
+    /// The numbers of the records of each batch, and whether it was the first write to the bucket.
+    #[derive(Default)]
+    struct Batches(Mutex<Vec<(Vec<i64>, bool)>>);
+
+    impl Batches {
+        async fn write(&self, rows: Vec<RecordRow>, is_first: bool) -> Result<()> {
+            self.0.lock().unwrap().push((rows.iter().map(|row| row.at).collect(), is_first));
+            Ok(())
+        }
+
+        fn assert(&self, expected: &[(Vec<i64>, bool)]) {
+            assert_eq!(self.0.lock().unwrap().as_slice(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_is_written_at_once_and_those_of_the_next_interval_together() {
+        let (bucket, batches) = (Bucket::default(), Batches::default());
+        let (bucket, written) = (&bucket, &batches);
+        let put = move |number| bucket.put(row(number), move |rows, is_first| written.write(rows, is_first));
+        put(0).await.unwrap();
+        futures::future::try_join_all((1..=20).map(put)).await.unwrap();
+        batches.assert(&[(vec![0], true), ((1..=20).collect(), false)]);
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_bounded() {
+        let (bucket, batches) = (Bucket::default(), Batches::default());
+        let (bucket, written) = (&bucket, &batches);
+        let put = move |number| bucket.put(row(number), move |rows, is_first| written.write(rows, is_first));
+        put(0).await.unwrap();
+        let count = i64::try_from(BATCH_ROWS).unwrap();
+        futures::future::try_join_all((1..=count + 1).map(put)).await.unwrap();
+        batches.assert(&[(vec![0], true), ((1..=count).collect(), false), (vec![count + 1], false)]);
+    }
+
+    #[tokio::test]
+    async fn a_failed_first_write_fails_and_the_next_one_is_the_first_again() {
+        let (bucket, calls) = (Bucket::default(), Mutex::new(Vec::new()));
+        let write = |_: Vec<RecordRow>, is_first: bool| {
+            let mut calls = calls.lock().unwrap();
+            calls.push(is_first);
+            let failed = Error::unavailable(Reason::StoreUnavailable, "unavailable");
+            std::future::ready(if calls.len() == 1 { Err(failed) } else { Ok(()) })
+        };
+        assert!(bucket.put(row(1), write).await.is_err());
+        bucket.put(row(1), write).await.unwrap();
+        assert_eq!(*calls.lock().unwrap(), [true, true]);
+    }
+
+    #[tokio::test]
+    async fn a_record_that_a_cancelled_caller_took_is_written_by_its_own_caller() {
+        let (bucket, batches, started) = (Bucket::default(), Batches::default(), Notify::new());
+        let write = |rows, is_first| batches.write(rows, is_first);
+        bucket.put(row(0), write).await.unwrap();
+        let mut cancelled = Box::pin(bucket.put(row(1), |_, _| {
+            started.notify_one();
+            std::future::pending()
+        }));
+        let mut other = Box::pin(bucket.put(row(2), write));
+        // The first caller waits for the end of the interval, the second one for the first.
+        assert!(cancelled.as_mut().now_or_never().is_none() && other.as_mut().now_or_never().is_none());
+        tokio::select! {
+            _ = cancelled.as_mut() => panic!("the write does not end"),
+            () = started.notified() => {}
+        }
+        drop(cancelled);
+        other.await.unwrap();
+        batches.assert(&[(vec![0], true), (vec![2], false)]);
     }
 }

@@ -131,12 +131,12 @@ impl Authenticator {
         let (verified, permit) = match owner {
             Some(owner) => {
                 let permit = admit(&owner)?;
-                (self.verify(&credential).await, Some(permit))
+                (self.verify(&credential, Some(&owner)).await, Some(permit))
             }
             None if is_refused => (Err(Token::refused()), None),
             None => {
                 let _verification = self.attempts.verification(source).await?;
-                (self.verify(&credential).await, None)
+                (self.verify(&credential, None).await, None)
             }
         };
         match verified {
@@ -164,9 +164,10 @@ impl Authenticator {
         }
     }
 
-    async fn verify(&self, credential: &Credential<'_>) -> Result<Caller> {
+    /// `owner`: the owner of the credential when it was last valid. None: the credential is unknown.
+    async fn verify(&self, credential: &Credential<'_>, owner: Option<&Owner>) -> Result<Caller> {
         match credential {
-            Credential::Token(token) => self.verify_token(token).await,
+            Credential::Token(token) => self.verify_token(token, owner).await,
             Credential::Jwt(token) => self.verify_jwt(token).await,
             Credential::Malformed => Err(Token::refused()),
         }
@@ -186,8 +187,17 @@ impl Authenticator {
         Ok(member.is_none_or(|member| member.removed_at.is_none() && member.role >= *role))
     }
 
-    async fn verify_token(&self, token: &Token) -> Result<Caller> {
-        let record = self.cache.token(token.org(), token.id()).await?.ok_or_else(Token::refused)?;
+    async fn verify_token(&self, token: &Token, owner: Option<&Owner>) -> Result<Caller> {
+        let read = self.cache.token(token.org(), token.id());
+        let record = match owner {
+            // The entries that the checks below need are read concurrently. An unknown token causes one read only.
+            Some(Owner { org, user }) => {
+                let (record, ..) = tokio::try_join!(read, self.cache.organization(org), self.cache.member(org, user))?;
+                record
+            }
+            None => read.await?,
+        };
+        let record = record.ok_or_else(Token::refused)?;
         self.cache.organization(&record.org).await?.ok_or_else(Token::refused)?;
         let role_max = self.role_bound(&record.org, &record.user).await?;
         let principal = record.authenticate(token, role_max, self.environment.now())?;

@@ -125,7 +125,8 @@ impl ModelWork {
     /// Calls the models in order until one answers, or fails with an error that does not allow a fallback. Adds the
     /// usage of failed models to `spent`.
     async fn call_with_fallbacks(&mut self, spent: &mut Usage) -> Result<(Permit, Settlement, Outcome), Outcome> {
-        let window = std::mem::take(&mut self.window);
+        let mut window = std::mem::take(&mut self.window);
+        let all_tool_tokens = tool_tokens(&self.tools);
         let shared = &self.work.shared;
         let catalogue = shared.dependencies.models.catalogue(&self.work.org).await;
         let catalogue = catalogue.map_err(|error| Err(Failure::unsent(error)))?;
@@ -138,15 +139,16 @@ impl ModelWork {
         // Error of the first model that failed. Returned if the last candidate lacks context or credit.
         let mut first = None;
         for (position, info) in candidates.iter().enumerate() {
+            let window = if position < last { window.clone() } else { std::mem::take(&mut window) };
             let request = tokio::select! {
                 () = self.work.token.cancelled() => return Err(Ok(None)),
-                request = self.request(info, window.clone()) => request,
+                request = self.request(info, window, all_tool_tokens) => request,
             };
             let mut request = match request {
                 Err(error) if position > 0 && error.reason == Reason::ContextTooSmall => continue,
                 request => request.map_err(|error| Err(Failure::unsent(error)))?,
             };
-            let tools = if info.options.tools { tool_tokens(&self.tools) } else { 0 };
+            let tools = if info.options.tools { all_tool_tokens } else { 0 };
             let around = tools.saturating_add(estimated_tokens(&request.state));
             let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(around);
             // Each attempted model needs a permit at its own price.
@@ -193,7 +195,7 @@ impl ModelWork {
         });
     }
 
-    async fn request(&self, info: &ModelInfo, window: Window) -> Result<ModelRequest, Error> {
+    async fn request(&self, info: &ModelInfo, window: Window, tool_tokens: usize) -> Result<ModelRequest, Error> {
         let shared = &self.work.shared;
         let profile = &self.profile.profile;
         let guide = if self.has_schema { "" } else { profile.guide };
@@ -205,7 +207,6 @@ impl ModelWork {
         };
         let system = shared.with_store_timeout(load).await?;
         let state = state_message(&self.working, context_tokens);
-        let tool_tokens = tool_tokens(&self.tools);
         let context = usize::try_from(context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.options.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
         let system_tokens = estimated_tokens(&system).saturating_add(estimated_tokens(&state));

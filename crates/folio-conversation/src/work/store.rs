@@ -7,11 +7,13 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, NewThread, OpenTurnRow, ThreadHeader};
 use folio_types::{Code, Error, Reason, Result};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::{Backoff, TaskContext};
 use crate::actor::TaskMsg;
 use crate::audit::AuditWrites;
 use crate::context::ContextLoader;
+use crate::shared::NextRemoval;
 use crate::turn::Command;
 
 /// Maximum lookups of an append. Afterwards the conversation stops and is reloaded.
@@ -21,7 +23,7 @@ const LOOK_UPS_MAX: u32 = 12;
 const SENDS_MAX: u32 = 8;
 /// Maximum rows of ended turns that one append removes. They are in several partitions.
 const REMOVALS_PER_APPEND: usize = 8;
-/// Time during which rows of ended turns are collected for one removal.
+/// Time after which rows of ended turns that no append removed are removed together.
 const REMOVAL_DELAY: Duration = Duration::from_millis(200);
 
 impl TaskContext {
@@ -118,23 +120,29 @@ impl TaskContext {
         }
     }
 
-    /// Removes a row together with those of other turns that end within [`REMOVAL_DELAY`]. If the removal fails, the
-    /// next sweep removes the row.
+    /// Removes a row of an ended turn, unless an append that opens a turn takes the row within [`REMOVAL_DELAY`]. If the
+    /// removal fails, the next sweep removes the row.
     pub(crate) fn remove_open_turn(&self, row: OpenTurnRow) {
         let shared = Arc::clone(&self.shared);
-        if shared.removals.push(row) {
+        if !shared.removals.push(row, Instant::now()) {
             return;
         }
         self.shared.tracker.spawn(async move {
-            tokio::select! {
-                () = shared.token.cancelled() => return,
-                () = tokio::time::sleep(REMOVAL_DELAY) => {}
-            }
-            let rows = shared.removals.take(usize::MAX);
-            if !rows.is_empty()
-                && let Err(error) = shared.dependencies.stores.open_turns.remove(&rows).await
-            {
-                tracing::warn!(rows = rows.len(), %error, "rows of ended turns are left to the sweep");
+            loop {
+                let rows = match shared.removals.next(Instant::now(), REMOVAL_DELAY) {
+                    NextRemoval::Remove(rows) => rows,
+                    NextRemoval::Wait(until) => {
+                        tokio::select! {
+                            () = shared.token.cancelled() => return,
+                            () = tokio::time::sleep_until(until) => {}
+                        }
+                        continue;
+                    }
+                    NextRemoval::End => return,
+                };
+                if let Err(error) = shared.dependencies.stores.open_turns.remove(&rows).await {
+                    tracing::warn!(rows = rows.len(), %error, "rows of ended turns are left to the sweep");
+                }
             }
         });
     }

@@ -3,20 +3,31 @@
 use folio_types::message::Message;
 
 use crate::model::{ModelError, ModelRequest};
-use crate::tokens::fewest_tokens;
+use crate::tokens::{fewest_tokens, fewest_tokens_max};
 
 /// Minimum of the lower estimate from which a prompt is checked. Every known server has a context of at least 2,048 tokens by
 /// default, so it does not cut a shorter prompt to less than half.
 const CHECKED_TOKENS_MIN: u64 = 4_000;
 
-/// Returns a lower estimate of the tokens of the messages. Tools and the response format do not count, because an endpoint may
-/// omit them from the prompt.
+/// Returns a lower estimate of the tokens of the messages. 0: the estimate is below [`CHECKED_TOKENS_MIN`], so the prompt is
+/// not checked, and its tokens need not be counted.
 pub(super) fn fewest_prompt_tokens(request: &ModelRequest) -> u64 {
+    let most = texts(request).map(fewest_tokens_max).fold(0, u64::saturating_add);
+    if most < CHECKED_TOKENS_MIN { 0 } else { counted(request) }
+}
+
+fn counted(request: &ModelRequest) -> u64 {
+    texts(request).map(fewest_tokens).fold(0, u64::saturating_add)
+}
+
+/// Returns the texts that count. Tools and the response format do not count, because an endpoint may omit them from the
+/// prompt.
+fn texts(request: &ModelRequest) -> impl Iterator<Item = &str> {
     let texts = request.messages.iter().map(|message| match message {
-        Message::User { text } | Message::Assistant { text, .. } => text,
-        Message::Tool { content, .. } => content,
+        Message::User { text } | Message::Assistant { text, .. } => text.as_str(),
+        Message::Tool { content, .. } => content.as_str(),
     });
-    texts.map(|text| fewest_tokens(text)).fold(fewest_tokens(&request.system), u64::saturating_add)
+    std::iter::once(request.system.as_str()).chain(texts)
 }
 
 /// Fails if the endpoint read less than half of `fewest`, the lower estimate of the tokens of the prompt. Half of this estimate
@@ -61,6 +72,19 @@ mod tests {
             system: "be brief".to_owned(),
             ..ModelRequest::new(OrgId::derive(&["acme"]), "model", vec![user("one"), user("two three, 4.")])
         };
-        assert_eq!(fewest_prompt_tokens(&request), 6);
+        assert_eq!(counted(&request), 6);
+        assert_eq!(fewest_prompt_tokens(&request), 0, "a short prompt is not checked");
+    }
+
+    #[test]
+    fn a_prompt_that_is_checked_is_counted() {
+        let words = |count: usize| {
+            let message = Message::User { text: "a ".repeat(count) };
+            ModelRequest::new(OrgId::derive(&["acme"]), "model", vec![message])
+        };
+        for count in [3_999, 4_000, 5_000] {
+            let expected = if count < 4_000 { 0 } else { count as u64 };
+            assert_eq!(fewest_prompt_tokens(&words(count)), expected);
+        }
     }
 }

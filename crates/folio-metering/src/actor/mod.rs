@@ -58,6 +58,9 @@ impl Shared {
 pub(crate) enum Msg {
     /// Requests a block that covers the credits of a call. The draw runs in the span of the caller.
     RequestBlock(u64, oneshot::Sender<Result<BlockId>>, Span),
+    /// A call of a block is charged less than its reservation: reserved and charged credits. `Settled` follows, with the
+    /// charge as both.
+    Charged(BlockId, u64, u64),
     /// A call of a block ended: reserved and charged credits.
     Settled(BlockId, u64, u64),
     /// The usage record of a call could not be written. Sent before `Settled`.
@@ -87,6 +90,10 @@ impl MeterRef {
         let (reply, answer) = oneshot::channel();
         self.0.send_message(Msg::RequestBlock(need, reply, Span::current())).ok()?;
         answer.await.ok()
+    }
+
+    pub(crate) fn charged(&self, block: BlockId, reserved: u64, credits: u64) {
+        self.send(Msg::Charged(block, reserved, credits));
     }
 
     pub(crate) fn settled(&self, block: BlockId, reserved: u64, credits: u64) {
@@ -159,6 +166,10 @@ impl Actor for MeterActor {
             Msg::RequestBlock(need, reply, span) => {
                 caller_span = span;
                 state.request_block(need, reply, now)
+            }
+            Msg::Charged(block, reserved, credits) => {
+                state.wallet.charged(&block, reserved, credits);
+                Vec::new()
             }
             Msg::Settled(block, reserved, credits) => state.wallet.settled(&block, reserved, credits, now),
             Msg::Unrecorded(block) => {

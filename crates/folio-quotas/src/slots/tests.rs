@@ -1,8 +1,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use folio_resources::OwnQuotas;
+use folio_resources::policy::Policy;
 use folio_testkit::{Simulated, wait_for};
-use folio_types::{Code, Error, Reason};
+use folio_types::{Code, Error, Reason, Timestamp};
 
 use super::*;
 use folio_storage::SharedOptions;
@@ -93,6 +95,30 @@ async fn all_processes_share_a_limit_and_organizations_do_not() {
     drop(taken);
     let _again = [all.takes(&other, "3").await, all.takes(&other, "4").await];
     assert_quota_exceeded(one.take(&all.org, "5").await);
+}
+
+#[tokio::test]
+async fn quotas_that_the_caller_just_read_apply_to_the_next_slot() {
+    let all = Processes::new(2, Duration::from_secs(60));
+    let slots = all.start();
+    let with = |concurrent_turns| Organization {
+        id: all.org.clone(),
+        name: "a".to_owned(),
+        created_at: Timestamp::UNIX_EPOCH,
+        version: 1,
+        policy: Policy::default(),
+        approval_ttl_seconds: None,
+        thread_retention_days: None,
+        quotas: OwnQuotas { concurrent_turns, ..OwnQuotas::default() },
+    };
+    let _one = slots.take(&all.org, "1").await.unwrap();
+    slots.cache_quotas(&all.org, Some(&with(Some(1)))).await;
+    let refused = slots.take(&all.org, "2").await.unwrap_err();
+    assert_eq!((refused.reason, refused.details["limit"].as_str()), (Reason::QuotaExceeded, "1"));
+    slots.cache_quotas(&all.org, Some(&with(None))).await;
+    let _two = slots.take(&all.org, "2").await.unwrap();
+    slots.cache_quotas(&all.org, None).await;
+    assert_quota_exceeded(slots.take(&all.org, "3").await);
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ pub(crate) use open_turns::{SHARDS as OPEN_TURN_SHARDS, shard as open_turn_shard
 pub(crate) use system_rows::SystemRow;
 pub(crate) use text_pages::PageRow;
 pub(crate) use threads::{ThreadPart, ThreadRow};
-pub(crate) use usage::HourRow;
+pub(crate) use usage::{HourRow, RecordRow};
 
 use super::session::Cql;
 

@@ -9,6 +9,16 @@ use crate::values::{limit, values};
 /// Number, encoded sums, and time of the last late record in microseconds.
 pub(crate) type HourRow = (i64, Option<Vec<u8>>, Option<i64>);
 
+/// A record of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RecordRow {
+    /// The time of the record, in microseconds.
+    pub(crate) at: i64,
+    pub(crate) key: String,
+    /// The encoded [`folio_storage::UsageRecord`].
+    pub(crate) value: Vec<u8>,
+}
+
 table! { Usages:
     put_day: write "INSERT INTO usage_days (org, day) VALUES (?, ?)",
     days: read "SELECT day FROM usage_days WHERE org = ? AND day >= ?",
@@ -22,8 +32,10 @@ table! { Usages:
 }
 
 impl Usages {
-    pub(crate) async fn put(&self, org: &OrgId, (bucket, at): (i64, i64), key: &str, value: Vec<u8>) -> Result<()> {
-        self.cql.write(&self.put, values![org.as_str(), bucket, at, key, value]).await
+    /// Writes records of one bucket in one batch.
+    pub(crate) async fn put(&self, org: &OrgId, bucket: i64, rows: Vec<RecordRow>) -> Result<()> {
+        let statement = |RecordRow { at, key, value }| (&self.put, values![org.as_str(), bucket, at, key, value]);
+        self.cql.write_all(rows.into_iter().map(statement).collect()).await
     }
 
     pub(crate) async fn put_day(&self, org: &OrgId, day: i64) -> Result<()> {
