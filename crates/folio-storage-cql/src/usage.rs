@@ -160,7 +160,7 @@ impl UsageStore for UsageRecords {
         let number = at.div_euclid(BUCKET);
         let bucket = self.buckets.get_with((org.clone(), number), Arc::default);
         let row = RecordRow { at, key: record.key.clone(), value };
-        bucket.put(row, move |rows, is_first| self.write(org, number, rows, is_first)).await?;
+        Box::pin(bucket.put(row, move |rows, is_first| self.write(org, number, rows, is_first))).await?;
         // The mark is written after the record, so that a reader that finds the mark also finds the record.
         if UsageHour::is_late(&record, now) {
             let hour = (at.div_euclid(DAY), at.div_euclid(HOUR));
