@@ -14,6 +14,7 @@ use standardwebhooks::Webhook;
 
 use crate::LIMIT;
 use crate::client::ask;
+use crate::command_line::{folio, text};
 use crate::inbox::json_of;
 use crate::sandbox::Setup;
 
@@ -103,10 +104,48 @@ async fn events_are_signed_listed_and_delivered_again() {
     })
     .await;
 
-    let disabled = json_of(&sandbox, &["webhook", "update", &url, "--disable"], "");
-    assert_eq!(disabled["state"], "disabled");
+    let shown = json_of(&sandbox, &["webhook", "delivery", delivery["webhook_delivery_id"].as_str().unwrap()], "");
+    assert!(shown["request_head"].as_str().unwrap().contains("webhook-id: "), "{shown}");
+    for (command, state) in [("disable", "disabled"), ("enable", "enabled")] {
+        assert_eq!(json_of(&sandbox, &["webhook", command, &url], "")["state"], state);
+        assert_eq!(json_of(&sandbox, &["webhook", "show", &url], "")["state"], state);
+    }
     json_of(&sandbox, &["webhook", "rm", &url], "");
     assert_eq!(json_of(&sandbox, &["webhook", "list"], ""), json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_generated_secret_is_printed_and_only_at_the_creation() {
+    let sandbox = setup().start().await;
+    let url = "https://a.example/hook";
+    let run = |arguments: &[&str], input: &str| {
+        let arguments = [&["webhook"][..], arguments].concat();
+        json_of(&sandbox, &arguments, input)
+    };
+    let made = run(&["add", url, "--event", "document.ready"], "");
+    let generated = made["secret"].as_str().unwrap();
+    assert!(generated.starts_with("whsec_"), "{generated}");
+    let changed = run(&["update", url, "--event", "turn.failed", "--secret"], "typed secret\n");
+    assert_eq!((&changed["event_types"], &changed["has_secret"]), (&json!(["turn.failed"]), &json!(true)));
+    let id = made["webhook_endpoint_id"].as_str().unwrap();
+    for output in [changed, run(&["show", id], ""), run(&["list"], "")] {
+        let output = output.to_string();
+        assert!(output.contains(url), "{output}");
+        assert!(!output.contains(generated) && !output.contains("typed secret"), "{output}");
+    }
+    assert_eq!(run(&["update", url, "--unsigned"], "")["has_secret"], false);
+    let unsigned = run(&["add", "https://b.example/hook", "--event", "document.ready", "--unsigned"], "");
+    assert_eq!((&unsigned["has_secret"], unsigned.get("secret")), (&json!(false), None));
+
+    let refused = |arguments: &[&str]| {
+        let (server, token) = (sandbox.url(), sandbox.token());
+        let variables = [("FOLIO_SERVER", server.as_str()), ("FOLIO_TOKEN", token.as_str())];
+        let output = folio(sandbox.folder(), arguments, &variables, "");
+        assert!(!output.status.success(), "{arguments:?}: {}", text(&output.stdout));
+        text(&output.stderr)
+    };
+    assert!(refused(&["webhook", "show", "https://c.example"]).contains("no webhook endpoint has the id or the URL"));
+    assert!(refused(&["webhook", "update", url]).contains("nothing to change"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -118,7 +118,7 @@ pub(crate) enum Command {
     /// List, show, watch and control jobs.
     #[command(subcommand)]
     Job(crate::data::job::Command),
-    /// List, create, change, delete and test webhook endpoints, and show their deliveries.
+    /// List, show, create, change, delete and test webhook endpoints, and show their deliveries.
     #[command(subcommand)]
     Webhook(crate::data::webhook::Command),
     /// Store a server and a token for later commands. Reads the token from the terminal or standard input.

@@ -53,7 +53,7 @@ mod tests {
     fn every_shell_completes_the_data_commands() {
         for shell in Shell::value_variants() {
             let script = completions(*shell).unwrap();
-            for word in ["document", "extraction", "--output"] {
+            for word in ["document", "extraction", "webhook", "--output"] {
                 let word = if *shell == Shell::Fish { word.trim_start_matches("--") } else { word };
                 assert!(script.contains(word), "{shell}: {word}");
             }
@@ -64,7 +64,7 @@ mod tests {
     fn each_command_has_a_man_page() {
         let folder = tempfile::tempdir().unwrap();
         write_man_pages(&Man { folder: folder.path().join("man1") }).unwrap();
-        for page in ["folio.1", "folio-document-add.1", "folio-extraction-export.1"] {
+        for page in ["folio.1", "folio-document-add.1", "folio-extraction-export.1", "folio-webhook-redeliver.1"] {
             let text = std::fs::read_to_string(folder.path().join("man1").join(page)).unwrap();
             assert!(text.contains(".TH"), "{page}: {text}");
         }

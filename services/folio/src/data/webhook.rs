@@ -24,12 +24,19 @@ const POLLS: u32 = 60;
 pub(crate) enum Command {
     /// List webhook endpoints, newest first.
     List(List),
-    /// Create a webhook endpoint, and print the secret that signs its events.
+    /// Print a webhook endpoint without its secret.
+    Show(Item),
+    /// Create a webhook endpoint, and print the generated secret that signs its events.
+    #[command(visible_alias = "add")]
     Create(Create),
-    /// Change a webhook endpoint.
+    /// Change the URL, the types of events or the secret of a webhook endpoint.
     Update(Update),
+    /// Send events to an endpoint, also if the server disabled it.
+    Enable(Item),
+    /// Send no events to an endpoint until it is enabled.
+    Disable(Item),
     /// Delete a webhook endpoint.
-    #[command(alias = "delete")]
+    #[command(visible_alias = "delete")]
     Rm(Item),
     /// Send a test event to an endpoint, and print the result.
     Test(Item),
@@ -83,12 +90,6 @@ pub(crate) struct Update {
     /// The new types of events. Repeat the option for several types.
     #[arg(long = "event", value_name = "TYPE")]
     events: Vec<String>,
-    /// Send events, also if the server disabled the endpoint.
-    #[arg(long, conflicts_with = "disable")]
-    enable: bool,
-    /// Send no events.
-    #[arg(long)]
-    disable: bool,
     #[command(flatten)]
     secret: SecretArguments,
     #[command(flatten)]
@@ -133,8 +134,11 @@ pub(crate) struct DeliveryItem {
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(list) => list.data.run(async |client| all(&client).await).await,
+        Command::Show(item) => item.data.run(async |client| show(&client, &item.endpoint).await).await,
         Command::Create(create) => create.data.run(async |client| make(&client, &create).await).await,
         Command::Update(update) => update.data.run(async |client| change(&client, &update).await).await,
+        Command::Enable(item) => item.data.run(async |client| set_enabled(&client, &item.endpoint, true).await).await,
+        Command::Disable(item) => item.data.run(async |client| set_enabled(&client, &item.endpoint, false).await).await,
         Command::Rm(item) => item.data.run(async |client| remove(&client, &item.endpoint).await).await,
         Command::Test(item) => item.data.run(async |client| test(&client, &item.endpoint).await).await,
         Command::Deliveries(list) => list.data.run(async |client| deliveries(&client, &list).await).await,
@@ -157,14 +161,22 @@ async fn all(client: &Client) -> Result<View> {
     Ok(View::list(columns, endpoints(client).await?.iter().map(row).collect()))
 }
 
-/// Returns the id of an endpoint that is named by id or URL.
-async fn id(client: &Client, what: &str) -> Result<String> {
+async fn show(client: &Client, what: &str) -> Result<View> {
+    Ok(View::one(row(&find(client, what).await?)))
+}
+
+/// Returns the endpoint that is named by id or URL.
+async fn find(client: &Client, what: &str) -> Result<v1::WebhookEndpoint> {
     let is_named =
         |found: &v1::WebhookEndpoint| found.webhook_endpoint_id == what || found.url.eq_ignore_ascii_case(what);
     match endpoints(client).await?.into_iter().find(is_named) {
-        Some(found) => Ok(found.webhook_endpoint_id),
+        Some(found) => Ok(found),
         None => bail!("no webhook endpoint has the id or the URL {what:?}"),
     }
+}
+
+async fn id(client: &Client, what: &str) -> Result<String> {
+    Ok(find(client, what).await?.webhook_endpoint_id)
 }
 
 async fn make(client: &Client, create: &Create) -> Result<View> {
@@ -197,7 +209,6 @@ async fn read_secret(secret: &SecretArguments) -> Result<String> {
 async fn change(client: &Client, update: &Update) -> Result<View> {
     let mut endpoint = v1::WebhookEndpoint {
         webhook_endpoint_id: id(client, &update.endpoint).await?,
-        enabled: update.enable,
         ..v1::WebhookEndpoint::default()
     };
     let mut paths = Vec::new();
@@ -209,17 +220,25 @@ async fn change(client: &Client, update: &Update) -> Result<View> {
         endpoint.event_types.clone_from(&update.events);
         paths.push("event_types");
     }
-    if update.enable || update.disable {
-        paths.push("enabled");
-    }
     if update.secret.secret || update.secret.unsigned {
         endpoint.secret = read_secret(&update.secret).await?;
         paths.push("secret");
     }
     if paths.is_empty() {
-        bail!("nothing to change: pass --url, --event, --enable, --disable, --secret or --unsigned");
+        bail!("nothing to change: pass --url, --event, --secret or --unsigned");
     }
-    let paths = paths.into_iter().map(str::to_owned).collect();
+    write(client, endpoint, &paths).await
+}
+
+async fn set_enabled(client: &Client, what: &str, enabled: bool) -> Result<View> {
+    let webhook_endpoint_id = id(client, what).await?;
+    let endpoint = v1::WebhookEndpoint { webhook_endpoint_id, enabled, ..v1::WebhookEndpoint::default() };
+    write(client, endpoint, &["enabled"]).await
+}
+
+/// Changes the named fields of an endpoint, and returns the changed endpoint.
+async fn write(client: &Client, endpoint: v1::WebhookEndpoint, fields: &[&str]) -> Result<View> {
+    let paths = fields.iter().map(|field| (*field).to_owned()).collect();
     let request = v1::UpdateWebhookEndpointRequest {
         webhook_endpoint: Some(endpoint),
         update_mask: Some(prost_types::FieldMask { paths }),
@@ -253,8 +272,19 @@ async fn test(client: &Client, what: &str) -> Result<View> {
     let view = View::one(delivery_row(&found));
     Ok(match found.state() {
         v1::WebhookDeliveryState::Delivered => view,
-        _ => view.failing(format!("the test event was not delivered: {}", problem(&found))),
+        _ => view.failing(failure(&found)),
     })
+}
+
+/// Returns the failure of a test event that was not delivered.
+fn failure(delivery: &v1::WebhookDelivery) -> String {
+    match problem(delivery) {
+        "" => {
+            let id = &delivery.webhook_delivery_id;
+            format!("no attempt of the delivery {id} has ended: run `folio webhook delivery {id}` later")
+        }
+        problem => format!("the test event was not delivered: {problem}"),
+    }
 }
 
 async fn deliveries(client: &Client, list: &Deliveries) -> Result<View> {
@@ -356,5 +386,8 @@ mod tests {
         let row = delivery_row(&delivery);
         assert_eq!((&row["state"], &row["error"]), (&json!("pending"), &json!("the endpoint returned 503")));
         assert_eq!(row["body"]["type"], "document.ready");
+        assert_eq!(failure(&delivery), "the test event was not delivered: the endpoint returned 503");
+        let waiting = v1::WebhookDelivery { webhook_delivery_id: "job_1".to_owned(), ..Default::default() };
+        assert!(failure(&waiting).contains("folio webhook delivery job_1"), "{}", failure(&waiting));
     }
 }
