@@ -15,7 +15,11 @@ const PREFIX: &str = "whsec_";
 pub fn signing_key(secret: &Secret) -> Result<Vec<u8>, String> {
     let text = secret.reveal();
     match text.strip_prefix(PREFIX) {
-        Some(encoded) => STANDARD.decode(encoded).map_err(|_| format!("must have Base64 after {PREFIX}")),
+        // An empty key is public: every program can sign with it.
+        Some(encoded) => match STANDARD.decode(encoded) {
+            Ok(key) if !key.is_empty() => Ok(key),
+            _ => Err(format!("must have Base64 after {PREFIX}")),
+        },
         None => Ok(text.as_bytes().to_vec()),
     }
 }
@@ -42,6 +46,7 @@ mod tests {
     fn a_secret_is_base64_after_its_prefix_or_a_text() {
         assert_eq!(signing_key(&Secret::new("whsec_AAEC")).unwrap(), [0, 1, 2]);
         assert_eq!(signing_key(&Secret::new("AAEC")).unwrap(), b"AAEC");
+        assert!(signing_key(&Secret::new("whsec_")).is_err(), "an empty key");
         let problem = signing_key(&Secret::new("whsec_not base64")).unwrap_err();
         assert!(!problem.contains("not base64"), "{problem}");
     }
