@@ -71,7 +71,8 @@ pub struct Event {
 pub enum Source {
     /// An append to a thread. `batch`: its id as a hexadecimal number.
     Append { thread: ThreadId, batch: String },
-    /// The text of a document, reported at a time or later.
+    /// The text of a document, reported at this time. A later report replaces the text: a step of ingestion whose write was
+    /// lost is repeated at a later time, and has an event of its own.
     Text { document: DocumentId, at: Timestamp },
     /// A version of an extraction, or a later one.
     Extraction { extraction: ExtractionId, version: u64 },

@@ -86,7 +86,7 @@ impl DeliveryJobs {
             }
             Source::Text { document, at } => {
                 let found = self.stores.of::<Document>().get_with_text(org, document).await?;
-                found.and_then(|(_, text)| text).is_some_and(|text| text.at >= *at)
+                found.and_then(|(_, text)| text).is_some_and(|text| text.at == *at)
             }
             Source::Extraction { extraction, version } => {
                 let found = self.stores.of::<Extraction>().get(org, extraction).await?;
@@ -115,7 +115,7 @@ impl DeliveryJobs {
         {
             let age = self.environment.now().duration_since(task.job.created_at);
             return Err(match Duration::try_from(age).is_ok_and(|age| age > RECORD_WITHIN) {
-                true => not_sent("the state of the event was not stored"),
+                true => not_sent("the state of the event was not stored, or another state replaced it"),
                 false => Error::unavailable(Reason::StoreUnavailable, "the state of the event is not stored yet"),
             });
         }

@@ -260,6 +260,27 @@ async fn nothing_is_sent_before_the_record_is_stored() {
 }
 
 #[tokio::test]
+async fn a_text_whose_write_was_repeated_has_one_event() {
+    let (received, address) = receiver().await;
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
+    test.create_endpoint(address).await;
+    test.create_document().await;
+    let (lost, repeated) = (test.ready(), test.ready());
+    let repeated = IngestUpdate { at: lost.at + Duration::from_secs(1), ..repeated };
+    let lost = crate::event::of_text(&test.org, &test.document, &lost).unwrap();
+    let key = (&test.org, &test.endpoint);
+    let lost = crate::create_delivery(&*test.stores.jobs, key, &lost, &["a"], lost.at).await.unwrap();
+    test.with_events(test.stores.clone()).texts.ingest(&test.org, test.document.as_str(), repeated).await.unwrap();
+    let kind = test.jobs();
+    for job in test.deliveries().await {
+        let attempt = test.attempt(&kind, job.clone()).await.0;
+        assert_eq!(attempt.is_err(), job.id == lost.id, "{attempt:?}");
+    }
+    assert_eq!(received.all().len(), 1);
+}
+
+#[tokio::test]
 async fn a_failed_attempt_is_recorded_repeated_and_reported_to_the_endpoint() {
     let (received, address) = receiver().await;
     let folder = tempfile::tempdir().unwrap();
