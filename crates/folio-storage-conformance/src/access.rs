@@ -1,5 +1,6 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`] and [`folio_storage::BudgetStore`].
 
+use folio_credit::Budget;
 use folio_resources::{Member, MemberWrite};
 use folio_storage::{BudgetRoot, ConditionalRow};
 use folio_types::access::Role;
@@ -149,5 +150,12 @@ async fn budgets(context: &Context) -> Outcome {
     store.remove(org, thread.as_str()).await?;
     store.remove(org, thread.as_str()).await?;
     same!(store.read(org, &second).await?, None, "the budget of a deleted thread");
+    let late = |budget: &mut Budget| {
+        budget.settle(None, "a", 1);
+        budget.take_back("child");
+        Ok(())
+    };
+    store.change(org, &second, 7, late).await?;
+    same!(store.read(org, &second).await?, None, "the budget of a deleted thread after a late settlement");
     Ok(())
 }

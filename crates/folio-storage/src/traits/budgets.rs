@@ -50,7 +50,8 @@ impl BudgetStore {
     }
 
     /// Changes a budget under the condition that it is unchanged since it was read. `credits`: the budget of a root that
-    /// has none. `change` is repeated if another process changed the budget meanwhile.
+    /// has none. `change` is repeated if another process changed the budget meanwhile. A change without effect stores
+    /// nothing, so that a late settlement does not create the budget of a deleted root.
     ///
     /// # Errors
     /// Those of `change`, after which nothing is stored; `VERSION_CONFLICT` if a later turn replaced the budget, or after
@@ -66,9 +67,10 @@ impl BudgetStore {
         for _ in 0..ATTEMPTS {
             let stored = self.0.get(org, &group, std::slice::from_ref(&key)).await?.pop().flatten();
             let read = stored.as_deref().map(decode::<Budget>).transpose()?;
-            let mut budget = Budget::open(read.clone(), root.number, credits)?;
+            let before = Budget::open(read, root.number, credits)?;
+            let mut budget = before.clone();
             change(&mut budget)?;
-            if read.as_ref() == Some(&budget) {
+            if budget == before {
                 return Ok(());
             }
             let (group, key, after) = (group.clone(), key.clone(), encode(&budget)?);
