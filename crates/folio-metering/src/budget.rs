@@ -40,9 +40,19 @@ impl BudgetScope {
     /// # Errors
     /// After `STORE_UNAVAILABLE` the call can be repeated.
     pub async fn take_back(&self) -> Result<()> {
-        let Some(child) = &self.child else { return Ok(()) };
+        self.take_back_of(self.child.as_slice()).await
+    }
+
+    /// Returns the unused credits of the parts of several children to the root, as [`Self::take_back`] does.
+    ///
+    /// # Errors
+    /// After `STORE_UNAVAILABLE` the call can be repeated.
+    pub async fn take_back_of(&self, children: &[String]) -> Result<()> {
+        if children.is_empty() {
+            return Ok(());
+        }
         let take_back = |budget: &mut Budget| {
-            budget.take_back(child);
+            children.iter().for_each(|child| budget.take_back(child));
             Ok(())
         };
         self.store.change(&self.org, &self.root, self.credits, take_back).await

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_history::job::{ItemState, JobHeader};
 use folio_jobs::{ItemTask, JobKind};
 use folio_metering::{BudgetMeter, BudgetScope};
 use folio_storage::BudgetRoot;
@@ -15,7 +16,8 @@ pub(crate) struct ExtractionJobs(pub(crate) ToolResources);
 
 impl ExtractionJobs {
     /// Gives an item its part of the job's credit budget: the rest divided by the number of open items. An item whose earlier
-    /// attempt was interrupted keeps its part. None: the job has no budget.
+    /// attempt was interrupted keeps its part. A failed item returns the part that it still has. None: the job has no
+    /// budget.
     async fn part_of(&self, task: &ItemTask) -> Result<Option<BudgetScope>> {
         let job = &task.run.job;
         let malformed = |error| Error::internal(format!("the input of the job {job} is malformed: {error}"));
@@ -23,10 +25,19 @@ impl ExtractionJobs {
         let Some(credits) = input.credit_budget else { return Ok(None) };
         let (budgets, org) = (self.0.stores.budgets(), task.principal.org.clone());
         let budget = BudgetScope::new(budgets, org, BudgetRoot::job(job), credits);
+        budget.take_back_of(&failed_items(&task.job)).await?;
         let open_items = task.job.items.iter().filter(|item| !item.has_ended()).count();
         let shares = u64::try_from(open_items).unwrap_or(u64::MAX);
         budget.grant(task.run.item.to_string(), shares).await.map(Some)
     }
+}
+
+/// Returns the numbers of the failed items. Such an item has its part if its node died in the last attempt, or if the part
+/// could not be returned.
+fn failed_items(job: &JobHeader) -> Vec<String> {
+    let numbered = job.items.iter().zip(1_u32..);
+    let failed = numbered.filter(|(item, _)| matches!(item.state, ItemState::Failed(_)));
+    failed.map(|(_, number)| number.to_string()).collect()
 }
 
 #[async_trait]
@@ -54,5 +65,36 @@ impl JobKind for ExtractionJobs {
         };
         // If the part was not returned, the next attempt finds the extraction and returns the part.
         outcome.and_then(|outcome| returned.map(|()| outcome))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use folio_history::job::NewJob;
+    use folio_types::{JobId, OrgId, Principal, Reason, Timestamp, UserId};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn failed_items_are_numbered_like_their_runs() {
+        let new = NewJob {
+            id: JobId::derive(&["j"]),
+            principal: Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member),
+            kind: JOB_KIND.to_owned(),
+            input: json!({}),
+            items: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+            running_max: Duration::from_secs(60),
+            at: Timestamp::UNIX_EPOCH,
+        };
+        let mut job = new.header().unwrap();
+        assert_eq!(failed_items(&job), Vec::<String>::new());
+        let failed = || ItemState::Failed(Error::unavailable(Reason::NodeLost, "the node died"));
+        (job.items[0].state, job.items[1].state) = (failed(), ItemState::Done);
+        (job.items[2].state, job.items[3].state) = (ItemState::Running, failed());
+        assert_eq!(job.run_of(2).unwrap().item, 3);
+        assert_eq!(failed_items(&job), ["1", "4"]);
     }
 }
