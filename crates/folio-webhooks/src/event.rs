@@ -4,6 +4,7 @@ use folio_history::journal::{End, Entry};
 use folio_history::thread::Append;
 use folio_resources::{Extraction, TextState, WebhookEndpointId};
 use folio_storage::IngestUpdate;
+use folio_types::op::OpKey;
 use folio_types::{DocumentId, Error, ExtractionId, OrgId, Reason, Result, ThreadId, Timestamp, TurnId, plain_id};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -74,8 +75,8 @@ pub enum Source {
     /// The text of a document, reported at this time. A later report replaces the text: a step of ingestion whose write was
     /// lost is repeated at a later time, and has an event of its own.
     Text { document: DocumentId, at: Timestamp },
-    /// A version of an extraction, or a later one.
-    Extraction { extraction: ExtractionId, version: u64 },
+    /// The write of an extraction with this op.
+    Extraction { extraction: ExtractionId, op: OpKey },
 }
 
 impl Source {
@@ -159,8 +160,9 @@ pub(crate) fn of_text(org: &OrgId, document: &DocumentId, update: &IngestUpdate)
     Some(Event::new(r#type, org, &[document.as_str(), &at.to_string()], at, data, source))
 }
 
-/// Returns the events of a change of an extraction. `before` is None if the change creates the extraction.
-pub(crate) fn of_extraction(before: Option<&Extraction>, after: &Extraction) -> Vec<Event> {
+/// Returns the events of a change of an extraction. `before` is None if the change creates the extraction. A write that is
+/// repeated for another version has the same ids.
+pub(crate) fn of_extraction(op: &OpKey, before: Option<&Extraction>, after: &Extraction) -> Vec<Event> {
     let waited = before.is_some_and(Extraction::is_waiting_for_review);
     let starts_waiting = !waited && after.is_waiting_for_review();
     let new = |r#type: EventType, kind: Option<&str>, state: &str| {
@@ -171,8 +173,8 @@ pub(crate) fn of_extraction(before: Option<&Extraction>, after: &Extraction) -> 
         if let (Some(data), Some(kind)) = (data.as_object_mut(), kind) {
             data.insert("kind".to_owned(), kind.into());
         }
-        let source = Source::Extraction { extraction: after.id.clone(), version: after.version };
-        let key = [after.id.as_str(), &after.version.to_string()];
+        let source = Source::Extraction { extraction: after.id.clone(), op: op.clone() };
+        let key = [after.id.as_str(), &op.to_string()];
         Event::new(r#type, &after.org, &key, after.updated_at, data, source)
     };
     let completed = before.is_none().then(|| new(EventType::ExtractionCompleted, None, "completed"));
@@ -186,7 +188,7 @@ mod tests {
     use folio_history::thread::Fence;
     use folio_resources::{ExtractionChange, ExtractionReport, NewExtraction, Resource as _};
     use folio_types::op::{Expected, Write};
-    use folio_types::{PromptId, PromptRevId};
+    use folio_types::{PromptId, PromptRevId, UserId};
 
     use super::*;
 
@@ -268,14 +270,19 @@ mod tests {
         let made = apply(ExtractionChange::Create(Box::new(new)), None);
         let waiting = apply(ExtractionChange::RequestReview { requested: true }, Some(&made));
         let edited = apply(ExtractionChange::Edit { data: json!({}) }, Some(&waiting));
+        let op = OpKey::Request { user: UserId::platform(), request: "key".parse().unwrap() };
         let names = |before: Option<&Extraction>, after: &Extraction| {
-            of_extraction(before, after).into_iter().map(|event| event.name).collect::<Vec<_>>()
+            of_extraction(&op, before, after).into_iter().map(|event| event.name).collect::<Vec<_>>()
         };
         assert_eq!(names(None, &made), ["extraction.completed"]);
         assert_eq!(names(Some(&made), &waiting), ["inbox.waiting"]);
         assert!(names(Some(&waiting), &edited).is_empty());
-        let event = of_extraction(None, &made).remove(0);
-        assert_eq!(event.source, Some(Source::Extraction { extraction: id.clone(), version: 1 }));
+        let event = of_extraction(&op, None, &made).remove(0);
+        assert_eq!(event.source, Some(Source::Extraction { extraction: id.clone(), op: op.clone() }));
+        let later = Extraction { version: 2, ..made.clone() };
+        assert_eq!(of_extraction(&op, None, &later)[0].id, event.id, "the write is repeated for another version");
+        let other = OpKey::Request { user: UserId::platform(), request: "other".parse().unwrap() };
+        assert_ne!(of_extraction(&other, None, &made)[0].id, event.id, "another write");
         assert!(!event.body().unwrap().contains("secret"), "the data are not part of the event");
     }
 

@@ -69,7 +69,7 @@ impl Resources {
         // The store reports the error of a change that does not fit the extraction.
         let Ok(Some(after)) = write.record_after(before.as_deref()) else { return Ok(Vec::new()) };
         let before = before.as_deref().map(read).transpose()?.flatten();
-        Ok(read(&after)?.map(|after| event::of_extraction(before.as_ref(), &after)).unwrap_or_default())
+        Ok(read(&after)?.map(|after| event::of_extraction(&write.op, before.as_ref(), &after)).unwrap_or_default())
     }
 }
 

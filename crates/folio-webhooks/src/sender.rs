@@ -10,7 +10,7 @@ use folio_llm::options::check_http_url;
 use folio_providers::Providers;
 use folio_resources::{Document, Extraction, Resource as _, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointId};
 use folio_storage::Stores;
-use folio_types::op::{Expected, Write};
+use folio_types::op::{Expected, OpState, Write};
 use folio_types::{Code, Environment, Error, OrgId, Reason, RequestId, Result, Role};
 use moka::sync::Cache;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -88,9 +88,9 @@ impl DeliveryJobs {
                 let found = self.stores.of::<Document>().get_with_text(org, document).await?;
                 found.and_then(|(_, text)| text).is_some_and(|text| text.at == *at)
             }
-            Source::Extraction { extraction, version } => {
-                let found = self.stores.of::<Extraction>().get(org, extraction).await?;
-                found.is_some_and(|found| found.version >= *version)
+            Source::Extraction { extraction, op } => {
+                let row = self.stores.ops.row(org, &Extraction::target(extraction), op).await?;
+                row.is_some_and(|row| matches!(row.state, OpState::Done(_)))
             }
         })
     }

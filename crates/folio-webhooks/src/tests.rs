@@ -15,20 +15,24 @@ use folio_history::job::{DELIVERY_KIND, ItemRun, JobFilter, JobHeader, JobQueue}
 use folio_jobs::{Dependencies, ItemTask, JobHints, JobKind as _, Jobs, SingleProcess};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_resources::{
-    Document, DocumentChange, NewDocument, TextState, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointId,
+    Document, DocumentChange, Extraction, NewDocument, Resource as _, TextState, WebhookEndpoint,
+    WebhookEndpointChange, WebhookEndpointId,
 };
 use folio_storage::{IngestUpdate, SharedOptions, SharedStores, Stores, TextStore};
 use folio_storage_conformance::layer::{Layered, TextLayer};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::wait_for;
-use folio_types::op::{Expected, Write};
+use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write};
 use folio_types::page::PageRequest;
-use folio_types::{BlobId, DocumentId, Environment, Incarnation, OrgId, Reason, Result, Secret, System};
+use folio_types::{
+    BlobId, Digest, DocumentId, Environment, ExtractionId, Incarnation, OrgId, Reason, Result, Secret, System, UserId,
+};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::sync::watch;
 
-use crate::{Counters, Delivery, DeliveryJobs, DeliveryState, signing_key, with_events};
+use crate::event::Source;
+use crate::{Counters, Delivery, DeliveryJobs, DeliveryState, Event, signing_key, with_events};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -281,6 +285,32 @@ async fn a_text_whose_write_was_repeated_has_one_event() {
 }
 
 #[tokio::test]
+async fn an_event_of_an_extraction_is_sent_only_if_its_write_was_decided() {
+    let (received, address) = receiver().await;
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
+    test.create_endpoint(address).await;
+    let (kind, at, extraction) = (test.jobs(), test.environment.now(), ExtractionId::derive(&["x"]));
+    for (name, state) in
+        [("done", Some(OpState::Done(OpResult::Deleted))), ("refused", Some(OpState::Conflict)), ("unknown", None)]
+    {
+        let op = OpKey::Request { user: UserId::platform(), request: name.parse().unwrap() };
+        let source = Source::Extraction { extraction: extraction.clone(), op: op.clone() };
+        let event = Event { source: Some(source), ..Event::test(&test.org, &test.endpoint, &[name], at) };
+        let event = Event { name: "extraction.completed".to_owned(), ..event };
+        let key = (&test.org, &test.endpoint);
+        let job = crate::create_delivery(&*test.stores.jobs, key, &event, &["a"], at).await.unwrap();
+        if let Some(state) = state {
+            let row = OpRow { op, digest: Digest::of(b"x"), state, at };
+            test.stores.ops.close(&test.org, &Extraction::target(&extraction), row).await.unwrap();
+        }
+        let attempt = test.attempt(&kind, job).await.0;
+        assert_eq!(attempt.is_ok(), name == "done", "{name}: {attempt:?}");
+    }
+    assert_eq!(received.all().len(), 1);
+}
+
+#[tokio::test]
 async fn a_failed_attempt_is_recorded_repeated_and_reported_to_the_endpoint() {
     let (received, address) = receiver().await;
     let folder = tempfile::tempdir().unwrap();
@@ -318,7 +348,7 @@ async fn an_address_that_the_operator_does_not_allow_receives_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let test = Sandbox::open(folder.path(), &[]);
     test.create_endpoint(address).await;
-    let event = crate::Event::test(&test.org, &test.endpoint, &["r"], test.environment.now());
+    let event = Event::test(&test.org, &test.endpoint, &["r"], test.environment.now());
     let key = (&test.org, &test.endpoint);
     let job = crate::create_delivery(&*test.stores.jobs, key, &event, &["a"], event.at).await.unwrap();
     let (refused, _) = test.attempt(&test.jobs(), job).await;
