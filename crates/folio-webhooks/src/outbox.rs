@@ -43,6 +43,26 @@ struct Subscription {
     event_types: BTreeSet<String>,
 }
 
+/// The open deliveries of an endpoint.
+struct OpenDeliveries {
+    /// Number in the store when it was read.
+    stored: u64,
+    /// Number of deliveries that this process has created since then.
+    created: AtomicU64,
+}
+
+impl OpenDeliveries {
+    /// Returns the number of open deliveries, of which some may have ended since the store was read.
+    fn count(&self) -> u64 {
+        self.stored.saturating_add(self.created.load(Ordering::Relaxed))
+    }
+
+    /// Returns true if the endpoint may have fewer open deliveries than the maximum, although the number reaches it.
+    fn is_outdated(&self) -> bool {
+        admit(self.stored).is_ok() && admit(self.count()).is_err()
+    }
+}
+
 pub(crate) struct Outbox {
     jobs: Arc<dyn JobRecordStore>,
     endpoints: ResourceStore<WebhookEndpoint>,
@@ -50,8 +70,7 @@ pub(crate) struct Outbox {
     counters: Counters,
     /// The enabled endpoints of organizations.
     subscriptions: Cache<OrgId, Arc<Vec<Subscription>>>,
-    /// Numbers of open deliveries.
-    open: Cache<WebhookEndpointId, Arc<AtomicU64>>,
+    open: Cache<WebhookEndpointId, Arc<OpenDeliveries>>,
 }
 
 impl Outbox {
@@ -97,11 +116,15 @@ impl Outbox {
     /// Creates a delivery to one endpoint. None: the event is not delivered to it.
     async fn enqueue_to(&self, org: &OrgId, endpoint: &WebhookEndpointId, event: &Event) -> Result<Option<JobId>> {
         let created = async {
-            let open = self.open(org, endpoint).await?;
-            admit(open.load(Ordering::Relaxed))?;
+            let mut open = self.open(org, endpoint).await?;
+            if open.is_outdated() {
+                self.open.invalidate(endpoint).await;
+                open = self.open(org, endpoint).await?;
+            }
+            admit(open.count())?;
             let attempt = event.at.as_nanosecond().to_string();
             let header = create_delivery(&*self.jobs, (org, endpoint), event, &[&attempt], event.at).await?;
-            open.fetch_add(1, Ordering::Relaxed);
+            open.created.fetch_add(1, Ordering::Relaxed);
             Ok::<_, Error>(header.id)
         };
         match created.await {
@@ -135,10 +158,10 @@ impl Outbox {
         found.map_err(|error: Arc<Error>| (*error).clone())
     }
 
-    async fn open(&self, org: &OrgId, endpoint: &WebhookEndpointId) -> Result<Arc<AtomicU64>> {
+    async fn open(&self, org: &OrgId, endpoint: &WebhookEndpointId) -> Result<Arc<OpenDeliveries>> {
         let load = async {
-            let open = open_deliveries(&*self.jobs, org, endpoint).await?;
-            Ok::<_, Error>(Arc::new(AtomicU64::new(open)))
+            let stored = open_deliveries(&*self.jobs, org, endpoint).await?;
+            Ok::<_, Error>(Arc::new(OpenDeliveries { stored, created: AtomicU64::new(0) }))
         };
         let found = self.open.try_get_with_by_ref(endpoint, load).await;
         found.map_err(|error: Arc<Error>| (*error).clone())
@@ -148,4 +171,30 @@ impl Outbox {
 /// Returns true if the store may be unavailable for the record of the event as well.
 fn is_store_failure(error: &Error) -> bool {
     error.reason == Reason::StoreUnavailable
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_storage::SharedOptions;
+    use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
+    use folio_types::{Environment as _, System};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn deliveries_that_ended_within_seconds_leave_no_endpoint_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
+        let shared = folio_storage_memory::shared_stores(Arc::new(System), SharedOptions::default());
+        let outbox = Outbox::new(&store.stores(), shared.jobs, Counters::default());
+        let (org, endpoint) = (OrgId::derive(&["o"]), WebhookEndpointId::derive(&["e"]));
+        let event = Event::test(&org, &endpoint, &["r"], System.now());
+        for (stored, created, is_delivered) in [(0, 999, true), (0, 1_000, true), (999, 1, true), (1_000, 0, false)] {
+            let open = OpenDeliveries { stored, created: AtomicU64::new(created) };
+            outbox.open.insert(endpoint.clone(), Arc::new(open)).await;
+            let job = outbox.enqueue_to(&org, &endpoint, &event).await.unwrap();
+            assert_eq!(job.is_some(), is_delivered, "{stored} stored, {created} created");
+        }
+        assert_eq!(outbox.counters.dropped(), 1);
+    }
 }
