@@ -120,6 +120,7 @@ pub(crate) fn extraction() -> Extraction {
         verified_by: Some(user()),
         report: ExtractionReport::default(),
         fields: FieldLog::default(),
+        agent: None,
         created_by: user(),
         created_at: at(),
         updated_at: at(),

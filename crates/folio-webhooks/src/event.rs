@@ -2,7 +2,7 @@
 
 use folio_history::journal::{End, Entry};
 use folio_history::thread::Append;
-use folio_resources::{Extraction, TextState, WebhookEndpointId};
+use folio_resources::{Extraction, ExtractionState, TextState, WebhookEndpointId};
 use folio_storage::IngestUpdate;
 use folio_types::{DocumentId, Error, ExtractionId, OrgId, Reason, Result, ThreadId, Timestamp, TurnId, plain_id};
 use serde::{Deserialize, Serialize};
@@ -174,7 +174,9 @@ pub(crate) fn of_extraction(before: Option<&Extraction>, after: &Extraction) -> 
         let key = [after.id.as_str(), &after.version.to_string()];
         Event::new(r#type, &after.org, &key, after.updated_at, data, source)
     };
-    let completed = before.is_none().then(|| new(EventType::ExtractionCompleted, None, "completed"));
+    let is_completed = |extraction: &Extraction| extraction.state() == ExtractionState::Completed;
+    let is_new = is_completed(after) && !before.is_some_and(is_completed);
+    let completed = is_new.then(|| new(EventType::ExtractionCompleted, None, "completed"));
     let waiting = starts_waiting.then(|| new(EventType::InboxWaiting, Some("field_review"), "awaiting_review"));
     completed.into_iter().chain(waiting).collect()
 }
@@ -183,7 +185,7 @@ pub(crate) fn of_extraction(before: Option<&Extraction>, after: &Extraction) -> 
 mod tests {
     use folio_history::journal::{Ended, Paused, WorkingState};
     use folio_history::thread::Fence;
-    use folio_resources::{ExtractionChange, ExtractionReport, NewExtraction, Resource as _};
+    use folio_resources::{AgentStep, ExtractionChange, ExtractionReport, NewExtraction, Resource as _};
     use folio_types::op::{Expected, Write};
     use folio_types::{PromptId, PromptRevId};
 
@@ -264,7 +266,7 @@ mod tests {
             report: ExtractionReport::default(),
             approvals: None,
         };
-        let made = apply(ExtractionChange::Create(Box::new(new)), None);
+        let made = apply(ExtractionChange::Create(Box::new(new.clone())), None);
         let waiting = apply(ExtractionChange::RequestReview { requested: true }, Some(&made));
         let edited = apply(ExtractionChange::Edit { data: json!({}) }, Some(&waiting));
         let names = |before: Option<&Extraction>, after: &Extraction| {
@@ -273,6 +275,14 @@ mod tests {
         assert_eq!(names(None, &made), ["extraction.completed"]);
         assert_eq!(names(Some(&made), &waiting), ["inbox.waiting"]);
         assert!(names(Some(&waiting), &edited).is_empty());
+        let step = |step, before: &Extraction| apply(ExtractionChange::Agent(Box::new(step)), Some(before));
+        let begun = apply(ExtractionChange::Begin(Box::new(new)), None);
+        let complete = AgentStep::Complete { report: ExtractionReport::default(), approvals: None };
+        let completed = step(complete, &begun);
+        assert!(names(None, &begun).is_empty());
+        assert!(names(Some(&begun), &step(AgentStep::Fail { reason: "x".into() }, &begun)).is_empty());
+        assert_eq!(names(Some(&begun), &completed), ["extraction.completed"]);
+        assert!(names(Some(&completed), &step(AgentStep::Start, &completed)).is_empty());
         let event = of_extraction(None, &made).remove(0);
         assert_eq!(event.source, Some(Source::Extraction { extraction: id.clone(), version: 1 }));
         assert!(!event.body().unwrap().contains("secret"), "the data are not part of the event");
