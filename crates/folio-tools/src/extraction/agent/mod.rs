@@ -26,6 +26,8 @@ use crate::rules::excerpt;
 use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput};
 
+pub use text::{PAGE_TEXT_TOOL, page_text_removed};
+
 pub(super) fn tools() -> Vec<Tool> {
     vec![
         text::tool(),

@@ -14,18 +14,28 @@ use crate::call::{ReadCall, read_tool};
 use crate::document_text::{add_page, check_ready, for_each_page};
 use crate::tool::{CallContext, Tool, ToolError};
 
-/// Name of the tool.
-pub(crate) const NAME: &str = "get_document_text";
+/// Name of the tool whose results are page texts.
+pub const PAGE_TEXT_TOOL: &str = "get_document_text";
 /// Maximum size of the text as JSON, in bytes. The rest of a tool result is for the other members.
 const TEXT_BYTES: usize = limits::TOOL_RESULT_BYTES - 1_024;
 
 pub(super) fn tool() -> Tool {
     read_tool::<GetDocumentText>(
-        NAME,
+        PAGE_TEXT_TOOL,
         "Returns the text of the document. Without page: the first pages, as many as fit. Result: pages (their number), text, \
          next_page (only if the text continues: the page to read next), truncated (only if the end of the page is missing).",
         vec![optional("page", number("Only this page, from 1. Default: the first pages.", 1, 1_000_000))],
     )
+}
+
+/// Returns the line that replaces an old result. `arguments`: those of its call.
+pub fn page_text_removed(arguments: &Value) -> String {
+    match arguments.get("page").and_then(Value::as_f64) {
+        Some(page) => {
+            format!("[The text of page {page} was removed. Call {PAGE_TEXT_TOOL} with page {page} to read it again.]")
+        }
+        None => format!("[The text of the first pages was removed. Call {PAGE_TEXT_TOOL} to read it again.]"),
+    }
 }
 
 #[derive(Deserialize)]
