@@ -224,17 +224,18 @@ mod tests {
         let first = "[The text of the first pages was removed. Call get_document_text to read it again.]";
         let third = "[The text of page 3 was removed. Call get_document_text with page 3 to read it again.]";
         let kept = "x".repeat(400);
+        let kept = kept.as_str();
         let messages = [
             vec![user("now")],
             page("a", json!({})),
             page("b", json!({"page": 3})),
-            round("c", &kept),
+            round("c", kept),
             page("d", json!({"page": 4})),
         ]
         .concat();
-        assert_eq!(results(&messages, 2), [first, third, &kept, &kept]);
-        assert_eq!(results(&messages[..7], 2), [first, &kept, &kept]);
-        assert_eq!(results(&messages[..5], 2), [&kept, &kept]);
+        assert_eq!(results(&messages, 2), [first, third, kept, kept]);
+        assert_eq!(results(&messages[..7], 2), [first, kept, kept]);
+        assert_eq!(results(&messages[..5], 2), [kept, kept]);
         assert_eq!(results(&messages[..5], 0), [first, third], "messages of an earlier turn");
         let failed = vec![page("e", json!({})), page("f", json!({})), page("g", json!({}))].concat();
         let failed: Vec<Message> = failed
