@@ -16,6 +16,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::agent_extractions::{CorrectExtraction, StartExtraction};
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::exports::DownloadExtractions;
@@ -30,7 +31,7 @@ const DOCUMENTS_AT_ONCE: usize = 8;
 
 service! {
     "ExtractionService", Some(Scope::Extractions) =>
-    RunExtraction, RunExtractions, GetExtraction, UpdateExtractionField, ReplaceExtraction, ReviewExtractionField,
+    RunExtraction, RunExtractions, StartExtraction, CorrectExtraction, GetExtraction, UpdateExtractionField, ReplaceExtraction, ReviewExtractionField,
     ListFieldHistory, RequestReview, VerifyExtraction, DeleteExtraction, ListExtractions, DownloadExtractions
 }
 
@@ -174,7 +175,7 @@ impl Operation for GetExtraction {
 
 /// Returns the extraction with citations of the current text of its document. Cost: one read, and a search in the text if the
 /// document was read again.
-async fn with_citations(context: &Context, extraction: Extraction) -> Result<Extraction> {
+pub(crate) async fn with_citations(context: &Context, extraction: Extraction) -> Result<Extraction> {
     let stores = context.stores();
     match stores.of::<Document>().get(&context.principal().org, &extraction.document).await? {
         Some(document) => extraction::check_again(stores, &document, extraction).await,

@@ -32,7 +32,7 @@ mod window_record;
 mod windows;
 
 pub use crate::document_text::check_ready;
-pub use agent::{PAGE_TEXT_TOOL, page_text_removed};
+pub use agent::{AGENT_JOB_KIND, AgentRunInput, PAGE_TEXT_TOOL, RunEnd, end_run, page_text_removed};
 pub use citation::{Cited, check_again, cite};
 pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, PlannedRun, Request, plan, run, unfenced};

@@ -9,6 +9,7 @@ mod current;
 mod fields;
 mod identify;
 mod quote_check;
+mod run;
 mod text;
 mod write;
 
@@ -26,6 +27,7 @@ use crate::rules::excerpt;
 use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput};
 
+pub use run::{AGENT_JOB_KIND, AgentRunInput, RunEnd, end_run};
 pub use text::{PAGE_TEXT_TOOL, page_text_removed};
 
 pub(super) fn tools() -> Vec<Tool> {
