@@ -2,10 +2,13 @@
 //! turn. The run continues if the stream ends.
 
 use folio_history::event::{CallView, Event, EventKind, RoundView};
+use folio_history::job::JobHeader;
 use folio_history::peer::EventStream;
 use folio_history::thread::NewThread;
 use folio_jobs::JobRequest;
-use folio_resources::{AgentStep, Document, Extraction, ExtractionChange, ExtractionReport, NewExtraction, Prompt};
+use folio_resources::{
+    AgentStep, Document, Extraction, ExtractionChange, ExtractionReport, NewExtraction, Prompt, PromptRevision,
+};
 use folio_tools::extraction::{self, AGENT_JOB_KIND, AgentRunInput, RunEnd};
 use folio_types::limits::{DAY, JOB_OPEN_MAX};
 use folio_types::message::Usage;
@@ -74,20 +77,30 @@ impl Operation for StartExtraction {
 
     async fn run(self, context: &Context) -> Result<AgentEvents> {
         let prompt = context.revision::<Prompt>(&self.prompt_revid).await?;
-        let document = context.find::<Document>(&self.document_id).await?;
-        extraction::check_ready(&document)?;
-        let new = NewExtraction {
-            document: document.id,
-            prompt: prompt.revid,
-            schema: prompt.schema,
-            model: chat_model(context, self.model, prompt.model).await?,
-            data: json!({}),
-            report: ExtractionReport::default(),
-            approvals: None,
-        };
-        let extraction = context.create::<Extraction>(ExtractionChange::Begin(Box::new(new))).await?;
+        let extraction = begin(context, &self.document_id, prompt, self.model).await?;
         start(context, &extraction, extraction.model.clone(), None).await
     }
+}
+
+/// Creates an extraction in progress. A repeated request returns the stored extraction.
+pub(crate) async fn begin(
+    context: &Context,
+    document: &DocumentId,
+    prompt: PromptRevision,
+    model: Option<String>,
+) -> Result<Extraction> {
+    let document = context.find::<Document>(document).await?;
+    extraction::check_ready(&document)?;
+    let new = NewExtraction {
+        document: document.id,
+        prompt: prompt.revid,
+        schema: prompt.schema,
+        model: chat_model(context, model, prompt.model).await?,
+        data: json!({}),
+        report: ExtractionReport::default(),
+        approvals: None,
+    };
+    context.create::<Extraction>(ExtractionChange::Begin(Box::new(new))).await
 }
 
 /// Starts a further run of the agent, which corrects an extraction as a person describes, and streams the events of the run. A
@@ -150,6 +163,22 @@ async fn start(
     model: String,
     correction: Option<String>,
 ) -> Result<AgentEvents> {
+    let job = create_run(context, extraction, model, correction).await?;
+    // A repeated request uses the model that the first one chose.
+    let input = serde_json::from_value::<AgentRunInput>(job.input)
+        .map_err(|error| Error::internal(format!("the input of the job {} is malformed: {error}", job.id)))?;
+    let events = context.turn_runner()?.chat(context.principal(), input.message()?).await?;
+    let run = StartedRun { extraction: extraction.id.clone(), job: job.id, since: job.created_at };
+    Ok(progress(context.clone(), run, events))
+}
+
+/// Creates the thread and the job of a run. Idempotent.
+pub(crate) async fn create_run(
+    context: &Context,
+    extraction: &Extraction,
+    model: String,
+    correction: Option<String>,
+) -> Result<JobHeader> {
     let (request, principal) = (&context.request, context.principal());
     let [org, user, id] = request.id_parts();
     let input = AgentRunInput {
@@ -177,13 +206,7 @@ async fn start(
         input: json!(input),
         items: vec![extraction.id.to_string()],
     };
-    let job = context.job_creator()?.create(job).await?;
-    // A repeated request uses the model that the first one chose.
-    let input = serde_json::from_value::<AgentRunInput>(job.input)
-        .map_err(|error| Error::internal(format!("the input of the job {} is malformed: {error}", job.id)))?;
-    let events = context.turn_runner()?.chat(principal, input.message()?).await?;
-    let run = StartedRun { extraction: extraction.id.clone(), job: job.id, since: job.created_at };
-    Ok(progress(context.clone(), run, events))
+    context.job_creator()?.create(job).await
 }
 
 /// Converts the events of a turn to those of a run.

@@ -4,8 +4,8 @@ use folio_history::job;
 use folio_jobs::JobRequest;
 use folio_resources::fields;
 use folio_resources::{
-    CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, FieldChange, FieldDecision, FieldLog,
-    Prompt, Resource as _,
+    CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, ExtractionState, FieldChange,
+    FieldDecision, FieldLog, Prompt, Resource as _,
 };
 use folio_tools::extraction;
 use folio_types::access::Scope;
@@ -16,7 +16,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::agent_extractions::{CorrectExtraction, StartExtraction};
+use crate::agent_extractions::{self, CorrectExtraction, StartExtraction};
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::exports::DownloadExtractions;
@@ -36,7 +36,7 @@ service! {
 }
 
 /// Runs a prompt on a document and stores the data, or creates a job if the document needs more windows than a request may
-/// extract. A repeated request returns the stored extraction without a model call, or the same job. A request that is
+/// extract, or if the agent runs the prompt. A repeated request returns the stored extraction without a model call, or the same job. A request that is
 /// repeated while the first one runs waits for its result.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunExtraction {
@@ -51,7 +51,7 @@ pub struct RunExtraction {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExtractionRun {
     Extracted(Box<Extraction>),
-    /// The job whose only item is the extraction.
+    /// The job whose only item is the document, or the extraction on which the agent works.
     Job(Box<JobView>),
 }
 
@@ -66,10 +66,19 @@ impl Operation for RunExtraction {
         let _guard = context.running_extractions().acquire(&id).await;
         let is_job = request.has_recorded(stores, &job).await?;
         if !is_job && request.recorded_result(stores, &Extraction::target(&id)).await?.is_some() {
-            let found = with_citations(context, context.find(&id).await?).await?;
+            let found: Extraction = context.find(&id).await?;
+            if found.state() == ExtractionState::InProgress {
+                return agent_job(context, &found).await;
+            }
+            let found = with_citations(context, found).await?;
             return Ok(ExtractionRun::Extracted(Box::new(found)));
         }
-        let prompt = context.revision::<Prompt>(&self.prompt_revid).await?.revid;
+        let revision = context.revision::<Prompt>(&self.prompt_revid).await?;
+        if revision.is_run_by_agent && !is_job {
+            let begun = agent_extractions::begin(context, &self.document_id, revision, self.model).await?;
+            return agent_job(context, &begun).await;
+        }
+        let prompt = revision.revid;
         if !is_job {
             let unique = context.environment().uuid();
             let key = format!("request:{}:{}", principal.user, request.id());
@@ -96,6 +105,12 @@ impl Operation for RunExtraction {
         let job = create_job(context, prompt, self.model, &[self.document_id]).await?;
         Ok(ExtractionRun::Job(Box::new(job)))
     }
+}
+
+/// Creates the job in which the agent works on an extraction. Idempotent.
+async fn agent_job(context: &Context, extraction: &Extraction) -> Result<ExtractionRun> {
+    let job = agent_extractions::create_run(context, extraction, extraction.model.clone(), None).await?;
+    Ok(ExtractionRun::Job(Box::new(JobView::read(context, job).await?)))
 }
 
 /// Creates the job of a request, whose items are documents. Idempotent.

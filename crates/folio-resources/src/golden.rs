@@ -77,6 +77,7 @@ pub(crate) fn prompt() -> Prompt {
         schema: Some(schema().latest.revid),
         model: Some("model".into()),
         temperature: None,
+        is_run_by_agent: false,
         tags: vec![tag().id],
         created_by: user(),
         created_at: at(),

@@ -145,6 +145,7 @@ impl From<&PromptRevision> for v1::PromptRevision {
             created_by: revision.created_by.to_string(),
             create_time: Some(time::to_proto(revision.created_at)),
             temperature: revision.temperature.map(Temperature::get),
+            agent: revision.is_run_by_agent,
         }
     }
 }
@@ -165,6 +166,7 @@ impl From<&Prompt> for v1::Prompt {
             revision_create_time: newest.create_time,
             etag: Etag::new(prompt.version).to_string(),
             temperature: newest.temperature,
+            agent: newest.agent,
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use folio_proto::v1;
+use folio_proto::v1::agent_event::Event;
 use folio_resources::CitationKind;
 use folio_types::{Coverage, ExtractionId};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use super::output::{Format, View};
 use super::{
     DataArguments, StoresArguments, collect, document, export, fields, job, parsed, present, prompt, tag, time,
 };
-use crate::client::{Client, answer};
+use crate::client::{Client, answer, explain};
 use crate::progress::{Progress, ProgressLine};
 use crate::terminal::printable;
 use crate::{documents, names};
@@ -259,6 +260,34 @@ pub(super) async fn run_prompt(
             stored(client, extraction_id).await
         }
         created => present(created.extraction),
+    }
+}
+
+/// Lets the agent extract a document, and shows its tool calls. The run continues if the command ends.
+pub(super) async fn run_agent(
+    client: &Client,
+    document_id: String,
+    prompt_revid: String,
+    model: String,
+    progress: &ProgressLine,
+) -> Result<v1::Extraction> {
+    progress.step("extracting");
+    let request = v1::StartExtractionRequest { document_id, prompt_revid, model, ..Default::default() };
+    let mut events = answer(client.extractions().start_extraction(request)).await?;
+    let mut ended = None;
+    while let Some(response) = events.message().await.map_err(|status| explain(&status))? {
+        match response.event.and_then(|event| event.event) {
+            Some(Event::Tool(call)) => progress.step(&format!("the agent calls {}", call.name)),
+            Some(Event::Complete(result)) => ended = result.extraction,
+            _ => {}
+        }
+    }
+    let extraction = present(ended)?;
+    let id = &extraction.extraction_id;
+    match extraction.state() {
+        v1::ExtractionState::Completed => Ok(extraction),
+        v1::ExtractionState::InProgress => bail!("extraction {id} waits for an approval: see folio inbox"),
+        _ => bail!("the agent did not complete extraction {id}: {}", extraction.failure),
     }
 }
 
