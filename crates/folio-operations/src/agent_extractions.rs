@@ -151,6 +151,8 @@ async fn chat_model(context: &Context, requested: Option<String>, preferred: Opt
 /// The parts of a run that its events need.
 struct StartedRun {
     extraction: ExtractionId,
+    /// Number of the run of the extraction.
+    number: u32,
     job: JobId,
     /// No model call of the run is older.
     since: Timestamp,
@@ -168,7 +170,8 @@ async fn start(
     let input = serde_json::from_value::<AgentRunInput>(job.input)
         .map_err(|error| Error::internal(format!("the input of the job {} is malformed: {error}", job.id)))?;
     let events = context.turn_runner()?.chat(context.principal(), input.message()?).await?;
-    let run = StartedRun { extraction: extraction.id.clone(), job: job.id, since: job.created_at };
+    let (number, extraction) = (input.number, extraction.id.clone());
+    let run = StartedRun { extraction, number, job: job.id, since: job.created_at };
     Ok(progress(context.clone(), run, events))
 }
 
@@ -182,6 +185,7 @@ pub(crate) async fn create_run(
     let (request, principal) = (&context.request, context.principal());
     let [org, user, id] = request.id_parts();
     let input = AgentRunInput {
+        number: extraction.agent.as_ref().map_or(1, |agent| agent.number),
         thread: ThreadId::derive(&["extraction agent", org, user, id]),
         prompt: extraction.prompt.clone(),
         model,
@@ -259,7 +263,7 @@ async fn end(context: &Context, run: &StartedRun, turn: &TurnId, closing: &Event
     match RunEnd::of(closing) {
         RunEnd::Ended(reason) => {
             let now = context.environment().now();
-            extraction::end_run(stores, principal, &run.extraction, &reason, now).await?;
+            extraction::end_run(stores, principal, (&run.extraction, run.number), &reason, now).await?;
         }
         RunEnd::Waiting { .. } => {}
         RunEnd::Interrupted(error) => return Err(error),

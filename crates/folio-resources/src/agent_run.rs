@@ -57,12 +57,21 @@ pub struct DocumentType {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AgentRun {
     pub state: ExtractionState,
+    /// Number of the run, from 1.
+    pub number: u32,
     /// None: not identified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document_type: Option<DocumentType>,
     /// The reason of a failure, for people. None: the run did not fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+impl AgentRun {
+    /// Returns the run with which an extraction begins.
+    pub(crate) fn first() -> Self {
+        Self { number: 1, ..Self::default() }
+    }
 }
 
 /// A step of an agent.
@@ -115,7 +124,8 @@ impl Extraction {
         let with_run = |run: AgentRun, extraction: Self| Self { agent: Some(run), ..extraction };
         match step {
             AgentStep::Start => {
-                Ok(with_run(AgentRun { state: ExtractionState::InProgress, failure: None, ..run }, self))
+                let number = run.number.saturating_add(1);
+                Ok(with_run(AgentRun { state: ExtractionState::InProgress, number, failure: None, ..run }, self))
             }
             AgentStep::Identify(found) => Ok(with_run(AgentRun { document_type: Some(found.clone()), ..run }, self)),
             AgentStep::Write(AgentData { data, citations, confidences, text_generation }) => {
@@ -251,6 +261,8 @@ mod tests {
                 (ExtractionState::InProgress, None)
             );
             assert_eq!(again.current(), ended.current());
+            let number = |extraction: &Extraction| extraction.agent.as_ref().map_or(0, |agent| agent.number);
+            assert_eq!(number(&again), number(&ended) + 1);
             step(&again, invoice()).unwrap();
         }
     }

@@ -433,7 +433,7 @@ impl Resource for Extraction {
                     verified_by: None,
                     report: new.report.clone(),
                     fields,
-                    agent: is_begun.then(AgentRun::default),
+                    agent: is_begun.then(AgentRun::first),
                     created_by: write.by.clone(),
                     created_at: write.at,
                     updated_at: write.at,

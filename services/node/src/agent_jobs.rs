@@ -84,8 +84,8 @@ impl AgentJobs {
         }
     }
 
-    async fn end(&self, principal: &Principal, id: &ExtractionId, reason: &str) -> Result<ExtractionState> {
-        end_run(&self.stores, principal, id, reason, self.environment.now()).await
+    async fn end(&self, principal: &Principal, run: (&ExtractionId, u32), reason: &str) -> Result<ExtractionState> {
+        end_run(&self.stores, principal, run, reason, self.environment.now()).await
     }
 }
 
@@ -110,7 +110,7 @@ impl JobKind for AgentJobs {
         let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", task.job.id));
         let input: AgentRunInput = serde_json::from_value(task.job.input.clone()).map_err(malformed)?;
         let error = match self.drive(&task.principal, &input).await {
-            Ok(reason) => match self.end(&task.principal, &id, &reason).await? {
+            Ok(reason) => match self.end(&task.principal, (&id, input.number), &reason).await? {
                 ExtractionState::Failed => Error::precondition(Reason::NoExtraction, reason),
                 ExtractionState::Completed | ExtractionState::InProgress => {
                     return Ok(json!({ "extraction_id": id.as_str() }));
@@ -122,7 +122,7 @@ impl JobKind for AgentJobs {
         let is_last = !error.is_retriable() || failures >= JOB_FAILURES_MAX;
         if is_last && wait_reason(&error).is_none() {
             // The job does not attempt the run again.
-            self.end(&task.principal, &id, &error.message).await?;
+            self.end(&task.principal, (&id, input.number), &error.message).await?;
         }
         Err(error)
     }

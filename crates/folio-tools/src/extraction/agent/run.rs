@@ -27,6 +27,8 @@ const CORRECT: &str = "Correct the extraction as follows, and complete it again.
 /// The input of a job, whose only item is the extraction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRunInput {
+    /// Number of the run of the extraction, from 1.
+    pub number: u32,
     /// The thread of the run, whose subject is the extraction.
     pub thread: ThreadId,
     pub prompt: PromptRevId,
@@ -87,15 +89,15 @@ impl RunEnd {
     }
 }
 
-/// Stores that a run has failed, unless the agent completed the extraction. Returns the state that is then stored. Idempotent, so
-/// the job and the request of a run may both call it.
+/// Stores that a run has failed, unless the agent completed the extraction, or a later run has started. Returns the state that is
+/// then stored. Idempotent, so the job and the request of a run may both call it.
 ///
 /// # Errors
 /// `NOT_FOUND` if the extraction was deleted; `VERSION_CONFLICT` if other writes change it too often.
 pub async fn end_run(
     stores: &Stores,
     principal: &Principal,
-    id: &ExtractionId,
+    (id, number): (&ExtractionId, u32),
     reason: &str,
     at: Timestamp,
 ) -> Result<ExtractionState> {
@@ -103,7 +105,8 @@ pub async fn end_run(
     for _ in 0..ATTEMPTS {
         let found = extractions.get(&principal.org, id).await?;
         let found = found.ok_or_else(|| Error::not_found("extraction", id))?;
-        if found.state() != ExtractionState::InProgress {
+        let is_newest = found.agent.as_ref().is_some_and(|agent| agent.number == number);
+        if found.state() != ExtractionState::InProgress || !is_newest {
             return Ok(found.state());
         }
         let step = AgentStep::Fail { reason: reason.to_owned() };
@@ -139,7 +142,8 @@ mod tests {
     fn the_job_and_the_request_of_a_run_send_the_same_message() {
         let thread = ThreadId::derive(&["run"]);
         let prompt = PromptRevId::new(PromptId::derive(&["prompt"]), 2);
-        let input = AgentRunInput { thread: thread.clone(), prompt, model: "model".to_owned(), correction: None };
+        let input =
+            AgentRunInput { number: 1, thread: thread.clone(), prompt, model: "model".to_owned(), correction: None };
         let stored: AgentRunInput = serde_json::from_value(json!(input)).unwrap();
         let message = input.message().unwrap();
         assert_eq!(stored.message().unwrap(), message);
