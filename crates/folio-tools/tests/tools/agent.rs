@@ -4,10 +4,11 @@ use folio_resources::{
     AgentStep, CitationKind, Extraction, ExtractionChange, ExtractionReport, ExtractionState, NewExtraction,
 };
 use folio_storage::NewPage;
+use folio_tools::extraction::{apply_edit, check_replacement};
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, OpState, Write, WriteOutcome};
 use folio_types::profile::Subject;
-use folio_types::{Digest, Environment as _, ExtractionId, SchemaRevId, limits};
+use folio_types::{Digest, Environment as _, ExtractionId, Reason, SchemaRevId, limits};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, format_of, text};
@@ -90,6 +91,24 @@ async fn each_call_is_stored_at_once_and_the_extraction_is_completed_at_the_end(
     let error = test.error_of("remove_field", json!({ "path": "total" })).await;
     assert_eq!(error, "The extraction is completed, so it cannot be changed. End your turn.");
     assert!(test.models.requests().is_empty(), "no tool calls a model");
+}
+
+#[tokio::test]
+async fn a_person_may_edit_partial_data_and_the_schema_is_enforced_once_it_is_complete() {
+    let (mut test, id) = begun(Some(json!({ "total": { "type": "number" }, "number": { "type": "string" } }))).await;
+    test.ok("extract_fields", total(json!(120.5), 0.75, "Total: 120.50")).await;
+    let stores = test.context.resources.stores.clone();
+    let partial = test.extraction(&id).await;
+    let edited = apply_edit(&stores, &partial, "total", json!(99)).await.unwrap();
+    assert_eq!(edited, json!({ "total": 99 }));
+    check_replacement(&stores, &partial, "data", &json!({})).await.unwrap();
+    test.ok("update_field", json!({ "path": "number", "value": "INV-7", "confidence": 1 })).await;
+    test.ok("complete_extraction", json!({})).await;
+    let completed = test.extraction(&id).await;
+    let refused = apply_edit(&stores, &completed, "total", json!("x")).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::SchemaMismatch);
+    let refused = check_replacement(&stores, &completed, "data", &json!({})).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::SchemaMismatch);
 }
 
 #[tokio::test]
