@@ -9,8 +9,8 @@ use crate::path::{Missing, Path};
 use crate::rules;
 
 /// Returns the data of an extraction with `value` at `path`, validated against the schema of the extraction if that is
-/// not deleted and the extraction is completed. Fails with `INVALID_PATH` if the path is malformed or does not exist, `SCHEMA_MISMATCH` if the new data
-/// violate the schema, or `TOO_LARGE`.
+/// not deleted and the extraction is completed. Fails with `INVALID_PATH` if the path is malformed or does not exist,
+/// `SCHEMA_MISMATCH` if the new data violate the schema, or `TOO_LARGE`.
 pub async fn apply_edit(stores: &Stores, extraction: &Extraction, path: &str, value: Value) -> Result<Value> {
     let path: Path = path.parse()?;
     rules::check_data("value", &value)?;
@@ -33,8 +33,7 @@ pub async fn apply_edit(stores: &Stores, extraction: &Extraction, path: &str, va
 }
 
 /// Validates new data of an extraction against the schema of the extraction if that is not deleted and the extraction is
-/// completed. Fails for `field`
-/// with `TOO_LARGE`, `INVALID_FIELD` (nested too deep) or `SCHEMA_MISMATCH`.
+/// completed. Fails for `field` with `TOO_LARGE`, `INVALID_FIELD` (nested too deep) or `SCHEMA_MISMATCH`.
 pub async fn check_replacement(stores: &Stores, extraction: &Extraction, field: &str, data: &Value) -> Result<()> {
     rules::check_data(field, data)?;
     let Some(schema) = enforced_schema(stores, extraction).await? else { return Ok(()) };
