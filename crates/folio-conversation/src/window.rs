@@ -93,7 +93,7 @@ fn remove_page_texts(messages: &mut [Message], rounds: usize) {
     }
     for message in messages {
         if let Message::Tool { call, content } = message
-            && let Some((round, line)) = lines.get(call)
+            && let Some((round, line)) = lines.get(call.as_str())
             && round + rounds <= count
             && content.len() > line.len()
         {

@@ -154,7 +154,7 @@ impl Extraction {
                     extraction.verified = extraction.verified || fields.is_approved(&approvals.required);
                     extraction.fields = fields;
                 }
-                extraction.report = report.clone();
+                extraction.report = ExtractionReport::clone(report);
                 Ok(with_run(AgentRun { state: ExtractionState::Completed, failure: None, ..run }, extraction))
             }
             AgentStep::Fail { reason } => {
@@ -226,7 +226,7 @@ mod tests {
 
     fn complete(approvals: Option<Review>) -> AgentStep {
         let report = ExtractionReport { citations: vec![citation("total")], ..ExtractionReport::default() };
-        AgentStep::Complete { report, approvals }
+        AgentStep::Complete { report: Box::new(report), approvals }
     }
 
     #[test]

@@ -277,7 +277,7 @@ mod tests {
         assert!(names(Some(&waiting), &edited).is_empty());
         let step = |step, before: &Extraction| apply(ExtractionChange::Agent(Box::new(step)), Some(before));
         let begun = apply(ExtractionChange::Begin(Box::new(new)), None);
-        let complete = AgentStep::Complete { report: ExtractionReport::default(), approvals: None };
+        let complete = AgentStep::Complete { report: Box::default(), approvals: None };
         let completed = step(complete, &begun);
         assert!(names(None, &begun).is_empty());
         assert!(names(Some(&begun), &step(AgentStep::Fail { reason: "x".into() }, &begun)).is_empty());

@@ -59,7 +59,7 @@ impl StepCall for CompleteExtraction {
             ..ExtractionReport::default()
         };
         let (report, approvals) = reviewed(stores, org, schema.as_ref(), data, report.bounded()).await?;
-        Ok(AgentStep::Complete { report, approvals })
+        Ok(AgentStep::Complete { report: Box::new(report), approvals })
     }
 
     fn result(&self, data: &Value) -> String {
