@@ -32,6 +32,9 @@ const CORRECTION_BYTES: usize = 16 * 1_024;
 // proto: none "a limit of a read, beyond which the credits are unknown"
 const USAGE_RECORDS_MAX: usize = 10_000;
 
+/// Number of the run with which an extraction begins.
+pub(crate) const FIRST_RUN: u32 = 1;
+
 /// An event of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentEvent {
@@ -184,8 +187,10 @@ pub(crate) async fn create_run(
 ) -> Result<JobHeader> {
     let (request, principal) = (&context.request, context.principal());
     let [org, user, id] = request.id_parts();
+    let newest = extraction.agent.as_ref().map_or(FIRST_RUN, |agent| agent.number);
+    let number = if correction.is_some() { newest } else { FIRST_RUN };
     let input = AgentRunInput {
-        number: extraction.agent.as_ref().map_or(1, |agent| agent.number),
+        number,
         thread: ThreadId::derive(&["extraction agent", org, user, id]),
         prompt: extraction.prompt.clone(),
         model,

@@ -16,7 +16,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::agent_extractions::{self, CorrectExtraction, StartExtraction};
+use crate::agent_extractions::{self, CorrectExtraction, FIRST_RUN, StartExtraction};
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::exports::DownloadExtractions;
@@ -67,7 +67,8 @@ impl Operation for RunExtraction {
         let is_job = request.has_recorded(stores, &job).await?;
         if !is_job && request.recorded_result(stores, &Extraction::target(&id)).await?.is_some() {
             let found: Extraction = context.find(&id).await?;
-            if found.state() == ExtractionState::InProgress {
+            let is_in_first_run = found.agent.as_ref().is_some_and(|agent| agent.number == FIRST_RUN);
+            if is_in_first_run && found.state() == ExtractionState::InProgress {
                 return agent_job(context, &found).await;
             }
             let found = with_citations(context, found).await?;

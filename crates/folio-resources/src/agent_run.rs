@@ -57,7 +57,7 @@ pub struct DocumentType {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AgentRun {
     pub state: ExtractionState,
-    /// Number of the run, from 1.
+    /// Number of the run. 1: the run with which the extraction began.
     pub number: u32,
     /// None: not identified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,7 +116,8 @@ impl Extraction {
     /// # Errors
     /// `EXTRACTION_ENDED` if no run is in progress and the step is not [`AgentStep::Start`].
     pub(crate) fn after_step(self, write: &Write<ExtractionChange>, step: &AgentStep) -> Result<Self> {
-        let run = self.agent.clone().unwrap_or_default();
+        // A prompt run without an agent counts as the first run.
+        let run = self.agent.clone().unwrap_or_else(AgentRun::first);
         if *step != AgentStep::Start && self.state() != ExtractionState::InProgress {
             let message = format!("the extraction is {}: no agent works on it", self.state().as_str());
             return Err(Error::precondition(Reason::ExtractionEnded, message));
@@ -261,7 +262,7 @@ mod tests {
                 (ExtractionState::InProgress, None)
             );
             assert_eq!(again.current(), ended.current());
-            let number = |extraction: &Extraction| extraction.agent.as_ref().map_or(0, |agent| agent.number);
+            let number = |extraction: &Extraction| extraction.agent.as_ref().map_or(1, |agent| agent.number);
             assert_eq!(number(&again), number(&ended) + 1);
             step(&again, invoice()).unwrap();
         }
