@@ -96,6 +96,7 @@ async fn fill(stores: &Stores, org: &OrgId, number: usize, revisions: u64) -> Re
                         schema: None,
                         model: None,
                         temperature: None,
+                        is_run_by_agent: false,
                         tags: Vec::new(),
                     },
                 )
@@ -108,6 +109,7 @@ async fn fill(stores: &Stores, org: &OrgId, number: usize, revisions: u64) -> Re
                     schema: None,
                     model: None,
                     temperature: None,
+                    is_run_by_agent: None,
                     tags: None,
                 };
                 (Expected::Version(version), change)

@@ -46,8 +46,8 @@ const SETTINGS: [(&str, &str); 6] = [
 /// The server with a temporary folder. Dropping it kills the process.
 pub(super) struct Folio {
     client: Client,
-    /// Prompt revisions by schema.
-    prompts: BTreeMap<String, String>,
+    /// Prompt revisions by schema, and whether the agent runs them.
+    prompts: BTreeMap<(String, bool), String>,
     /// Recorded costs of earlier extractions by document.
     spent: BTreeMap<String, Cost>,
     _process: Process,
@@ -108,9 +108,15 @@ impl Folio {
         Ok(pages.join("\n\n"))
     }
 
-    /// Extracts the fields of a schema from a document. Returns the id of the extraction and its data.
-    pub(super) async fn extract(&mut self, document: &str, schema: &Value) -> Result<(String, Answer)> {
-        let prompt_revid = self.prompt(schema).await?;
+    /// Extracts the fields of a schema from a document, by the agent or by one model call. Returns the id of the extraction and its
+    /// data.
+    pub(super) async fn extract(
+        &mut self,
+        document: &str,
+        schema: &Value,
+        is_by_agent: bool,
+    ) -> Result<(String, Answer)> {
+        let prompt_revid = self.prompt(schema, is_by_agent).await?;
         let request = v1::RunExtractionRequest {
             document_id: document.to_owned(),
             prompt_revid,
@@ -179,8 +185,8 @@ impl Folio {
     }
 
     /// Returns the prompt revision for a schema, which the first call creates.
-    async fn prompt(&mut self, schema: &Value) -> Result<String> {
-        let key = schema.to_string();
+    async fn prompt(&mut self, schema: &Value, agent: bool) -> Result<String> {
+        let key = (schema.to_string(), agent);
         if let Some(prompt) = self.prompts.get(&key) {
             return Ok(prompt.clone());
         }
@@ -193,7 +199,7 @@ impl Folio {
         let request = v1::CreateSchemaRequest { schema: Some(new), allow_non_strict: true, request_id: String::new() };
         let created = self.client.schemas.clone().create_schema(request).await?.into_inner().schema;
         let schema_revid = created.context("the response has no schema")?.schema_revid;
-        let new = v1::Prompt { name, content: PROMPT.to_owned(), schema_revid, ..v1::Prompt::default() };
+        let new = v1::Prompt { name, content: PROMPT.to_owned(), schema_revid, agent, ..v1::Prompt::default() };
         let request = v1::CreatePromptRequest { prompt: Some(new), request_id: String::new() };
         let created = self.client.prompts.clone().create_prompt(request).await?.into_inner().prompt;
         let revid = created.context("the response has no prompt")?.prompt_revid;

@@ -35,6 +35,9 @@ struct Arguments {
     /// values, 1 to 8 [default: none].
     #[arg(long, value_name = "N", conflicts_with = "bare", value_parser = clap::value_parser!(u32).range(1..=8))]
     examples: Option<u32>,
+    /// Extract each document twice: by one model call, and by the extraction agent.
+    #[arg(long, conflicts_with_all = ["bare", "examples"])]
+    agent: bool,
 }
 
 #[tokio::main]
@@ -56,12 +59,13 @@ async fn main() -> Result<()> {
         is_bare: arguments.bare,
         has_evidence: arguments.evidence,
         examples: arguments.examples.unwrap_or_default(),
+        is_by_agent: arguments.agent,
         endpoint,
     };
     let report = run(&plan).await?;
     drop(offline);
-    if let Some(without) = &report.without_examples {
-        eprintln!("{without}");
+    if let Some(baseline) = &report.baseline {
+        eprintln!("{baseline}");
     }
     eprintln!("{report}");
     println!("{}", serde_json::to_string(&report)?);

@@ -55,6 +55,8 @@ pub struct Plan {
     pub has_evidence: bool,
     /// Maximum number of examples of an extraction: extractions of other documents with the expected values. 0: none.
     pub examples: u32,
+    /// True if the agent extracts each document, too.
+    pub is_by_agent: bool,
     pub endpoint: Endpoint,
 }
 
@@ -68,7 +70,7 @@ struct Extracted {
 
 /// Evaluates the documents one after another. A failed extraction is part of the report. With examples, the evaluation first
 /// extracts all documents without examples, and corrects and verifies the extractions. Then it extracts each document again, with
-/// examples.
+/// examples. With the agent, it extracts each document again by the agent.
 ///
 /// # Errors
 /// The truth files are unusable, no document matches the filter, or the server cannot be started.
@@ -89,11 +91,13 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         Report::new(mode, &plan.endpoint.base_url, &plan.endpoint.model, documents)
     };
     let mode = if plan.is_bare { "bare" } else { "folio" };
-    let without_examples = report(mode, truths.iter().zip(&first).map(result).collect());
-    if plan.examples == 0 {
-        return Ok(without_examples);
-    }
-    for (truth, extracted) in truths.iter().zip(&first) {
+    let baseline = report(mode, truths.iter().zip(&first).map(result).collect());
+    let mode = match (plan.examples, plan.is_by_agent) {
+        (0, false) => return Ok(baseline),
+        (_, true) => "agent",
+        (_, false) => "examples",
+    };
+    for (truth, extracted) in truths.iter().zip(&first).filter(|_| !plan.is_by_agent) {
         if let Ok(Extracted { extraction, answer, .. }) = extracted {
             folio.verify(extraction, answer, truth).await?;
         }
@@ -102,14 +106,14 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     for (truth, extracted) in truths.iter().zip(&first) {
         let answer = match extracted {
             Ok(extracted) => {
-                let again = folio.extract(&extracted.document, &truth.schema).await;
+                let again = folio.extract(&extracted.document, &truth.schema, plan.is_by_agent).await;
                 again.map(|(_, answer)| answer).map_err(|error| format!("{error:#}"))
             }
             Err(error) => Err(error.clone()),
         };
         documents.push(DocumentResult::new(truth, answer));
     }
-    Ok(Report { without_examples: Some(Box::new(without_examples)), ..report("examples", documents) })
+    Ok(Report { baseline: Some(Box::new(baseline)), ..report(mode, documents) })
 }
 
 /// Uploads a document and extracts its values. A bare call receives the text that Folio read.
@@ -120,7 +124,7 @@ async fn extract(plan: &Plan, truth: &Truth, folio: &mut Folio) -> Result<Extrac
         let answer = bare::extract(&plan.endpoint, &folio.text(&document).await?, &truth.schema).await?;
         (String::new(), answer)
     } else {
-        folio.extract(&document, &truth.schema).await?
+        folio.extract(&document, &truth.schema, false).await?
     };
     Ok(Extracted { document, extraction, answer })
 }

@@ -144,7 +144,7 @@ pub struct DocumentResult {
 /// The result of an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// `folio`, `examples` for extractions with examples, or `bare` for calls without Folio.
+    /// `folio`, `examples` for extractions with examples, `agent` for extractions by the agent, or `bare` for calls without Folio.
     pub mode: String,
     pub base_url: String,
     pub model: String,
@@ -156,9 +156,9 @@ pub struct Report {
     pub evidence: Evidence,
     pub cost: Cost,
     pub documents: Vec<DocumentResult>,
-    /// The result of the same documents without examples. None: the evaluation has no examples.
+    /// The result of the same documents without examples and without the agent. None: the evaluation has neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub without_examples: Option<Box<Report>>,
+    pub baseline: Option<Box<Report>>,
 }
 
 impl DocumentResult {
@@ -220,7 +220,7 @@ impl Report {
             evidence,
             cost,
             documents,
-            without_examples: None,
+            baseline: None,
         }
     }
 

@@ -54,12 +54,26 @@ fn pdfs_and_scans_of_a_layout_are_extracted_by_a_server() {
 #[test]
 fn the_expected_values_of_other_documents_are_examples() {
     let report = evaluate("items-en", &["--examples", "1"]);
-    let without = report.without_examples.as_deref().expect("the documents are extracted without examples, too");
+    let without = report.baseline.as_deref().expect("the documents are extracted without examples, too");
     assert_eq!((report.mode.as_str(), without.mode.as_str(), report.documents.len()), ("examples", "folio", 2));
     assert_eq!(without.cost.examples, 0, "{without}");
     assert!((1..=2).contains(&report.cost.examples), "{report}");
     assert_eq!(report.counts, without.counts, "the offline rules ignore examples: {without}{report}");
     assert!(report.cost.input_tokens > without.cost.input_tokens, "{without}{report}");
+}
+
+#[test]
+fn the_agent_extracts_the_same_documents() {
+    let report = evaluate("items-en.pdf", &["--agent"]);
+    let baseline = report.baseline.as_deref().expect("the documents are extracted without the agent, too");
+    assert_eq!(
+        (report.mode.as_str(), baseline.mode.as_str(), report.documents.len()),
+        ("agent", "folio", 1),
+        "{report}"
+    );
+    assert!(report.documents.iter().all(|document| document.error.is_none()), "{report}");
+    assert_eq!(report.counts, baseline.counts, "both use the same rules: {baseline}{report}");
+    assert!(report.cost.model_calls > baseline.cost.model_calls, "{baseline}{report}");
 }
 
 #[test]

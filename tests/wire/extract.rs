@@ -126,6 +126,16 @@ fn a_stored_prompt_and_schema_are_used_again() {
 }
 
 #[test]
+fn the_agent_extracts_a_file_offline() {
+    let folder = folder();
+    let (out, errors) = ended(folder.path(), &["extract", "invoice.pdf", "--agent"], 0);
+    assert!(out.contains("page, read by an agent,"), "{out}{errors}");
+    let row = ["invoice_number", "INV-2026-0417", "located", "1"];
+    let is_row = |line: &&str| line.split_whitespace().take(row.len()).eq(row);
+    assert_eq!(out.lines().filter(is_row).count(), 1, "{out}");
+}
+
+#[test]
 fn an_export_to_a_file_has_a_table_for_each_nested_list() {
     let folder = folder();
     let folder = folder.path();

@@ -3,6 +3,7 @@
 //! The two programs must be in the folder of the test program. `cargo xtask test` or `cargo build --workspace --bins`
 //! builds them.
 
+mod agent;
 mod approve;
 mod cancel;
 mod captures;

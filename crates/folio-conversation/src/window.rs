@@ -1,7 +1,10 @@
 //! The messages that a model receives: the complete current turn, preceded by the messages that fit.
 
+use std::collections::HashMap;
+
 use folio_history::{History, shorten_results};
 use folio_llm::Tools;
+use folio_tools::extraction::{PAGE_TEXT_TOOL, page_text_removed};
 use folio_types::limits;
 use folio_types::message::Message;
 
@@ -9,6 +12,9 @@ use folio_types::message::Message;
 const MESSAGE_TOKENS: usize = 8;
 /// Suffix of a truncated tool result.
 const TRUNCATION_NOTE: &str = "\n[truncated: the result is longer than the model's context allows]";
+
+/// Number of rounds of the current turn, counted from the newest one, whose page texts are sent.
+const PAGE_TEXT_ROUNDS: usize = 2;
 
 /// Messages that may be sent, before the token budget is applied.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,7 +36,9 @@ impl Window {
             }
             before.push(group);
         }
-        let current = history.turn(turn).map(|record| record.messages()).unwrap_or_default();
+        let mut current = history.turn(turn).map(|record| record.messages()).unwrap_or_default();
+        before.iter_mut().for_each(|group| remove_page_texts(group, 0));
+        remove_page_texts(&mut current, PAGE_TEXT_ROUNDS);
         Self { before, current }
     }
 
@@ -67,6 +75,30 @@ impl Window {
         }
         let before = selected.into_iter().rev().flatten();
         Ok(folio_history::sanitize(before.chain(self.current).collect()))
+    }
+}
+
+/// Replaces the page texts that an agent has read by one line each, except those of the last `rounds` rounds. An agent that reads a
+/// long document would otherwise fill the context of its model.
+fn remove_page_texts(messages: &mut [Message], rounds: usize) {
+    let mut count = 0;
+    // The numbers of the rounds that read pages, and the lines, by the ids of the calls.
+    let mut lines: HashMap<String, (usize, String)> = HashMap::new();
+    for message in messages.iter() {
+        let Message::Assistant { calls, .. } = message else { continue };
+        count += 1;
+        for call in calls.iter().filter(|call| call.name == PAGE_TEXT_TOOL) {
+            lines.insert(call.id.clone(), (count, page_text_removed(&call.arguments)));
+        }
+    }
+    for message in messages {
+        if let Message::Tool { call, content } = message
+            && let Some((round, line)) = lines.get(call.as_str())
+            && round + rounds <= count
+            && content.len() > line.len()
+        {
+            content.clone_from(line);
+        }
     }
 }
 
@@ -177,6 +209,52 @@ mod tests {
         assert!((5_000..6_000).contains(&needed), "its results are truncated: {needed}");
         let sent = window.fit(4_000, needed).unwrap();
         assert_eq!(sent.len(), 3, "earlier messages are dropped first");
+    }
+
+    #[test]
+    fn page_texts_older_than_two_rounds_become_a_line_that_names_the_call_to_read_them_again() {
+        let page = |id: &str, arguments| {
+            let mut round = round(id, &"x".repeat(400));
+            if let Some(Message::Assistant { calls, .. }) = round.first_mut() {
+                calls[0].name = PAGE_TEXT_TOOL.to_owned();
+                calls[0].arguments = arguments;
+            }
+            round
+        };
+        let results = |messages: &[Message], rounds| {
+            let mut messages = messages.to_vec();
+            remove_page_texts(&mut messages, rounds);
+            let content = |message: Message| match message {
+                Message::Tool { content, .. } => Some(content),
+                _ => None,
+            };
+            messages.into_iter().filter_map(content).collect::<Vec<_>>()
+        };
+        let first = "[The text of the first pages was removed. Call get_document_text to read it again.]";
+        let third = "[The text of page 3 was removed. Call get_document_text with page 3 to read it again.]";
+        let kept = "x".repeat(400);
+        let kept = kept.as_str();
+        let messages = [
+            vec![user("now")],
+            page("a", json!({})),
+            page("b", json!({"page": 3})),
+            round("c", kept),
+            page("d", json!({"page": 4})),
+        ]
+        .concat();
+        assert_eq!(results(&messages, 2), [first, third, kept, kept]);
+        assert_eq!(results(&messages[..7], 2), [first, kept, kept]);
+        assert_eq!(results(&messages[..5], 2), [kept, kept]);
+        assert_eq!(results(&messages[..5], 0), [first, third], "messages of an earlier turn");
+        let failed = vec![page("e", json!({})), page("f", json!({})), page("g", json!({}))].concat();
+        let failed: Vec<Message> = failed
+            .into_iter()
+            .map(|message| match message {
+                Message::Tool { call, .. } => Message::Tool { call, content: "{}".to_owned() },
+                other => other,
+            })
+            .collect();
+        assert_eq!(results(&failed, 2), ["{}"; 3], "a short result is not replaced");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub trait JobKind: Send + Sync {
 }
 
 /// Returns the reason for which a job waits after an error of an item. None: the attempt failed.
-pub(crate) fn wait_reason(error: &Error) -> Option<WaitReason> {
+pub fn wait_reason(error: &Error) -> Option<WaitReason> {
     match error.reason {
         Reason::CreditExhausted => Some(WaitReason::Credit),
         Reason::QuotaExceeded | Reason::Overloaded | Reason::QueueFull | Reason::ModelRateLimited => {
@@ -57,6 +57,7 @@ pub(crate) fn wait_reason(error: &Error) -> Option<WaitReason> {
         // Without an attempt, the delivery ends.
         Reason::WebhookFailed if error.is_retriable() => Some(WaitReason::Limit),
         Reason::StoreUnavailable | Reason::ModelUnavailable => Some(WaitReason::Store),
+        Reason::TurnPending => Some(WaitReason::Approval),
         _ => None,
     }
 }

@@ -36,7 +36,7 @@ use ractor::{Actor, ActorRef};
 
 pub use control::{JobControl, JobRequest};
 pub use hints::JobHints;
-pub use kind::{ItemTask, JobKind};
+pub use kind::{ItemTask, JobKind, wait_reason};
 
 use crate::shared::Shared;
 use crate::supervisor::{Supervisor, SupervisorMsg};

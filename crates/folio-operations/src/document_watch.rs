@@ -183,6 +183,7 @@ mod tests {
             verified_by: None,
             report: ExtractionReport::default(),
             fields: FieldLog::default(),
+            agent: None,
             created_by: document.created_by,
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,

@@ -5,8 +5,8 @@ use folio_history::job;
 use folio_jobs::JobRequest;
 use folio_resources::fields;
 use folio_resources::{
-    CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, FieldChange, FieldDecision, FieldLog,
-    Prompt, Resource as _,
+    CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, ExtractionState, FieldChange,
+    FieldDecision, FieldLog, Prompt, Resource as _,
 };
 use folio_tools::extraction;
 use folio_types::access::Scope;
@@ -17,6 +17,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::agent_extractions::{self, CorrectExtraction, FIRST_RUN, StartExtraction};
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::exports::DownloadExtractions;
@@ -31,12 +32,12 @@ const DOCUMENTS_AT_ONCE: usize = 8;
 
 service! {
     "ExtractionService", Some(Scope::Extractions) =>
-    RunExtraction, RunExtractions, GetExtraction, UpdateExtractionField, ReplaceExtraction, ReviewExtractionField,
+    RunExtraction, RunExtractions, StartExtraction, CorrectExtraction, GetExtraction, UpdateExtractionField, ReplaceExtraction, ReviewExtractionField,
     ListFieldHistory, RequestReview, VerifyExtraction, DeleteExtraction, ListExtractions, DownloadExtractions
 }
 
 /// Runs a prompt on a document and stores the data, or creates a job if the document needs more windows than a request may
-/// extract. A repeated request returns the stored extraction without a model call, or the same job. A request that is
+/// extract, or if the agent runs the prompt. A repeated request returns the stored extraction without a model call, or the same job. A request that is
 /// repeated while the first one runs waits for its result.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunExtraction {
@@ -51,7 +52,7 @@ pub struct RunExtraction {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExtractionRun {
     Extracted(Box<Extraction>),
-    /// The job whose only item is the extraction.
+    /// The job whose only item is the document, or the extraction on which the agent works.
     Job(Box<JobView>),
 }
 
@@ -66,10 +67,20 @@ impl Operation for RunExtraction {
         let _guard = context.running_extractions().acquire(&id).await;
         let is_job = request.has_recorded(stores, &job).await?;
         if !is_job && request.recorded_result(stores, &Extraction::target(&id)).await?.is_some() {
-            let found = with_citations(context, context.find(&id).await?).await?;
+            let found: Extraction = context.find(&id).await?;
+            let is_in_first_run = found.agent.as_ref().is_some_and(|agent| agent.number == FIRST_RUN);
+            if is_in_first_run && found.state() == ExtractionState::InProgress {
+                return agent_job(context, &found).await;
+            }
+            let found = with_citations(context, found).await?;
             return Ok(ExtractionRun::Extracted(Box::new(found)));
         }
-        let prompt = context.revision::<Prompt>(&self.prompt_revid).await?.revid;
+        let revision = context.revision::<Prompt>(&self.prompt_revid).await?;
+        if revision.is_run_by_agent && !is_job {
+            let begun = agent_extractions::begin(context, &self.document_id, revision, self.model).await?;
+            return agent_job(context, &begun).await;
+        }
+        let prompt = revision.revid;
         if !is_job {
             let unique = context.environment().uuid();
             let key = format!("request:{}:{}", principal.user, request.id());
@@ -96,6 +107,12 @@ impl Operation for RunExtraction {
         let job = create_job(context, prompt, (self.model, None), &[self.document_id]).await?;
         Ok(ExtractionRun::Job(Box::new(job)))
     }
+}
+
+/// Creates the job in which the agent works on an extraction. Idempotent.
+async fn agent_job(context: &Context, extraction: &Extraction) -> Result<ExtractionRun> {
+    let job = agent_extractions::create_run(context, extraction, extraction.model.clone(), None).await?;
+    Ok(ExtractionRun::Job(Box::new(JobView::read(context, job).await?)))
 }
 
 /// Creates the job of a request, whose items are documents. Idempotent. `credit_budget`: None: no budget.
@@ -181,7 +198,7 @@ impl Operation for GetExtraction {
 
 /// Returns the extraction with citations of the current text of its document. Cost: one read, and a search in the text if the
 /// document was read again.
-async fn with_citations(context: &Context, extraction: Extraction) -> Result<Extraction> {
+pub(crate) async fn with_citations(context: &Context, extraction: Extraction) -> Result<Extraction> {
     let stores = context.stores();
     match stores.of::<Document>().get(&context.principal().org, &extraction.document).await? {
         Some(document) => extraction::check_again(stores, &document, extraction).await,

@@ -12,6 +12,7 @@
 //!
 //! This crate must know no protocol: no protobuf, no gRPC, no HTTP.
 
+pub mod agent_extractions;
 pub mod approvals;
 mod audit;
 pub mod audit_log;

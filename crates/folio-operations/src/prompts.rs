@@ -35,6 +35,9 @@ pub struct PromptFields {
     pub model: String,
     /// Sampling temperature from 0 to 2. None: 0.
     pub temperature: Option<f64>,
+    /// True if the extraction agent runs the prompt.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_run_by_agent: bool,
     /// At most 50 tags. Repeated ids are stored once.
     pub tag_ids: Vec<String>,
 }
@@ -46,6 +49,7 @@ struct CheckedPrompt {
     schema: Option<SchemaRevId>,
     model: Option<String>,
     temperature: Option<Temperature>,
+    is_run_by_agent: bool,
     tags: Vec<TagId>,
 }
 
@@ -65,6 +69,7 @@ impl PromptFields {
             schema: schema(context, &self.schema_revid).await?,
             model: model(context, &self.model).await?,
             temperature: temperature(self.temperature)?,
+            is_run_by_agent: self.is_run_by_agent,
             name: self.name,
             content: self.content,
         })
@@ -84,7 +89,7 @@ impl Operation for CreatePrompt {
     async fn run(self, context: &Context) -> Result<Prompt> {
         let (request, stores) = (&context.request, context.stores());
         let write = async {
-            let CheckedPrompt { name, content, schema, model, temperature, tags } =
+            let CheckedPrompt { name, content, schema, model, temperature, is_run_by_agent, tags } =
                 self.prompt.checked(context).await?;
             // If the name exists, the new revision replaces every field of the prompt.
             let revise = PromptChange::Update {
@@ -93,9 +98,11 @@ impl Operation for CreatePrompt {
                 schema: Some(schema.clone()),
                 model: Some(model.clone()),
                 temperature: Some(temperature),
+                is_run_by_agent: Some(is_run_by_agent),
                 tags: Some(tags.clone()),
             };
-            let create = PromptChange::Create { name: name.clone(), content, schema, model, temperature, tags };
+            let create =
+                PromptChange::Create { name: name.clone(), content, schema, model, temperature, is_run_by_agent, tags };
             request.create_or_revise::<Prompt>(stores, &name, create, revise).await
         };
         let id = request.once::<Prompt>(stores, write).await?;
@@ -142,6 +149,9 @@ pub struct UpdatePrompt {
     /// Inner None: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Option<f64>>,
+    /// True if the extraction agent runs the prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_run_by_agent: Option<bool>,
     /// The new tags replace all stored ones.
     pub tag_ids: Option<Vec<String>>,
     /// The version that the change is based on. None: any version.
@@ -161,6 +171,7 @@ impl Operation for UpdatePrompt {
         }
         let change = PromptChange::Update {
             temperature: self.temperature.map(temperature).transpose()?,
+            is_run_by_agent: self.is_run_by_agent,
             schema: resolve(self.schema_revid.as_deref().map(|text| schema(context, text))).await?,
             model: resolve(self.model.as_deref().map(|name| model(context, name))).await?,
             tags: resolve(self.tag_ids.as_deref().map(|ids| tags(context, ids))).await?,

@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::resource::common_functions;
 use crate::tag_set::tag_terms;
 use crate::{
-    CHECKS_MAX, CheckResult, Condition, CreationPeriod, Document, EXAMPLES_MAX, FieldLog, ListRow, Plan, Resource,
-    Review, UsedExample, WordBoxes, parent_term, term,
+    AgentRun, AgentStep, CHECKS_MAX, CheckResult, Condition, CreationPeriod, Document, EXAMPLES_MAX, FieldLog, ListRow,
+    Plan, Resource, Review, UsedExample, WordBoxes, parent_term, term,
 };
 
 /// Contains both the extracted data and its newest edit.
@@ -42,6 +42,9 @@ pub struct Extraction {
     /// Decisions about single values, and the last changes.
     #[serde(default, skip_serializing_if = "FieldLog::is_empty")]
     pub fields: FieldLog,
+    /// The newest run of an agent. None: one model call returned the data, and no agent has worked on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentRun>,
     /// User that ran the prompt.
     pub created_by: UserId,
     pub created_at: Timestamp,
@@ -273,6 +276,10 @@ pub struct NewExtraction {
 pub enum ExtractionChange {
     /// Stores the result of a prompt run.
     Create(Box<NewExtraction>),
+    /// Creates an extraction in progress, on which an agent works.
+    Begin(Box<NewExtraction>),
+    /// Stores a step of the agent.
+    Agent(Box<AgentStep>),
     /// Replaces the edited data by this complete data and resets `verified`.
     Edit { data: Value },
     /// Sets or resets `verified`.
@@ -403,7 +410,8 @@ impl Resource for Extraction {
         };
         let changed = |extraction: Self| Self { version: extraction.version + 1, updated_at: write.at, ..extraction };
         match (&write.change, before) {
-            (ExtractionChange::Create(new), None) => {
+            (ExtractionChange::Create(new) | ExtractionChange::Begin(new), None) => {
+                let is_begun = matches!(write.change, ExtractionChange::Begin(_));
                 let (fields, verified) = match &new.approvals {
                     Some(approvals) => {
                         let fields = FieldLog::default().reviewed(write, approvals, &new.data)?;
@@ -425,6 +433,7 @@ impl Resource for Extraction {
                     verified_by: None,
                     report: new.report.clone(),
                     fields,
+                    agent: is_begun.then(AgentRun::first),
                     created_by: write.by.clone(),
                     created_at: write.at,
                     updated_at: write.at,
@@ -432,6 +441,9 @@ impl Resource for Extraction {
                 };
                 let coverage = (!new.report.is_empty()).then(|| new.report.coverage.clone());
                 done(extraction, coverage)
+            }
+            (ExtractionChange::Agent(step), Some(extraction)) => {
+                done(changed(extraction.after_step(write, step)?), None)
             }
             (ExtractionChange::Edit { data }, Some(extraction)) => done(changed(extraction.edited(write, data)), None),
             (ExtractionChange::Review(review), Some(extraction)) => {

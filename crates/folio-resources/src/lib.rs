@@ -8,6 +8,7 @@
 //!
 //! The crate must not know a store, the network or a clock.
 
+mod agent_run;
 pub mod audit;
 mod decide;
 mod dependent;
@@ -39,6 +40,9 @@ mod used_example;
 mod webhook_endpoint;
 mod word_boxes;
 
+pub use agent_run::{
+    AgentData, AgentRun, AgentStep, DOCUMENT_TYPE_CHARS, DocumentType, ExtractionState, FAILURE_CHARS,
+};
 pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide};
 pub use dependent::DependentDeletion;
 pub use document::{

@@ -32,6 +32,9 @@ pub struct PromptRevision {
     /// None: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Temperature>,
+    /// True if the extraction agent runs the prompt. False: one model call for each window of the document.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_run_by_agent: bool,
     /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
     pub created_by: UserId,
@@ -70,6 +73,7 @@ pub enum PromptChange {
         model: Option<String>,
         /// None: 0.
         temperature: Option<Temperature>,
+        is_run_by_agent: bool,
         tags: Vec<TagId>,
     },
     /// Adds a revision if anything except the name differs from the newest revision; a new name alone renames the
@@ -83,6 +87,7 @@ pub enum PromptChange {
         model: Option<Option<String>>,
         /// Inner None: 0.
         temperature: Option<Option<Temperature>>,
+        is_run_by_agent: Option<bool>,
         tags: Option<Vec<TagId>>,
     },
     Delete,
@@ -174,7 +179,7 @@ impl Resource for Prompt {
             Ok(Plan { after: Some(prompt), result })
         };
         match (&write.change, before) {
-            (PromptChange::Create { name, content, schema, model, temperature, tags }, None) => {
+            (PromptChange::Create { name, content, schema, model, temperature, is_run_by_agent, tags }, None) => {
                 let latest = PromptRevision {
                     revid: PromptRevId::new(id.clone(), 1),
                     org: write.org.clone(),
@@ -183,19 +188,24 @@ impl Resource for Prompt {
                     schema: schema.clone(),
                     model: model.clone(),
                     temperature: *temperature,
+                    is_run_by_agent: *is_run_by_agent,
                     tags: distinct(tags),
                     created_by: write.by.clone(),
                     created_at: write.at,
                 };
                 done(Self { id: id.clone(), version: 1, created_at: write.at, latest }, true)
             }
-            (PromptChange::Update { name, content, schema, model, temperature, tags }, Some(before)) => {
+            (
+                PromptChange::Update { name, content, schema, model, temperature, is_run_by_agent, tags },
+                Some(before),
+            ) => {
                 let mut latest = before.latest.clone();
                 latest.name.clone_from(name.as_ref().unwrap_or(&before.latest.name));
                 latest.content.clone_from(content.as_ref().unwrap_or(&before.latest.content));
                 latest.schema.clone_from(schema.as_ref().unwrap_or(&before.latest.schema));
                 latest.model.clone_from(model.as_ref().unwrap_or(&before.latest.model));
                 latest.temperature = temperature.unwrap_or(before.latest.temperature);
+                latest.is_run_by_agent = is_run_by_agent.unwrap_or(before.latest.is_run_by_agent);
                 if let Some(tags) = tags {
                     latest.tags = distinct(tags);
                 }

@@ -145,7 +145,15 @@ impl Sample for Schema {
 impl Sample for Prompt {
     fn create(seed: &Seed) -> PromptChange {
         let (name, content) = (seed.name.clone(), seed.content.to_string());
-        PromptChange::Create { name, content, schema: seed.schema(), model: None, temperature: None, tags: seed.all() }
+        PromptChange::Create {
+            name,
+            content,
+            schema: seed.schema(),
+            model: None,
+            temperature: None,
+            is_run_by_agent: false,
+            tags: seed.all(),
+        }
     }
 
     fn update(seed: &Seed) -> PromptChange {
@@ -156,6 +164,7 @@ impl Sample for Prompt {
             schema: Some(seed.schema()),
             model: None,
             temperature: None,
+            is_run_by_agent: None,
             tags: Some(seed.all()),
         }
     }

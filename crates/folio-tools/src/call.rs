@@ -40,9 +40,14 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
     /// Returns the change that the deciding write makes.
     async fn change(self, context: &CallContext, plan: &Plan) -> Result<ChangeOf<Self>, ToolError>;
 
-    /// Returns the output of the call from its recorded result.
-    fn output(target: &Target, result: OpResult) -> ToolOutput {
+    /// Returns the output of the call from its recorded result. `arguments`: those of the call.
+    fn output(target: &Target, result: OpResult, _arguments: &Value) -> ToolOutput {
         output::of(target, result)
+    }
+
+    /// Returns the text for the model after a conflict, such as the current value. None: a standard text.
+    async fn conflict(&self, _context: &CallContext) -> Option<String> {
+        None
     }
 }
 
@@ -95,16 +100,20 @@ impl<C: WriteCall> WriteTool for Writes<C> {
         // The deciding write of a create finds the recorded result by itself.
         let is_looked_up = C::CALLS_MODELS || plan.expected != Expected::Absent;
         if is_looked_up && let Some(result) = recorded_result(context, arguments, &plan.target).await? {
-            return Ok(C::output(&plan.target, result));
+            return Ok(C::output(&plan.target, result, arguments));
         }
         let change = C::parse(arguments)?.change(context, plan).await?;
         let write = write(context, arguments, plan, change);
         let result = into_result(context.store::<C::Target>().decide(&id, write).await?)?;
-        Ok(C::output(&plan.target, result))
+        Ok(C::output(&plan.target, result, arguments))
     }
 
-    fn output(&self, target: &Target, result: OpResult) -> ToolOutput {
-        C::output(target, result)
+    fn output(&self, target: &Target, result: OpResult, arguments: &Value) -> ToolOutput {
+        C::output(target, result, arguments)
+    }
+
+    async fn conflict(&self, context: &CallContext, arguments: &Value) -> Option<String> {
+        C::parse(arguments).ok()?.conflict(context).await
     }
 }
 

@@ -102,7 +102,10 @@ mod tests {
         let registry = Registry::standard().unwrap();
         for profile in registry.profiles() {
             let names: Vec<&str> = profile.on_request().map(|spec| spec.name).collect();
-            let Some(tool) = profile.get(NAME) else { panic!("{} has no {NAME}", profile.profile.name) };
+            let Some(tool) = profile.get(NAME) else {
+                assert!(names.is_empty(), "{} has no {NAME}", profile.profile.name);
+                continue;
+            };
             let list = tool.spec.description.split_once("afterwards: ").unwrap().1.split_once('.').unwrap().0;
             assert_eq!(list.split(", ").collect::<Vec<_>>(), names);
         }

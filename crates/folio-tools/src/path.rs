@@ -199,6 +199,23 @@ impl Path {
         Ok(())
     }
 
+    /// Removes the value at the path and returns it. The items after a removed item move up by one. If this fails with
+    /// `INVALID_PATH`, the data is unchanged.
+    pub fn remove(&self, root: &mut Value) -> Result<Value, Error> {
+        let before = self.steps.len().saturating_sub(1);
+        let container = self.walk(root, before)?;
+        let missing_step = self.missing_step(before, container);
+        let position = self.steps.last().and_then(|last| position(container, last, Missing::Reject));
+        match (self.walk_mut(root, before), position) {
+            (Some(Value::Object(members)), Some(Position::Member(name))) => {
+                // `shift_remove` keeps the order of the other members.
+                members.shift_remove(name).ok_or(missing_step)
+            }
+            (Some(Value::Array(items)), Some(Position::Item(index))) if index < items.len() => Ok(items.remove(index)),
+            _ => Err(missing_step),
+        }
+    }
+
     fn walk<'v>(&self, root: &'v Value, steps: usize) -> Result<&'v Value, Error> {
         let mut value = root;
         for (at, step) in self.steps.iter().take(steps).enumerate() {

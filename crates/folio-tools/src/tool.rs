@@ -178,7 +178,12 @@ pub trait WriteTool: Send + Sync {
     async fn run(&self, context: &CallContext, arguments: &Value, plan: &Plan) -> Result<ToolOutput, ToolError>;
 
     /// Returns the output of a call from its op row: the same output that `run` returned.
-    fn output(&self, target: &Target, result: folio_types::op::OpResult) -> ToolOutput;
+    fn output(&self, target: &Target, result: folio_types::op::OpResult, arguments: &Value) -> ToolOutput;
+
+    /// Returns the text for the model after a conflict, such as the current value. None: a standard text.
+    async fn conflict(&self, _context: &CallContext, _arguments: &Value) -> Option<String> {
+        None
+    }
 }
 
 #[derive(Clone)]

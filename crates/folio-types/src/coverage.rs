@@ -13,9 +13,10 @@ pub const INCOMPLETE_PAGES_MAX: usize = 20;
 pub struct Coverage {
     /// Number of pages of the document.
     pub pages: u32,
-    /// Number of pages whose text was sent to the model. The other pages have no text, or their text is missing.
+    /// Number of pages whose text was sent to the model. The other pages have no text, or their text is missing. All pages
+    /// count as read if an agent read the document.
     pub pages_read: u32,
-    /// Number of parts of the text that were extracted separately.
+    /// Number of parts of the text that were extracted separately. 0: an agent read the document.
     pub windows: u32,
     /// Number of model calls, including those that an earlier attempt of the same request made.
     pub model_calls: u32,
@@ -67,13 +68,12 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pages, pages_read, windows, model_calls, conflicts, located, inferred, cited, .. } = *self;
         let (missing, incomplete) = (self.pages_missing, self.pages_incomplete);
-        write!(
-            f,
-            "{pages_read} of {} in {}, {}",
-            counted(pages, "page"),
-            counted(windows, "window"),
-            counted(model_calls, "model call")
-        )?;
+        let (of_pages, in_windows) = (counted(pages, "page"), counted(windows, "window"));
+        if windows == 0 {
+            write!(f, "{of_pages}, read by an agent")?;
+        } else {
+            write!(f, "{pages_read} of {of_pages} in {in_windows}, {}", counted(model_calls, "model call"))?;
+        }
         if conflicts > 0 {
             write!(f, ", {}", counted(conflicts, "conflict"))?;
         }
@@ -150,12 +150,14 @@ mod tests {
         assert!(quoted.ends_with(", 17 of 18 values in the text, 12 of them quoted; 2 pages have no text"), "{quoted}");
         let one = Coverage { pages: 13, ..part };
         assert!(one.to_string().ends_with("; 1 page has no text"), "{one}");
+        let by_agent = Coverage { pages: 2, pages_read: 2, located: 3, inferred: 1, ..Coverage::default() };
+        assert_eq!(by_agent.to_string(), "2 pages, read by an agent, 3 of 4 values in the text");
     }
 
     #[test]
     fn missing_and_cut_pages_are_counted_and_the_first_are_listed() {
         let with = |missing: &[u32], cut: &[u32]| {
-            let mut coverage = Coverage { pages: 90, pages_read: 90, ..Coverage::default() };
+            let mut coverage = Coverage { pages: 90, pages_read: 90, windows: 1, ..Coverage::default() };
             coverage.pages_read -= u32::try_from(missing.len()).unwrap();
             missing.iter().for_each(|page| coverage.add_incomplete(*page, true));
             cut.iter().for_each(|page| coverage.add_incomplete(*page, false));

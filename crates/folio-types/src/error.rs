@@ -166,6 +166,8 @@ named_enum! {
         NoText = "NO_TEXT",
         /// The document has no extraction (yet).
         NoExtraction = "NO_EXTRACTION",
+        /// No agent works on the extraction, and the request needs a run in progress.
+        ExtractionEnded = "EXTRACTION_ENDED",
         Internal = "INTERNAL",
     }
 }

@@ -2,7 +2,7 @@
 
 use folio_history::journal::{End, Entry};
 use folio_history::thread::Append;
-use folio_resources::{Extraction, TextState, WebhookEndpointId};
+use folio_resources::{Extraction, ExtractionState, TextState, WebhookEndpointId};
 use folio_storage::IngestUpdate;
 use folio_types::op::OpKey;
 use folio_types::{DocumentId, Error, ExtractionId, OrgId, Reason, Result, ThreadId, Timestamp, TurnId, plain_id};
@@ -177,7 +177,9 @@ pub(crate) fn of_extraction(op: &OpKey, before: Option<&Extraction>, after: &Ext
         let key = [after.id.as_str(), &op.to_string()];
         Event::new(r#type, &after.org, &key, after.updated_at, data, source)
     };
-    let completed = before.is_none().then(|| new(EventType::ExtractionCompleted, None, "completed"));
+    let is_completed = |extraction: &Extraction| extraction.state() == ExtractionState::Completed;
+    let is_new = is_completed(after) && !before.is_some_and(is_completed);
+    let completed = is_new.then(|| new(EventType::ExtractionCompleted, None, "completed"));
     let waiting = starts_waiting.then(|| new(EventType::InboxWaiting, Some("field_review"), "awaiting_review"));
     completed.into_iter().chain(waiting).collect()
 }
@@ -186,7 +188,7 @@ pub(crate) fn of_extraction(op: &OpKey, before: Option<&Extraction>, after: &Ext
 mod tests {
     use folio_history::journal::{Ended, Paused, WorkingState};
     use folio_history::thread::Fence;
-    use folio_resources::{ExtractionChange, ExtractionReport, NewExtraction, Resource as _};
+    use folio_resources::{AgentStep, ExtractionChange, ExtractionReport, NewExtraction, Resource as _};
     use folio_types::op::{Expected, Write};
     use folio_types::{PromptId, PromptRevId, UserId};
 
@@ -267,7 +269,7 @@ mod tests {
             report: ExtractionReport::default(),
             approvals: None,
         };
-        let made = apply(ExtractionChange::Create(Box::new(new)), None);
+        let made = apply(ExtractionChange::Create(Box::new(new.clone())), None);
         let waiting = apply(ExtractionChange::RequestReview { requested: true }, Some(&made));
         let edited = apply(ExtractionChange::Edit { data: json!({}) }, Some(&waiting));
         let op = OpKey::Request { user: UserId::platform(), request: "key".parse().unwrap() };
@@ -283,6 +285,14 @@ mod tests {
         assert_eq!(of_extraction(&op, None, &later)[0].id, event.id, "the write is repeated for another version");
         let other = OpKey::Request { user: UserId::platform(), request: "other".parse().unwrap() };
         assert_ne!(of_extraction(&other, None, &made)[0].id, event.id, "another write");
+        let step = |step, before: &Extraction| apply(ExtractionChange::Agent(Box::new(step)), Some(before));
+        let begun = apply(ExtractionChange::Begin(Box::new(new)), None);
+        let complete = AgentStep::Complete { report: Box::default(), approvals: None };
+        let completed = step(complete, &begun);
+        assert!(names(None, &begun).is_empty());
+        assert!(names(Some(&begun), &step(AgentStep::Fail { reason: "x".into() }, &begun)).is_empty());
+        assert_eq!(names(Some(&begun), &completed), ["extraction.completed"]);
+        assert!(names(Some(&completed), &step(AgentStep::Start, &completed)).is_empty());
         assert!(!event.body().unwrap().contains("secret"), "the data are not part of the event");
     }
 

@@ -4,6 +4,7 @@
 //!
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
+mod agent_jobs;
 mod extraction_jobs;
 mod node;
 mod owners;

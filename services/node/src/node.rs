@@ -11,6 +11,7 @@ use folio_conversation::{
 };
 use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
+use folio_history::peer::SharedPeer;
 use folio_jobs::{JobHints, JobKind, Jobs};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::agent_jobs::{AgentJobs, TurnRunner};
 use crate::extraction_jobs::ExtractionJobs;
 use crate::owners::ClusterOwners;
 
@@ -61,6 +63,8 @@ pub struct JobParts {
     pub limits: JobLimits,
     /// The kinds of jobs that do not use tools.
     pub kinds: Vec<Arc<dyn JobKind>>,
+    /// Reaches the conversations of all nodes, for jobs that run turns. None: this process is the only node.
+    pub conversations: Option<SharedPeer>,
 }
 
 #[derive(Clone)]
@@ -204,7 +208,11 @@ impl RunningIncarnation {
         };
         let conversations = Conversations::start(dependencies, options.clone()).await?;
         let settlements = TaskTracker::new();
-        let jobs = start_jobs(&incarnation, parts, settlements.clone()).await?;
+        let runner = match &parts.jobs.conversations {
+            Some(peer) => TurnRunner::AllNodes(Arc::clone(peer)),
+            None => TurnRunner::ThisNode(conversations.clone()),
+        };
+        let jobs = start_jobs(&incarnation, parts, (settlements.clone(), runner)).await?;
         tracing::info!(%incarnation, "node started");
         Ok(Self { incarnation, conversations, jobs, settlements })
     }
@@ -229,7 +237,11 @@ impl RunningIncarnation {
 }
 
 /// Starts the jobs of an incarnation, with every kind of job.
-async fn start_jobs(incarnation: &Incarnation, parts: &NodeParts, settlements: TaskTracker) -> Result<Jobs> {
+async fn start_jobs(
+    incarnation: &Incarnation,
+    parts: &NodeParts,
+    (settlements, runner): (TaskTracker, TurnRunner),
+) -> Result<Jobs> {
     let resources = ToolResources {
         stores: parts.stores.clone(),
         models: Arc::clone(&parts.models),
@@ -247,6 +259,7 @@ async fn start_jobs(incarnation: &Incarnation, parts: &NodeParts, settlements: T
         }
     };
     let mut kinds = parts.jobs.kinds.clone();
+    kinds.push(Arc::new(AgentJobs::new(runner, parts.stores.clone(), Arc::clone(&parts.environment))));
     kinds.push(Arc::new(ExtractionJobs(resources)));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),

@@ -98,6 +98,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
             slots: shared.slots.clone(),
             hints: JobHints::new(shared.jobs),
             kinds: Vec::new(),
+            conversations: None,
             limits: folio_history::job::JobLimits::default(),
         },
         shared_turns: SharedTurnStores { turns: shared.turns, events: Some(shared.events) },

@@ -55,6 +55,7 @@ fn prompt() -> PromptRevision {
         schema: Some(schema().revid),
         model: Some("gpt-5".to_owned()),
         temperature: None,
+        is_run_by_agent: false,
         tags: vec![tag().id],
         created_by: UserId::derive(&["u"]),
         created_at: Timestamp::UNIX_EPOCH,

@@ -97,7 +97,7 @@ impl WriteTool for FaultyTool {
         }
     }
 
-    fn output(&self, _: &Target, _: OpResult) -> ToolOutput {
+    fn output(&self, _: &Target, _: OpResult, _: &Value) -> ToolOutput {
         ToolOutput::new(Value::Null)
     }
 }

@@ -79,7 +79,7 @@ impl WriteTool for Mark {
         Ok(ToolOutput::new(json!({ "marked": true })))
     }
 
-    fn output(&self, _: &Target, _: OpResult) -> ToolOutput {
+    fn output(&self, _: &Target, _: OpResult, _: &Value) -> ToolOutput {
         ToolOutput::new(Value::Null)
     }
 }

@@ -3,7 +3,7 @@
 //! closing its op.
 
 use folio_history::journal::{CallStatus, Intent};
-use folio_tools::{ToolError, ToolKind};
+use folio_tools::{ToolError, ToolKind, WriteTool};
 use folio_types::Result;
 use folio_types::op::{ClosedAs, OpKey, OpRow, OpState};
 
@@ -24,7 +24,7 @@ impl ToolWork {
         let mut wait = StoreWait::new(self);
         loop {
             if let Some(row) = self.op_row(intent, &mut wait).await {
-                return self.result_of(intent, row, "");
+                return self.result_of(intent, row, "").await;
             }
             let failure = match self.write_once(intent).await {
                 Ok(output) => return done(output),
@@ -44,7 +44,7 @@ impl ToolWork {
     /// Closes the op of a failed call. Returns the result of an existing op row, otherwise the failure.
     pub(super) async fn close_failed(&self, intent: &Intent, failure: &str) -> ToolResult {
         let row = self.close_until_answered(intent, ClosedAs::Conflict).await;
-        self.result_of(intent, row, failure)
+        self.result_of(intent, row, failure).await
     }
 
     /// Closes the op as aborted unless its row exists, and reports the stored row.
@@ -53,11 +53,17 @@ impl ToolWork {
         let row = self.close_until_answered(&intent, ClosedAs::Aborted).await;
         let result = match row.state {
             OpState::Aborted if row.digest == self.run.digest => None,
-            _ => Some(self.result_of(&intent, row, "")),
+            _ => Some(self.result_of(&intent, row, "").await),
         };
         self.work.hit_failpoint("close", "after").await;
         let command = Command::Closed { round: self.run.call.round, index: self.run.call.index, result };
         self.work.report(command);
+    }
+
+    /// Returns the text of the tool about the conflict. None: the tool has none, or a store does not answer.
+    async fn current_value(&self, tool: &dyn WriteTool) -> Option<String> {
+        let text = async { Ok(tool.conflict(&self.context, &self.run.arguments).await) };
+        self.work.shared.with_store_timeout(text).await.ok().flatten()
     }
 
     async fn close_until_answered(&self, intent: &Intent, closed: ClosedAs) -> OpRow {
@@ -89,19 +95,25 @@ impl ToolWork {
     }
 
     /// Converts an op row to a result for the model. `failure`: text for a row that only closes a failed call.
-    fn result_of(&self, intent: &Intent, row: OpRow, failure: &str) -> ToolResult {
+    async fn result_of(&self, intent: &Intent, row: OpRow, failure: &str) -> ToolResult {
         if row.digest != self.run.digest {
             // The row belongs to another call. It prevents the write of this call, so nothing was written.
             tracing::error!(call = %self.run.call, "an op row has another digest than the call's arguments");
             return failed("Another record exists for this call; nothing was written.");
         }
         match (row.state, self.tool.as_ref().map(|tool| &tool.kind)) {
-            (OpState::Done(result), Some(ToolKind::Write(tool))) => done(tool.output(&intent.target, result)),
+            (OpState::Done(result), Some(ToolKind::Write(tool))) => {
+                done(tool.output(&intent.target, result, &self.run.arguments))
+            }
             (OpState::Done(_), _) => failed("The call succeeded with a tool that no longer exists."),
             (OpState::Conflict, _) if !failure.is_empty() => failed(failure),
-            (OpState::Conflict, _) => {
+            (OpState::Conflict, kind) => {
+                let current = match kind {
+                    Some(ToolKind::Write(tool)) => self.current_value(tool.as_ref()).await,
+                    _ => None,
+                };
                 let message = "The target changed after the call was approved; nothing was written.";
-                without_effect(CallStatus::Conflict, message)
+                without_effect(CallStatus::Conflict, current.as_deref().unwrap_or(message))
             }
             (OpState::Aborted, _) => {
                 without_effect(CallStatus::Cancelled, "The call was cancelled before it ran; nothing was written.")

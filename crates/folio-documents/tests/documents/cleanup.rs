@@ -132,7 +132,15 @@ async fn change_prompt(fixture: &Fixture, key: &str, expected: Expected, change:
 
 async fn create_prompt(fixture: &Fixture) -> PromptId {
     let (name, content) = ("read".to_owned(), "Read it.".to_owned());
-    let create = PromptChange::Create { name, content, schema: None, model: None, temperature: None, tags: vec![] };
+    let create = PromptChange::Create {
+        name,
+        content,
+        schema: None,
+        model: None,
+        temperature: None,
+        is_run_by_agent: false,
+        tags: vec![],
+    };
     change_prompt(fixture, "create-prompt", Expected::Absent, create).await
 }
 

@@ -1,9 +1,9 @@
 //! Conversions of stored resources.
 
 use folio_resources::{
-    BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, Document, Extraction, FieldChange,
-    FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText, Prompt, PromptRevision, ReviewRule, Schema,
-    SchemaRevision, Tag, TextState, UsedExample, partly_searchable_keys,
+    BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, Document, Extraction, ExtractionState,
+    FieldChange, FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText, Prompt, PromptRevision,
+    ReviewRule, Schema, SchemaRevision, Tag, TextState, UsedExample, partly_searchable_keys,
 };
 use folio_types::{Coverage, Error, Etag, Result, Temperature};
 
@@ -145,6 +145,7 @@ impl From<&PromptRevision> for v1::PromptRevision {
             created_by: revision.created_by.to_string(),
             create_time: Some(time::to_proto(revision.created_at)),
             temperature: revision.temperature.map(Temperature::get),
+            agent: revision.is_run_by_agent,
         }
     }
 }
@@ -165,6 +166,7 @@ impl From<&Prompt> for v1::Prompt {
             revision_create_time: newest.create_time,
             etag: Etag::new(prompt.version).to_string(),
             temperature: newest.temperature,
+            agent: newest.agent,
         }
     }
 }
@@ -188,6 +190,13 @@ impl From<&Extraction> for v1::Extraction {
     fn from(extraction: &Extraction) -> Self {
         let report = &extraction.report;
         let text_generation = text_of(report.text_generation.as_ref());
+        let state = match extraction.state() {
+            ExtractionState::InProgress => v1::ExtractionState::InProgress,
+            ExtractionState::Completed => v1::ExtractionState::Completed,
+            ExtractionState::Failed => v1::ExtractionState::Failed,
+        };
+        let agent = extraction.agent.as_ref();
+        let document_type = agent.and_then(|agent| agent.document_type.as_ref());
         Self {
             extraction_id: extraction.id.to_string(),
             document_id: extraction.document.to_string(),
@@ -215,6 +224,10 @@ impl From<&Extraction> for v1::Extraction {
             checks: report.checks.iter().map(Into::into).collect(),
             review_requested_by: text_of(extraction.fields.requested_by.as_ref()),
             examples: report.examples.iter().map(Into::into).collect(),
+            state: state.into(),
+            document_type: document_type
+                .map(|found| v1::DocumentType { name: found.name.clone(), confidence: found.confidence }),
+            failure: agent.and_then(|agent| agent.failure.clone()).unwrap_or_default(),
         }
     }
 }

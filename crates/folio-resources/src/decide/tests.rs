@@ -198,6 +198,7 @@ fn a_retained_revision_keeps_its_references_until_the_deletion() {
         schema: Some(schema.clone()),
         model: None,
         temperature: None,
+        is_run_by_agent: false,
         tags: tags(&["one", "two", "one"]),
     };
     let first = written(decide(&prompt_write(Expected::Absent, create), &StoredState::default()));
@@ -215,6 +216,7 @@ fn a_retained_revision_keeps_its_references_until_the_deletion() {
         schema: Some(None),
         model: None,
         temperature: None,
+        is_run_by_agent: None,
         tags: Some(tags(&["two", "three"])),
     };
     let state = StoredState { record: Some(record(&first)), ..StoredState::default() };
@@ -234,7 +236,15 @@ fn edit_of_revision(number: u32, op: OpKey, content: &str) -> (ResourceWrite, St
     let mut sample = golden::prompt();
     sample.latest.revid.version = number;
     let content = Some(content.to_owned());
-    let edit = PromptChange::Update { name: None, content, schema: None, model: None, temperature: None, tags: None };
+    let edit = PromptChange::Update {
+        name: None,
+        content,
+        schema: None,
+        model: None,
+        temperature: None,
+        is_run_by_agent: None,
+        tags: None,
+    };
     let write = ResourceWrite::new::<Prompt>(&sample.id, write(op, Expected::Version(9), edit));
     let stored = encode_value(Prompt::KIND, Prompt::FORMAT, &Record::Live(sample)).unwrap();
     (write, StoredState { record: Some(stored), ..StoredState::default() })
@@ -311,6 +321,7 @@ fn a_rename_of_a_prompt_adds_no_revision() {
         schema: None,
         model: None,
         temperature: None,
+        is_run_by_agent: None,
         tags: None,
     };
     let write = ResourceWrite::new::<Prompt>(&sample.id, write(request("p"), Expected::Version(9), rename));
@@ -329,7 +340,15 @@ fn a_revision_keeps_the_fields_of_a_newer_build_that_its_predecessor_has() {
     stored["live"]["owner"] = json!("a team");
     stored["live"]["latest"]["priority"] = json!(0.5);
     let content = Some("Read it again.".to_owned());
-    let edit = PromptChange::Update { name: None, content, schema: None, model: None, temperature: None, tags: None };
+    let edit = PromptChange::Update {
+        name: None,
+        content,
+        schema: None,
+        model: None,
+        temperature: None,
+        is_run_by_agent: None,
+        tags: None,
+    };
     let write = ResourceWrite::new::<Prompt>(&sample.id, write(request("p"), Expected::Version(9), edit));
     let bytes = [&[Prompt::FORMAT], stored.to_string().as_bytes()].concat();
     let plan = written(decide(&write, &StoredState { record: Some(bytes), ..StoredState::default() }));

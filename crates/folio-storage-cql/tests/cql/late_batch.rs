@@ -213,6 +213,7 @@ impl Fixture {
             schema: None,
             model: None,
             temperature: None,
+            is_run_by_agent: false,
             tags: vec![self.tag.clone()],
         };
         self.change_prompt("use", Expected::Absent, create).await;

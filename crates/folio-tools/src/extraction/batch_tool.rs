@@ -77,7 +77,7 @@ impl WriteTool for RunExtractions {
         start_job(context, arguments, plan).await
     }
 
-    fn output(&self, target: &Target, result: OpResult) -> ToolOutput {
+    fn output(&self, target: &Target, result: OpResult, _: &Value) -> ToolOutput {
         job_output(target, result)
     }
 }

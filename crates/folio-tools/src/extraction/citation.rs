@@ -122,21 +122,33 @@ pub async fn check_again(stores: &Stores, document: &Document, mut extraction: E
 }
 
 /// Runs a search, which would block an async thread for too long.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Error::internal(format!("the search for extracted values failed: {error}")))
 }
 
-/// Reads the pages of the locations, and quotes them. A location whose page has changed meanwhile has no citation.
-async fn quote(stores: &Stores, org: &OrgId, document: &Document, located: Vec<Located>) -> Result<Vec<Citation>> {
-    let mut needed: BTreeSet<u32> = located.iter().map(|found| found.location.page).collect();
-    let mut citations: Vec<Option<Citation>> = located.iter().map(|_| None).collect();
+/// Returns the reads of pages as first pages with numbers of pages: near pages share a read.
+pub(super) fn reads_of(mut needed: BTreeSet<u32>) -> Vec<(u32, u32)> {
+    let mut reads = Vec::new();
     while let Some(first) = needed.pop_first() {
-        let (texts, id) = (&stores.texts, document.id.as_str());
         let end = first.saturating_add(PAGES_AT_ONCE);
         let last = needed.range(..end).next_back().copied().unwrap_or(first);
         needed = needed.split_off(&end);
-        let count = last - first + 1;
+        reads.push((first, last - first + 1));
+    }
+    reads
+}
+
+/// Reads the pages of the locations, and quotes them. A location whose page has changed meanwhile has no citation.
+pub(super) async fn quote(
+    stores: &Stores,
+    org: &OrgId,
+    document: &Document,
+    located: Vec<Located>,
+) -> Result<Vec<Citation>> {
+    let mut citations: Vec<Option<Citation>> = located.iter().map(|_| None).collect();
+    for (first, count) in reads_of(located.iter().map(|found| found.location.page).collect()) {
+        let (texts, id) = (&stores.texts, document.id.as_str());
         let (pages, boxes) = tokio::try_join!(texts.text(org, id, first, count), texts.boxes(org, id, first, count))?;
         for PageText { number, text, .. } in pages {
             let boxes = boxes.iter().find(|page| page.number == number).map(|page| &page.boxes);
@@ -243,6 +255,13 @@ mod tests {
         let citation = page.citation(&quoted).unwrap();
         assert_eq!((citation.quote.as_str(), citation.start), ("Total:  1 234,50 €", 8));
         assert_eq!((citation.kind, citation.boxes.len()), (CitationKind::Cited, 2), "the boxes are those of the value");
+    }
+
+    #[test]
+    fn near_pages_share_a_read() {
+        assert_eq!(reads_of(BTreeSet::new()), []);
+        assert_eq!(reads_of([1, 3, 16, 17, 40].into()), [(1, 16), (17, 1), (40, 1)]);
+        assert_eq!(reads_of([u32::MAX].into()), [(u32::MAX, 1)]);
     }
 
     #[test]

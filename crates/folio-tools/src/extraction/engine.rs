@@ -29,7 +29,7 @@ use super::merge::{Merged, WindowAnswer, merge};
 use super::message::Position;
 use super::model_evidence::{self, Evidence};
 use super::normalize::normalize;
-use super::rule::apply_rule;
+use super::rule::reviewed;
 use super::window_record::WindowRecord;
 use super::windows::{self, Plan, Planner, Window};
 use super::{message, metered};
@@ -278,7 +278,7 @@ impl Run<'_> {
             examples: self.examples_for(plan).iter().map(|example| example.used.clone()).collect(),
             ..ExtractionReport::default()
         };
-        let (report, approvals) = self.reviewed(&data, report.bounded()).await?;
+        let (report, approvals) = reviewed(stores, org, self.schema.as_ref(), &data, report.bounded()).await?;
         Ok(Extracted {
             document: self.document.id.clone(),
             prompt: self.prompt.revid.clone(),
@@ -289,17 +289,6 @@ impl Run<'_> {
             approvals,
             usage: *usage,
         })
-    }
-
-    /// Applies the review rule of the schema. Returns the report with the results of the checks, and the approvals.
-    async fn reviewed(&self, data: &Value, report: ExtractionReport) -> Result<(ExtractionReport, Option<Review>)> {
-        let Some(revision) = &self.schema else { return Ok((report, None)) };
-        let schemas = self.resources.stores.of::<Schema>();
-        let schema = schemas.get(&self.request.principal.org, &revision.revid.of).await?;
-        let rule = schema.and_then(|schema| schema.review_rule);
-        let Some((rule, schema)) = rule.zip(revision.schema()) else { return Ok((report, None)) };
-        let (checks, approvals) = apply_rule(&rule, schema, data, &report);
-        Ok((ExtractionReport { checks, ..report }, Some(approvals)))
     }
 
     /// Divides the text into windows, and refuses an extraction beyond the bounds before the first model call.

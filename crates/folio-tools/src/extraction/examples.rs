@@ -197,6 +197,7 @@ mod tests {
             verified_by: Some(user.clone()),
             report: Default::default(),
             fields: Default::default(),
+            agent: None,
             created_by: user,
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,

@@ -1,5 +1,7 @@
-//! Extractions: the engine that runs a prompt on a document (used by the tool and by the API), and the tools.
+//! Extractions: the engine that runs a prompt on a document (used by the tool and by the API), the tools, and the tools of the
+//! agent that writes an extraction step by step.
 
+mod agent;
 mod answer_size;
 mod batch_tool;
 mod check;
@@ -30,6 +32,7 @@ mod window_record;
 mod windows;
 
 pub use crate::document_text::check_ready;
+pub use agent::{AGENT_JOB_KIND, AgentRunInput, PAGE_TEXT_TOOL, RunEnd, end_run, page_text_removed};
 pub use citation::{Cited, check_again, cite};
 pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, PlannedRun, Request, plan, run, unfenced};
@@ -42,5 +45,6 @@ pub use rule::check_rule;
 use crate::tool::Tool;
 
 pub(crate) fn tools() -> Vec<Tool> {
-    vec![run_tool::tool(), batch_tool::tool(), result::tool(), update_field::tool()]
+    let tools = vec![run_tool::tool(), batch_tool::tool(), result::tool(), update_field::tool()];
+    tools.into_iter().chain(agent::tools()).collect()
 }

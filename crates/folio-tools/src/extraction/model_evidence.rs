@@ -15,7 +15,7 @@ use crate::path::Path;
 /// The name of the member.
 const MEMBER: &str = "_evidence";
 /// Minimum length of a quote, in characters. A shorter quote is not specific, because most texts contain it.
-const QUOTE_CHARS_MIN: usize = 3;
+pub(super) const QUOTE_CHARS_MIN: usize = 3;
 /// Maximum number of entries of the member. Further entries are dropped.
 const ENTRIES_MAX: usize = CITATIONS_MAX;
 

@@ -63,7 +63,7 @@ pub fn check_review(path: &str, decision: Option<FieldDecision>, value: Option<&
 }
 
 /// Returns the paths of the leaves at or below a path.
-fn selected(data: &Value, path: &str) -> Result<Vec<String>> {
+pub(super) fn selected(data: &Value, path: &str) -> Result<Vec<String>> {
     if path.is_empty() {
         return Ok(leaves(data).into_iter().map(|(path, _)| path).collect());
     }

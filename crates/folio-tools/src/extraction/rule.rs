@@ -1,4 +1,4 @@
-//! Review rules: the values of an extraction that need no person. Pure.
+//! Review rules: the values of an extraction that need no person. Pure, except for the read of the rule.
 //!
 //! A value is approved if it is `cited` or `located`, if the model's confidence in it is at least that of the rule, and if no
 //! failed check names it. A check that is not evaluable although no value is missing, such as one of a text, counts as failed.
@@ -6,9 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use folio_resources::{
-    CHECKS_MAX, CheckOutcome, CheckResult, ExtractionReport, FieldDecision, REVIEWS_MAX, Review, ReviewRule,
+    CHECKS_MAX, CheckOutcome, CheckResult, ExtractionReport, FieldDecision, REVIEWS_MAX, Review, ReviewRule, Schema,
+    SchemaRevision,
 };
-use folio_types::{Error, Result};
+use folio_storage::Stores;
+use folio_types::{Error, OrgId, Result};
 use serde_json::Value;
 
 use super::check;
@@ -35,8 +37,25 @@ pub fn check_rule(field: &str, rule: &ReviewRule, schema: Option<&Value>) -> Res
     Ok(())
 }
 
+/// Applies the review rule of a schema to the data of an extraction. Returns the report with the results of the checks, and the
+/// approvals. None: the schema has no rule, or is deleted.
+pub(super) async fn reviewed(
+    stores: &Stores,
+    org: &OrgId,
+    schema: Option<&SchemaRevision>,
+    data: &Value,
+    report: ExtractionReport,
+) -> Result<(ExtractionReport, Option<Review>)> {
+    let Some(revision) = schema else { return Ok((report, None)) };
+    let schema = stores.of::<Schema>().get(org, &revision.revid.of).await?;
+    let rule = schema.and_then(|schema| schema.review_rule);
+    let Some((rule, schema)) = rule.zip(revision.schema()) else { return Ok((report, None)) };
+    let (checks, approvals) = apply_rule(&rule, schema, data, &report);
+    Ok((ExtractionReport { checks, ..report }, Some(approvals)))
+}
+
 /// Returns the results of the checks for the data of an extraction, and the approvals.
-pub(super) fn apply_rule(
+fn apply_rule(
     rule: &ReviewRule,
     schema: &Value,
     data: &Value,

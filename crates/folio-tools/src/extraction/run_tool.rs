@@ -54,10 +54,10 @@ impl WriteTool for RunOrJob {
         }
     }
 
-    fn output(&self, target: &Target, result: OpResult) -> ToolOutput {
+    fn output(&self, target: &Target, result: OpResult, arguments: &Value) -> ToolOutput {
         match target.kind() {
             KIND => job_output(target, result),
-            _ => self.0.output(target, result),
+            _ => self.0.output(target, result, arguments),
         }
     }
 }
@@ -112,7 +112,7 @@ impl WriteCall for RunExtraction {
         Ok(ExtractionChange::Create(Box::new(extracted.into_new())))
     }
 
-    fn output(target: &Target, result: OpResult) -> ToolOutput {
+    fn output(target: &Target, result: OpResult, _: &Value) -> ToolOutput {
         let mut output = output::of(target, result);
         output.change.prompt_revid = output.change.extraction.as_ref().map(|extraction| extraction.prompt.clone());
         output

@@ -126,6 +126,22 @@ fn a_path_creates_only_its_last_step_and_only_if_allowed() {
 }
 
 #[test]
+fn a_removed_value_is_returned_and_later_items_move_up() {
+    let remove = |path: &str| {
+        let mut changed = data();
+        path.parse::<Path>().unwrap().remove(&mut changed).map(|removed| (removed, changed))
+    };
+    let (removed, changed) = remove("a.b[0]").unwrap();
+    assert_eq!((removed, &changed["a"]["b"]), (json!({ "c": 1 }), &json!([{ "c": [2, 3] }])));
+    let (removed, changed) = remove("a").unwrap();
+    assert_eq!((removed, changed), (data()["a"].clone(), json!({ "": 1, "list": [[1], [2]] })));
+    assert_eq!(remove("list.1.0").unwrap().1["list"], json!([[1], []]));
+    for missing in ["x", "a.x", "a.b[2]", "a[0]", "list.x", "a.b[0].c.d"] {
+        assert_eq!(remove(missing).unwrap_err().reason, Reason::InvalidPath, "{missing}");
+    }
+}
+
+#[test]
 fn path_parser_takes_any_text() {
     const SEGMENTS: &[&str] =
         &["a", "b", "c", "0", "1", ".", "[", "]", "[0]", "[1]", ".0", "list", "-", "é", " ", "\"", "\\"];

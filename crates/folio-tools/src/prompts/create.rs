@@ -84,7 +84,9 @@ impl WriteCall for CreatePrompt {
         let Arguments { name, content, model, .. } = self.arguments;
         let (schema, tags) = (LinkedSchema::of_plan(plan).schema, self.tags);
         Ok(match plan.expected {
-            Expected::Absent => PromptChange::Create { name, content, schema, model, temperature: None, tags },
+            Expected::Absent => {
+                PromptChange::Create { name, content, schema, model, temperature: None, is_run_by_agent: false, tags }
+            }
             // The next revision has exactly the arguments of the call, like a first revision. It keeps the temperature, because
             // the tool has no such argument.
             Expected::Version(_) => PromptChange::Update {
@@ -93,6 +95,7 @@ impl WriteCall for CreatePrompt {
                 schema: Some(schema),
                 model: Some(model),
                 temperature: None,
+                is_run_by_agent: None,
                 tags: Some(tags),
             },
         })

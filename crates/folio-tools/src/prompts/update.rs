@@ -75,6 +75,7 @@ impl WriteCall for UpdatePrompt {
             schema: self.arguments.schema_id.map(|_| LinkedSchema::of_plan(plan).schema),
             model: self.arguments.model.map(|model| Some(model).filter(|model| !model.is_empty())),
             temperature: None,
+            is_run_by_agent: None,
             tags: self.tags,
         })
     }

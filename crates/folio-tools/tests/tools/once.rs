@@ -54,7 +54,7 @@ async fn invariant_3_a_call_that_runs_twice_gives_the_first_result() {
             test.context.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap().unwrap();
         assert_eq!(row.digest, Digest::of_json(&arguments), "{name}");
         let OpState::Done(result) = row.state else { panic!("{name}: {row:?}") };
-        assert_eq!(test.write_tool(name).output(&plan.target, result), first, "{name}");
+        assert_eq!(test.write_tool(name).output(&plan.target, result, &arguments), first, "{name}");
     }
 }
 

@@ -68,6 +68,7 @@ async fn a_new_version_keeps_the_temperature() {
         schema: None,
         model: None,
         temperature: Some(temperature),
+        is_run_by_agent: None,
         tags: None,
     };
     let (id, at) = (id_of(&first).parse().unwrap(), test.context.resources.environment.now());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use folio_tools::{CallContext, Registry, ToolError};
+use folio_types::profile::Subject;
 use folio_types::{DocumentId, ExtractionId, OrgId, Principal, PromptId, SchemaId, TagId, UserId};
 use serde_json::{Value, json};
 
@@ -38,14 +39,14 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     test.extract(r#"{"total": 1}"#).await;
     test.models.add_own_model(&test.context.principal.org, "theirs");
     let (schema, prompt, document) = (id_of(&schema_revid), id_of(&prompt_revid), test.document());
-    let extraction = test.context.working.extraction.as_ref().unwrap().id.to_string();
+    let extraction = test.context.working.extraction.as_ref().unwrap().id.clone();
     let missing = ["unknown"];
     let foreign = Foreign(vec![
         (document.to_string(), DocumentId::derive(&missing).to_string()),
         (tag.to_string(), TagId::derive(&missing).to_string()),
         (schema.clone(), SchemaId::derive(&missing).to_string()),
         (prompt.clone(), PromptId::derive(&missing).to_string()),
-        (extraction, ExtractionId::derive(&missing).to_string()),
+        (extraction.to_string(), ExtractionId::derive(&missing).to_string()),
         ("theirs".to_owned(), "missing".to_owned()),
     ]);
     let principal = Principal {
@@ -127,6 +128,25 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         called.insert(name.to_owned());
     }
     let registry = Registry::standard().unwrap();
+    // The agent of an extraction whose subject is an extraction of another organization, or a missing one.
+    test.tools = registry.profile("extraction").unwrap();
+    let (total, sure) = (json!({ "total": 2 }), json!({ "total": 1 }));
+    for (name, arguments) in [
+        ("get_document_text", json!({})),
+        ("get_current_extraction", json!({})),
+        ("identify_document", json!({ "document_type": "invoice", "confidence": 1 })),
+        ("extract_fields", json!({ "fields": total, "confidences": sure })),
+        ("update_field", json!({ "path": "total", "value": 2, "confidence": 1 })),
+        ("remove_field", json!({ "path": "total" })),
+        ("complete_extraction", json!({})),
+    ] {
+        for id in [extraction.clone(), ExtractionId::derive(&missing)] {
+            let context = CallContext { subject: Some(Subject::Extraction(id)), ..other(&test) };
+            let expected = (false, "The extraction was deleted. End your turn.".to_owned());
+            assert_eq!(output(&test, &context, name, &arguments).await, expected, "{name}");
+        }
+        called.insert(name.to_owned());
+    }
     let all = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name.to_owned());
     assert_eq!(called, all.collect(), "each tool is called across organizations");
     assert_eq!(test.models.requests().len(), 1);

@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// The prompt, by id, revision or name [default: derived from the first file].
     #[arg(long, value_name = "PROMPT")]
     prompt: Option<String>,
+    /// Let the extraction agent read each file and write its data step by step. Default: the setting of the prompt.
+    #[arg(long)]
+    agent: bool,
     #[command(flatten)]
     model: ModelArguments,
     /// Read the password of protected PDFs from the terminal, or from the first line of standard input. The password is
@@ -179,7 +182,11 @@ async fn extract(
     let extracting = read.iter().map(async |file| {
         let line = progress.line(&file.document.name);
         let document_id = file.document.document_id.clone();
-        let extracted = extraction::run_prompt(client, document_id, prompt.clone(), model.clone(), &line).await;
+        let (prompt, model) = (prompt.clone(), model.clone());
+        let extracted = match arguments.agent {
+            true => extraction::run_agent(client, document_id, prompt, model, &line).await,
+            false => extraction::run_prompt(client, document_id, prompt, model, &line).await,
+        };
         extracted.map(|extraction| (file, extraction)).map_err(|error| documents::failure(file.path, &error))
     });
     let extracted: Vec<(&ReadFile<'_>, v1::Extraction)> = successes(extracting, &mut failed).await;

@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use folio_proto::v1;
+use folio_proto::v1::agent_event::Event;
 use folio_resources::CitationKind;
 use folio_types::{Coverage, ExtractionId};
 use serde_json::{Value, json};
+use tonic::Streaming;
 
 use super::export::ExportFormat;
 use super::output::{Format, View};
 use super::{
     DataArguments, StoresArguments, collect, document, export, fields, job, parsed, present, prompt, tag, time,
 };
-use crate::client::{Client, answer};
+use crate::client::{Client, answer, explain};
 use crate::progress::{Progress, ProgressLine};
 use crate::terminal::printable;
 use crate::{documents, names};
@@ -30,6 +32,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Start a job that runs a prompt on several documents, and print the job; see `folio job`.
     Batch(Batch),
+    /// Let the agent correct an extraction as described, and print the extraction.
+    Correct(Correct),
 }
 
 /// The selection of extractions.
@@ -113,6 +117,20 @@ pub(crate) struct Batch {
     data: DataArguments,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Correct {
+    /// The id of the extraction.
+    #[arg(value_name = "ID")]
+    extraction: ExtractionId,
+    /// The correction in words, such as "The total is the gross amount."
+    text: String,
+    /// The model [default: the model of the extraction, otherwise of the organization].
+    #[arg(long, default_value = "", hide_default_value = true)]
+    model: String,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(list) => list.data.run(async |client| extractions(&client, &list).await).await,
@@ -120,6 +138,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Export(arguments) => arguments.stores.run(async |client| write(&client, &arguments).await).await,
         Command::Run(run) => run.data.run(async |client| start(&client, &run).await).await,
         Command::Batch(batch) => batch.data.run(async |client| start_job(&client, &batch).await).await,
+        Command::Correct(arguments) => arguments.data.run(async |client| correct(&client, &arguments).await).await,
     }
 }
 
@@ -262,6 +281,54 @@ pub(super) async fn run_prompt(
     }
 }
 
+/// Lets the agent extract a document, and shows its tool calls. The run continues if the command ends.
+pub(super) async fn run_agent(
+    client: &Client,
+    document_id: String,
+    prompt_revid: String,
+    model: String,
+    progress: &ProgressLine,
+) -> Result<v1::Extraction> {
+    progress.step("extracting");
+    let request = v1::StartExtractionRequest { document_id, prompt_revid, model, ..Default::default() };
+    let events = answer(client.extractions().start_extraction(request)).await?;
+    follow(events, |response| response.event, progress).await
+}
+
+/// Lets the agent correct an extraction as a person describes.
+async fn correct(client: &Client, correct: &Correct) -> Result<View> {
+    let Correct { extraction, text, model, data: _ } = correct;
+    let (extraction_id, text, model) = (extraction.to_string(), text.clone(), model.clone());
+    let progress = Progress::stderr().line(&extraction_id);
+    progress.step("correcting");
+    let request = v1::CorrectExtractionRequest { extraction_id, text, model, ..Default::default() };
+    let events = answer(client.extractions().correct_extraction(request)).await?;
+    Ok(view(&follow(events, |response| response.event, &progress).await?))
+}
+
+/// Shows the tool calls of a run of the agent, and returns the completed extraction.
+async fn follow<T>(
+    mut events: Streaming<T>,
+    event: impl Fn(T) -> Option<v1::AgentEvent>,
+    progress: &ProgressLine,
+) -> Result<v1::Extraction> {
+    let mut ended = None;
+    while let Some(response) = events.message().await.map_err(|status| explain(&status))? {
+        match event(response).and_then(|event| event.event) {
+            Some(Event::Tool(call)) => progress.step(&format!("the agent calls {}", call.name)),
+            Some(Event::Complete(result)) => ended = result.extraction,
+            _ => {}
+        }
+    }
+    let extraction = present(ended)?;
+    let id = &extraction.extraction_id;
+    match extraction.state() {
+        v1::ExtractionState::Completed => Ok(extraction),
+        v1::ExtractionState::InProgress => bail!("extraction {id} waits for an approval: see folio inbox"),
+        _ => bail!("the agent did not complete extraction {id}: {}", extraction.failure),
+    }
+}
+
 async fn start_job(client: &Client, batch: &Batch) -> Result<View> {
     let mut document_ids = Vec::with_capacity(batch.documents.len());
     for document in &batch.documents {
@@ -290,7 +357,7 @@ fn whole(extraction: &v1::Extraction) -> Value {
     json!({
         "extraction_id": extraction.extraction_id, "document_id": extraction.document_id,
         "prompt_revid": extraction.prompt_revid, "schema_revid": extraction.schema_revid, "model": extraction.model,
-        "edited": extraction.edited_json.is_some(), "verified": extraction.verified,
+        "state": state(extraction), "edited": extraction.edited_json.is_some(), "verified": extraction.verified,
         "verified_by": extraction.verified_by, "created_by": extraction.created_by,
         "create_time": time(extraction.create_time.as_ref()), "update_time": time(extraction.update_time.as_ref()),
         "etag": extraction.etag, "coverage": coverage(extraction),
@@ -303,6 +370,15 @@ fn whole(extraction: &v1::Extraction) -> Value {
         "reviews": extraction.reviews.iter().map(review).collect::<Vec<_>>(),
         "examples": extraction.examples.iter().map(example).collect::<Vec<_>>(), "data": data(extraction),
     })
+}
+
+/// Returns the state with the reason of a failure.
+fn state(extraction: &v1::Extraction) -> String {
+    match extraction.state() {
+        v1::ExtractionState::Unspecified | v1::ExtractionState::Completed => "completed".to_owned(),
+        v1::ExtractionState::InProgress => "in progress".to_owned(),
+        v1::ExtractionState::Failed => format!("failed: {}", extraction.failure),
+    }
 }
 
 /// Returns a line that states which parts of the document were read. None: no prompt run made the extraction.

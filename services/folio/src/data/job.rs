@@ -102,7 +102,7 @@ async fn wait(client: &Client, job_id: String, report: impl Fn(&str)) -> Result<
 
 /// Waits for a job with one extraction, and returns the id of the extraction.
 pub(crate) async fn wait_for_extraction(client: &Client, job_id: String, progress: &ProgressLine) -> Result<String> {
-    progress.note(&format!("the document is long: job {job_id} extracts it, also if this command ends"));
+    progress.note(&format!("job {job_id} extracts the document, also if this command ends"));
     let job = wait(client, job_id, |state| progress.step(&format!("extracting: {state}"))).await?;
     let result = job.items.first().map(|item| parsed(&item.result_json)).unwrap_or_default();
     if let Some(id) = result.get("extraction_id").and_then(Value::as_str) {

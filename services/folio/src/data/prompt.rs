@@ -40,6 +40,9 @@ pub(crate) struct Create {
     /// The sampling temperature of the model, 0 to 2 [default: 0].
     #[arg(long, value_name = "NUMBER")]
     temperature: Option<f64>,
+    /// Run the prompt by the extraction agent, which reads the document step by step.
+    #[arg(long)]
+    agent: bool,
     /// A tag, by id or name; may be given several times.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
@@ -83,7 +86,7 @@ async fn revision(client: &Client, what: &str) -> Result<View> {
     Ok(View::one(json!({
         "prompt_revid": revision.prompt_revid, "prompt_id": revision.prompt_id, "name": revision.name,
         "revision": revision.revision, "schema_revid": revision.schema_revid, "model": revision.model,
-        "temperature": revision.temperature, "tag_ids": revision.tag_ids, "created_by": revision.created_by,
+        "temperature": revision.temperature, "agent": revision.agent, "tag_ids": revision.tag_ids, "created_by": revision.created_by,
         "create_time": time(revision.create_time.as_ref()), "content": revision.content,
     })))
 }
@@ -99,6 +102,7 @@ async fn make(client: &Client, create: &Create, content: String) -> Result<View>
         schema_revid,
         model: create.model.clone(),
         temperature: create.temperature,
+        agent: create.agent,
         tag_ids: tag::ids(client, &create.tags).await?,
         ..v1::Prompt::default()
     };
@@ -120,7 +124,7 @@ fn row(prompt: &v1::Prompt) -> Value {
     json!({
         "prompt_id": prompt.prompt_id, "name": prompt.name, "prompt_revid": prompt.prompt_revid,
         "revision": prompt.revision, "schema_revid": prompt.schema_revid, "model": prompt.model,
-        "temperature": prompt.temperature, "tag_ids": prompt.tag_ids, "revision_created_by": prompt.revision_created_by,
+        "temperature": prompt.temperature, "agent": prompt.agent, "tag_ids": prompt.tag_ids, "revision_created_by": prompt.revision_created_by,
         "revision_create_time": time(prompt.revision_create_time.as_ref()), "etag": prompt.etag,
         "content": prompt.content,
     })

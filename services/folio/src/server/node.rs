@@ -80,6 +80,7 @@ impl RunningNode {
                 hints,
                 limits: settings.jobs,
                 kinds: vec![Arc::new(deliveries)],
+                conversations: clustered.as_ref().map(|(cluster, _)| cluster.peer(&base.stores.threads, None)),
             },
             cluster,
             clock,

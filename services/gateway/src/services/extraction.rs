@@ -1,5 +1,6 @@
 //! Serves `ExtractionService`.
 
+use folio_operations::agent_extractions::{AgentEvent, AgentEvents, AgentResult, CorrectExtraction, StartExtraction};
 use folio_operations::documents::Content;
 use folio_operations::exports::{DownloadExtractions, EXPORT_DOCUMENTS_MAX, ExportFormat};
 use folio_operations::extractions::{
@@ -20,7 +21,9 @@ use super::{Api, ResponseStream, RpcResult, bounded_stream, job, list_request, p
 
 #[tonic::async_trait]
 impl ExtractionService for Api {
+    type CorrectExtractionStream = ResponseStream<v1::CorrectExtractionResponse>;
     type DownloadExtractionsStream = ResponseStream<v1::DownloadExtractionsResponse>;
+    type StartExtractionStream = ResponseStream<v1::StartExtractionResponse>;
 
     change!(
         run_extraction,
@@ -49,6 +52,38 @@ impl ExtractionService for Api {
             credit_budget: request.credit_budget,
         }
     });
+
+    async fn start_extraction(
+        &self,
+        request: Request<v1::StartExtractionRequest>,
+    ) -> RpcResult<Self::StartExtractionStream> {
+        let call = |request: v1::StartExtractionRequest| {
+            let operation = StartExtraction {
+                document_id: fields::id("document_id", &request.document_id)?,
+                prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
+                model: fields::optional_word("model", &request.model)?,
+            };
+            Ok(Call::with_request_id(fields::request_id(&request.request_id)?, operation))
+        };
+        let wrap = |event| v1::StartExtractionResponse { event: Some(agent_event(event)) };
+        self.call(request, call, |events| self.agent_events(events, wrap)).await
+    }
+
+    async fn correct_extraction(
+        &self,
+        request: Request<v1::CorrectExtractionRequest>,
+    ) -> RpcResult<Self::CorrectExtractionStream> {
+        let call = |request: v1::CorrectExtractionRequest| {
+            let operation = CorrectExtraction {
+                extraction_id: fields::id("extraction_id", &request.extraction_id)?,
+                model: fields::optional_word("model", &request.model)?,
+                text: request.text,
+            };
+            Ok(Call::with_request_id(fields::request_id(&request.request_id)?, operation))
+        };
+        let wrap = |event| v1::CorrectExtractionResponse { event: Some(agent_event(event)) };
+        self.call(request, call, |events| self.agent_events(events, wrap)).await
+    }
 
     get!(get_extraction, GetExtractionRequest, GetExtraction { extraction_id }, GetExtractionResponse { extraction });
 
@@ -154,6 +189,39 @@ impl ExtractionService for Api {
             total_size: total_size(page.total_size),
         }
     );
+}
+
+impl Api {
+    /// Bounds a stream of events of a run. The end of the stream does not end the run.
+    fn agent_events<T: Send + 'static>(
+        &self,
+        events: AgentEvents,
+        wrap: impl Fn(AgentEvent) -> T + Send + 'static,
+    ) -> ResponseStream<T> {
+        bounded_stream(events.map_ok(wrap), self.event_limits(), self.drain_ended.clone())
+    }
+}
+
+fn agent_event(event: AgentEvent) -> v1::AgentEvent {
+    use v1::agent_event::Event;
+    let event = match event {
+        AgentEvent::Started { extraction, job } => {
+            Event::Started(v1::AgentStarted { extraction_id: extraction.to_string(), job_id: job.to_string() })
+        }
+        AgentEvent::Text(text) => Event::Text(text),
+        AgentEvent::Tool { name, arguments } => {
+            Event::Tool(v1::AgentToolCall { name, arguments_json: json::text(&arguments) })
+        }
+        AgentEvent::Complete(result) => {
+            let AgentResult { extraction, usage, credits } = *result;
+            Event::Complete(v1::AgentComplete {
+                extraction: Some((&extraction).into()),
+                usage: Some(usage.into()),
+                credits,
+            })
+        }
+    };
+    v1::AgentEvent { event: Some(event) }
 }
 
 fn export_format(format: i32) -> Result<ExportFormat> {

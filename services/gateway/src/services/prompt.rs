@@ -50,6 +50,7 @@ impl PromptService for Api {
                 ("schema_revid", !prompt.schema_revid.is_empty()),
                 ("model", !prompt.model.is_empty()),
                 ("temperature", prompt.temperature.is_some()),
+                ("agent", prompt.agent),
                 ("tag_ids", !prompt.tag_ids.is_empty()),
             ];
             let mask = fields::mask(request.update_mask.as_ref(), &set)?;
@@ -61,6 +62,7 @@ impl PromptService for Api {
                 schema_revid: mask.take("schema_revid", prompt.schema_revid),
                 model: mask.take("model", prompt.model),
                 temperature: mask.take("temperature", prompt.temperature),
+                is_run_by_agent: mask.take("agent", prompt.agent),
                 tag_ids: mask.take("tag_ids", prompt.tag_ids),
             }
         },
@@ -103,6 +105,6 @@ impl PromptService for Api {
 }
 
 fn prompt_fields(prompt: v1::Prompt) -> PromptFields {
-    let v1::Prompt { name, content, schema_revid, model, temperature, tag_ids, .. } = prompt;
-    PromptFields { name, content, schema_revid, model, temperature, tag_ids }
+    let v1::Prompt { name, content, schema_revid, model, temperature, agent: is_run_by_agent, tag_ids, .. } = prompt;
+    PromptFields { name, content, schema_revid, model, temperature, is_run_by_agent, tag_ids }
 }

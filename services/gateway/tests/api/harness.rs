@@ -291,7 +291,13 @@ impl Server {
         let (hints, job_limits) = (JobHints::new(shared.jobs.clone()), JobLimits::default());
         let jobs = JobControl::new(stores.jobs.clone(), hints.clone(), Arc::clone(&environment), job_limits);
         let parts = NodeParts {
-            jobs: JobParts { slots: shared.slots.clone(), hints, limits: job_limits, kinds: Vec::new() },
+            jobs: JobParts {
+                slots: shared.slots.clone(),
+                hints,
+                limits: job_limits,
+                kinds: Vec::new(),
+                conversations: None,
+            },
             clock: tokio::sync::watch::channel(true).1,
             turn_slots: Slots::of_turns(limits.clone(), shared.slots.clone()),
             pages: PageRenderer::new(stores.clone(), Arc::clone(&environment), reading),

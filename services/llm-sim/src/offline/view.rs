@@ -39,6 +39,13 @@ fn between<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     after.split_once(&format!("</{mark}>")).map(|(inner, _)| inner)
 }
 
+/// Returns the response format of the schema that the referenced prompt is linked to.
+pub(super) fn linked_schema(system: &str) -> Option<Value> {
+    let (_, artifacts) = system.split_once("# Referenced artifacts")?;
+    let (_, linked) = artifacts.split_once("linked schema:")?;
+    serde_json::from_str(between(linked, "schema")?.trim()).ok()
+}
+
 /// Returns the document's text in a message: between tags, or between lines of the form `=====BEGIN DOCUMENT
 /// mark=====`.
 pub(super) fn document_text(message: &str) -> Option<String> {

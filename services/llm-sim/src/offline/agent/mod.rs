@@ -1,6 +1,7 @@
 //! Answers of the offline model in a chat.
 
 mod create;
+mod extraction;
 mod history;
 mod questions;
 mod requests;
@@ -12,6 +13,9 @@ use crate::request::ChatRequest;
 use history::{Step, Steps};
 
 pub(super) fn answer(request: &ChatRequest) -> Answer {
+    if extraction::is_offered(request) {
+        return extraction::next(request);
+    }
     let context = Context::of(request);
     if let Some(rejected) = context.steps.rejected() {
         return Answer::text(format!(
