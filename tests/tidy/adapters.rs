@@ -11,7 +11,7 @@ const ADAPTERS: &[(&str, &str)] = &[
     ("crates/folio-storage-embedded/src", "page_token token"),
     (
         "crates/folio-storage-cql/src",
-        "page_token token is_after_token policies retry_policy set_retry_policy RetryPolicy DefaultRetryPolicy \
+        "page_token token calculate_token is_after_token policies retry_policy set_retry_policy RetryPolicy DefaultRetryPolicy \
          FallthroughRetryPolicy SerialReadRetryPolicy SingleTargetLoadBalancingPolicy set_load_balancing_policy \
          SimpleSpeculativeExecutionPolicy speculative_execution_policy system_schema fetch_schema_metadata \
          fetch_full_schema_metadata schema_agreement_timeout await_schema_agreement",

@@ -206,11 +206,12 @@ impl Operation for ListWebhookDeliveries {
     type Output = ListPage<Delivery>;
 
     async fn run(self, context: &Context) -> Result<ListPage<Delivery>> {
-        let endpoint: WebhookEndpoint = context.find(&self.webhook_endpoint_id).await?;
-        let filter = &delivery_filter(&self.list.filter, &endpoint.id)?;
-        let scope = [DELIVERY_KIND, endpoint.org.as_str(), endpoint.id.as_str()];
+        let filter = &delivery_filter(&self.list.filter, &self.webhook_endpoint_id)?;
+        let org = &context.principal().org;
+        let scope = [DELIVERY_KIND, org.as_str(), self.webhook_endpoint_id.as_str()];
         let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
-        let (jobs, org) = (&*context.stores().jobs, &endpoint.org);
+        context.find::<WebhookEndpoint>(&self.webhook_endpoint_id).await?;
+        let jobs = &*context.stores().jobs;
         let read = |page: PageRequest| async move {
             let Page { items, next, total } = jobs.list(org, filter, &page).await?;
             let items = items.into_iter().map(Delivery::of).collect::<Result<_>>()?;
