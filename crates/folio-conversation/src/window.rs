@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(results(&messages[..7], 2), [first, kept, kept]);
         assert_eq!(results(&messages[..5], 2), [kept, kept]);
         assert_eq!(results(&messages[..5], 0), [first, third], "messages of an earlier turn");
-        let failed = vec![page("e", json!({})), page("f", json!({})), page("g", json!({}))].concat();
+        let failed = [page("e", json!({})), page("f", json!({})), page("g", json!({}))].concat();
         let failed: Vec<Message> = failed
             .into_iter()
             .map(|message| match message {

@@ -85,7 +85,7 @@ pub enum AgentStep {
     /// Ends the run. `report`: the evidence for the values of the whole data. `approvals`: those of the review rule of the
     /// schema. None: the schema has no rule.
     Complete {
-        report: ExtractionReport,
+        report: Box<ExtractionReport>,
         approvals: Option<Review>,
     },
     Fail {
@@ -306,7 +306,7 @@ mod tests {
         assert!(completed.verified && completed.verified_by.is_none());
         let rejected = ExtractionChange::Review(review(&["name"], FieldDecision::Rejected, false));
         let rejected = write(rejected, Expected::Version(written.version));
-        let rejected = Extraction::apply(&written.id, &rejected, Some(written)).unwrap().after.unwrap();
+        let rejected = Extraction::apply(&written.id, &rejected, Some(written.clone())).unwrap().after.unwrap();
         let completed = step(&rejected, complete(Some(by_rule))).unwrap();
         assert_eq!(completed.fields.reviews["name"].decision, FieldDecision::Rejected);
         assert!(completed.fields.reviews["total"].is_by_rule && !completed.verified);

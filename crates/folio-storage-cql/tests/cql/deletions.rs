@@ -29,14 +29,21 @@ async fn the_revisions_of_a_deleted_prompt_are_removed_in_pages() {
         schema,
         model,
         temperature,
+        is_run_by_agent: false,
         tags: Vec::new(),
     };
     decide(stores, &org, &id, 0, create).await;
     for version in 1..REVISIONS {
         let content = Some(format!("revision {version}"));
-        let (name, schema, model, temperature, tags) = (None, None, None, None, None);
-        decide(stores, &org, &id, version, PromptChange::Update { name, content, schema, model, temperature, tags })
-            .await;
+        let (name, schema, model, temperature, is_run_by_agent, tags) = (None, None, None, None, None, None);
+        decide(
+            stores,
+            &org,
+            &id,
+            version,
+            PromptChange::Update { name, content, schema, model, temperature, is_run_by_agent, tags },
+        )
+        .await;
     }
     decide(stores, &org, &id, REVISIONS, PromptChange::Delete).await;
     let conditional_writes = || {

@@ -8,7 +8,7 @@ use folio_tools::extraction::{apply_edit, check_replacement};
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, OpState, Write, WriteOutcome};
 use folio_types::profile::Subject;
-use folio_types::{Digest, Environment as _, ExtractionId, Reason, SchemaRevId, limits};
+use folio_types::{Digest, ExtractionId, Reason, SchemaRevId, limits};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, format_of, text};

@@ -112,7 +112,7 @@ mod tests {
     fn the_agent_reads_saves_and_completes() {
         let text =
             json!({"pages": 1, "text": "Document (1 pages):\n\n--- page 1 ---\nINVOICE\n\nTotal:  957.00 EUR\n"});
-        let (called, last) = run(SYSTEM, "Extract the data of the document.", &[text.clone()]);
+        let (called, last) = run(SYSTEM, "Extract the data of the document.", std::slice::from_ref(&text));
         let names: Vec<&str> = called.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["get_document_text", "identify_document", "extract_fields", "complete_extraction"]);
         assert_eq!(called[1].1["document_type"], "Invoice");
