@@ -20,6 +20,7 @@ mod context;
 pub mod conversations;
 pub mod credits;
 mod declaration;
+mod document_selection;
 pub mod document_watch;
 pub mod documents;
 pub mod exports;

@@ -23,8 +23,7 @@ impl ExtractionJobs {
         let Some(credits) = input.credit_budget else { return Ok(None) };
         let (budgets, org) = (self.0.stores.budgets(), task.principal.org.clone());
         let budget = BudgetScope::new(budgets, org, BudgetRoot::job(job), credits);
-        let open_items = task.job.items.iter().filter(|item| !item.has_ended()).count();
-        let shares = u64::try_from(open_items).unwrap_or(u64::MAX);
+        let shares = u64::try_from(task.job.progress().open()).unwrap_or(u64::MAX);
         budget.grant(task.run.item.to_string(), shares).await.map(Some)
     }
 }

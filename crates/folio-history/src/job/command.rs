@@ -5,7 +5,7 @@ use std::time::Duration;
 use folio_types::limits::{JOB_FAILURES_MAX, JOB_MESSAGE_CHARS};
 use folio_types::{Code, Error, Incarnation, Principal, Reason, Result, Timestamp};
 
-use super::{ItemState, JobHeader, JobState, Steps, WaitReason};
+use super::{ItemState, JobHeader, JobPage, JobState, Steps, WaitReason};
 
 /// Minimum and maximum time between two starts of a blocked job.
 const RETRY_MIN: Duration = Duration::from_secs(30);
@@ -32,9 +32,13 @@ pub enum JobCommand {
         item: usize,
         result: Result<()>,
     },
-    /// Counts the running time until now, and stores the progress of the running item.
+    /// Counts the running time until now, and stores the progress of running items.
     Checkpoint {
-        steps: Option<Steps>,
+        steps: Vec<(usize, Steps)>,
+    },
+    /// Replaces the current page, all of whose items have ended, by the next one. The caller has stored the current page.
+    Advance {
+        page: JobPage,
     },
     /// Interrupts the running attempts until `retry_at`.
     Wait {
@@ -106,15 +110,25 @@ impl JobHeader {
             JobCommand::Begin { item } => self.begin(item, now)?,
             JobCommand::Finish { item, result } => self.finish(item, result, now)?,
             JobCommand::Checkpoint { steps } => {
-                if let Some(item) = self.items.iter_mut().find(|item| item.state == ItemState::Running) {
-                    item.steps = steps;
+                for (index, steps) in steps {
+                    let item = self.items.get_mut(index).filter(|item| item.state == ItemState::Running);
+                    if let Some(item) = item {
+                        item.steps = Some(steps);
+                    }
                 }
+                self.check_running_time(now);
+            }
+            JobCommand::Advance { page } => {
+                if self.has_open_items() || self.next_page().is_none() {
+                    return Err(Error::internal("a job cannot leave its last page, or a page with open items"));
+                }
+                self.advance(page);
                 self.check_running_time(now);
             }
             JobCommand::Wait { reason, error, retry_at } => self.wait(reason, error, retry_at, now),
             JobCommand::Release => self.interrupt(JobState::Queued),
             JobCommand::Complete => {
-                if self.items.iter().any(|item| !item.has_ended()) {
+                if self.has_open_items() || self.next_page().is_some() {
                     return Err(Error::internal("a job with open items cannot be completed"));
                 }
                 self.end(JobState::Completed, now);
@@ -164,10 +178,15 @@ impl JobHeader {
             Err(error) if error.is_retriable() => item.fail(error),
             Err(error) => item.state = ItemState::Failed(stored(error)),
         }
-        if self.items.iter().any(|item| !item.has_ended()) {
+        if self.has_open_items() || self.next_page().is_some() {
             self.check_running_time(now);
         }
         Ok(())
+    }
+
+    /// Returns true if an item of the current page has not ended.
+    fn has_open_items(&self) -> bool {
+        self.items.iter().any(|item| !item.has_ended())
     }
 
     fn wait(&mut self, reason: WaitReason, error: Option<Error>, retry_at: Timestamp, now: Timestamp) {

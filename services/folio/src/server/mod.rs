@@ -158,8 +158,7 @@ pub(crate) async fn start(
     let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
     let uploader = uploader.with_quotas(base.quotas.clone());
     let hints = JobHints::new(Arc::clone(&base.shared.jobs));
-    let (job_store, environment) = (Arc::clone(&base.stores.jobs), Arc::clone(&base.environment));
-    let jobs = JobControl::new(job_store, hints.clone(), environment, settings.jobs);
+    let jobs = JobControl::new(&base.stores, hints.clone(), Arc::clone(&base.environment), settings.jobs);
     let (mut node, mut clean_up) = (None, CleanupHandle::default());
     let local_ingest = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
