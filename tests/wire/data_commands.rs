@@ -102,12 +102,19 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     assert!(csv.lines().count() == 2 && row.ends_with(",12.5"), "{csv}");
     assert_eq!(json_of(folder, &["extraction", "list", "--verified"]), json!([]));
 
-    let job = json_of(folder, &["extraction", "batch", "Total", "invoice.txt"]);
+    let job = json_of(folder, &["batch", "Total", "invoice.txt", "--no-wait"]);
     let job_id = job["job_id"].as_str().unwrap();
     let ended = json_of(folder, &["job", "watch", job_id]);
     assert_eq!((&ended["state"], &ended["progress"]), (&json!("completed"), &json!("1 of 1 done")));
     assert!(ended["items"][0]["result"]["extraction_id"].as_str().is_some_and(|other| other != id), "{ended}");
     assert_eq!(json_of(folder, &["job", "show", job_id]), ended);
+    let items = json_of(folder, &["jobs", "items", job_id, "--state", "done"]);
+    assert_eq!((&items[0]["number"], &items[0]["result"]), (&json!(1), &ended["items"][0]["result"]));
+    assert_eq!(json_of(folder, &["job", "items", job_id, "--state", "failed"]), json!([]));
+    assert!(refused(folder, &["job", "retry", job_id], "").contains("JOB_ENDED"));
+    let estimate = json_of(folder, &["batch", "Total", "--name", "invoice", "--estimate"]);
+    assert_eq!((&estimate["documents"], &estimate["planned_documents"]), (&json!(1), &json!(1)));
+    assert!(refused(folder, &["batch", "Total"], "").contains("--all"));
     assert_eq!(json_of(folder, &["job", "list"])[0]["job_id"], job["job_id"]);
     assert_eq!(json_of(folder, &["job", "list", "--open"]), json!([]));
     for command in ["cancel", "pause", "resume"] {

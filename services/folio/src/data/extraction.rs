@@ -28,8 +28,6 @@ pub(crate) enum Command {
     Export(Export),
     /// Run a prompt on a document and print the extraction.
     Run(Run),
-    /// Start a job that runs a prompt on several documents, and print the job; see `folio job`.
-    Batch(Batch),
 }
 
 /// The selection of extractions.
@@ -99,27 +97,12 @@ pub(crate) struct Run {
     data: DataArguments,
 }
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct Batch {
-    /// The prompt, by id, revision or name.
-    prompt: String,
-    /// The documents, by id or name.
-    #[arg(value_name = "DOCUMENT", required = true)]
-    documents: Vec<String>,
-    /// The model [default: the model of the prompt, otherwise of the organization].
-    #[arg(long, default_value = "", hide_default_value = true)]
-    model: String,
-    #[command(flatten)]
-    data: DataArguments,
-}
-
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(list) => list.data.run(async |client| extractions(&client, &list).await).await,
         Command::Show(show) => show.data.run(async |client| extraction(&client, &show.extraction).await).await,
         Command::Export(arguments) => arguments.stores.run(async |client| write(&client, &arguments).await).await,
         Command::Run(run) => run.data.run(async |client| start(&client, &run).await).await,
-        Command::Batch(batch) => batch.data.run(async |client| start_job(&client, &batch).await).await,
     }
 }
 
@@ -260,17 +243,6 @@ pub(super) async fn run_prompt(
         }
         created => present(created.extraction),
     }
-}
-
-async fn start_job(client: &Client, batch: &Batch) -> Result<View> {
-    let mut document_ids = Vec::with_capacity(batch.documents.len());
-    for document in &batch.documents {
-        document_ids.push(documents::find(client, document, names::choose).await?.document_id);
-    }
-    let prompt_revid = prompt::id(client, &batch.prompt, names::choose).await?;
-    let model = batch.model.clone();
-    let request = v1::RunExtractionsRequest { document_ids, prompt_revid, model, ..Default::default() };
-    job::view(answer(client.extractions().run_extractions(request)).await?.job)
 }
 
 /// Returns the current data.
