@@ -6,6 +6,7 @@
 //! | the batch of an append that pauses or fails a turn | [`ThreadStore::begin`], [`ThreadStore::append`] |
 //! | the text of a document | [`TextStore::ingest`] |
 //! | an extraction | [`ResourceExecutor::decide`] |
+//! | the end of a job | [`JobRecordStore::write`] |
 //!
 //! A write that was refused, or that was lost, leaves deliveries without a record. Their job finds no record and sends
 //! nothing.
@@ -13,6 +14,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobWrite, JobWritten, OpenJobRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{
@@ -20,8 +22,8 @@ use folio_resources::{
 };
 use folio_storage::value::{PageBoxes, PageText};
 use folio_storage::{
-    IngestUpdate, JobStore, PendingText, ResourceExecutor, ResourceUsage, StoredResource, Stores, TextStore, TextWait,
-    ThreadStore,
+    IngestUpdate, JobRecordStore, JobStore, PendingText, ResourceExecutor, ResourceUsage, StoredResource, Stores,
+    TextStore, TextWait, ThreadStore,
 };
 use folio_types::op::{OpKey, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
@@ -35,8 +37,15 @@ pub fn with_events(stores: Stores, hints: Arc<dyn JobStore>, counters: Counters)
     let outbox = Arc::new(Outbox::new(&stores, hints, counters));
     let resources = Resources { below: Arc::clone(&stores.resources), outbox: Arc::clone(&outbox) };
     let texts = Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox) };
+    let jobs = Jobs { below: Arc::clone(&stores.jobs), outbox: Arc::clone(&outbox) };
     let threads = Threads { below: Arc::clone(&stores.threads), outbox };
-    Stores { resources: Arc::new(resources), texts: Arc::new(texts), threads: Arc::new(threads), ..stores }
+    Stores {
+        jobs: Arc::new(jobs),
+        resources: Arc::new(resources),
+        texts: Arc::new(texts),
+        threads: Arc::new(threads),
+        ..stores
+    }
 }
 
 /// Runs the write of a record with the events of the record.
@@ -144,6 +153,59 @@ impl ResourceExecutor for Resources {
 
     async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()> {
         self.below.clean_deleted(org, kind, id, is_final).await
+    }
+}
+
+struct Jobs {
+    below: Arc<dyn JobRecordStore>,
+    outbox: Arc<Outbox>,
+}
+
+#[async_trait]
+impl JobRecordStore for Jobs {
+    async fn create(&self, header: JobHeader) -> Result<JobHeader> {
+        self.below.create(header).await
+    }
+
+    async fn announce(&self, row: OpenJobRow) -> Result<()> {
+        self.below.announce(row).await
+    }
+
+    async fn header(&self, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>> {
+        self.below.header(org, id).await
+    }
+
+    async fn write(&self, write: JobWrite) -> Result<JobWritten> {
+        let (event, org) = (event::of_job(&write), write.after.org().clone());
+        written(&self.outbox, &org, event.as_slice(), self.below.write(write)).await
+    }
+
+    async fn outcomes(&self, org: &OrgId, id: &JobId, after: u32, limit: usize) -> Result<Vec<ItemOutcome>> {
+        self.below.outcomes(org, id, after, limit).await
+    }
+
+    async fn list(&self, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>> {
+        self.below.list(org, filter, page).await
+    }
+
+    async fn delete(&self, org: &OrgId, id: &JobId) -> Result<()> {
+        self.below.delete(org, id).await
+    }
+
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, JobId)>> {
+        self.below.expired(now, limit).await
+    }
+
+    async fn open(&self, after: Option<&OpenJobRow>, limit: usize) -> Result<Vec<OpenJobRow>> {
+        self.below.open(after, limit).await
+    }
+
+    async fn remove_open(&self, rows: &[OpenJobRow]) -> Result<()> {
+        self.below.remove_open(rows).await
+    }
+
+    async fn compact_open(&self) -> Result<()> {
+        self.below.compact_open().await
     }
 }
 

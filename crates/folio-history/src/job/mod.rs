@@ -55,7 +55,7 @@ pub use command::{JobCommand, retry_at};
 pub use item_run::ItemRun;
 pub use page::{JobPage, JobPages};
 pub use pick_up::{OpenJobRow, RowAction, row_action};
-pub use queue::{DELIVERY_KIND, JobQueue};
+pub use queue::{DELIVERY_KIND, EXTRACTION_KIND, JobQueue};
 pub use write::{ItemOutcome, JobDecision, JobRecord, JobWrite, JobWritten, decide};
 
 /// The name of jobs in lists and errors.

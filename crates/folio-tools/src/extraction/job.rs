@@ -1,6 +1,6 @@
 //! Jobs that run one prompt on documents. An item is a document, and its effect is one extraction.
 
-use folio_history::job::{ItemRun, KIND, Steps};
+use folio_history::job::{EXTRACTION_KIND, ItemRun, KIND, Steps};
 use folio_resources::{Extraction, ExtractionChange, Resource as _};
 use folio_types::op::{Expected, OpKey, OpRow, OpState, Target, Write, WriteOutcome};
 use folio_types::{
@@ -14,7 +14,7 @@ use super::{Request, batch_tool, engine};
 use crate::tool::ToolResources;
 
 /// The name of the kind of job.
-pub const JOB_KIND: &str = "extraction";
+pub const JOB_KIND: &str = EXTRACTION_KIND;
 
 /// The input of a job. The subjects of its items are the ids of documents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
