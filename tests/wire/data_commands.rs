@@ -59,8 +59,10 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     });
     std::fs::write(folder.join("schema.json"), schema.to_string()).unwrap();
     let tag = json_of(folder, &["tag", "create", "invoices", "--color", "#ff8800"]);
+    // The prompt and the document have no tag in common, so that the document does not run the prompt.
+    printed(folder, &["tag", "create", "totals"], "");
     printed(folder, &["schema", "create", "Invoice", "schema.json"], "");
-    let create = ["prompt", "create", "Total", "prompt.txt", "--schema", "invoice", "--tag", "invoices"];
+    let create = ["prompt", "create", "Total", "prompt.txt", "--schema", "invoice", "--tag", "totals"];
     printed(folder, &[&create[..], &["--temperature", "0.5"]].concat(), "");
     let prompt = json_of(folder, &["prompt", "show", "total"]);
     assert_eq!(prompt["temperature"], 0.5);
@@ -131,8 +133,11 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     assert!(failed.contains("missing.pdf") && failed.contains("cannot be read"), "{failed}");
     let failed = refused(folder, &["document", "add", "prompt.txt", "--password"], "open\n");
     assert!(failed.contains("only a PDF has a password"), "{failed}");
-    for (kind, item) in [("document", "invoice.txt"), ("prompt", "Total"), ("schema", "Invoice"), ("tag", "invoices")] {
+    for (kind, item) in [("document", "invoice.txt"), ("prompt", "Total"), ("schema", "Invoice"), ("tag", "totals")] {
         printed(folder, &[kind, "rm", item], "");
+        if kind == "tag" {
+            printed(folder, &["tag", "rm", "invoices"], "");
+        }
         assert_eq!(json_of(folder, &[kind, "list"]), json!([]), "{kind}");
     }
     printed(folder, &["logout"], "");

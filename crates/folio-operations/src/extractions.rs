@@ -109,7 +109,7 @@ async fn create_job(
     (model, credit_budget): (Option<String>, Option<u64>),
     documents: &[DocumentId],
 ) -> Result<JobView> {
-    let input = extraction::JobInput { prompt, model, fallback_model: None, call: None, credit_budget };
+    let input = extraction::JobInput { prompt, model, fallback_model: None, call: None, credit_budget, tag_run: None };
     let request = JobRequest {
         id: JobId::derive(&context.request.id_parts()),
         principal: context.principal().clone(),

@@ -27,6 +27,7 @@
 
 mod admission;
 mod command;
+mod extraction;
 mod item_run;
 mod page;
 mod pick_up;
@@ -52,6 +53,7 @@ use crate::thread::Fence;
 
 pub use admission::{JobLimits, current_principal};
 pub use command::{JobCommand, retry_at};
+pub use extraction::{ExtractionInput, TagRun, TagRunWrite};
 pub use item_run::ItemRun;
 pub use page::{JobPage, JobPages};
 pub use pick_up::{OpenJobRow, RowAction, row_action};

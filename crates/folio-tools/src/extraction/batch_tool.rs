@@ -102,7 +102,7 @@ pub(super) async fn start_job(context: &CallContext, arguments: &Value, plan: &P
         id: id.clone(),
         principal: context.principal.clone(),
         kind: JOB_KIND.to_owned(),
-        input: json!(JobInput { prompt, model: None, fallback_model, call, credit_budget: None }),
+        input: json!(JobInput { prompt, model: None, fallback_model, call, credit_budget: None, tag_run: None }),
         items: documents.iter().map(ToString::to_string).collect(),
         running_max: resources.job_limits.running_time,
         at,

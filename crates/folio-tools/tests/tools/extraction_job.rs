@@ -33,7 +33,7 @@ async fn run_job_item(
 
 fn input(prompt: &str) -> Value {
     let prompt = prompt.parse().unwrap();
-    json!(JobInput { prompt, model: None, fallback_model: None, call: None, credit_budget: None })
+    json!(JobInput { prompt, model: None, fallback_model: None, call: None, credit_budget: None, tag_run: None })
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ pub(crate) async fn start(
 
     let stores::Opened { stores, shared, embedded } = stores::open(&settings, &environment).await?;
     let webhooks = folio_webhooks::Counters::default();
-    let stores = folio_webhooks::with_events(layer(stores), Arc::clone(&shared.jobs), webhooks.clone());
+    let stores = folio_webhooks::with_events(layer(stores), Arc::clone(&shared.jobs), settings.jobs, webhooks.clone());
     let store_clocks = [&stores.health, &shared.health].map(Arc::clone);
     clock::compare(&process_clock, &store_clocks).await;
     process_clock.check_clock().context("the clock of this machine differs from those of the stores")?;
