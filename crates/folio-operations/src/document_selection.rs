@@ -1,12 +1,12 @@
 //! The documents on which a prompt runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use folio_resources::{Document, TextState};
+use folio_resources::{Document, DocumentFilter, TextState};
 use folio_tools::extraction::check_ready;
 use folio_types::limits::{JOB_ITEMS_MAX, PAGE_SIZE_MAX};
 use folio_types::page::{Order, PageRequest};
-use folio_types::{DocumentId, Error, Result};
+use folio_types::{DocumentId, Error, Result, TagId};
 
 use crate::context::Context;
 use crate::documents::document_filter;
@@ -65,20 +65,61 @@ async fn by_filter(context: &Context, filter: &str) -> Result<Vec<Selected>> {
         let problem = error.violations.pop().map_or(error.message, |violation| violation.description);
         Error::invalid_field("document_filter", problem)
     })?;
-    let (store, org) = (context.stores().of::<Document>(), &context.principal().org);
-    let mut selected: Vec<Selected> = Vec::new();
-    let mut request = PageRequest { size: PAGE_SIZE_MAX, order: Order::Oldest, ..PageRequest::default() };
-    loop {
-        let page = store.list(org, &filter, &request).await?;
-        let ready = page.items.into_iter().filter(|document| document.state == TextState::Ready);
-        selected.extend(ready.map(Selected::from));
-        if selected.len() > JOB_ITEMS_MAX {
-            let problem = format!("more than {JOB_ITEMS_MAX} documents match; use several requests");
-            return Err(Error::invalid_field("document_filter", problem));
+    let mut selected = Selection::new(JOB_ITEMS_MAX);
+    selected.add(context, &filter).await?;
+    if selected.has_more {
+        let problem = format!("more than {JOB_ITEMS_MAX} documents match; use several requests");
+        return Err(Error::invalid_field("document_filter", problem));
+    }
+    Ok(selected.documents)
+}
+
+/// Returns at most `max` documents with a text and at least one of these tags, oldest first for each tag, and whether there are
+/// more.
+pub(crate) async fn with_any_tag(context: &Context, tags: &[TagId], max: usize) -> Result<(Vec<Selected>, bool)> {
+    let mut selected = Selection::new(max);
+    for tag in tags {
+        let filter = DocumentFilter { all_tags: vec![tag.clone()], ..DocumentFilter::default() };
+        selected.add(context, &filter).await?;
+    }
+    Ok((selected.documents, selected.has_more))
+}
+
+/// Different documents whose texts are ready, up to a maximum.
+struct Selection {
+    documents: Vec<Selected>,
+    ids: HashSet<DocumentId>,
+    max: usize,
+    /// True if further documents matched.
+    has_more: bool,
+}
+
+impl Selection {
+    fn new(max: usize) -> Self {
+        Self { documents: Vec::new(), ids: HashSet::new(), max, has_more: false }
+    }
+
+    /// Adds the documents that match a filter, until the maximum is exceeded.
+    async fn add(&mut self, context: &Context, filter: &DocumentFilter) -> Result<()> {
+        let (store, org) = (context.stores().of::<Document>(), &context.principal().org);
+        let mut request = PageRequest { size: PAGE_SIZE_MAX, order: Order::Oldest, ..PageRequest::default() };
+        while !self.has_more {
+            let page = store.list(org, filter, &request).await?;
+            for document in page.items.into_iter().filter(|document| document.state == TextState::Ready) {
+                if !self.ids.insert(document.id.clone()) {
+                    continue;
+                }
+                if self.documents.len() >= self.max {
+                    self.has_more = true;
+                    break;
+                }
+                self.documents.push(document.into());
+            }
+            match page.next {
+                Some(token) => request.token = Some(token),
+                None => break,
+            }
         }
-        match page.next {
-            Some(token) => request.token = Some(token),
-            None => return Ok(selected),
-        }
+        Ok(())
     }
 }

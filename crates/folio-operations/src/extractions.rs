@@ -183,7 +183,7 @@ pub struct GetExtractionEstimate {
     pub model: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtractionEstimate {
     pub documents: u64,
     pub pages: u64,
@@ -201,40 +201,53 @@ impl Operation for GetExtractionEstimate {
     async fn run(self, context: &Context) -> Result<ExtractionEstimate> {
         let prompt = runnable_prompt(context, &self.prompt_revid, self.model.as_deref()).await?;
         let selected = select(context, &self.document_ids, self.document_filter.as_deref()).await?;
-        let resources = context.tool_resources()?;
-        let planned = sample(&selected).into_iter().map(|document| {
-            let (resources, prompt, model) = (&resources, prompt.clone(), self.model.clone());
-            async move {
-                let request = extraction::Request {
-                    principal: context.principal().clone(),
-                    document: document.id.clone(),
-                    prompt,
-                    model,
-                    fallback_model: None,
-                    key: String::new(),
-                    run: None,
-                    steps: None,
-                };
-                match extraction::plan(resources, request).await {
-                    Ok(planned) => Ok((document.pages, planned.price())),
-                    // The item of such a document fails without a model call.
-                    Err(error) if matches!(error.reason, Reason::TooLarge | Reason::NoText | Reason::NotFound) => {
-                        Ok((document.pages, 0))
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-        });
-        let planned: Vec<_> = planned.collect();
-        let planned: Vec<(u32, u64)> = futures::stream::iter(planned).buffered(PLANNED_AT_ONCE).try_collect().await?;
-        let pages = selected.iter().map(|document| u64::from(document.pages)).sum();
-        Ok(ExtractionEstimate {
-            documents: selected.len() as u64,
-            pages,
-            credits: extrapolate(&planned, pages),
-            planned_documents: planned.len() as u64,
-        })
+        estimate(context, prompt, self.model, &selected).await
     }
+}
+
+/// Estimates the credit of a prompt for documents.
+///
+/// # Errors
+/// `MODEL_NOT_AVAILABLE`; the operation does not declare [`Quota::ModelCalls`].
+pub(crate) async fn estimate(
+    context: &Context,
+    prompt: PromptRevId,
+    model: Option<String>,
+    selected: &[Selected],
+) -> Result<ExtractionEstimate> {
+    let resources = context.tool_resources()?;
+    let planned = sample(selected).into_iter().map(|document| {
+        let (resources, prompt, model) = (&resources, prompt.clone(), model.clone());
+        async move {
+            let request = extraction::Request {
+                principal: context.principal().clone(),
+                document: document.id.clone(),
+                prompt,
+                model,
+                fallback_model: None,
+                key: String::new(),
+                run: None,
+                steps: None,
+            };
+            match extraction::plan(resources, request).await {
+                Ok(planned) => Ok((document.pages, planned.price())),
+                // The item of such a document fails without a model call.
+                Err(error) if matches!(error.reason, Reason::TooLarge | Reason::NoText | Reason::NotFound) => {
+                    Ok((document.pages, 0))
+                }
+                Err(error) => Err(error),
+            }
+        }
+    });
+    let planned: Vec<_> = planned.collect();
+    let planned: Vec<(u32, u64)> = futures::stream::iter(planned).buffered(PLANNED_AT_ONCE).try_collect().await?;
+    let pages = selected.iter().map(|document| u64::from(document.pages)).sum();
+    Ok(ExtractionEstimate {
+        documents: selected.len() as u64,
+        pages,
+        credits: extrapolate(&planned, pages),
+        planned_documents: planned.len() as u64,
+    })
 }
 
 /// Returns at most [`PLANNED_MAX`] documents, spread evenly over the selection.

@@ -46,6 +46,7 @@ mod request;
 pub mod schemas;
 mod shared_poller;
 mod single_flight;
+pub mod tag_runs;
 pub mod tags;
 mod thread_messages;
 pub mod threads;

@@ -170,8 +170,9 @@ pub const JOB_PAGE_ITEMS: usize = 100;
 /// Maximum documents that a request names as the items of a job.
 // proto: RunExtractionsRequest.document_ids "1 to {} different"
 pub const JOB_DOCUMENT_IDS_MAX: usize = 10_000;
-/// Maximum number of documents on which a change of a prompt may run the prompt.
+/// Maximum number of documents that the response to a change of a prompt names, and on which the change may run the prompt.
 // proto: Organization.tag_batch_documents "0 to {}."
+// proto: TagRunPlan.document_ids "at most {}."
 pub const TAG_RUN_DOCUMENTS_MAX: u32 = 1_000;
 /// Maximum length of the subject of a job's item, in bytes.
 pub const JOB_SUBJECT_BYTES: usize = 200;
