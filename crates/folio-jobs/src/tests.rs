@@ -387,7 +387,7 @@ async fn the_job_of_a_removed_member_fails() {
 }
 
 #[tokio::test]
-async fn an_item_that_kills_its_actor_fails_after_some_attempts() {
+async fn an_item_that_panics_fails_after_some_attempts_without_the_others() {
     let sandbox = Sandbox::new();
     sandbox.kind.set("one", Some(Script::Panic));
     let jobs = sandbox.start("a").await;
