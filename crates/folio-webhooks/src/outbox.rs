@@ -26,8 +26,7 @@ const CACHED_MAX: u64 = 10_000;
 /// Maximum number of endpoints that are read, because concurrent creations may exceed [`ENDPOINTS_MAX`].
 const READ_MAX: u64 = 2 * ENDPOINTS_MAX;
 
-/// Counts the events that are not delivered to an endpoint because it has too many open deliveries, and the prompts that do
-/// not run on a document because the organization has too many open jobs. Cheap to clone.
+/// Counts the events that are not delivered to an endpoint because it has too many open deliveries. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     dropped: Arc<AtomicU64>,
@@ -36,10 +35,6 @@ pub struct Counters {
 impl Counters {
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn count_dropped(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -114,7 +109,7 @@ impl Outbox {
             Err(error) if is_store_failure(&error) => Err(error),
             // An endpoint must not prevent the write of a state.
             Err(error) => {
-                self.counters.count_dropped();
+                self.counters.dropped.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(%error, %endpoint, event = event.name.as_str(), "an event is not delivered to an endpoint");
                 Ok(None)
             }

@@ -15,7 +15,7 @@ use folio_types::{DocumentId, Error, JobId, OrgId, Principal, Result, Role, TagI
 use futures::future::try_join_all;
 use serde_json::json;
 
-use crate::outbox::{Counters, is_store_failure};
+use crate::outbox::is_store_failure;
 
 /// Maximum number of prompts that run on a document after one write. Further ones do not run.
 // proto: Organization.tag_runs_disabled "at most {} prompts"
@@ -29,11 +29,10 @@ pub(crate) struct TagRuns {
     prompts: ResourceStore<Prompt>,
     hints: Arc<dyn JobStore>,
     limits: JobLimits,
-    counters: Counters,
 }
 
 impl TagRuns {
-    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Self {
+    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, limits: JobLimits) -> Self {
         Self {
             jobs: Arc::clone(&stores.jobs),
             pages: stores.job_pages(),
@@ -42,7 +41,6 @@ impl TagRuns {
             prompts: stores.of(),
             hints,
             limits,
-            counters,
         }
     }
 
@@ -139,14 +137,10 @@ impl TagRuns {
             Err(error) if is_store_failure(&error) => Err(error),
             // A full queue must not prevent the change of a document.
             Err(error) => {
-                self.report(&error, document, revid);
+                let document = &document.id;
+                tracing::warn!(%error, %document, prompt = %revid, "a prompt does not run on a document with its tag");
                 Ok(None)
             }
         }
-    }
-
-    fn report(&self, error: &Error, document: &Document, prompt: &folio_types::PromptRevId) {
-        self.counters.count_dropped();
-        tracing::warn!(%error, document = %document.id, %prompt, "a prompt does not run on a document with its tag");
     }
 }
