@@ -39,6 +39,8 @@ struct Runner<'a> {
     kind: Arc<dyn JobKind>,
     /// The newest header that this runner wrote.
     header: JobHeader,
+    /// Maximum number of items that run at a time. It falls to the number that had enough credit and capacity.
+    items_max: usize,
 }
 
 /// An attempt of an item that this runner started.
@@ -76,7 +78,8 @@ pub(crate) async fn run(shared: &Shared, key: &Key) -> Result<(), Stop> {
     let member = shared.dependencies.stores.access().member(&key.0, &header.principal.user).await?;
     let access = current_principal(&header.principal, member.as_ref(), kind.role_min());
     let owner = shared.dependencies.incarnation.clone();
-    let mut runner = Runner { shared, key, kind, header };
+    let items_max = usize::try_from(shared.options.limits.items_running_max).unwrap_or(usize::MAX);
+    let mut runner = Runner { shared, key, kind, header, items_max };
     runner.write("start", JobCommand::Start { owner, access: access.clone() }, None).await?;
     // The start failed the job of a principal without access.
     let Ok(principal) = access else { return Ok(()) };
@@ -122,9 +125,8 @@ impl Runner<'_> {
 
     /// Starts attempts of pending items, unless the node drains or the job has to wait.
     async fn begin_items(&mut self, principal: &Principal, running: &mut Running) -> Result<(), Stop> {
-        let items_max = usize::try_from(self.shared.options.limits.items_running_max).unwrap_or(usize::MAX);
         while self.header.state == JobState::Running
-            && running.tasks.len() < items_max
+            && running.tasks.len() < self.items_max
             && running.wait.is_none()
             && !self.shared.draining.is_cancelled()
         {
@@ -183,8 +185,9 @@ impl Runner<'_> {
         }
     }
 
-    /// Ends a failed attempt. `outcome`: the record of the attempt. An item for which the job waits remains running until the
-    /// other attempts have ended, because the wait interrupts them.
+    /// Ends a failed attempt. `outcome`: the record of the attempt. An item that lacks credit or capacity which other attempts
+    /// may use is postponed. An item for which the job waits remains running until the other attempts have ended, because the
+    /// wait interrupts them.
     async fn handle_failure(
         &mut self,
         index: usize,
@@ -193,6 +196,10 @@ impl Runner<'_> {
         running: &mut Running,
     ) -> Result<(), Stop> {
         if let Some(reason) = wait_reason(&error) {
+            if matches!(reason, WaitReason::Credit | WaitReason::Limit) && !running.attempts.is_empty() {
+                self.items_max = running.attempts.len();
+                return self.write("postpone", JobCommand::Postpone { item: index }, None).await;
+            }
             running.wait.get_or_insert((reason, error, outcome));
             return Ok(());
         }

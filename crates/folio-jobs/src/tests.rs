@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::job::{
-    ItemRun, JobCommand, JobFilter, JobHeader, JobLimits, JobState, JobWrite, JobWritten, NewJob, Steps, WaitReason,
+    ItemRun, ItemState, JobCommand, JobFilter, JobHeader, JobLimits, JobState, JobWrite, JobWritten, NewJob, Steps,
+    WaitReason,
 };
 use folio_resources::{Member, MemberWrite};
 use folio_storage::{SharedOptions, SlotStore, Stores};
@@ -364,12 +365,28 @@ async fn a_job_without_credit_waits_and_tries_again() {
     let job = sandbox.create("j", &["one", "two"]).await;
     let waits = |header: &JobHeader| matches!(header.state, JobState::Waiting { reason: WaitReason::Credit, .. });
     let waiting = sandbox.wait(&job, "the job waits", waits).await;
-    assert_eq!((waiting.items[1].attempt, waiting.items[1].failures), (1, 0));
+    assert_eq!((&waiting.items[0].state, waiting.items[1].failures), (&ItemState::Done, 0));
     sandbox.kind.set("two", None);
     sandbox.environment.advance(Duration::from_secs(60));
     let ended = sandbox.wait_for_end(&job).await;
     assert_eq!((&ended.state, ended.blocked_since), (&JobState::Completed, None));
-    assert_eq!(sandbox.outcomes(&job).await, [(1, 1, json!("one")), (2, 2, json!("two"))]);
+    let outcomes = sandbox.outcomes(&job).await;
+    let values: Vec<_> = outcomes.into_iter().map(|(item, _, value)| (item, value)).collect();
+    assert_eq!(values, [(1, json!("one")), (2, json!("two"))]);
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn an_item_without_capacity_is_postponed_while_others_run() {
+    let sandbox = Sandbox::new();
+    sandbox.kind.set("one", Some(Script::Hang));
+    sandbox.kind.set("two", Some(Script::Fail(Error::exhausted(Reason::QuotaExceeded, "too many calls"))));
+    let jobs = sandbox.start("a").await;
+    let job = sandbox.create("j", &["one", "two"]).await;
+    let is_postponed = |header: &JobHeader| header.items[1].attempt == 1 && header.run_of(1).is_none();
+    let running = sandbox.wait(&job, "the second item is postponed", is_postponed).await;
+    assert_eq!((&running.state, running.items[1].failures), (&JobState::Running, 0));
+    assert!(running.run_of(0).is_some(), "the first item continues");
     jobs.stop().await;
 }
 

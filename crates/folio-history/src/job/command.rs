@@ -5,7 +5,7 @@ use std::time::Duration;
 use folio_types::limits::{JOB_FAILURES_MAX, JOB_MESSAGE_CHARS};
 use folio_types::{Code, Error, Incarnation, Principal, Reason, Result, Timestamp};
 
-use super::{ItemState, JobHeader, JobPage, JobState, Steps, WaitReason};
+use super::{ItemState, JobHeader, JobItem, JobPage, JobState, Steps, WaitReason};
 
 /// Minimum and maximum time between two starts of a blocked job.
 const RETRY_MIN: Duration = Duration::from_secs(30);
@@ -31,6 +31,10 @@ pub enum JobCommand {
     Finish {
         item: usize,
         result: Result<()>,
+    },
+    /// Makes a running item pending without a failure, because it lacks credit or capacity that other running items use.
+    Postpone {
+        item: usize,
     },
     /// Counts the running time until now, and stores the progress of running items.
     Checkpoint {
@@ -109,6 +113,10 @@ impl JobHeader {
             _ if self.state != JobState::Running => return Err(conflict("the job does not run")),
             JobCommand::Begin { item } => self.begin(item, now)?,
             JobCommand::Finish { item, result } => self.finish(item, result, now)?,
+            JobCommand::Postpone { item } => {
+                self.running_item(item)?.state = ItemState::Pending;
+                self.check_running_time(now);
+            }
             JobCommand::Checkpoint { steps } => {
                 for (index, steps) in steps {
                     let item = self.items.get_mut(index).filter(|item| item.state == ItemState::Running);
@@ -167,8 +175,7 @@ impl JobHeader {
     }
 
     fn finish(&mut self, index: usize, result: Result<()>, now: Timestamp) -> Result<()> {
-        let item = self.items.get_mut(index).filter(|item| item.state == ItemState::Running);
-        let item = item.ok_or_else(|| conflict("no attempt of the item runs"))?;
+        let item = self.running_item(index)?;
         match result {
             Ok(()) => {
                 item.state = ItemState::Done;
@@ -182,6 +189,11 @@ impl JobHeader {
             self.check_running_time(now);
         }
         Ok(())
+    }
+
+    fn running_item(&mut self, index: usize) -> Result<&mut JobItem> {
+        let item = self.items.get_mut(index).filter(|item| item.state == ItemState::Running);
+        item.ok_or_else(|| conflict("no attempt of the item runs"))
     }
 
     /// Returns true if an item of the current page has not ended.

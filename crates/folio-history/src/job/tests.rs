@@ -121,6 +121,7 @@ fn each_state_accepts_its_commands_only() {
         ("start", start(), "changed changed conflict conflict ended"),
         ("begin", JobCommand::Begin { item: 0 }, "conflict conflict conflict conflict ended"),
         ("finish", finish(Ok(())), "conflict changed conflict conflict ended"),
+        ("postpone", JobCommand::Postpone { item: 0 }, "conflict changed conflict conflict ended"),
         ("checkpoint", JobCommand::Checkpoint { steps: Vec::new() }, "conflict changed conflict conflict ended"),
         ("wait", wait(WaitReason::Store, 9), "conflict changed conflict conflict ended"),
         ("release", JobCommand::Release, "conflict changed conflict conflict ended"),
@@ -153,6 +154,7 @@ fn every_sequence_of_commands_keeps_the_rules_of_a_job() {
         finish(Err(Error::unavailable(Reason::ModelFailed, "failed"))),
         finish(Err(Error::invalid(Reason::NoText, "no text"))),
         JobCommand::Checkpoint { steps: Vec::new() },
+        JobCommand::Postpone { item: 0 },
         JobCommand::Release,
         wait(WaitReason::Credit, 0),
         wait(WaitReason::Approval, 0),
@@ -233,6 +235,15 @@ fn waiting_does_not_count_as_running_time_and_interrupts_items_without_a_failure
         let early = after(queued(1), [(0, start()), (10, wait(reason, 50))]).after(start(), at(49)).unwrap_err();
         assert_eq!(early.reason, Reason::VersionConflict);
     }
+}
+
+#[test]
+fn a_postponed_item_is_attempted_again_without_a_failure() {
+    let running =
+        after(queued(2), [(0, start()), (0, JobCommand::Begin { item: 0 }), (0, JobCommand::Begin { item: 1 })]);
+    let postponed = after(running, [(1, JobCommand::Postpone { item: 1 })]);
+    assert_eq!((&postponed.items[0].state, &postponed.state), (&ItemState::Running, &JobState::Running));
+    assert_eq!((postponed.next_item(), postponed.items[1].attempt, postponed.items[1].failures), (Some(1), 1, 0));
 }
 
 #[test]
