@@ -59,8 +59,10 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     });
     std::fs::write(folder.join("schema.json"), schema.to_string()).unwrap();
     let tag = json_of(folder, &["tag", "create", "invoices", "--color", "#ff8800"]);
+    // The prompt and the document have no tag in common, so that the document does not run the prompt.
+    printed(folder, &["tag", "create", "totals"], "");
     printed(folder, &["schema", "create", "Invoice", "schema.json"], "");
-    let create = ["prompt", "create", "Total", "prompt.txt", "--schema", "invoice", "--tag", "invoices"];
+    let create = ["prompt", "create", "Total", "prompt.txt", "--schema", "invoice", "--tag", "totals"];
     printed(folder, &[&create[..], &["--temperature", "0.5"]].concat(), "");
     let prompt = json_of(folder, &["prompt", "show", "total"]);
     assert_eq!(prompt["temperature"], 0.5);
@@ -102,12 +104,19 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     assert!(csv.lines().count() == 2 && row.ends_with(",12.5"), "{csv}");
     assert_eq!(json_of(folder, &["extraction", "list", "--verified"]), json!([]));
 
-    let job = json_of(folder, &["extraction", "batch", "Total", "invoice.txt"]);
+    let job = json_of(folder, &["batch", "Total", "invoice.txt", "--no-wait"]);
     let job_id = job["job_id"].as_str().unwrap();
     let ended = json_of(folder, &["job", "watch", job_id]);
     assert_eq!((&ended["state"], &ended["progress"]), (&json!("completed"), &json!("1 of 1 done")));
     assert!(ended["items"][0]["result"]["extraction_id"].as_str().is_some_and(|other| other != id), "{ended}");
     assert_eq!(json_of(folder, &["job", "show", job_id]), ended);
+    let items = json_of(folder, &["jobs", "items", job_id, "--state", "done"]);
+    assert_eq!((&items[0]["number"], &items[0]["result"]), (&json!(1), &ended["items"][0]["result"]));
+    assert_eq!(json_of(folder, &["job", "items", job_id, "--state", "failed"]), json!([]));
+    assert!(refused(folder, &["job", "retry", job_id], "").contains("JOB_ENDED"));
+    let estimate = json_of(folder, &["batch", "Total", "--name", "invoice", "--estimate"]);
+    assert_eq!((&estimate["documents"], &estimate["planned_documents"]), (&json!(1), &json!(1)));
+    assert!(refused(folder, &["batch", "Total"], "").contains("--all"));
     assert_eq!(json_of(folder, &["job", "list"])[0]["job_id"], job["job_id"]);
     assert_eq!(json_of(folder, &["job", "list", "--open"]), json!([]));
     for command in ["cancel", "pause", "resume"] {
@@ -124,8 +133,11 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     assert!(failed.contains("missing.pdf") && failed.contains("cannot be read"), "{failed}");
     let failed = refused(folder, &["document", "add", "prompt.txt", "--password"], "open\n");
     assert!(failed.contains("only a PDF has a password"), "{failed}");
-    for (kind, item) in [("document", "invoice.txt"), ("prompt", "Total"), ("schema", "Invoice"), ("tag", "invoices")] {
+    for (kind, item) in [("document", "invoice.txt"), ("prompt", "Total"), ("schema", "Invoice"), ("tag", "totals")] {
         printed(folder, &[kind, "rm", item], "");
+        if kind == "tag" {
+            printed(folder, &["tag", "rm", "invoices"], "");
+        }
         assert_eq!(json_of(folder, &[kind, "list"]), json!([]), "{kind}");
     }
     printed(folder, &["logout"], "");

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use folio_history::job::{
-    ItemOutcome, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, JobWrite, JobWritten, KIND, NewJob,
+    ItemOutcome, JobCommand, JobFilter, JobHeader, JobLimits, JobPage, JobQueue, JobWrite, JobWritten, KIND, NewJob,
 };
-use folio_storage::{JobRecordStore, create_job};
-use folio_types::limits::JOB_ITEMS_MAX;
+use folio_storage::{JobPageStore, JobRecordStore, Stores, create_job};
+use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Code, Environment, Error, JobId, OrgId, Principal, Reason, Result};
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub struct JobRequest {
     pub id: JobId,
     pub principal: Principal,
     /// Name of the kind.
-    pub kind: &'static str,
+    pub kind: String,
     pub input: Value,
     /// Subjects of the items, in order.
     pub items: Vec<String>,
@@ -32,6 +32,7 @@ pub struct JobRequest {
 #[derive(Clone)]
 pub struct JobControl {
     store: Arc<dyn JobRecordStore>,
+    pages: JobPageStore,
     hints: JobHints,
     environment: Arc<dyn Environment>,
     limits: JobLimits,
@@ -44,13 +45,8 @@ impl std::fmt::Debug for JobControl {
 }
 
 impl JobControl {
-    pub fn new(
-        store: Arc<dyn JobRecordStore>,
-        hints: JobHints,
-        environment: Arc<dyn Environment>,
-        limits: JobLimits,
-    ) -> Self {
-        Self { store, hints, environment, limits }
+    pub fn new(stores: &Stores, hints: JobHints, environment: Arc<dyn Environment>, limits: JobLimits) -> Self {
+        Self { store: Arc::clone(&stores.jobs), pages: stores.job_pages(), hints, environment, limits }
     }
 
     pub fn limits(&self) -> JobLimits {
@@ -67,9 +63,9 @@ impl JobControl {
     /// `QUEUE_FULL`; `INVALID_FIELD` or `TOO_LARGE` of the items or the input.
     pub async fn create(&self, request: JobRequest) -> Result<JobHeader> {
         let JobRequest { id, principal, kind, input, items } = request;
-        let (kind, running_max, at) = (kind.to_owned(), self.limits.running_time, self.environment.now());
+        let (running_max, at) = (self.limits.running_time, self.environment.now());
         let new = NewJob { id, principal, kind, input, items, running_max, at };
-        let created = create_job(&*self.store, &self.limits, new).await?;
+        let created = create_job(&*self.store, &self.pages, &self.limits, new).await?;
         self.hints.push(created.queue(), created.org(), &created.id).await;
         Ok(created)
     }
@@ -83,9 +79,17 @@ impl JobControl {
         found.ok_or_else(|| Error::not_found(KIND, id))
     }
 
-    /// Returns the outcomes of a job's items, in the order of the items.
-    pub async fn outcomes(&self, org: &OrgId, id: &JobId) -> Result<Vec<ItemOutcome>> {
-        self.store.outcomes(org, id, 0, JOB_ITEMS_MAX).await
+    /// Returns the outcomes of the items of a page, in the order of the items. `after`: the number of items before the page.
+    pub async fn outcomes(&self, org: &OrgId, id: &JobId, after: u32) -> Result<Vec<ItemOutcome>> {
+        let last = after.saturating_add(u32::try_from(JOB_PAGE_ITEMS).unwrap_or(u32::MAX));
+        let mut found = self.store.outcomes(org, id, after, JOB_PAGE_ITEMS).await?;
+        found.retain(|outcome| outcome.item <= last);
+        Ok(found)
+    }
+
+    /// Returns pages of a job's items, in the order of `numbers`, each a number of a page from 0.
+    pub async fn pages(&self, job: &JobHeader, numbers: &[u32]) -> Result<Vec<JobPage>> {
+        self.pages.pages(job, numbers).await
     }
 
     pub async fn list(&self, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>> {

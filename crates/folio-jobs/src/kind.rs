@@ -24,7 +24,7 @@ pub struct ItemTask {
 impl ItemTask {
     /// Returns the subject of the item.
     pub fn subject(&self) -> Option<&str> {
-        let index = usize::try_from(self.run.item).ok()?.checked_sub(1)?;
+        let index = self.job.index_of(self.run.item)?;
         self.job.items.get(index).map(|item| item.id.as_str())
     }
 }

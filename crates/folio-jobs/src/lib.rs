@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `sweep.rs` | reads the index of open jobs; starts jobs, removes rows and records of ended ones |
 //! | `supervisor.rs` | starts an actor for a job, within the limits of the organization and the node |
-//! | `actor.rs`, `runner.rs` | starts the job under a new epoch, runs its items one after the other, and writes each step |
+//! | `actor.rs`, `runner.rs` | starts the job under a new epoch, runs the items of a page, several at a time, and writes each step |
 //! | [`JobKind`] | does the work of an item |
 //! | [`JobControl`] | creates jobs and changes them for users, in any process |
 //! | [`JobHints`] | hints of jobs that can start, through Redis |
@@ -78,7 +78,7 @@ pub trait Placement: Send + Sync {
 }
 
 /// Called before and after each write of a job with the name of the step: `start:before`, `start:after`. The steps are
-/// `start`, `begin`, `finish`, `checkpoint`, `wait`, `release` and `complete`. A test stops a job by a future that never
+/// `start`, `begin`, `finish`, `postpone`, `checkpoint`, `advance`, `wait`, `release` and `complete`. A test stops a job by a future that never
 /// completes.
 pub type Failpoint = Arc<dyn Fn(&str) -> BoxFuture<'static, ()> + Send + Sync>;
 

@@ -1,15 +1,19 @@
-//! Runs one job: performs the commands of its state machine.
+//! Runs one job: performs the commands of its state machine. The items run in tasks of their own, but only the actor
+//! of the job changes the header.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use folio_history::job::{
-    ItemOutcome, ItemState, JobCommand, JobHeader, JobState, JobWrite, JobWritten, OpenJobRow, RowAction, Steps,
-    current_principal, retry_at, row_action,
+    ItemOutcome, ItemState, JobCommand, JobHeader, JobItem, JobState, JobWrite, JobWritten, OpenJobRow, RowAction,
+    Steps, WaitReason, current_principal, retry_at, row_action,
 };
 use folio_types::{Error, Principal, Reason};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::task::{self, JoinError, JoinSet};
+use tracing::Instrument as _;
 
 use crate::kind::wait_reason;
 use crate::shared::{Key, Shared};
@@ -35,6 +39,31 @@ struct Runner<'a> {
     kind: Arc<dyn JobKind>,
     /// The newest header that this runner wrote.
     header: JobHeader,
+    /// Maximum number of items that run at a time. It falls to the number that had enough credit and capacity.
+    items_max: usize,
+}
+
+/// An attempt of an item that this runner started.
+struct Attempt {
+    index: usize,
+    item: u32,
+    attempt: u32,
+    progress: watch::Receiver<Option<Steps>>,
+    record: watch::Receiver<Option<Value>>,
+}
+
+/// The result of an attempt. None: a pause ended.
+type Ended = Option<Result<Value, Error>>;
+
+/// The running attempts of items, and the pauses after failed attempts, as tasks. Dropping it aborts them.
+#[derive(Default)]
+struct Running {
+    tasks: JoinSet<Ended>,
+    attempts: HashMap<task::Id, Attempt>,
+    /// The indexes of the items that pause.
+    paused: HashMap<task::Id, usize>,
+    /// The wait for credit, capacity or a store. No further attempt starts, and the job waits once the others have ended.
+    wait: Option<(WaitReason, Error, Option<ItemOutcome>)>,
 }
 
 /// Starts a job and runs its items until it ends, waits or is handed over. Returns at once if the job must not start.
@@ -49,66 +78,149 @@ pub(crate) async fn run(shared: &Shared, key: &Key) -> Result<(), Stop> {
     let member = shared.dependencies.stores.access().member(&key.0, &header.principal.user).await?;
     let access = current_principal(&header.principal, member.as_ref(), kind.role_min());
     let owner = shared.dependencies.incarnation.clone();
-    let mut runner = Runner { shared, key, kind, header };
+    let items_max = usize::try_from(shared.options.limits.items_running_max).unwrap_or(usize::MAX);
+    let mut runner = Runner { shared, key, kind, header, items_max };
     runner.write("start", JobCommand::Start { owner, access: access.clone() }, None).await?;
     // The start failed the job of a principal without access.
     let Ok(principal) = access else { return Ok(()) };
     while runner.header.state == JobState::Running {
-        match runner.header.next_item() {
+        match (runner.header.next_item(), runner.header.next_page()) {
             _ if shared.draining.is_cancelled() => runner.write("release", JobCommand::Release, None).await?,
-            Some(index) => runner.run_item(index, &principal).await?,
-            None => runner.write("complete", JobCommand::Complete, None).await?,
+            (Some(_), _) => runner.run_items(&principal).await?,
+            (None, Some(page)) => runner.advance(page).await?,
+            (None, None) => runner.write("complete", JobCommand::Complete, None).await?,
         }
     }
     Ok(())
 }
 
 impl Runner<'_> {
-    async fn run_item(&mut self, index: usize, principal: &Principal) -> Result<(), Stop> {
-        self.write("begin", JobCommand::Begin { item: index }, None).await?;
-        // None: the job exceeded its running time.
-        let Some(run) = self.header.run_of(index) else { return Ok(()) };
-        let (item, attempt) = (run.item, run.attempt);
-        let (steps, progress) = watch::channel(None);
-        let (record, recorded) = watch::channel(None);
-        let task = ItemTask { job: self.header.clone(), principal: principal.clone(), run, steps, record };
-        let kind = Arc::clone(&self.kind);
-        match self.attend(kind.run_item(task), &progress).await? {
-            None => Ok(()),
-            Some(Err(error)) => {
-                let value = recorded.borrow().clone();
-                let at = self.shared.now();
-                let outcome = value.map(|value| ItemOutcome { item, attempt, value, at });
-                self.handle_failure(index, error, outcome).await
+    /// Runs the items of the page, several at a time, until all of them have ended, the job waits, ends or is handed over, or
+    /// the node drains.
+    async fn run_items(&mut self, principal: &Principal) -> Result<(), Stop> {
+        let mut running = Running::default();
+        loop {
+            self.begin_items(principal, &mut running).await?;
+            if self.header.state != JobState::Running {
+                return Ok(());
             }
-            Some(Ok(value)) => self.finish(index, (item, attempt), value).await,
+            if running.tasks.is_empty() {
+                return match running.wait {
+                    None => Ok(()),
+                    Some((reason, error, outcome)) => {
+                        let retry_at = retry_at(self.header.blocked_since, self.shared.now());
+                        let wait = JobCommand::Wait { reason, error: Some(error), retry_at };
+                        self.write("wait", wait, outcome).await
+                    }
+                };
+            }
+            let shared = self.shared;
+            tokio::select! {
+                Some(ended) = running.tasks.join_next_with_id() => self.end(ended, &mut running).await?,
+                () = shared.interrupted.cancelled() => self.write("release", JobCommand::Release, None).await?,
+                () = tokio::time::sleep(shared.options.poll_interval) => self.check(&running.attempts).await?,
+            }
         }
     }
 
-    async fn finish(&mut self, index: usize, (item, attempt): (u32, u32), value: Value) -> Result<(), Stop> {
-        let outcome = ItemOutcome { item, attempt, value, at: self.shared.now() };
-        let finish = JobCommand::Finish { item: index, result: Ok(()) };
+    /// Starts attempts of pending items, unless the node drains or the job has to wait.
+    async fn begin_items(&mut self, principal: &Principal, running: &mut Running) -> Result<(), Stop> {
+        while self.header.state == JobState::Running
+            && running.tasks.len() < self.items_max
+            && running.wait.is_none()
+            && !self.shared.draining.is_cancelled()
+        {
+            let pending = |(index, item): (usize, &JobItem)| {
+                let is_paused = running.paused.values().any(|paused| *paused == index);
+                (item.state == ItemState::Pending && !is_paused).then_some(index)
+            };
+            let Some(index) = self.header.items.iter().enumerate().find_map(pending) else { return Ok(()) };
+            self.write("begin", JobCommand::Begin { item: index }, None).await?;
+            // None: the job exceeded its running time.
+            let Some(run) = self.header.run_of(index) else { return Ok(()) };
+            let (item, attempt) = (run.item, run.attempt);
+            let (steps, progress) = watch::channel(None);
+            let (record, recorded) = watch::channel(None);
+            let task = ItemTask { job: self.header.clone(), principal: principal.clone(), run, steps, record };
+            let kind = Arc::clone(&self.kind);
+            let work = async move { Some(kind.run_item(task).await) };
+            let id = running.tasks.spawn(work.in_current_span()).id();
+            running.attempts.insert(id, Attempt { index, item, attempt, progress, record: recorded });
+        }
+        Ok(())
+    }
+
+    /// Handles the end of an attempt or a pause. An attempt that panicked counts as a failure of its item.
+    async fn end(&mut self, ended: Result<(task::Id, Ended), JoinError>, running: &mut Running) -> Result<(), Stop> {
+        let panicked = || Error::unavailable(Reason::NodeLost, "the work on the item panicked");
+        let (id, result) = match ended {
+            Ok((id, Some(result))) => (id, result),
+            Ok((id, None)) => {
+                running.paused.remove(&id);
+                return Ok(());
+            }
+            Err(error) => (error.id(), Err(panicked())),
+        };
+        let Some(attempt) = running.attempts.remove(&id) else { return Ok(()) };
+        match result {
+            Ok(value) => self.finish(&attempt, value, running).await,
+            Err(error) => {
+                let value = attempt.record.borrow().clone();
+                let at = self.shared.now();
+                let outcome =
+                    value.map(|value| ItemOutcome { item: attempt.item, attempt: attempt.attempt, value, at });
+                self.handle_failure(attempt.index, error, outcome, running).await
+            }
+        }
+    }
+
+    async fn finish(&mut self, attempt: &Attempt, value: Value, running: &mut Running) -> Result<(), Stop> {
+        let outcome = ItemOutcome { item: attempt.item, attempt: attempt.attempt, value, at: self.shared.now() };
+        let finish = JobCommand::Finish { item: attempt.index, result: Ok(()) };
         match self.write("finish", finish, Some(outcome)).await {
             Err(Stop::Failed(error)) if error.reason == Reason::TooLarge => {
-                self.handle_failure(index, error, None).await
+                self.handle_failure(attempt.index, error, None, running).await
             }
             written => written,
         }
     }
 
-    /// Ends a failed attempt. `outcome`: the record of the attempt.
-    async fn handle_failure(&mut self, index: usize, error: Error, outcome: Option<ItemOutcome>) -> Result<(), Stop> {
+    /// Ends a failed attempt. `outcome`: the record of the attempt. An item that lacks credit or capacity which other attempts
+    /// may use is postponed. An item for which the job waits remains running until the other attempts have ended, because the
+    /// wait interrupts them.
+    async fn handle_failure(
+        &mut self,
+        index: usize,
+        error: Error,
+        outcome: Option<ItemOutcome>,
+        running: &mut Running,
+    ) -> Result<(), Stop> {
         if let Some(reason) = wait_reason(&error) {
-            let retry_at = retry_at(self.header.blocked_since, self.shared.now());
-            let wait = JobCommand::Wait { reason, error: Some(error), retry_at };
-            return self.write("wait", wait, outcome).await;
+            if matches!(reason, WaitReason::Credit | WaitReason::Limit) && !running.attempts.is_empty() {
+                self.items_max = running.attempts.len();
+                return self.write("postpone", JobCommand::Postpone { item: index }, None).await;
+            }
+            running.wait.get_or_insert((reason, error, outcome));
+            return Ok(());
         }
         self.write("finish", JobCommand::Finish { item: index, result: Err(error) }, outcome).await?;
         let item = self.header.items.get(index).filter(|item| item.state == ItemState::Pending);
         if let Some(pause) = item.map(|item| self.pause(item.failures)) {
-            self.attend(tokio::time::sleep(pause), &watch::channel(None).1).await?;
+            let pause = async move {
+                tokio::time::sleep(pause).await;
+                None
+            };
+            running.paused.insert(running.tasks.spawn(pause).id(), index);
         }
         Ok(())
+    }
+
+    /// Stores the current page, all of whose items have ended, and continues with the next one.
+    async fn advance(&mut self, page: u32) -> Result<(), Stop> {
+        let pages = self.shared.dependencies.stores.job_pages();
+        pages.finish(&self.header).await?;
+        let next = pages.pages(&self.header, &[page]).await?.pop().unwrap_or_default();
+        self.write("advance", JobCommand::Advance { page: next }, None).await
     }
 
     /// Returns the pause after the nth failure of an item.
@@ -116,41 +228,21 @@ impl Runner<'_> {
         self.shared.options.retry_pause.saturating_mul(1 << failures.saturating_sub(1).min(8))
     }
 
-    /// Awaits work while it checks the job periodically and stores the progress of the work. None: the job ended or was
-    /// handed over, and the work was dropped.
-    async fn attend<T>(
-        &mut self,
-        work: impl Future<Output = T> + Send,
-        progress: &watch::Receiver<Option<Steps>>,
-    ) -> Result<Option<T>, Stop> {
-        let shared = self.shared;
-        let mut work = std::pin::pin!(work);
-        while self.header.state == JobState::Running {
-            tokio::select! {
-                done = &mut work => return Ok(Some(done)),
-                () = shared.interrupted.cancelled() => self.write("release", JobCommand::Release, None).await?,
-                () = tokio::time::sleep(shared.options.poll_interval) => {
-                    let steps = *progress.borrow();
-                    self.check(steps).await?;
-                }
-            }
-        }
-        Ok(None)
-    }
-
     /// Renews the slot, stores new progress, and stops if another process changed the job.
-    async fn check(&mut self, steps: Option<Steps>) -> Result<(), Stop> {
+    async fn check(&mut self, attempts: &HashMap<task::Id, Attempt>) -> Result<(), Stop> {
         self.shared.sync_slot(self.key, true).await;
         match self.shared.jobs().header(&self.key.0, &self.key.1).await {
             Ok(Some(stored)) if stored.fence() == self.header.fence() => {}
             Ok(_) => return Err(Stop::Replaced),
-            // The item continues while the store is unavailable; the fence protects its end.
+            // The items continue while the store is unavailable; the fence protects their end.
             Err(error) if error.reason == Reason::StoreUnavailable => return Ok(()),
             Err(error) => return Err(error.into()),
         }
         let since = Duration::try_from(self.shared.now().duration_since(self.header.updated_at)).unwrap_or_default();
-        let stored = self.header.items.iter().find(|item| item.state == ItemState::Running).and_then(|item| item.steps);
-        if since >= self.shared.options.checkpoint_interval || steps != stored {
+        let stored = |index: usize| self.header.items.get(index).and_then(|item| item.steps);
+        let newest = attempts.values().filter_map(|attempt| Some((attempt.index, (*attempt.progress.borrow())?)));
+        let steps: Vec<(usize, Steps)> = newest.filter(|(index, steps)| stored(*index) != Some(*steps)).collect();
+        if since >= self.shared.options.checkpoint_interval || !steps.is_empty() {
             self.write("checkpoint", JobCommand::Checkpoint { steps }, None).await?;
         }
         Ok(())

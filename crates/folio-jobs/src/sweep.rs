@@ -102,7 +102,13 @@ impl Sweeper {
         }
         let header = shared.jobs().header(&key.0, &key.1).await?;
         match row_action(row, header.as_ref(), |owner| shared.liveness(owner), now) {
-            RowAction::Remove => shared.jobs().remove_open(std::slice::from_ref(row)).await?,
+            RowAction::Remove => {
+                // Without a header, the job was not created after its pages, or its record was deleted after them.
+                if header.is_none() {
+                    shared.dependencies.stores.job_pages().remove(&key.0, &key.1).await?;
+                }
+                shared.jobs().remove_open(std::slice::from_ref(row)).await?;
+            }
             RowAction::Skip => {}
             RowAction::CheckAt(at) => {
                 // No user resumes a delivery.
@@ -135,8 +141,10 @@ impl Sweeper {
     async fn delete_expired(&self) -> Result<()> {
         for (org, job) in self.shared.jobs().expired(self.shared.now(), DELETIONS_MAX).await? {
             if self.shared.dependencies.placement.is_placed_here(&org, &job).await {
-                // Removed first: the budget of a deleted job would remain after a failure.
-                self.shared.dependencies.stores.budgets().remove(&org, job.as_str()).await?;
+                // Removed first: the budget and the pages of a deleted job would remain after a failure.
+                let stores = &self.shared.dependencies.stores;
+                stores.budgets().remove(&org, job.as_str()).await?;
+                stores.job_pages().remove(&org, &job).await?;
                 self.shared.jobs().delete(&org, &job).await?;
             }
         }

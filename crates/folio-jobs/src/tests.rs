@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::job::{
-    ItemRun, JobCommand, JobFilter, JobHeader, JobLimits, JobState, JobWrite, JobWritten, NewJob, Steps, WaitReason,
+    ItemRun, ItemState, JobCommand, JobFilter, JobHeader, JobLimits, JobState, JobWrite, JobWritten, NewJob, Steps,
+    WaitReason,
 };
 use folio_resources::{Member, MemberWrite};
 use folio_storage::{SharedOptions, SlotStore, Stores};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::{Simulated, wait_for};
+use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::page::PageRequest;
 use folio_types::{
     Environment, Error, Incarnation, JobId, Liveness, OrgId, Principal, Reason, Result, Role, Timestamp, UserId,
@@ -170,12 +172,12 @@ impl Sandbox {
 
     fn control(&self, limits: JobLimits) -> JobControl {
         let environment: Arc<dyn Environment> = Arc::clone(&self.environment) as _;
-        JobControl::new(Arc::clone(&self.stores.jobs), self.hints.clone(), environment, limits)
+        JobControl::new(&self.stores, self.hints.clone(), environment, limits)
     }
 
     fn request(&self, name: &str) -> JobRequest {
         let (id, principal, items) = (JobId::derive(&[name]), self.principal(), vec!["one".to_owned()]);
-        JobRequest { id, principal, kind: "test", input: json!({}), items }
+        JobRequest { id, principal, kind: "test".to_owned(), input: json!({}), items }
     }
 
     async fn header(&self, job: &JobHeader) -> JobHeader {
@@ -363,12 +365,28 @@ async fn a_job_without_credit_waits_and_tries_again() {
     let job = sandbox.create("j", &["one", "two"]).await;
     let waits = |header: &JobHeader| matches!(header.state, JobState::Waiting { reason: WaitReason::Credit, .. });
     let waiting = sandbox.wait(&job, "the job waits", waits).await;
-    assert_eq!((waiting.items[1].attempt, waiting.items[1].failures), (1, 0));
+    assert_eq!((&waiting.items[0].state, waiting.items[1].failures), (&ItemState::Done, 0));
     sandbox.kind.set("two", None);
     sandbox.environment.advance(Duration::from_secs(60));
     let ended = sandbox.wait_for_end(&job).await;
     assert_eq!((&ended.state, ended.blocked_since), (&JobState::Completed, None));
-    assert_eq!(sandbox.outcomes(&job).await, [(1, 1, json!("one")), (2, 2, json!("two"))]);
+    let outcomes = sandbox.outcomes(&job).await;
+    let values: Vec<_> = outcomes.into_iter().map(|(item, _, value)| (item, value)).collect();
+    assert_eq!(values, [(1, json!("one")), (2, json!("two"))]);
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn an_item_without_capacity_is_postponed_while_others_run() {
+    let sandbox = Sandbox::new();
+    sandbox.kind.set("one", Some(Script::Hang));
+    sandbox.kind.set("two", Some(Script::Fail(Error::exhausted(Reason::QuotaExceeded, "too many calls"))));
+    let jobs = sandbox.start("a").await;
+    let job = sandbox.create("j", &["one", "two"]).await;
+    let is_postponed = |header: &JobHeader| header.items[1].attempt == 1 && header.run_of(1).is_none();
+    let running = sandbox.wait(&job, "the second item is postponed", is_postponed).await;
+    assert_eq!((&running.state, running.items[1].failures), (&JobState::Running, 0));
+    assert!(running.run_of(0).is_some(), "the first item continues");
     jobs.stop().await;
 }
 
@@ -386,7 +404,7 @@ async fn the_job_of_a_removed_member_fails() {
 }
 
 #[tokio::test]
-async fn an_item_that_kills_its_actor_fails_after_some_attempts() {
+async fn an_item_that_panics_fails_after_some_attempts_without_the_others() {
     let sandbox = Sandbox::new();
     sandbox.kind.set("one", Some(Script::Panic));
     let jobs = sandbox.start("a").await;
@@ -451,6 +469,53 @@ async fn a_job_that_is_open_for_too_long_fails_and_its_record_is_deleted_after_i
     })
     .await;
     jobs.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_runs_a_bounded_number_of_items_at_a_time() {
+    let sandbox = Sandbox::new();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in names {
+        sandbox.kind.set(name, Some(Script::Hang));
+    }
+    let jobs = sandbox.start("a").await;
+    let job = sandbox.create("j", &names).await;
+    let is_full = |header: &JobHeader| header.run_of(3).is_some();
+    let running = sandbox.wait(&job, "four running items", is_full).await;
+    assert_eq!((running.next_item(), running.run_of(4)), (Some(4), None));
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn another_node_continues_a_job_with_several_pages() {
+    for step in ["advance:before", "advance:after"] {
+        let sandbox = Sandbox::new();
+        let (failpoint, reached) = hang_at(step);
+        let dead = Dependencies { failpoint, ..sandbox.dependencies("dead") };
+        let first = Jobs::start(dead, options()).await.unwrap();
+        let items: Vec<String> = (0..=JOB_PAGE_ITEMS).map(|number| format!("item {number}")).collect();
+        let request = JobRequest { items, ..sandbox.request("j") };
+        let job = sandbox.control(JobLimits::default()).create(request).await.unwrap();
+        wait_for("the end of the first page", LIMIT, || async { reached.load(Ordering::SeqCst).then_some(()) }).await;
+        sandbox.placement.dead.lock().unwrap().insert(Incarnation::derive(&["dead"]));
+        let next = sandbox.start("next").await;
+        let ended = sandbox.wait_for_end(&job).await;
+        assert_eq!((&ended.state, ended.progress().done), (&JobState::Completed, JOB_PAGE_ITEMS + 1), "{step}");
+        assert_eq!(sandbox.kind.runs().len(), JOB_PAGE_ITEMS + 1, "{step}: an answered item ran again");
+        let outcomes = sandbox.stores.jobs.outcomes(&sandbox.org, &job.id, 0, 1_000).await.unwrap();
+        assert_eq!(outcomes.last().map(|last| (last.item, outcomes.len())), Some((101, 101)));
+        let pages = sandbox.stores.job_pages().pages(&ended, &[0, 1]).await.unwrap();
+        assert!(pages.iter().flat_map(|page| &page.items).all(|item| item.has_ended()), "{step}");
+        next.stop().await;
+        first.stop().await;
+        sandbox.environment.advance(folio_types::limits::JOB_RETENTION);
+        let sweep = sandbox.start("sweep").await;
+        wait_for("removed pages", LIMIT, || async {
+            sandbox.stores.job_pages().pages(&ended, &[0]).await.is_err().then_some(())
+        })
+        .await;
+        sweep.stop().await;
+    }
 }
 
 #[tokio::test]

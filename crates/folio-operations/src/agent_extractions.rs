@@ -211,7 +211,7 @@ pub(crate) async fn create_run(
     let job = JobRequest {
         id: JobId::derive(&request.id_parts()),
         principal: principal.clone(),
-        kind: AGENT_JOB_KIND,
+        kind: AGENT_JOB_KIND.to_owned(),
         input: json!(input),
         items: vec![extraction.id.to_string()],
     };

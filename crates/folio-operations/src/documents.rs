@@ -136,7 +136,7 @@ list_operation! {
     ListDocuments -> Document; limits::PAGE_SIZE_MAX; |text| document_filter(text)?
 }
 
-fn document_filter(text: &str) -> Result<DocumentFilter> {
+pub(crate) fn document_filter(text: &str) -> Result<DocumentFilter> {
     let mut filter = DocumentFilter::default();
     for condition in filter::parse(text)? {
         match condition.field.split_once('.') {

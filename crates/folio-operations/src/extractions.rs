@@ -12,7 +12,7 @@ use folio_tools::extraction;
 use folio_types::access::Scope;
 use folio_types::op::Target;
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{DocumentId, Error, Etag, ExtractionId, JobId, PromptRevId, Result, Timestamp};
+use folio_types::{DocumentId, Error, Etag, ExtractionId, JobId, PromptRevId, Reason, Result, Role, Timestamp};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::agent_extractions::{self, CorrectExtraction, FIRST_RUN, StartExtraction};
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
+use crate::document_selection::{Selected, select};
 use crate::exports::DownloadExtractions;
 use crate::filter;
 use crate::jobs::{self, JobView};
@@ -27,12 +28,16 @@ use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, Period, SortKe
 use crate::operation::{Operation, delete_operation};
 use crate::reference::{PromptRef, SchemaRef};
 
-/// Maximum number of documents that a request reads at a time.
-const DOCUMENTS_AT_ONCE: usize = 8;
+/// Maximum number of documents that an estimate plans.
+// proto: ExtractionService.GetExtractionEstimate "at most {} of the documents"
+const PLANNED_MAX: usize = 16;
+/// Maximum number of documents that are planned at a time.
+const PLANNED_AT_ONCE: usize = 4;
 
 service! {
     "ExtractionService", Some(Scope::Extractions) =>
-    RunExtraction, RunExtractions, StartExtraction, CorrectExtraction, GetExtraction, UpdateExtractionField, ReplaceExtraction, ReviewExtractionField,
+    RunExtraction, RunExtractions, StartExtraction, CorrectExtraction, GetExtractionEstimate, GetExtraction,
+    UpdateExtractionField, ReplaceExtraction, ReviewExtractionField,
     ListFieldHistory, RequestReview, VerifyExtraction, DeleteExtraction, ListExtractions, DownloadExtractions
 }
 
@@ -122,11 +127,11 @@ async fn create_job(
     (model, credit_budget): (Option<String>, Option<u64>),
     documents: &[DocumentId],
 ) -> Result<JobView> {
-    let input = extraction::JobInput { prompt, model, fallback_model: None, call: None, credit_budget };
+    let input = extraction::JobInput { prompt, model, fallback_model: None, call: None, credit_budget, tag_run: None };
     let request = JobRequest {
         id: JobId::derive(&context.request.id_parts()),
         principal: context.principal().clone(),
-        kind: extraction::JOB_KIND,
+        kind: extraction::JOB_KIND.to_owned(),
         input: json!(input),
         items: documents.iter().map(ToString::to_string).collect(),
     };
@@ -138,9 +143,12 @@ async fn create_job(
 /// job. A repeated request returns the same job.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunExtractions {
-    /// The documents, whose texts must be ready: at least one, and at most as many as a job may have items
-    /// (`JOB_ITEMS_MAX`).
+    /// The documents, whose texts must be ready. Empty: `document_filter` selects them.
     pub document_ids: Vec<DocumentId>,
+    /// A filter of documents as in [`crate::documents::ListDocuments`]. It selects the documents whose texts are ready now, at most
+    /// as many as a job may have items (`JOB_ITEMS_MAX`). Empty: all documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document_filter: Option<String>,
     pub prompt_revid: PromptRef,
     /// None: the prompt's model, or the default model if the prompt names none.
     pub model: Option<String>,
@@ -150,7 +158,8 @@ pub struct RunExtractions {
 }
 
 impl Operation for RunExtractions {
-    const DECLARATION: Declaration = SERVICE.change("RunExtractions").quota(Quota::ModelCalls).recorded_outcome();
+    const DECLARATION: Declaration =
+        SERVICE.change("RunExtractions").long().quota(Quota::ModelCalls).recorded_outcome();
     type Output = JobView;
 
     fn to_outcome(job: &JobView) -> Result<Value> {
@@ -162,23 +171,117 @@ impl Operation for RunExtractions {
     }
 
     async fn run(self, context: &Context) -> Result<JobView> {
-        if self.document_ids.is_empty() {
-            return Err(Error::invalid_field("document_ids", "is missing"));
-        }
         if self.credit_budget.is_some_and(|credits| credits == 0 || credits > AMOUNT_MAX) {
             return Err(Error::invalid_field("credit_budget", format!("must be from 1 to {AMOUNT_MAX} credits")));
         }
-        let prompt = context.revision::<Prompt>(&self.prompt_revid).await?;
-        let catalogue = context.catalogue().await?;
-        catalogue.for_prompts(self.model.as_deref().or(prompt.model.as_deref()))?;
-        let ready = self.document_ids.clone().into_iter().map(|id| async move {
-            let document = context.find::<Document>(&id).await?;
-            let name_document = |error: Error| Error { message: format!("{id}: {}", error.message), ..error };
-            extraction::check_ready(&document).map_err(name_document)
-        });
-        futures::stream::iter(ready).buffered(DOCUMENTS_AT_ONCE).try_collect::<Vec<()>>().await?;
-        create_job(context, prompt.revid, (self.model, self.credit_budget), &self.document_ids).await
+        let prompt = runnable_prompt(context, &self.prompt_revid, self.model.as_deref()).await?;
+        let selected = select(context, &self.document_ids, self.document_filter.as_deref()).await?;
+        if selected.is_empty() {
+            return Err(Error::invalid_field("document_filter", "no document with a text matches"));
+        }
+        let documents: Vec<DocumentId> = selected.into_iter().map(|document| document.id).collect();
+        create_job(context, prompt, (self.model, self.credit_budget), &documents).await
     }
+}
+
+/// Returns the revision of a prompt whose model is available.
+async fn runnable_prompt(context: &Context, prompt: &PromptRef, model: Option<&str>) -> Result<PromptRevId> {
+    let prompt = context.revision::<Prompt>(prompt).await?;
+    context.catalogue().await?.for_prompts(model.or(prompt.model.as_deref()))?;
+    Ok(prompt.revid)
+}
+
+/// Estimates the credit that [`RunExtractions`] needs for documents. It plans some of the documents, spread over the selection,
+/// and calls no model.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetExtractionEstimate {
+    pub document_ids: Vec<DocumentId>,
+    pub document_filter: Option<String>,
+    pub prompt_revid: PromptRef,
+    pub model: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExtractionEstimate {
+    pub documents: u64,
+    pub pages: u64,
+    /// Credits if no answer has to be corrected.
+    pub credits: u64,
+    /// Number of documents that were planned.
+    pub planned_documents: u64,
+}
+
+impl Operation for GetExtractionEstimate {
+    const DECLARATION: Declaration =
+        SERVICE.read("GetExtractionEstimate").role(Role::Member).long().quota(Quota::ModelCalls);
+    type Output = ExtractionEstimate;
+
+    async fn run(self, context: &Context) -> Result<ExtractionEstimate> {
+        let prompt = runnable_prompt(context, &self.prompt_revid, self.model.as_deref()).await?;
+        let selected = select(context, &self.document_ids, self.document_filter.as_deref()).await?;
+        estimate(context, prompt, self.model, &selected).await
+    }
+}
+
+/// Estimates the credit of a prompt for documents.
+///
+/// # Errors
+/// `MODEL_NOT_AVAILABLE`; the operation does not declare [`Quota::ModelCalls`].
+pub(crate) async fn estimate(
+    context: &Context,
+    prompt: PromptRevId,
+    model: Option<String>,
+    selected: &[Selected],
+) -> Result<ExtractionEstimate> {
+    let resources = context.tool_resources()?;
+    let planned = sample(selected).into_iter().map(|document| {
+        let (resources, prompt, model) = (&resources, prompt.clone(), model.clone());
+        async move {
+            let request = extraction::Request {
+                principal: context.principal().clone(),
+                document: document.id.clone(),
+                prompt,
+                model,
+                fallback_model: None,
+                key: String::new(),
+                run: None,
+                steps: None,
+            };
+            match extraction::plan(resources, request).await {
+                Ok(planned) => Ok((document.pages, planned.price())),
+                // The item of such a document fails without a model call.
+                Err(error) if matches!(error.reason, Reason::TooLarge | Reason::NoText | Reason::NotFound) => {
+                    Ok((document.pages, 0))
+                }
+                Err(error) => Err(error),
+            }
+        }
+    });
+    let planned: Vec<_> = planned.collect();
+    let planned: Vec<(u32, u64)> = futures::stream::iter(planned).buffered(PLANNED_AT_ONCE).try_collect().await?;
+    let pages = selected.iter().map(|document| u64::from(document.pages)).sum();
+    Ok(ExtractionEstimate {
+        documents: selected.len() as u64,
+        pages,
+        credits: extrapolate(&planned, pages),
+        planned_documents: planned.len() as u64,
+    })
+}
+
+/// Returns at most [`PLANNED_MAX`] documents, spread evenly over the selection.
+fn sample(selected: &[Selected]) -> Vec<Selected> {
+    let step = selected.len().div_ceil(PLANNED_MAX).max(1);
+    selected.iter().step_by(step).cloned().collect()
+}
+
+/// Returns the price of all pages from the pages and the price of each planned document, rounded up.
+fn extrapolate(planned: &[(u32, u64)], pages: u64) -> u64 {
+    let planned_pages: u128 = planned.iter().map(|(pages, _)| u128::from(*pages)).sum();
+    let price: u128 = planned.iter().map(|(_, price)| u128::from(*price)).sum();
+    if planned_pages == 0 {
+        return 0;
+    }
+    u64::try_from((price * u128::from(pages)).div_ceil(planned_pages)).unwrap_or(u64::MAX)
 }
 
 /// Returns an extraction. If its document was read again, the citations are those of the current text.
@@ -442,6 +545,20 @@ mod tests {
     use folio_types::{PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, limits};
 
     use super::*;
+
+    #[test]
+    fn an_estimate_extrapolates_the_price_of_documents_spread_over_the_selection() {
+        let selected = |count: u32| -> Vec<Selected> {
+            (0..count).map(|pages| Selected { id: DocumentId::derive(&[&pages.to_string()]), pages }).collect()
+        };
+        let pages = |count| sample(&selected(count)).iter().map(|document| document.pages).collect::<Vec<_>>();
+        assert_eq!((pages(0), pages(3)), (vec![], vec![0, 1, 2]));
+        assert_eq!((pages(16).len(), pages(17)), (16, vec![0, 2, 4, 6, 8, 10, 12, 14, 16]));
+        assert_eq!(pages(100_000).len(), PLANNED_MAX);
+        assert_eq!((extrapolate(&[], 7), extrapolate(&[(0, 5)], 7)), (0, 0));
+        assert_eq!((extrapolate(&[(1, 5), (2, 5)], 3), extrapolate(&[(3, 10)], 4)), (10, 14));
+        assert_eq!(extrapolate(&[(1, u64::MAX)], u64::MAX), u64::MAX);
+    }
 
     #[test]
     fn an_extraction_filter_is_parsed_as_documented() {

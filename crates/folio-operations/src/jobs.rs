@@ -1,25 +1,31 @@
 //! Operations on jobs. A job belongs to its organization: every member may control it.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use folio_history::job::{ItemOutcome, JobCommand, JobFilter, JobHeader, KIND};
+use folio_history::job::{
+    ItemOutcome, ItemState, JobCommand, JobFilter, JobHeader, JobItem, JobPage, JobPages, KIND, Progress,
+};
+use folio_jobs::JobRequest;
 use folio_types::access::Scope;
+use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::page::Order;
-use folio_types::{Error, JobId, Result};
-use futures::StreamExt as _;
+use folio_types::{Error, JobId, Reason, Result};
 use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, service};
+use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, ScanRead, SortKeys};
 use crate::operation::Operation;
 
 service! {
-    "JobService", Some(Scope::Extractions) => GetJob, ListJobs, WatchJob, CancelJob, PauseJob, ResumeJob
+    "JobService", Some(Scope::Extractions) => GetJob, ListJobs, ListJobItems, WatchJob,
+    CancelJob, PauseJob, ResumeJob, RetryJob
 }
 
 /// Interval at which a stream reads its job.
@@ -28,11 +34,16 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 // proto: JobService.WatchJob "after {} s"
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// A job with the outcomes of its items.
+/// Maximum number of items of one read, such that a page with a filter reads every item of a job.
+const ITEMS_PER_READ: usize = 5_000;
+/// Maximum number of pages whose outcomes are read at a time.
+const READS_AT_ONCE: usize = 8;
+
+/// A job with the outcomes of the items of its current page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobView {
     pub header: JobHeader,
-    /// The outcomes of the items that are done, in the order of the items.
+    /// The outcomes of the items of the page that are done, in the order of the items.
     pub outcomes: Vec<ItemOutcome>,
 }
 
@@ -41,7 +52,7 @@ impl JobView {
     pub(crate) async fn read(context: &Context, header: JobHeader) -> Result<Self> {
         let has_outcomes = header.progress().done > 0;
         let outcomes = match has_outcomes {
-            true => context.jobs().outcomes(header.org(), &header.id).await?,
+            true => context.jobs().outcomes(header.org(), &header.id, header.items_before()).await?,
             false => Vec::new(),
         };
         Ok(Self { header, outcomes })
@@ -110,6 +121,185 @@ fn job_filter(text: &str) -> Result<JobFilter> {
         }
     }
     Ok(filter)
+}
+
+/// An item of a job with its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ItemView {
+    /// Number of the item in its job, from 1.
+    pub number: u32,
+    pub item: JobItem,
+    /// None: the item is not done.
+    pub outcome: Option<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ItemFilter {
+    Done,
+    Failed,
+    /// The items that have not ended.
+    Open,
+}
+
+impl ItemFilter {
+    fn matches(self, item: &JobItem) -> bool {
+        match self {
+            Self::Done => item.state == ItemState::Done,
+            Self::Failed => matches!(item.state, ItemState::Failed(_)),
+            Self::Open => !item.has_ended(),
+        }
+    }
+
+    fn count(self, progress: Progress) -> usize {
+        match self {
+            Self::Done => progress.done,
+            Self::Failed => progress.failed,
+            Self::Open => progress.open(),
+        }
+    }
+}
+
+/// Lists the items of a job with their outcomes, in order. Filter: `state:` done, failed or open.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListJobItems {
+    pub job_id: JobId,
+    pub list: ListRequest,
+}
+
+impl Operation for ListJobItems {
+    const DECLARATION: Declaration = SERVICE.read("ListJobItems");
+    type Output = ListPage<ItemView>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<ItemView>> {
+        let (filter, org) = (item_filter(&self.list.filter)?, &context.principal().org);
+        let scope = ["job items", org.as_str(), self.job_id.as_str()];
+        let keys = SortKeys::Ascending("number");
+        let listing = Listing::new(&self.list, &scope, keys, Order::Oldest, LARGE_PAGE_MAX)?;
+        let job = context.jobs().find(org, &self.job_id).await?;
+        let progress = job.progress();
+        let total = filter.map_or(progress.items, |filter| filter.count(progress)) as u64;
+        let job = &job;
+        let read = |read: ScanRead<u32>| async move {
+            let matches = |item: &JobItem| filter.is_none_or(|filter| filter.matches(item));
+            let items = read_items(context, job, read.after.unwrap_or_default(), read.limit).await?;
+            let entry = |(number, item): (u32, JobItem)| {
+                let found = matches(&item).then_some(ItemView { number, item, outcome: None });
+                (number, found)
+            };
+            Ok::<_, Error>(items.into_iter().map(entry).collect::<Vec<_>>())
+        };
+        let mut page = listing.scan(ITEMS_PER_READ, Some(total), read).await?;
+        add_outcomes(context, job, &mut page.items).await?;
+        Ok(page)
+    }
+}
+
+fn item_filter(text: &str) -> Result<Option<ItemFilter>> {
+    let mut found = None;
+    for condition in filter::parse(text)? {
+        if condition.field != "state" {
+            return Err(filter::unknown_field(&condition, "state"));
+        }
+        let state = match condition.search()?.as_str() {
+            "done" => ItemFilter::Done,
+            "failed" => ItemFilter::Failed,
+            "open" => ItemFilter::Open,
+            other => {
+                let problem = format!("invalid state {other:?}: expected done, failed or open");
+                return Err(Error::invalid_field("filter", problem));
+            }
+        };
+        filter::set_once(&mut found, &condition, state)?;
+    }
+    Ok(found)
+}
+
+/// Returns at most `limit` items with numbers above `after`, in order.
+async fn read_items(context: &Context, job: &JobHeader, after: u32, limit: usize) -> Result<Vec<(u32, JobItem)>> {
+    let total = u32::try_from(job.progress().items).unwrap_or(u32::MAX);
+    let last = after.saturating_add(u32::try_from(limit).unwrap_or(u32::MAX)).min(total);
+    if last <= after {
+        return Ok(Vec::new());
+    }
+    let pages: Vec<u32> = (JobPages::page_of(after.saturating_add(1))..=JobPages::page_of(last)).collect();
+    let found = context.jobs().pages(job, &pages).await?;
+    let page_items = u32::try_from(JOB_PAGE_ITEMS).unwrap_or(u32::MAX);
+    let of_page = |(page, found): (u32, JobPage)| {
+        let first = page.saturating_mul(page_items).saturating_add(1);
+        (first..).zip(found.items)
+    };
+    let items = pages.into_iter().zip(found).flat_map(of_page);
+    Ok(items.filter(|(number, _)| (after.saturating_add(1)..=last).contains(number)).collect())
+}
+
+/// Adds the outcomes of the items that are done. Reads the outcomes by page.
+async fn add_outcomes(context: &Context, job: &JobHeader, items: &mut [ItemView]) -> Result<()> {
+    let done = items.iter().filter(|view| view.item.state == ItemState::Done);
+    let pages: BTreeSet<u32> = done.map(|view| JobPages::page_of(view.number)).collect();
+    let page_items = u32::try_from(JOB_PAGE_ITEMS).unwrap_or(u32::MAX);
+    let reads: Vec<_> = pages
+        .into_iter()
+        .map(|page| context.jobs().outcomes(job.org(), &job.id, page.saturating_mul(page_items)))
+        .collect();
+    let found: Vec<Vec<ItemOutcome>> = futures::stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+    let mut outcomes: HashMap<u32, Value> =
+        found.into_iter().flatten().map(|outcome| (outcome.item, outcome.value)).collect();
+    for view in items.iter_mut().filter(|view| view.item.state == ItemState::Done) {
+        view.outcome = outcomes.remove(&view.number);
+    }
+    Ok(())
+}
+
+/// Creates a job with the items of an ended job that are not done. It has the kind and the input of the ended job, with its
+/// credit budget.
+#[derive(Debug, Clone, Serialize)]
+pub struct RetryJob {
+    pub job_id: JobId,
+}
+
+impl Operation for RetryJob {
+    const DECLARATION: Declaration = SERVICE.change("RetryJob").quota(Quota::ModelCalls).recorded_outcome();
+    type Output = JobView;
+
+    fn to_outcome(job: &JobView) -> Result<Value> {
+        to_outcome(job)
+    }
+
+    async fn replay(&self, context: &Context, outcome: Value) -> Result<JobView> {
+        replay(context, outcome).await
+    }
+
+    async fn run(self, context: &Context) -> Result<JobView> {
+        let job = context.jobs().find(&context.principal().org, &self.job_id).await?;
+        if !job.is_ended() {
+            let message = format!("the job {} has not ended; wait for its end or cancel it", job.id);
+            return Err(Error::precondition(Reason::JobOpen, message));
+        }
+        let mut items = Vec::new();
+        let (mut after, total) = (0, u32::try_from(job.progress().items).unwrap_or(u32::MAX));
+        while after < total {
+            let read = read_items(context, &job, after, ITEMS_PER_READ).await?;
+            after = read.last().map_or(total, |(number, _)| *number);
+            items.extend(read.into_iter().filter(|(_, item)| item.state != ItemState::Done).map(|(_, item)| item.id));
+        }
+        if items.is_empty() {
+            let message = format!("each item of the job {} is done", job.id);
+            return Err(Error::precondition(Reason::JobEnded, message));
+        }
+        let mut input = job.input;
+        if let Some(input) = input.as_object_mut() {
+            // The items of a job of a tool call run only if the call created this job.
+            input.remove("call");
+        }
+        let request = JobRequest {
+            id: JobId::derive(&context.request.id_parts()),
+            principal: context.principal().clone(),
+            kind: job.kind,
+            input,
+            items,
+        };
+        JobView::read(context, context.job_creator()?.create(request).await?).await
+    }
 }
 
 /// Streams a job: its current state, and its state after each change. The stream ends when the job has ended.
@@ -192,9 +382,28 @@ command_operation! {
 
 #[cfg(test)]
 mod tests {
-    use folio_types::UserId;
+    use folio_types::{Code, UserId};
 
     use super::*;
+
+    #[test]
+    fn items_are_selected_by_their_state() {
+        let item = |state| JobItem { id: "a".to_owned(), state, attempt: 1, failures: 0, steps: None };
+        let failed = ItemState::Failed(Error::new(Code::Internal, Reason::Internal, "x"));
+        let states = [ItemState::Pending, ItemState::Running, ItemState::Done, failed];
+        for (text, expected) in [
+            ("state:done", [false, false, true, false]),
+            ("state:failed", [false, false, false, true]),
+            ("state:open", [true, true, false, false]),
+        ] {
+            let filter = item_filter(text).unwrap().unwrap();
+            assert_eq!(states.clone().map(|state| filter.matches(&item(state))), expected, "{text}");
+        }
+        assert_eq!(item_filter("").unwrap(), None);
+        for bad in ["state:pending", "kind:a", "state:done state:open"] {
+            assert_eq!(item_filter(bad).unwrap_err().violations[0].field, "filter", "{bad}");
+        }
+    }
 
     #[test]
     fn a_job_filter_is_parsed_as_documented() {

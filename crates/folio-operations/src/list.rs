@@ -20,6 +20,7 @@ const SCOPE_DIGEST_DIGITS: usize = 16;
 // proto: ListPromptRevisionsRequest.page_size "per page, at most {}."
 // proto: ListExtractionsRequest.page_size "per page, at most {}."
 // proto: ListJobsRequest.page_size "per page, at most {}."
+// proto: ListJobItemsRequest.page_size "per page, at most {}."
 // proto: ListFieldHistoryRequest.page_size "per page, at most {}."
 // proto: ListInboxItemsRequest.page_size "per page, at most {}."
 // proto: ListWebhookDeliveriesRequest.page_size "per page, at most {}."

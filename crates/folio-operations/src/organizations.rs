@@ -1,7 +1,8 @@
 //! Operations on organizations.
 
 use folio_resources::{
-    Member, MemberChange, NewToken, Organization, OrganizationChange, OrganizationFilter, TokenChange, TokenRecord,
+    Member, MemberChange, NewToken, Organization, OrganizationChange, OrganizationFilter, TagRunsPatch, TokenChange,
+    TokenRecord,
 };
 use folio_storage::Stores;
 use folio_types::page::Order;
@@ -143,6 +144,11 @@ pub struct UpdateOrganization {
     pub name: Option<String>,
     /// Days without activity after which a thread is deleted. 0: threads are kept.
     pub thread_retention_days: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag_runs_disabled: Option<bool>,
+    /// Maximum number of documents on which a change of a prompt runs the prompt. 0: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag_batch_documents: Option<u32>,
     /// The version that the update is based on. None: any version.
     pub etag: Option<Etag>,
 }
@@ -159,7 +165,8 @@ impl Operation for UpdateOrganization {
 
     async fn run(self, context: &Context) -> Result<Organization> {
         let thread_retention_days = self.thread_retention_days.map(|days| Some(days).filter(|days| *days > 0));
-        let update = OrganizationChange::Update { name: self.name, thread_retention_days };
+        let tag_runs = TagRunsPatch { disabled: self.tag_runs_disabled, batch_documents: self.tag_batch_documents };
+        let update = OrganizationChange::Update { name: self.name, thread_retention_days, tag_runs };
         change_organization(context, &context.principal().org, self.etag, update).await
     }
 }

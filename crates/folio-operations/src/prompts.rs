@@ -11,12 +11,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, service};
+use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
 use crate::list::LARGE_PAGE_MAX;
 use crate::operation::{Operation, delete_operation, list_operation, revision_operations};
 use crate::reference::{PromptRef, SchemaRef};
 use crate::schemas::UpdateResult;
+use crate::tag_runs::{self, TagRunPlan};
 
 service! {
     "PromptService", Some(Scope::Definitions) =>
@@ -82,11 +83,21 @@ pub struct CreatePrompt {
     pub prompt: PromptFields,
 }
 
-impl Operation for CreatePrompt {
-    const DECLARATION: Declaration = SERVICE.change("CreatePrompt");
-    type Output = Prompt;
+/// A prompt after a change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangedPrompt {
+    pub prompt: Prompt,
+    /// False if an update changed nothing or only the name.
+    pub revised: bool,
+    /// None: the change created no revision, or no document has a tag of the prompt.
+    pub tag_runs: Option<TagRunPlan>,
+}
 
-    async fn run(self, context: &Context) -> Result<Prompt> {
+impl Operation for CreatePrompt {
+    const DECLARATION: Declaration = SERVICE.change("CreatePrompt").quota(Quota::ModelCalls);
+    type Output = ChangedPrompt;
+
+    async fn run(self, context: &Context) -> Result<ChangedPrompt> {
         let (request, stores) = (&context.request, context.stores());
         let write = async {
             let CheckedPrompt { name, content, schema, model, temperature, is_run_by_agent, tags } =
@@ -106,7 +117,9 @@ impl Operation for CreatePrompt {
             request.create_or_revise::<Prompt>(stores, &name, create, revise).await
         };
         let id = request.once::<Prompt>(stores, write).await?;
-        context.find(&id).await
+        let prompt: Prompt = context.find(&id).await?;
+        let tag_runs = tag_runs::plan(context, &prompt).await?;
+        Ok(ChangedPrompt { prompt, revised: true, tag_runs })
     }
 }
 
@@ -159,10 +172,10 @@ pub struct UpdatePrompt {
 }
 
 impl Operation for UpdatePrompt {
-    const DECLARATION: Declaration = SERVICE.change("UpdatePrompt");
-    type Output = UpdateResult<Prompt>;
+    const DECLARATION: Declaration = SERVICE.change("UpdatePrompt").quota(Quota::ModelCalls);
+    type Output = ChangedPrompt;
 
-    async fn run(self, context: &Context) -> Result<UpdateResult<Prompt>> {
+    async fn run(self, context: &Context) -> Result<ChangedPrompt> {
         if let Some(name) = &self.name {
             folio_resources::fields::check_name(NAME, name)?;
         }
@@ -178,7 +191,10 @@ impl Operation for UpdatePrompt {
             name: self.name,
             content: self.content,
         };
-        context.revise(&self.prompt_id, self.etag, change).await
+        let updated = context.revise::<Prompt>(&self.prompt_id, self.etag, change).await?;
+        let UpdateResult { resource: prompt, revised } = updated;
+        let tag_runs = if revised { tag_runs::plan(context, &prompt).await? } else { None };
+        Ok(ChangedPrompt { prompt, revised, tag_runs })
     }
 }
 

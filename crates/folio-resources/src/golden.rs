@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 use crate::stored::encode_value;
 use crate::{
     Document, Extraction, ExtractionReport, FieldLog, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt,
-    PromptRevision, Provider, Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState, TokenRecord,
+    PromptRevision, Provider, Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TagRuns, TextState,
+    TokenRecord,
 };
 
 pub(crate) fn at() -> Timestamp {
@@ -138,6 +139,7 @@ pub(crate) fn organization() -> Organization {
         policy: Policy::default(),
         approval_ttl_seconds: None,
         thread_retention_days: None,
+        tag_runs: TagRuns::default(),
         quotas: OwnQuotas::default(),
     }
 }
@@ -254,6 +256,7 @@ fn samples() -> Vec<(String, Vec<u8>)> {
                 ..organization()
             },
         ),
+        live("tag_runs", Organization { tag_runs: TagRuns { disabled: true, batch_documents: 25 }, ..organization() }),
         revision("schema_revision.plain", schema().newest_revision().unwrap()),
         revision("prompt_revision.plain", prompt().newest_revision().unwrap()),
         revision("prompt_revision.bare", without_options.newest_revision().unwrap()),

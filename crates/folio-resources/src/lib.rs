@@ -66,7 +66,7 @@ pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{
     ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,
 };
-pub use organization::{Organization, OrganizationChange, OrganizationFilter};
+pub use organization::{Organization, OrganizationChange, OrganizationFilter, TagRuns, TagRunsPatch};
 pub use page_image::{ImageFormat, MAX_DPI, PageImage};
 pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision, check_prompt_content};
 pub use quota::OwnQuotas;

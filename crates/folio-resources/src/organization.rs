@@ -24,9 +24,35 @@ pub struct Organization {
     /// Days without activity after which a thread is deleted. None: threads are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_retention_days: Option<u32>,
+    #[serde(default, skip_serializing_if = "TagRuns::is_default")]
+    pub tag_runs: TagRuns,
     /// Quotas that differ from the defaults.
     #[serde(default, skip_serializing_if = "OwnQuotas::is_empty")]
     pub quotas: OwnQuotas,
+}
+
+/// Settings of the runs of prompts on documents that have a tag of the prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TagRuns {
+    /// True: a document that becomes ready or is tagged runs no prompt.
+    #[serde(default)]
+    pub disabled: bool,
+    /// Maximum number of documents on which a new revision or a new tag of a prompt runs the prompt. 0: none.
+    #[serde(default)]
+    pub batch_documents: u32,
+}
+
+impl TagRuns {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A change of [`TagRuns`]. None: unchanged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TagRunsPatch {
+    pub disabled: Option<bool>,
+    pub batch_documents: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +60,7 @@ pub enum OrganizationChange {
     /// Creates an organization with default settings.
     Create { name: String },
     /// Changes the fields that are not None. An inner None removes the value.
-    Update { name: Option<String>, thread_retention_days: Option<Option<u32>> },
+    Update { name: Option<String>, thread_retention_days: Option<Option<u32>>, tag_runs: TagRunsPatch },
     /// Replaces the approval policy and the approval time. The caller has validated the tools and profiles that the
     /// policy names.
     SetPolicy { policy: Policy, approval_ttl_seconds: Option<u32> },
@@ -57,10 +83,12 @@ impl OrganizationChange {
         };
         match self {
             Self::Create { name } => check_name("organization.name", name),
-            Self::Update { name, thread_retention_days } => {
+            Self::Update { name, thread_retention_days, tag_runs } => {
                 if let Some(name) = name {
                     check_name("organization.name", name)?;
                 }
+                let documents = tag_runs.batch_documents.map(u64::from);
+                at_most("organization.tag_batch_documents", documents, limits::TAG_RUN_DOCUMENTS_MAX.into())?;
                 let days = thread_retention_days.flatten().map(u64::from);
                 at_most("organization.thread_retention_days", days, limits::THREAD_RETENTION_DAYS_MAX.into())
             }
@@ -115,6 +143,7 @@ impl Resource for Organization {
                 policy: Policy::default(),
                 approval_ttl_seconds: None,
                 thread_retention_days: None,
+                tag_runs: TagRuns::default(),
                 quotas: OwnQuotas::default(),
             };
             return Ok(Plan { after: Some(organization), result });
@@ -122,9 +151,13 @@ impl Resource for Organization {
         let mut organization = before.clone();
         match &write.change {
             OrganizationChange::Create { .. } => return Err(Self::not_found(id)),
-            OrganizationChange::Update { name, thread_retention_days } => {
+            OrganizationChange::Update { name, thread_retention_days, tag_runs } => {
                 organization.name.clone_from(name.as_ref().unwrap_or(&before.name));
                 organization.thread_retention_days = thread_retention_days.unwrap_or(before.thread_retention_days);
+                organization.tag_runs = TagRuns {
+                    disabled: tag_runs.disabled.unwrap_or(before.tag_runs.disabled),
+                    batch_documents: tag_runs.batch_documents.unwrap_or(before.tag_runs.batch_documents),
+                };
             }
             OrganizationChange::SetPolicy { policy, approval_ttl_seconds } => {
                 organization.policy.clone_from(policy);
@@ -171,7 +204,22 @@ mod tests {
         let own = OwnQuotas { documents: Some(7), ..OwnQuotas::default() };
         let limited = applied(&id, OrganizationChange::SetQuotas(own), Some(new.clone())).unwrap().after.unwrap();
         assert_eq!(limited, Organization { version: 2, quotas: own, ..new });
-        let days = |days| OrganizationChange::Update { name: None, thread_retention_days: Some(days) };
+        let update = |days, tag_runs| OrganizationChange::Update { name: None, thread_retention_days: days, tag_runs };
+        let days = |days| update(Some(days), TagRunsPatch::default());
+        for (patch, expected) in [
+            (
+                TagRunsPatch { disabled: Some(true), ..Default::default() },
+                TagRuns { disabled: true, batch_documents: 0 },
+            ),
+            (
+                TagRunsPatch { batch_documents: Some(9), ..Default::default() },
+                TagRuns { disabled: false, batch_documents: 9 },
+            ),
+            (TagRunsPatch::default(), TagRuns::default()),
+        ] {
+            let changed = applied(&id, update(None, patch), Some(limited.clone())).unwrap().after.unwrap();
+            assert_eq!(changed.tag_runs, expected);
+        }
         let kept = applied(&id, days(Some(30)), Some(limited.clone())).unwrap().after.unwrap();
         assert_eq!(kept, Organization { version: 3, thread_retention_days: Some(30), ..limited.clone() });
         let again = applied(&id, days(Some(30)), Some(kept.clone())).unwrap();
@@ -210,9 +258,28 @@ mod tests {
         let own = OwnQuotas { storage_bytes: Some(u64::MAX), ..OwnQuotas::default() };
         let policy = OrganizationChange::SetPolicy { policy: Policy::default(), approval_ttl_seconds: Some(ttl) };
         for (change, field) in [
-            (OrganizationChange::Update { name: Some(" a".into()), thread_retention_days: None }, "organization.name"),
             (
-                OrganizationChange::Update { name: None, thread_retention_days: days },
+                OrganizationChange::Update {
+                    name: Some(" a".into()),
+                    thread_retention_days: None,
+                    tag_runs: TagRunsPatch::default(),
+                },
+                "organization.name",
+            ),
+            (
+                OrganizationChange::Update {
+                    name: None,
+                    thread_retention_days: None,
+                    tag_runs: TagRunsPatch { disabled: None, batch_documents: Some(limits::TAG_RUN_DOCUMENTS_MAX + 1) },
+                },
+                "organization.tag_batch_documents",
+            ),
+            (
+                OrganizationChange::Update {
+                    name: None,
+                    thread_retention_days: days,
+                    tag_runs: TagRunsPatch::default(),
+                },
                 "organization.thread_retention_days",
             ),
             (policy, "policy.approval_ttl_seconds"),
@@ -229,7 +296,11 @@ mod tests {
     fn a_value_at_its_bound_is_stored() {
         let id = OrgId::derive(&["acme"]);
         let days = limits::THREAD_RETENTION_DAYS_MAX;
-        let change = OrganizationChange::Update { name: None, thread_retention_days: Some(Some(days)) };
+        let change = OrganizationChange::Update {
+            name: None,
+            thread_retention_days: Some(Some(days)),
+            tag_runs: TagRunsPatch::default(),
+        };
         let kept = applied(&id, change, Some(created(&id))).unwrap().after.unwrap();
         assert_eq!(kept.thread_retention_days, Some(days));
     }

@@ -51,6 +51,10 @@ async fn rows(context: &Context) -> Outcome {
     store.remove(org, "plain", "a").await?;
     store.remove(org, "plain", "a").await?;
     same!(store.list(org, "plain").await?.len(), 0, "a removed row");
+    for _ in 0..2 {
+        store.remove_group(org, group).await?;
+        same!(store.list(org, group).await?.len(), 0, "the rows of a removed group");
+    }
     Ok(())
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use folio_history::job::{
-    DELIVERY_KIND, ItemOutcome, JobCommand, JobFilter, JobHeader, JobQueue, JobWrite, JobWritten, NewJob, OpenJobRow,
-    WaitReason,
+    DELIVERY_KIND, ItemOutcome, JobCommand, JobFilter, JobHeader, JobPage, JobQueue, JobWrite, JobWritten, NewJob,
+    OpenJobRow, WaitReason,
 };
-use folio_types::limits::{JOB_OUTCOME_BYTES, JOB_RETENTION};
+use folio_types::limits::{JOB_OUTCOME_BYTES, JOB_PAGE_ITEMS, JOB_RETENTION};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Environment as _, Incarnation, JobId, Principal, Role, System, Timestamp, UserId};
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     one_write(context).await?;
     fence(context).await?;
     outcomes(context).await?;
+    pages(context).await?;
     retention(context).await?;
     index(context).await?;
     lists(context).await
@@ -138,9 +139,42 @@ async fn outcomes(context: &Context) -> Outcome {
     same!(store.outcomes(org, &header.id, 2, ALL).await?, vec![], "outcomes after the last");
     same!(store.outcomes(&context.other(), &header.id, 0, ALL).await?, vec![], "outcomes of another organization");
     let large = outcome(context, 1, json!("x".repeat(JOB_OUTCOME_BYTES)));
-    let write = JobWrite { outcome: Some(large), ..write(context, &header, JobCommand::Checkpoint { steps: None })? };
+    let write =
+        JobWrite { outcome: Some(large), ..write(context, &header, JobCommand::Checkpoint { steps: Vec::new() })? };
     refused!(store.write(write).await, TooLarge, "an outcome above the bound");
     same!(store.header(org, &header.id).await?, Some(header), "the header after a refused outcome");
+    Ok(())
+}
+
+/// Pages are stored before their job, and the sweep finds a job whose creation does not follow.
+async fn pages(context: &Context) -> Outcome {
+    let (stores, org) = (&context.stores, &context.org);
+    let store = stores.job_pages();
+    let new = NewJob {
+        id: JobId::derive(&context.parts().each_ref().map(String::as_str)),
+        principal: Principal::new(org.clone(), context.user.clone(), Role::Member),
+        kind: "extraction".to_owned(),
+        input: json!({}),
+        items: (0..=2 * JOB_PAGE_ITEMS).map(|number| number.to_string()).collect(),
+        running_max: Duration::from_secs(3_600),
+        at: context.now(),
+    };
+    let (header, rest) = new.with_pages()?;
+    let row = OpenJobRow::of(&header);
+    stores.jobs.announce(row.clone()).await?;
+    let open = stores.jobs.open(None, ALL).await?;
+    check!(open.iter().any(|row| row.job == header.id), "the index lacks a job whose creation was announced");
+    for _ in 0..2 {
+        store.create(&header, &rest).await?;
+    }
+    let stored = store.pages(&header, &[1, 0, 2]).await?;
+    let first = JobPage { items: header.items.clone() };
+    let expected: Vec<JobPage> = [rest.first(), Some(&first), rest.get(1)].into_iter().flatten().cloned().collect();
+    same!(stored, expected, "the pages by number");
+    store.remove(org, &header.id).await?;
+    store.remove(org, &header.id).await?;
+    refused!(store.pages(&header, &[1]).await, Internal, "a removed page");
+    stores.jobs.remove_open(&[row]).await?;
     Ok(())
 }
 

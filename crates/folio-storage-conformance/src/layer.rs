@@ -110,6 +110,7 @@ layers! {
     }
     JobRecordLayer of JobRecordStore {
         create(header: JobHeader) -> JobHeader;
+        announce(row: OpenJobRow) -> ();
         header(org: &OrgId, id: &JobId) -> Option<JobHeader>;
         write(write: JobWrite) -> JobWritten;
         outcomes(org: &OrgId, id: &JobId, after: u32, limit: usize) -> Vec<ItemOutcome>;
@@ -158,6 +159,7 @@ layers! {
         compare_and_set(org: &OrgId, write: ConditionalRow) -> bool;
         put(org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> ();
         remove(org: &OrgId, group: &str, key: &str) -> ();
+        remove_group(org: &OrgId, group: &str) -> ();
     }
     TextLayer of TextStore {
         ingest(org: &OrgId, id: &str, update: IngestUpdate) -> ();

@@ -8,7 +8,7 @@ use folio_resources::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
     ModelSettings, ModelSettingsChange, ModelSettingsId, NewToken, Organization, OrganizationChange,
     OrganizationFilter, Prompt, PromptChange, PromptFilter, Resource, ResourceWrite, Schema, SchemaChange,
-    SchemaFilter, Tag, TagChange, TagFilter, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint,
+    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint,
     WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
@@ -229,7 +229,11 @@ impl Sample for Organization {
 
     fn update(seed: &Seed) -> OrganizationChange {
         let thread_retention_days = Some(u32::try_from(seed.content).ok());
-        OrganizationChange::Update { name: Some(seed.name.clone()), thread_retention_days }
+        OrganizationChange::Update {
+            name: Some(seed.name.clone()),
+            thread_retention_days,
+            tag_runs: TagRunsPatch::default(),
+        }
     }
 
     fn filters(seed: &Seed) -> Vec<OrganizationFilter> {

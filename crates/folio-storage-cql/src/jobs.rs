@@ -65,6 +65,10 @@ impl JobRecordStore for Jobs {
         Err(retry::contended("the job"))
     }
 
+    async fn announce(&self, row: OpenJobRow) -> Result<()> {
+        open_turns::replace(&self.0, &row, &[]).await
+    }
+
     async fn header(&self, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>> {
         Ok(self.read(org, id, Read::Quorum).await?.and_then(JobRecord::live))
     }

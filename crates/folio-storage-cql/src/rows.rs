@@ -50,4 +50,8 @@ impl RowStore for Rows {
     async fn remove(&self, org: &OrgId, group: &str, key: &str) -> Result<()> {
         self.0.tables.rows.remove((org, group), key).await
     }
+
+    async fn remove_group(&self, org: &OrgId, group: &str) -> Result<()> {
+        self.0.tables.rows.remove_group((org, group)).await
+    }
 }

@@ -31,6 +31,10 @@ impl JobRecordStore for Jobs {
         self.0.write(move |transaction| create(transaction, header)).await
     }
 
+    async fn announce(&self, row: OpenJobRow) -> Result<()> {
+        self.0.write(move |transaction| transaction.put(Space::System, keys::open_job(&row), &row)).await
+    }
+
     async fn header(&self, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>> {
         self.0.read(|view| live(view, org, id))
     }

@@ -69,4 +69,9 @@ impl RowStore for Rows {
             })
             .await
     }
+
+    async fn remove_group(&self, org: &OrgId, group: &str) -> Result<()> {
+        let prefix = keys::rows(org, group);
+        self.0.write(move |transaction| transaction.remove_all(Space::Records, prefix)).await
+    }
 }

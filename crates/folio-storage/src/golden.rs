@@ -14,7 +14,8 @@ use folio_credit::{
     SettlementRecord,
 };
 use folio_history::job::{
-    ItemOutcome, ItemState, JobHeader, JobItem, JobQueue, JobRecord, JobState, NewJob, OpenJobRow, WaitReason,
+    ItemOutcome, ItemState, JobHeader, JobItem, JobPage, JobPages, JobQueue, JobRecord, JobState, NewJob, OpenJobRow,
+    WaitReason,
 };
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
@@ -301,6 +302,9 @@ fn jobs() -> Vec<Sample> {
         item("third", ItemState::Pending),
         item("fourth", ItemState::Running),
     ];
+    let page = JobPage { items: items.clone() };
+    let pages = JobPages { set: "0123456789abcdef".into(), items: 250, current: 1, done: 90, failed: 10 };
+    let paged = JobHeader { pages: Some(pages), ..queued.clone() };
     let waiting = JobHeader {
         items,
         state: JobState::Waiting { reason: WaitReason::Credit, error: Some(error), retry_at: at() },
@@ -320,6 +324,8 @@ fn jobs() -> Vec<Sample> {
         sample("queued", JobRecord::Live(Box::new(queued))),
         sample("waiting", JobRecord::Live(Box::new(waiting))),
         sample("failed", JobRecord::Live(Box::new(failed))),
+        sample("paged", JobRecord::Live(Box::new(paged))),
+        sample("plain", page),
         sample("plain", row),
         sample("plain", JobExpiryRow { org: org(), job: job_id(), at: at() }),
         sample("plain", outcome),

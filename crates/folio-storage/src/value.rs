@@ -4,7 +4,7 @@
 //! change keeps these fields ([`UnknownFields`]).
 
 use folio_credit::{Account, AccountEntry, Budget, LedgerRow};
-use folio_history::job::{ItemOutcome, JobRecord, OpenJobRow};
+use folio_history::job::{ItemOutcome, JobPage, JobRecord, OpenJobRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
@@ -254,6 +254,7 @@ stored! {
         "open_turn" => OpenTurnRow,
         "open_job" => OpenJobRow,
         "job_expiry" => JobExpiryRow,
+        "job_page" => JobPage,
         "item_outcome" => ItemOutcome,
         "account_entry" => AccountEntry,
         "usage" => UsageRecord,

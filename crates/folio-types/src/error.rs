@@ -96,6 +96,8 @@ named_enum! {
         ThreadFull = "THREAD_FULL",
         /// The resource has its maximum number of revisions, and each of them is named by another object.
         LimitReached = "LIMIT_REACHED",
+        /// The job is open, and the request needs one that has ended.
+        JobOpen = "JOB_OPEN",
         /// The job has ended, and the request needs an open one.
         JobEnded = "JOB_ENDED",
         /// The job exceeded its limit of running time, of waiting for credit or limits, or of its age.

@@ -161,9 +161,19 @@ pub const EXTRACTION_BYTES: usize = 96 * 1024;
 pub const DOCUMENT_BYTES: u64 = 50 * 1024 * 1024;
 /// Default maximum pages of a document.
 pub const DOCUMENT_PAGES: u32 = 2_000;
-/// Maximum items of a job. The header of a job contains its items.
+/// Maximum items of a job.
+// proto: RunExtractionsRequest.document_filter "{} documents"
+pub const JOB_ITEMS_MAX: usize = 100_000;
+/// Items of a page of a job. The header of a job contains one page.
+// proto: Job.items "at most {} items"
+pub const JOB_PAGE_ITEMS: usize = 100;
+/// Maximum documents that a request names as the items of a job.
 // proto: RunExtractionsRequest.document_ids "1 to {} different"
-pub const JOB_ITEMS_MAX: usize = 100;
+pub const JOB_DOCUMENT_IDS_MAX: usize = 10_000;
+/// Maximum number of documents that the response to a change of a prompt names, and on which the change may run the prompt.
+// proto: Organization.tag_batch_documents "0 to {}."
+// proto: TagRunPlan.document_ids "at most {}."
+pub const TAG_RUN_DOCUMENTS_MAX: u32 = 1_000;
 /// Maximum length of the subject of a job's item, in bytes.
 pub const JOB_SUBJECT_BYTES: usize = 200;
 /// Maximum size of a job's input, in bytes.

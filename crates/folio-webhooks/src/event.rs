@@ -1,11 +1,14 @@
 //! Events, and the records from which they derive. Pure.
 
+use folio_history::job::{EXTRACTION_KIND, JobHeader, JobState, JobWrite};
 use folio_history::journal::{End, Entry};
 use folio_history::thread::Append;
 use folio_resources::{Extraction, ExtractionState, TextState, WebhookEndpointId};
 use folio_storage::IngestUpdate;
 use folio_types::op::OpKey;
-use folio_types::{DocumentId, Error, ExtractionId, OrgId, Reason, Result, ThreadId, Timestamp, TurnId, plain_id};
+use folio_types::{
+    DocumentId, Error, ExtractionId, JobId, OrgId, Reason, Result, ThreadId, Timestamp, TurnId, plain_id,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -47,6 +50,8 @@ event_types! {
     /// A turn waits for decisions, or an extraction for a reviewer.
     InboxWaiting = "inbox.waiting",
     TurnFailed = "turn.failed",
+    /// A job that runs a prompt on documents has ended.
+    BatchFinished = "batch.finished",
     /// A user tests an endpoint. Endpoints do not name this type.
     Test = "webhook.test",
 }
@@ -77,6 +82,9 @@ pub enum Source {
     Text { document: DocumentId, at: Timestamp },
     /// The write of an extraction with this op.
     Extraction { extraction: ExtractionId, op: OpKey },
+    /// The end of a job: a version of its header, and the name of the state, because concurrent writes that end a job have
+    /// the same version.
+    Job { job: JobId, version: u64, state: String },
 }
 
 impl Source {
@@ -184,13 +192,43 @@ pub(crate) fn of_extraction(op: &OpKey, before: Option<&Extraction>, after: &Ext
     completed.into_iter().chain(waiting).collect()
 }
 
+/// Returns the name of the state of an ended job. None: the job is open.
+pub(crate) fn end_of(job: &JobHeader) -> Option<&'static str> {
+    match &job.state {
+        JobState::Completed => Some("completed"),
+        JobState::Failed(_) => Some("failed"),
+        JobState::Cancelled => Some("cancelled"),
+        JobState::Queued | JobState::Running | JobState::Waiting { .. } | JobState::Paused => None,
+    }
+}
+
+/// Returns the event of a write of a job. None: the write does not end a job that runs a prompt.
+pub(crate) fn of_job(write: &JobWrite) -> Option<Event> {
+    let after = &write.after;
+    let state = end_of(after).filter(|_| !write.before.is_ended() && after.kind == EXTRACTION_KIND)?;
+    let (org, progress) = (after.org(), after.progress());
+    let mut data = json!({
+        "organization_id": org, "job_id": after.id, "state": state, "version": after.version, "items": progress.items,
+        "done_items": progress.done, "failed_items": progress.failed,
+    });
+    if let (Some(data), JobState::Failed(error)) = (data.as_object_mut(), &after.state) {
+        data.insert("reason".to_owned(), error.reason.as_str().into());
+    }
+    let source = Source::Job { job: after.id.clone(), version: after.version, state: state.to_owned() };
+    let key = [after.id.as_str(), &after.version.to_string(), state];
+    Some(Event::new(EventType::BatchFinished, org, &key, after.updated_at, data, source))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use folio_history::job::{DELIVERY_KIND, JobCommand, NewJob};
     use folio_history::journal::{Ended, Paused, WorkingState};
     use folio_history::thread::Fence;
     use folio_resources::{AgentStep, ExtractionChange, ExtractionReport, NewExtraction, Resource as _};
     use folio_types::op::{Expected, Write};
-    use folio_types::{PromptId, PromptRevId, UserId};
+    use folio_types::{Principal, PromptId, PromptRevId, Role, UserId};
 
     use super::*;
 
@@ -294,6 +332,31 @@ mod tests {
         assert_eq!(names(Some(&begun), &completed), ["extraction.completed"]);
         assert!(names(Some(&completed), &step(AgentStep::Start, &completed)).is_empty());
         assert!(!event.body().unwrap().contains("secret"), "the data are not part of the event");
+    }
+
+    #[test]
+    fn the_end_of_a_batch_has_one_event() {
+        let write = |kind: &str, command: JobCommand| {
+            let new = NewJob {
+                id: JobId::derive(&["j"]),
+                principal: Principal::new(org(), UserId::derive(&["u"]), Role::Member),
+                kind: kind.to_owned(),
+                input: json!({ "secret": true }),
+                items: vec!["doc_1".to_owned()],
+                running_max: Duration::from_secs(60),
+                at: at(),
+            };
+            let before = new.header().unwrap();
+            let after = before.after(command, at()).unwrap().unwrap();
+            JobWrite { batch: 1, before, after, outcome: None }
+        };
+        assert_eq!(of_job(&write(EXTRACTION_KIND, JobCommand::Pause)), None);
+        assert_eq!(of_job(&write(DELIVERY_KIND, JobCommand::Cancel)), None);
+        let event = of_job(&write(EXTRACTION_KIND, JobCommand::Cancel)).unwrap();
+        let source = Source::Job { job: JobId::derive(&["j"]), version: 1, state: "cancelled".to_owned() };
+        assert_eq!((event.name.as_str(), event.source.clone()), ("batch.finished", Some(source)));
+        assert_eq!((&event.data["items"], &event.data["state"]), (&json!(1), &json!("cancelled")));
+        assert!(!event.body().unwrap().contains("secret"), "the input is not part of the event");
     }
 
     #[test]

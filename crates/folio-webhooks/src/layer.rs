@@ -6,6 +6,9 @@
 //! | the batch of an append that pauses or fails a turn | [`ThreadStore::begin`], [`ThreadStore::append`] |
 //! | the text of a document | [`TextStore::ingest`] |
 //! | an extraction | [`ResourceExecutor::decide`] |
+//! | the end of a job | [`JobRecordStore::write`] |
+//!
+//! The layer also creates the jobs of prompts that share a tag with a document ([`TagRuns`]).
 //!
 //! A write that was refused, or that was lost, leaves deliveries without a record. Their job finds no record and sends
 //! nothing.
@@ -13,15 +16,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobLimits, JobWrite, JobWritten, OpenJobRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{
-    Extraction, Kind, ListQuery, NewName, Record, Resource as _, ResourceWrite, WebhookEndpoint, decode_value,
+    Document, Extraction, Kind, ListQuery, NewName, Record, Resource, ResourceWrite, WebhookEndpoint, decode_value,
 };
 use folio_storage::value::{PageBoxes, PageText};
 use folio_storage::{
-    IngestUpdate, JobStore, PendingText, ResourceExecutor, ResourceUsage, StoredResource, Stores, TextStore, TextWait,
-    ThreadStore,
+    IngestUpdate, JobRecordStore, JobStore, PendingText, ResourceExecutor, ResourceUsage, StoredResource, Stores,
+    TextStore, TextWait, ThreadStore,
 };
 use folio_types::op::{OpKey, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
@@ -29,14 +33,28 @@ use folio_types::{BlobId, DocumentId, JobId, OrgId, RequestId, Result, ThreadId,
 
 use crate::event::{self, Event, EventType};
 use crate::outbox::{Counters, Outbox};
+use crate::tag_runs::TagRuns;
 
-/// Returns the stores with a layer that creates the deliveries of events. `hints`: the queue of hints of jobs.
-pub fn with_events(stores: Stores, hints: Arc<dyn JobStore>, counters: Counters) -> Stores {
-    let outbox = Arc::new(Outbox::new(&stores, hints, counters));
-    let resources = Resources { below: Arc::clone(&stores.resources), outbox: Arc::clone(&outbox) };
-    let texts = Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox) };
+/// Returns the stores with a layer that creates the jobs that writes cause. `hints`: the queue of hints of jobs; `limits`: the
+/// limits of jobs.
+pub fn with_events(stores: Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Stores {
+    let outbox = Arc::new(Outbox::new(&stores, Arc::clone(&hints), counters));
+    let tag_runs = Arc::new(TagRuns::new(&stores, hints, limits));
+    let resources = Resources {
+        below: Arc::clone(&stores.resources),
+        outbox: Arc::clone(&outbox),
+        tag_runs: Arc::clone(&tag_runs),
+    };
+    let texts = Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox), tag_runs };
+    let jobs = Jobs { below: Arc::clone(&stores.jobs), outbox: Arc::clone(&outbox) };
     let threads = Threads { below: Arc::clone(&stores.threads), outbox };
-    Stores { resources: Arc::new(resources), texts: Arc::new(texts), threads: Arc::new(threads), ..stores }
+    Stores {
+        jobs: Arc::new(jobs),
+        resources: Arc::new(resources),
+        texts: Arc::new(texts),
+        threads: Arc::new(threads),
+        ..stores
+    }
 }
 
 /// Runs the write of a record with the events of the record.
@@ -55,6 +73,7 @@ async fn written<T>(
 struct Resources {
     below: Arc<dyn ResourceExecutor>,
     outbox: Arc<Outbox>,
+    tag_runs: Arc<TagRuns>,
 }
 
 impl Resources {
@@ -64,29 +83,48 @@ impl Resources {
         if write.kind.name != Extraction::KIND || !self.outbox.has_endpoints(&write.org, &types).await? {
             return Ok(Vec::new());
         }
-        let found = self.below.get(&write.org, write.kind, std::slice::from_ref(&write.id)).await?;
-        let before = found.into_iter().flatten().next().map(|stored| stored.record);
+        let before = self.stored(write).await?;
         // The store reports the error of a change that does not fit the extraction.
         let Ok(Some(after)) = write.record_after(before.as_deref()) else { return Ok(Vec::new()) };
-        let before = before.as_deref().map(read).transpose()?.flatten();
+        let before = before.as_deref().map(read::<Extraction>).transpose()?.flatten();
         Ok(read(&after)?.map(|after| event::of_extraction(&write.op, before.as_ref(), &after)).unwrap_or_default())
+    }
+
+    /// Creates the runs of prompts that follow a change of a document. A new document has no text.
+    async fn tag_runs(&self, write: &ResourceWrite) -> Result<Vec<JobId>> {
+        if write.kind.name != Document::KIND || write.deletes {
+            return Ok(Vec::new());
+        }
+        let Some(before) = self.stored(write).await? else { return Ok(Vec::new()) };
+        let Ok(Some(after)) = write.record_after(Some(&before)) else { return Ok(Vec::new()) };
+        match (read::<Document>(&before)?, read::<Document>(&after)?) {
+            (Some(before), Some(after)) => self.tag_runs.after_tags(&before, &after, &write.op, write.at).await,
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the stored record of the target of a write.
+    async fn stored(&self, write: &ResourceWrite) -> Result<Option<Vec<u8>>> {
+        let found = self.below.get(&write.org, write.kind, std::slice::from_ref(&write.id)).await?;
+        Ok(found.into_iter().flatten().next().map(|stored| stored.record))
     }
 }
 
-fn read(record: &[u8]) -> Result<Option<Extraction>> {
-    let record = decode_value(Extraction::KIND, Extraction::FORMAT, record, Extraction::read_format)?;
+fn read<R: Resource>(record: &[u8]) -> Result<Option<R>> {
+    let record = decode_value(R::KIND, R::FORMAT, record, R::read_format)?;
     Ok(Record::live(record))
 }
 
 #[async_trait]
 impl ResourceExecutor for Resources {
     async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
-        let (events, org) = (self.events(&write).await?, write.org.clone());
+        let (events, runs, org) = (self.events(&write).await?, self.tag_runs(&write).await?, write.org.clone());
         let is_endpoint = write.kind.name == WebhookEndpoint::KIND;
         let decided = written(&self.outbox, &org, &events, self.below.decide(write)).await;
         if is_endpoint {
             self.outbox.forget(&org).await;
         }
+        self.tag_runs.publish(&org, &runs).await;
         decided
     }
 
@@ -147,17 +185,77 @@ impl ResourceExecutor for Resources {
     }
 }
 
+struct Jobs {
+    below: Arc<dyn JobRecordStore>,
+    outbox: Arc<Outbox>,
+}
+
+#[async_trait]
+impl JobRecordStore for Jobs {
+    async fn create(&self, header: JobHeader) -> Result<JobHeader> {
+        self.below.create(header).await
+    }
+
+    async fn announce(&self, row: OpenJobRow) -> Result<()> {
+        self.below.announce(row).await
+    }
+
+    async fn header(&self, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>> {
+        self.below.header(org, id).await
+    }
+
+    async fn write(&self, write: JobWrite) -> Result<JobWritten> {
+        let (event, org) = (event::of_job(&write), write.after.org().clone());
+        written(&self.outbox, &org, event.as_slice(), self.below.write(write)).await
+    }
+
+    async fn outcomes(&self, org: &OrgId, id: &JobId, after: u32, limit: usize) -> Result<Vec<ItemOutcome>> {
+        self.below.outcomes(org, id, after, limit).await
+    }
+
+    async fn list(&self, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>> {
+        self.below.list(org, filter, page).await
+    }
+
+    async fn delete(&self, org: &OrgId, id: &JobId) -> Result<()> {
+        self.below.delete(org, id).await
+    }
+
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, JobId)>> {
+        self.below.expired(now, limit).await
+    }
+
+    async fn open(&self, after: Option<&OpenJobRow>, limit: usize) -> Result<Vec<OpenJobRow>> {
+        self.below.open(after, limit).await
+    }
+
+    async fn remove_open(&self, rows: &[OpenJobRow]) -> Result<()> {
+        self.below.remove_open(rows).await
+    }
+
+    async fn compact_open(&self) -> Result<()> {
+        self.below.compact_open().await
+    }
+}
+
 struct Texts {
     below: Arc<dyn TextStore>,
     outbox: Arc<Outbox>,
+    tag_runs: Arc<TagRuns>,
 }
 
 #[async_trait]
 impl TextStore for Texts {
     async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
         let document = id.parse::<DocumentId>().ok();
-        let event = document.and_then(|document| event::of_text(org, &document, &update));
-        written(&self.outbox, org, event.as_slice(), self.below.ingest(org, id, update)).await
+        let event = document.as_ref().and_then(|document| event::of_text(org, document, &update));
+        let runs = match &document {
+            Some(document) => self.tag_runs.after_text(org, document, &update).await?,
+            None => Vec::new(),
+        };
+        written(&self.outbox, org, event.as_slice(), self.below.ingest(org, id, update)).await?;
+        self.tag_runs.publish(org, &runs).await;
+        Ok(())
     }
 
     async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageText>> {

@@ -1,9 +1,10 @@
-//! Webhooks: the events of an organization, and their delivery to its endpoints.
+//! Jobs that writes cause: deliveries of events to webhook endpoints, and runs of prompts by tags.
 //!
 //! | part | task |
 //! |---|---|
 //! | `event.rs` | derives events from records, pure |
 //! | [`with_events`] | a layer over the stores that creates the deliveries of an event before the write of its record |
+//! | `tag_runs.rs` | creates the jobs of prompts that share a tag with a document, before the write of the document |
 //! | `outbox.rs` | creates deliveries, and caches the endpoints of organizations |
 //! | [`Delivery`] | a job with one item: an event for an endpoint |
 //! | [`DeliveryJobs`] | sends the event of a delivery, and reports the result to the endpoint |
@@ -17,6 +18,7 @@ mod layer;
 mod outbox;
 mod sender;
 mod signature;
+mod tag_runs;
 #[cfg(test)]
 mod tests;
 

@@ -169,7 +169,7 @@ impl Outbox {
 }
 
 /// Returns true if the store may be unavailable for the record of the event as well.
-fn is_store_failure(error: &Error) -> bool {
+pub(crate) fn is_store_failure(error: &Error) -> bool {
     error.reason == Reason::StoreUnavailable
 }
 

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use crate::delivery::{Attempt, Delivery};
-use crate::event::{Event, EventType, Source};
+use crate::event::{Event, EventType, Source, end_of};
 use crate::signature::sign;
 
 /// Maximum time for a connection, and for an attempt with its connection.
@@ -87,6 +87,10 @@ impl DeliveryJobs {
             Source::Text { document, at } => {
                 let found = self.stores.of::<Document>().get_with_text(org, document).await?;
                 found.and_then(|(_, text)| text).is_some_and(|text| text.at == *at)
+            }
+            Source::Job { job, version, state } => {
+                let found = self.stores.jobs.header(org, job).await?;
+                found.is_some_and(|found| found.version == *version && end_of(&found) == Some(state.as_str()))
             }
             Source::Extraction { extraction, op } => {
                 let row = self.stores.ops.row(org, &Extraction::target(extraction), op).await?;

@@ -11,12 +11,13 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::post;
-use folio_history::job::{DELIVERY_KIND, ItemRun, JobFilter, JobHeader, JobQueue};
+use folio_history::job::{DELIVERY_KIND, ItemRun, JobFilter, JobHeader, JobLimits, JobQueue};
 use folio_jobs::{Dependencies, ItemTask, JobHints, JobKind as _, Jobs, SingleProcess};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_resources::{
-    Document, DocumentChange, Extraction, NewDocument, Resource as _, TextState, WebhookEndpoint,
-    WebhookEndpointChange, WebhookEndpointId,
+    Document, DocumentChange, DocumentPatch, Extraction, NewDocument, Organization, OrganizationChange, Prompt,
+    PromptChange, Resource, Tag, TagChange, TagRunsPatch, TextState, WebhookEndpoint, WebhookEndpointChange,
+    WebhookEndpointId,
 };
 use folio_storage::{IngestUpdate, SharedOptions, SharedStores, Stores, TextStore};
 use folio_storage_conformance::layer::{Layered, TextLayer};
@@ -25,7 +26,8 @@ use folio_testkit::wait_for;
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write};
 use folio_types::page::PageRequest;
 use folio_types::{
-    BlobId, Digest, DocumentId, Environment, ExtractionId, Incarnation, OrgId, Reason, Result, Secret, System, UserId,
+    BlobId, Digest, DocumentId, Environment, ExtractionId, Incarnation, OrgId, PromptId, Reason, Result, Secret,
+    System, TagId, UserId,
 };
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -105,7 +107,7 @@ impl Sandbox {
     }
 
     fn with_events(&self, stores: Stores) -> Stores {
-        with_events(stores, Arc::clone(&self.shared.jobs), Counters::default())
+        with_events(stores, Arc::clone(&self.shared.jobs), JobLimits::default(), Counters::default())
     }
 
     fn jobs(&self) -> DeliveryJobs {
@@ -375,6 +377,64 @@ async fn an_unreachable_endpoint_is_not_tried_by_each_delivery() {
     let (next, record) = test.attempt(&kind, job).await;
     assert!(next.unwrap_err().message.contains("another delivery"));
     assert_eq!(record, Value::Null, "no request was made");
+}
+
+/// Executes a change as the platform.
+async fn change<R: Resource>(test: &Sandbox, stores: &Stores, id: &R::Id, expected: Expected, change: R::Change) {
+    let org = if R::KIND == Organization::KIND { OrgId::platform() } else { test.org.clone() };
+    let key = format!("{:032x}", test.environment.random()).parse().unwrap();
+    let write = Write::by_platform(org, key, test.environment.now(), expected, change);
+    stores.of::<R>().decide(id, write).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_each_new_tag() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_document().await;
+    let stores = test.with_events(test.stores.clone());
+    let (tag, prompt) = (TagId::derive(&["t"]), PromptId::derive(&["p"]));
+    let create = TagChange::Create { name: "t".into(), color: None, description: None };
+    change::<Tag>(&test, &stores, &tag, Expected::Absent, create).await;
+    let create = PromptChange::Create {
+        name: "p".into(),
+        content: "c".into(),
+        schema: None,
+        model: None,
+        temperature: None,
+        is_run_by_agent: false,
+        tags: vec![tag.clone()],
+    };
+    change::<Prompt>(&test, &stores, &prompt, Expected::Absent, create).await;
+    let runs = async || {
+        let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
+        found.items.into_iter().map(|job| job.input["tag_run"]["write"].clone()).rev().collect::<Vec<_>>()
+    };
+    stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
+    assert_eq!(runs().await, [] as [Value; 0], "the document has no tag");
+
+    let patch =
+        |tags: Vec<TagId>| DocumentChange::Update(DocumentPatch { tags: Some(tags), ..DocumentPatch::default() });
+    let tagged = patch(vec![tag.clone()]);
+    change::<Document>(&test, &stores, &test.document, Expected::Version(1), tagged.clone()).await;
+    assert_eq!(runs().await, [json!({ "document": 2 })]);
+    assert_eq!(test.shared.jobs.waiting(folio_storage::JOB_HINTS).await.unwrap(), 1, "a hint after the write");
+    let update = test.ready();
+    for _ in 0..2 {
+        stores.texts.ingest(&test.org, test.document.as_str(), update.clone()).await.unwrap();
+    }
+    assert_eq!(runs().await, [json!({ "document": 2 }), json!("text")], "a repeated write causes no other run");
+
+    let create = OrganizationChange::Create { name: "o".into() };
+    change::<Organization>(&test, &stores, &test.org, Expected::Absent, create).await;
+    let disable = OrganizationChange::Update {
+        name: None,
+        thread_retention_days: None,
+        tag_runs: TagRunsPatch { disabled: Some(true), batch_documents: None },
+    };
+    change::<Organization>(&test, &stores, &test.org, Expected::Version(1), disable).await;
+    stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
+    assert_eq!(runs().await.len(), 2, "the organization disabled the runs");
 }
 
 #[test]

@@ -109,14 +109,16 @@ pub(crate) enum Command {
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),
+    /// Run a prompt on many documents in a job, and wait for its end; see `folio job`.
+    Batch(crate::data::batch::Arguments),
     /// Compare the data that a prompt extracts with the verified extractions of the organization.
     Eval(crate::data::eval::Arguments),
     /// Review the values of extractions one after another, with their quotes from the document, or request a review.
     Review(crate::data::review::Arguments),
     /// List or watch the items that wait for a person: approvals and reviews of extractions.
     Inbox(crate::data::inbox::Arguments),
-    /// List, show, watch and control jobs.
-    #[command(subcommand)]
+    /// List, show, watch, control and retry jobs.
+    #[command(subcommand, visible_alias = "jobs")]
     Job(crate::data::job::Command),
     /// List, show, create, change, delete and test webhook endpoints, and show their deliveries.
     #[command(subcommand)]

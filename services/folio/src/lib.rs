@@ -106,6 +106,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
             Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
+            Command::Batch(batch) => Box::pin(data::batch::run(batch)).await,
             Command::Eval(eval) => Box::pin(data::eval::run(eval)).await,
             Command::Review(review) => Box::pin(data::review::run(review)).await,
             Command::Inbox(inbox) => Box::pin(data::inbox::run(inbox)).await,

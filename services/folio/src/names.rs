@@ -39,7 +39,12 @@ named! {
 
 /// Returns the filter of a list for the items whose name contains a text.
 pub(crate) fn filter(name: &str) -> String {
-    format!("name:\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
+    format!("name:{}", quoted(name))
+}
+
+/// Returns a text as a value of a filter.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Chooses an item by its name. Arguments: the kind, the name, and the items whose names contain this name, newest

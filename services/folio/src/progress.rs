@@ -11,6 +11,7 @@ use crate::terminal::{note, printable};
 const TICK: Duration = Duration::from_millis(120);
 
 const BAR: &str = "{msg} {bar:30} {bytes}/{total_bytes}";
+const COUNT: &str = "{msg} {bar:30} {pos}/{len} {elapsed}";
 const SPINNER: &str = "{msg} {spinner} {elapsed}";
 
 /// The lines on stderr. Cheap to clone.
@@ -54,6 +55,14 @@ impl ProgressLine {
     /// Shows a step of unknown duration.
     pub(crate) fn step(&self, step: &str) {
         self.show(SPINNER, step);
+    }
+
+    /// Shows how many of the items of a job have ended.
+    pub(crate) fn count(&self, ended: i32, total: i32, step: &str) {
+        let number = |count: i32| u64::try_from(count).unwrap_or_default();
+        self.bar.set_length(number(total));
+        self.show(COUNT, step);
+        self.bar.set_position(number(ended));
     }
 
     /// Prints a note above the lines, also without a terminal.

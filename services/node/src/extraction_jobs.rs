@@ -26,16 +26,15 @@ impl ExtractionJobs {
         let (budgets, org) = (self.0.stores.budgets(), task.principal.org.clone());
         let budget = BudgetScope::new(budgets, org, BudgetRoot::job(job), credits);
         budget.take_back_of(&failed_items(&task.job)).await?;
-        let open_items = task.job.items.iter().filter(|item| !item.has_ended()).count();
-        let shares = u64::try_from(open_items).unwrap_or(u64::MAX);
+        let shares = u64::try_from(task.job.progress().open()).unwrap_or(u64::MAX);
         budget.grant(task.run.item.to_string(), shares).await.map(Some)
     }
 }
 
-/// Returns the numbers of the failed items. Such an item has its part if its node died in the last attempt, or if the part
+/// Returns the numbers of the failed items of the current page. Such an item has its part if its node died in the last attempt, or if the part
 /// could not be returned.
 fn failed_items(job: &JobHeader) -> Vec<String> {
-    let numbered = job.items.iter().zip(1_u32..);
+    let numbered = job.items.iter().zip(job.items_before().saturating_add(1)..);
     let failed = numbered.filter(|(item, _)| matches!(item.state, ItemState::Failed(_)));
     failed.map(|(_, number)| number.to_string()).collect()
 }

@@ -92,8 +92,8 @@ fn is_expired(thread: &ThreadHeader, before: Timestamp, now: Timestamp) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::OwnQuotas;
     use folio_resources::policy::Policy;
+    use folio_resources::{OwnQuotas, TagRuns};
     use folio_types::limits;
 
     use super::*;
@@ -110,6 +110,7 @@ mod tests {
                 policy: Policy::default(),
                 approval_ttl_seconds: None,
                 thread_retention_days,
+                tag_runs: TagRuns::default(),
                 quotas: OwnQuotas::default(),
             };
             retention_start(&organization, now)

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use folio_history::thread::{Append, Fence, NewThread};
 use folio_resources::{
     DocumentChange, Extraction, ExtractionChange, ExtractionReport, NewExtraction, Organization, OrganizationChange,
-    Prompt, PromptChange, Resource as _,
+    Prompt, PromptChange, Resource as _, TagRunsPatch,
 };
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob, Stores};
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
@@ -285,7 +285,11 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
     let days = |days: i64| jiff::SignedDuration::from_hours(24 * days);
     change_organization(&fixture, "create", Expected::Absent, OrganizationChange::Create { name: "keeps".into() })
         .await;
-    let keep = OrganizationChange::Update { name: None, thread_retention_days: Some(Some(7)) };
+    let keep = OrganizationChange::Update {
+        name: None,
+        thread_retention_days: Some(Some(7)),
+        tag_runs: TagRunsPatch::default(),
+    };
     change_organization(&fixture, "keep", Expected::Version(1), keep).await;
     let unused = thread(&fixture, vec![]).await;
     let used = thread(&fixture, vec![]).await;

@@ -15,7 +15,9 @@ folio_types::settings! {
         pub waiting_max: u64 = 10_000,
         /// Maximum number of running jobs.
         pub running_max: u32 = 8,
-        /// Maximum running time of a job. Time in which a job waits does not count.
+        /// Maximum number of items of a job that run at a time.
+        pub items_running_max: u32 = 4,
+        /// Maximum running time of a job per 100 items. Time in which a job waits does not count.
         pub running_time: Duration as "running_time_seconds" = Duration::from_secs(6 * 60 * 60),
     }
 }
@@ -27,6 +29,7 @@ impl JobLimits {
         let mut problems = Problems::of("jobs");
         problems.number("waiting_max", self.waiting_max, 0, 1_000_000);
         problems.number("running_max", self.running_max, 1, 1_000);
+        problems.number("items_running_max", self.items_running_max, 1, 100);
         problems.seconds("running_time_seconds", self.running_time, Duration::from_secs(1), JOB_OPEN_MAX);
         problems.into_result()
     }

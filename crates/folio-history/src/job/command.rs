@@ -5,7 +5,7 @@ use std::time::Duration;
 use folio_types::limits::{JOB_FAILURES_MAX, JOB_MESSAGE_CHARS};
 use folio_types::{Code, Error, Incarnation, Principal, Reason, Result, Timestamp};
 
-use super::{ItemState, JobHeader, JobState, Steps, WaitReason};
+use super::{ItemState, JobHeader, JobItem, JobPage, JobState, Steps, WaitReason};
 
 /// Minimum and maximum time between two starts of a blocked job.
 const RETRY_MIN: Duration = Duration::from_secs(30);
@@ -32,9 +32,17 @@ pub enum JobCommand {
         item: usize,
         result: Result<()>,
     },
-    /// Counts the running time until now, and stores the progress of the running item.
+    /// Makes a running item pending without a failure, because it lacks credit or capacity that other running items use.
+    Postpone {
+        item: usize,
+    },
+    /// Counts the running time until now, and stores the progress of running items.
     Checkpoint {
-        steps: Option<Steps>,
+        steps: Vec<(usize, Steps)>,
+    },
+    /// Replaces the current page, all of whose items have ended, by the next one. The caller has stored the current page.
+    Advance {
+        page: JobPage,
     },
     /// Interrupts the running attempts until `retry_at`.
     Wait {
@@ -105,16 +113,30 @@ impl JobHeader {
             _ if self.state != JobState::Running => return Err(conflict("the job does not run")),
             JobCommand::Begin { item } => self.begin(item, now)?,
             JobCommand::Finish { item, result } => self.finish(item, result, now)?,
+            JobCommand::Postpone { item } => {
+                self.running_item(item)?.state = ItemState::Pending;
+                self.check_running_time(now);
+            }
             JobCommand::Checkpoint { steps } => {
-                if let Some(item) = self.items.iter_mut().find(|item| item.state == ItemState::Running) {
-                    item.steps = steps;
+                for (index, steps) in steps {
+                    let item = self.items.get_mut(index).filter(|item| item.state == ItemState::Running);
+                    if let Some(item) = item {
+                        item.steps = Some(steps);
+                    }
                 }
+                self.check_running_time(now);
+            }
+            JobCommand::Advance { page } => {
+                if self.has_open_items() || self.next_page().is_none() {
+                    return Err(Error::internal("a job cannot leave its last page, or a page with open items"));
+                }
+                self.advance(page);
                 self.check_running_time(now);
             }
             JobCommand::Wait { reason, error, retry_at } => self.wait(reason, error, retry_at, now),
             JobCommand::Release => self.interrupt(JobState::Queued),
             JobCommand::Complete => {
-                if self.items.iter().any(|item| !item.has_ended()) {
+                if self.has_open_items() || self.next_page().is_some() {
                     return Err(Error::internal("a job with open items cannot be completed"));
                 }
                 self.end(JobState::Completed, now);
@@ -153,8 +175,7 @@ impl JobHeader {
     }
 
     fn finish(&mut self, index: usize, result: Result<()>, now: Timestamp) -> Result<()> {
-        let item = self.items.get_mut(index).filter(|item| item.state == ItemState::Running);
-        let item = item.ok_or_else(|| conflict("no attempt of the item runs"))?;
+        let item = self.running_item(index)?;
         match result {
             Ok(()) => {
                 item.state = ItemState::Done;
@@ -164,10 +185,20 @@ impl JobHeader {
             Err(error) if error.is_retriable() => item.fail(error),
             Err(error) => item.state = ItemState::Failed(stored(error)),
         }
-        if self.items.iter().any(|item| !item.has_ended()) {
+        if self.has_open_items() || self.next_page().is_some() {
             self.check_running_time(now);
         }
         Ok(())
+    }
+
+    fn running_item(&mut self, index: usize) -> Result<&mut JobItem> {
+        let item = self.items.get_mut(index).filter(|item| item.state == ItemState::Running);
+        item.ok_or_else(|| conflict("no attempt of the item runs"))
+    }
+
+    /// Returns true if an item of the current page has not ended.
+    fn has_open_items(&self) -> bool {
+        self.items.iter().any(|item| !item.has_ended())
     }
 
     fn wait(&mut self, reason: WaitReason, error: Option<Error>, retry_at: Timestamp, now: Timestamp) {

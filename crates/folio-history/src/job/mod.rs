@@ -19,12 +19,17 @@
 //! - **Attempts.** [`ItemRun`] identifies an attempt of an item by (job, item, epoch, attempt). Ledger keys and turns
 //!   derive from it, so that two attempts never share one. The effect of an item derives from (job, item) only, so that it
 //!   happens once.
+//! - **Pages.** The header contains one page of at most [`JOB_PAGE_ITEMS`] items. A job with more items has the others in
+//!   rows of their own ([`JobPage`]). When all items of a page have ended, the owner stores the page and replaces it by the
+//!   next one ([`JobCommand::Advance`]). The items of an ended page are final, so each owner stores the same page.
 //! - **Pick-up.** The row of the index of open jobs is stored before the header ([`OpenJobRow`]). One row serves the job
 //!   until it ends, because an ended job never reopens. [`row_action`] decides what the sweep does with a row.
 
 mod admission;
 mod command;
+mod extraction;
 mod item_run;
+mod page;
 mod pick_up;
 mod queue;
 #[cfg(test)]
@@ -36,9 +41,11 @@ use std::time::Duration;
 
 use folio_resources::{Condition, ListEntry, ListRow, term};
 use folio_types::limits::{
-    JOB_BLOCKED_MAX, JOB_INPUT_BYTES, JOB_ITEMS_MAX, JOB_OPEN_MAX, JOB_SUBJECT_BYTES, NAME_CHARS,
+    JOB_BLOCKED_MAX, JOB_INPUT_BYTES, JOB_ITEMS_MAX, JOB_OPEN_MAX, JOB_PAGE_ITEMS, JOB_SUBJECT_BYTES, NAME_CHARS,
 };
-use folio_types::{Error, Incarnation, JobId, OrgId, Principal, Reason, Result, Timestamp, UnknownFields, UserId};
+use folio_types::{
+    Digest, Error, Incarnation, JobId, OrgId, Principal, Reason, Result, Timestamp, UnknownFields, UserId,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -46,9 +53,11 @@ use crate::thread::Fence;
 
 pub use admission::{JobLimits, current_principal};
 pub use command::{JobCommand, retry_at};
+pub use extraction::{ExtractionInput, TagRun, TagRunWrite};
 pub use item_run::ItemRun;
+pub use page::{JobPage, JobPages};
 pub use pick_up::{OpenJobRow, RowAction, row_action};
-pub use queue::{DELIVERY_KIND, JobQueue};
+pub use queue::{DELIVERY_KIND, EXTRACTION_KIND, JobQueue};
 pub use write::{ItemOutcome, JobDecision, JobRecord, JobWrite, JobWritten, decide};
 
 /// The name of jobs in lists and errors.
@@ -68,7 +77,11 @@ pub struct JobHeader {
     pub kind: String,
     /// Arguments of the kind.
     pub input: Value,
+    /// The items of the current page.
     pub items: Vec<JobItem>,
+    /// None: the job has one page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<JobPages>,
     pub state: JobState,
     /// Incremented by each start. 0: the job never started.
     pub epoch: u64,
@@ -166,6 +179,13 @@ pub struct Progress {
     pub failed: usize,
 }
 
+impl Progress {
+    /// Returns the number of items that have not ended.
+    pub fn open(&self) -> usize {
+        self.items.saturating_sub(self.done).saturating_sub(self.failed)
+    }
+}
+
 /// A job before its first write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewJob {
@@ -175,6 +195,7 @@ pub struct NewJob {
     pub input: Value,
     /// Subjects of the items, in order.
     pub items: Vec<String>,
+    /// Maximum running time per page of items.
     pub running_max: Duration,
     pub at: Timestamp,
 }
@@ -185,6 +206,14 @@ impl NewJob {
     /// # Errors
     /// `INVALID_FIELD` if the items are empty, too many, equal or too long; `TOO_LARGE` for the input.
     pub fn header(self) -> Result<JobHeader> {
+        self.with_pages().map(|(header, _)| header)
+    }
+
+    /// Returns the header of the queued job, and its pages after the first one, which must be stored before the header.
+    ///
+    /// # Errors
+    /// Those of [`Self::header`].
+    pub fn with_pages(self) -> Result<(JobHeader, Vec<JobPage>)> {
         let count = self.items.len();
         if count == 0 || count > JOB_ITEMS_MAX {
             let problem = format!("a job needs 1 to {JOB_ITEMS_MAX} items, and this one has {count}");
@@ -206,13 +235,24 @@ impl NewJob {
         if self.kind.is_empty() || self.kind.chars().count() > NAME_CHARS {
             return Err(Error::internal("the kind of a job has no name or a long one"));
         }
-        let pending = |id| JobItem { id, state: ItemState::Pending, attempt: 0, failures: 0, steps: None };
-        Ok(JobHeader {
+        let set =
+            (count > JOB_PAGE_ITEMS).then(|| Digest::of_json(&Value::from(self.items.clone())).as_str().to_owned());
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let page_count = number(count.div_ceil(JOB_PAGE_ITEMS));
+        let mut pages = page::divide(self.items).into_iter();
+        let first = pages.next().unwrap_or_default();
+        let pages: Vec<JobPage> = pages.collect();
+        let header = JobHeader {
             id: self.id,
             principal: self.principal,
             kind: self.kind,
             input: self.input,
-            items: self.items.into_iter().map(pending).collect(),
+            items: first.items,
+            pages: set.map(|set| JobPages {
+                set,
+                items: u32::try_from(count).unwrap_or(u32::MAX),
+                ..JobPages::default()
+            }),
             state: JobState::Queued,
             epoch: 0,
             owner: None,
@@ -220,11 +260,14 @@ impl NewJob {
             created_at: self.at,
             updated_at: self.at,
             running_millis: 0,
-            running_max_millis: u64::try_from(self.running_max.as_millis()).unwrap_or(u64::MAX),
+            running_max_millis: u64::try_from(self.running_max.as_millis())
+                .unwrap_or(u64::MAX)
+                .saturating_mul(page_count),
             blocked_since: None,
             ended_at: None,
             unknown: UnknownFields::default(),
-        })
+        };
+        Ok((header, pages))
     }
 }
 
@@ -263,22 +306,38 @@ impl JobHeader {
 
     pub fn progress(&self) -> Progress {
         let count = |wanted: fn(&ItemState) -> bool| self.items.iter().filter(|item| wanted(&item.state)).count();
+        let number = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        let (items, done, failed) = match &self.pages {
+            None => (self.items.len(), 0, 0),
+            Some(pages) => (number(pages.items), number(pages.done), number(pages.failed)),
+        };
         Progress {
-            items: self.items.len(),
-            done: count(|state| matches!(state, ItemState::Done)),
-            failed: count(|state| matches!(state, ItemState::Failed(_))),
+            items,
+            done: done + count(|state| matches!(state, ItemState::Done)),
+            failed: failed + count(|state| matches!(state, ItemState::Failed(_))),
         }
     }
 
-    /// Returns the index of the first item that no attempt works on and that has not ended.
+    /// Returns the index of the first item that no attempt works on and that has not ended, in the current page.
     pub fn next_item(&self) -> Option<usize> {
         self.items.iter().position(|item| item.state == ItemState::Pending)
+    }
+
+    /// Returns the number of items before the current page.
+    pub fn items_before(&self) -> u32 {
+        self.pages.as_ref().map_or(0, JobPages::items_before)
+    }
+
+    /// Returns the index in the current page of the item with this number. None: the item is in another page.
+    pub fn index_of(&self, item: u32) -> Option<usize> {
+        let index = usize::try_from(item.checked_sub(self.items_before())?.checked_sub(1)?).ok()?;
+        (index < self.items.len()).then_some(index)
     }
 
     /// Returns the running attempt of the item with this index. None: no attempt of it runs.
     pub fn run_of(&self, index: usize) -> Option<ItemRun> {
         let item = self.items.get(index).filter(|item| item.state == ItemState::Running)?;
-        let number = u32::try_from(index).ok()?.checked_add(1)?;
+        let number = u32::try_from(index).ok()?.checked_add(1)?.checked_add(self.items_before())?;
         Some(ItemRun { job: self.id.clone(), item: number, epoch: self.epoch, attempt: item.attempt })
     }
 

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// The kind of the jobs that deliver an event to a webhook endpoint. Such a job has one item, whose subject is the endpoint.
 pub const DELIVERY_KIND: &str = "webhook_delivery";
 
+/// The kind of the jobs that run a prompt on documents. The subjects of the items are the ids of the documents.
+pub const EXTRACTION_KIND: &str = "extraction";
+
 /// The queue of a job, which follows from its kind. Each queue has its own list, its own running slots and its own
 /// retention, so that neither delays or shows the jobs of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 use folio_resources::Member;
 use folio_types::limits::{
     DELIVERY_RETENTION, JOB_BLOCKED_MAX, JOB_FAILURES_MAX, JOB_INPUT_BYTES, JOB_ITEMS_MAX, JOB_MESSAGE_CHARS,
-    JOB_OPEN_MAX, JOB_RETENTION, JOB_SUBJECT_BYTES, NAME_CHARS,
+    JOB_OPEN_MAX, JOB_PAGE_ITEMS, JOB_RETENTION, JOB_SUBJECT_BYTES, NAME_CHARS,
 };
 use folio_types::{
     Code, Error, Incarnation, JobId, Liveness, OrgId, Principal, Reason, Result, Role, ThreadId, Timestamp, TurnId,
@@ -72,7 +72,9 @@ fn failed_with(header: &JobHeader) -> Option<Reason> {
 
 #[test]
 fn a_new_job_has_bounded_items_and_input() {
-    assert_eq!(queued(JOB_ITEMS_MAX).progress(), Progress { items: JOB_ITEMS_MAX, done: 0, failed: 0 });
+    for items in [JOB_PAGE_ITEMS, JOB_PAGE_ITEMS + 1, JOB_ITEMS_MAX] {
+        assert_eq!(queued(items).progress(), Progress { items, done: 0, failed: 0 });
+    }
     let with = |items: Vec<String>| NewJob { items, ..new(1) }.header();
     with(vec!["x".repeat(JOB_SUBJECT_BYTES)]).unwrap();
     let many = (0..=JOB_ITEMS_MAX).map(|number| number.to_string()).collect();
@@ -119,7 +121,8 @@ fn each_state_accepts_its_commands_only() {
         ("start", start(), "changed changed conflict conflict ended"),
         ("begin", JobCommand::Begin { item: 0 }, "conflict conflict conflict conflict ended"),
         ("finish", finish(Ok(())), "conflict changed conflict conflict ended"),
-        ("checkpoint", JobCommand::Checkpoint { steps: None }, "conflict changed conflict conflict ended"),
+        ("postpone", JobCommand::Postpone { item: 0 }, "conflict changed conflict conflict ended"),
+        ("checkpoint", JobCommand::Checkpoint { steps: Vec::new() }, "conflict changed conflict conflict ended"),
         ("wait", wait(WaitReason::Store, 9), "conflict changed conflict conflict ended"),
         ("release", JobCommand::Release, "conflict changed conflict conflict ended"),
         ("fail", JobCommand::Fail { error: exhausted() }, "conflict changed conflict conflict ended"),
@@ -150,7 +153,8 @@ fn every_sequence_of_commands_keeps_the_rules_of_a_job() {
         finish(Ok(())),
         finish(Err(Error::unavailable(Reason::ModelFailed, "failed"))),
         finish(Err(Error::invalid(Reason::NoText, "no text"))),
-        JobCommand::Checkpoint { steps: None },
+        JobCommand::Checkpoint { steps: Vec::new() },
+        JobCommand::Postpone { item: 0 },
         JobCommand::Release,
         wait(WaitReason::Credit, 0),
         wait(WaitReason::Approval, 0),
@@ -234,6 +238,15 @@ fn waiting_does_not_count_as_running_time_and_interrupts_items_without_a_failure
 }
 
 #[test]
+fn a_postponed_item_is_attempted_again_without_a_failure() {
+    let running =
+        after(queued(2), [(0, start()), (0, JobCommand::Begin { item: 0 }), (0, JobCommand::Begin { item: 1 })]);
+    let postponed = after(running, [(1, JobCommand::Postpone { item: 1 })]);
+    assert_eq!((&postponed.items[0].state, &postponed.state), (&ItemState::Running, &JobState::Running));
+    assert_eq!((postponed.next_item(), postponed.items[1].attempt, postponed.items[1].failures), (Some(1), 1, 0));
+}
+
+#[test]
 fn a_job_that_is_handed_over_starts_again_without_a_failure() {
     let released =
         after(queued(1), [(0, start()), (0, JobCommand::Begin { item: 0 }), (10, JobCommand::Release), (20, start())]);
@@ -245,7 +258,7 @@ fn a_job_that_is_handed_over_starts_again_without_a_failure() {
 fn the_running_item_states_its_progress_until_it_is_done_or_attempted_again() {
     let steps = Steps { done: 3, total: 12 };
     let begin = || JobCommand::Begin { item: 0 };
-    let checkpoint = JobCommand::Checkpoint { steps: Some(steps) };
+    let checkpoint = JobCommand::Checkpoint { steps: vec![(0, steps)] };
     let running = after(queued(2), [(0, start()), (0, begin()), (1, checkpoint)]);
     assert_eq!((running.items[0].steps, running.items[1].steps), (Some(steps), None));
     assert_eq!(after(running.clone(), [(2, finish(Ok(())))]).items[0].steps, None);
@@ -257,12 +270,12 @@ fn the_running_item_states_its_progress_until_it_is_done_or_attempted_again() {
 #[test]
 fn a_job_fails_once_its_running_time_is_exceeded() {
     let started = || after(queued(2), [(0, start())]);
-    let stopped = after(started(), [(100, JobCommand::Checkpoint { steps: None })]);
+    let stopped = after(started(), [(100, JobCommand::Checkpoint { steps: Vec::new() })]);
     assert!(matches!(&stopped.state, JobState::Failed(error) if error.message.contains("of 100 s")), "{stopped:?}");
     let begun = after(started(), [(0, JobCommand::Begin { item: 0 })]);
-    assert_eq!(after(begun.clone(), [(99, JobCommand::Checkpoint { steps: None })]).state, JobState::Running);
+    assert_eq!(after(begun.clone(), [(99, JobCommand::Checkpoint { steps: Vec::new() })]).state, JobState::Running);
     for header in [
-        after(begun.clone(), [(100, JobCommand::Checkpoint { steps: None })]),
+        after(begun.clone(), [(100, JobCommand::Checkpoint { steps: Vec::new() })]),
         after(begun.clone(), [(100, finish(Ok(())))]),
         after(started(), [(100, JobCommand::Begin { item: 0 })]),
         after(begun.clone(), [(100, JobCommand::Pause), (200, JobCommand::Resume), (300, start())]),
@@ -343,9 +356,14 @@ fn an_organization_has_a_bounded_number_of_open_jobs() {
 fn the_limits_of_jobs_have_bounds() {
     let limits = JobLimits::default();
     assert_eq!(limits.check(), Ok(()));
-    let bad = JobLimits { waiting_max: 1_000_001, running_max: 0, running_time: JOB_OPEN_MAX + Duration::from_secs(1) };
+    let bad = JobLimits {
+        waiting_max: 1_000_001,
+        running_max: 0,
+        items_running_max: 101,
+        running_time: JOB_OPEN_MAX + Duration::from_secs(1),
+    };
     let problems = bad.check().unwrap_err().problems;
-    for key in ["jobs.waiting_max", "jobs.running_max", "jobs.running_time_seconds"] {
+    for key in ["jobs.waiting_max", "jobs.running_max", "jobs.items_running_max", "jobs.running_time_seconds"] {
         assert!(problems.iter().any(|problem| problem.starts_with(key)), "{key}: {problems:?}");
     }
 }
@@ -469,4 +487,46 @@ fn the_record_of_a_deleted_job_has_no_header() {
     let header = queued(1);
     assert_eq!(header.tombstone().live(), None);
     assert_eq!(JobRecord::Live(Box::new(header.clone())).live(), Some(header));
+}
+
+/// Returns the next header of a running job after all items of its page ended. The first item failed.
+fn ended_page(mut header: JobHeader, seconds: i64) -> JobHeader {
+    for item in 0..header.items.len() {
+        let refused = Err(Error::invalid(Reason::NoText, "no text"));
+        let result = if item == 0 { refused } else { Ok(()) };
+        header = after(header, [(seconds, JobCommand::Begin { item }), (seconds, JobCommand::Finish { item, result })]);
+    }
+    header
+}
+
+#[test]
+fn a_job_with_several_pages_runs_them_one_after_the_other() {
+    let (header, rest) = new(2 * JOB_PAGE_ITEMS + 1).with_pages().unwrap();
+    assert_eq!((header.items.len(), rest.iter().map(|page| page.items.len()).sum::<usize>()), (100, 101));
+    assert_eq!((header.page_count(), header.next_page(), header.running_max_millis), (3, Some(1), 300_000));
+    let running = after(header, [(1, start())]);
+    let advance = |page: &JobPage| JobCommand::Advance { page: page.clone() };
+    assert_eq!(running.after(advance(&rest[0]), at(1)).unwrap_err().code, Code::Internal, "open items");
+    let ended = ended_page(running, 1);
+    assert_eq!(ended.after(JobCommand::Complete, at(1)).unwrap_err().code, Code::Internal, "a page follows");
+    let second = after(ended, [(1, advance(&rest[0])), (1, JobCommand::Begin { item: 0 })]);
+    assert_eq!(second.run_of(0).map(|run| run.item), Some(101));
+    assert_eq!((second.index_of(101), second.index_of(100), second.index_of(201)), (Some(0), None, None));
+    assert_eq!(second.progress(), Progress { items: 201, done: 99, failed: 1 });
+    let second = after(second, [(1, JobCommand::Release), (1, start())]);
+    let last = after(ended_page(second, 1), [(1, advance(&rest[1]))]);
+    assert_eq!((last.items.len(), last.next_page(), last.progress().open()), (1, None, 1));
+    let last = ended_page(last, 1);
+    assert_eq!(last.after(advance(&rest[1]), at(1)).unwrap_err().code, Code::Internal, "the last page");
+    let completed = after(last, [(1, JobCommand::Complete)]);
+    assert_eq!(completed.progress(), Progress { items: 201, done: 198, failed: 3 });
+}
+
+#[test]
+fn pages_are_identified_by_the_subjects_of_all_items() {
+    let set = |items: usize| new(items).header().unwrap().pages.map(|pages| pages.set);
+    assert_eq!((set(1), set(JOB_PAGE_ITEMS)), (None, None));
+    assert_eq!(set(JOB_PAGE_ITEMS + 1), set(JOB_PAGE_ITEMS + 1));
+    assert_ne!(set(JOB_PAGE_ITEMS + 1), set(JOB_PAGE_ITEMS + 2));
+    assert_eq!((JobPages::page_of(1), JobPages::page_of(100), JobPages::page_of(101)), (0, 0, 1));
 }

@@ -40,6 +40,8 @@ impl From<&Organization> for v1::Organization {
             create_time: Some(time::to_proto(organization.created_at)),
             etag: Etag::new(organization.version).to_string(),
             thread_retention_days: organization.thread_retention_days.unwrap_or(0),
+            tag_runs_disabled: organization.tag_runs.disabled,
+            tag_batch_documents: organization.tag_runs.batch_documents,
         }
     }
 }

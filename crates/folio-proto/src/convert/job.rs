@@ -20,7 +20,10 @@ impl From<&JobHeader> for v1::Job {
             wait_reason: wait.map_or(v1::JobWaitReason::Unspecified, |wait| wait.reason.into()).into(),
             error: error(&job.state).map(Into::into),
             retry_time: wait.map(|wait| time::to_proto(wait.retry_at)),
-            items: job.items.iter().map(Into::into).collect(),
+            items: (job.items_before().saturating_add(1)..)
+                .zip(&job.items)
+                .map(|(n, item)| job_item(n, item))
+                .collect(),
             done_items: count(progress.done),
             failed_items: count(progress.failed),
             running_milliseconds: job.running_millis,
@@ -29,27 +32,28 @@ impl From<&JobHeader> for v1::Job {
             update_time: Some(time::to_proto(job.updated_at)),
             end_time: job.ended_at.map(time::to_proto),
             expire_time: job.expires_at().map(time::to_proto),
+            total_items: count(progress.items),
         }
     }
 }
 
-impl From<&JobItem> for v1::JobItem {
-    fn from(item: &JobItem) -> Self {
-        let (state, error) = match &item.state {
-            ItemState::Pending => (v1::JobItemState::Pending, None),
-            ItemState::Running => (v1::JobItemState::Running, None),
-            ItemState::Done => (v1::JobItemState::Done, None),
-            ItemState::Failed(error) => (v1::JobItemState::Failed, Some(error)),
-        };
-        Self {
-            subject: item.id.clone(),
-            state: state.into(),
-            attempts: i32::try_from(item.attempt).unwrap_or(i32::MAX),
-            error: error.map(Into::into),
-            result_json: String::new(),
-            done_steps: item.steps.map_or(0, |steps| steps.done),
-            steps: item.steps.map_or(0, |steps| steps.total),
-        }
+/// Converts an item without its result. `number`: the number of the item in its job, from 1.
+pub fn job_item(number: u32, item: &JobItem) -> v1::JobItem {
+    let (state, error) = match &item.state {
+        ItemState::Pending => (v1::JobItemState::Pending, None),
+        ItemState::Running => (v1::JobItemState::Running, None),
+        ItemState::Done => (v1::JobItemState::Done, None),
+        ItemState::Failed(error) => (v1::JobItemState::Failed, Some(error)),
+    };
+    v1::JobItem {
+        subject: item.id.clone(),
+        state: state.into(),
+        attempts: i32::try_from(item.attempt).unwrap_or(i32::MAX),
+        error: error.map(Into::into),
+        result_json: String::new(),
+        done_steps: item.steps.map_or(0, |steps| steps.done),
+        steps: item.steps.map_or(0, |steps| steps.total),
+        number,
     }
 }
 

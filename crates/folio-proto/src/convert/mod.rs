@@ -52,6 +52,7 @@ mod thread;
 pub mod time;
 mod turn;
 
+pub use job::job_item;
 pub use resource::{field_decision, image_format, image_format_to_proto, text_state};
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use folio_resources::OwnQuotas;
 use folio_resources::policy::Policy;
+use folio_resources::{OwnQuotas, TagRuns};
 use folio_testkit::{Simulated, wait_for};
 use folio_types::{Code, Error, Reason, Timestamp};
 
@@ -109,6 +109,7 @@ async fn quotas_that_the_caller_just_read_apply_to_the_next_slot() {
         policy: Policy::default(),
         approval_ttl_seconds: None,
         thread_retention_days: None,
+        tag_runs: TagRuns::default(),
         quotas: OwnQuotas { concurrent_turns, ..OwnQuotas::default() },
     };
     let _one = slots.take(&all.org, "1").await.unwrap();

@@ -12,6 +12,7 @@ table! { Rows:
     list: read "SELECT value FROM org_rows WHERE org = ? AND part = ?",
     put: write "INSERT INTO org_rows (org, part, key, value) VALUES (?, ?, ?, ?)",
     remove: write "DELETE FROM org_rows WHERE org = ? AND part = ? AND key = ?",
+    remove_group: write "DELETE FROM org_rows WHERE org = ? AND part = ?",
     insert: conditional "INSERT INTO org_rows (org, part, key, value) VALUES (?, ?, ?, ?) IF NOT EXISTS",
     replace: conditional "UPDATE org_rows SET value = ? WHERE org = ? AND part = ? AND key = ? IF value = ?",
 }
@@ -40,6 +41,10 @@ impl Rows {
 
     pub(crate) async fn put(&self, (org, group): Group<'_>, key: &str, value: Vec<u8>) -> Result<()> {
         self.cql.write(&self.put, values![org.as_str(), group, key, value]).await
+    }
+
+    pub(crate) async fn remove_group(&self, (org, group): Group<'_>) -> Result<()> {
+        self.cql.write(&self.remove_group, values![org.as_str(), group]).await
     }
 
     pub(crate) async fn remove(&self, (org, group): Group<'_>, key: &str) -> Result<()> {

@@ -9,7 +9,7 @@ use folio_types::limits::JOB_OUTCOME_BYTES;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, JobId, OrgId, Reason, Result, Timestamp};
 
-use super::{Job, JobStore};
+use super::{Job, JobPageStore, JobStore};
 use crate::value::encode;
 
 /// Name of the queue of hints of jobs that can start.
@@ -20,6 +20,10 @@ pub trait JobRecordStore: Send + Sync {
     /// Creates a job, with its row in the index of open jobs, unless a job with its id exists; returns the stored header.
     /// The row is durable before the header is. `NOT_FOUND` if a job with this id was deleted.
     async fn create(&self, header: JobHeader) -> Result<JobHeader>;
+
+    /// Inserts the row of a job that will be created into the index of open jobs, so that the sweep removes what was stored
+    /// for the job if its creation does not follow.
+    async fn announce(&self, row: OpenJobRow) -> Result<()>;
 
     async fn header(&self, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>>;
 
@@ -57,7 +61,12 @@ pub trait JobRecordStore: Send + Sync {
 ///
 /// # Errors
 /// `QUEUE_FULL`; `INVALID_FIELD` or `TOO_LARGE` of the items or the input; those of [`JobRecordStore::create`].
-pub async fn create_job(store: &dyn JobRecordStore, limits: &JobLimits, new: NewJob) -> Result<JobHeader> {
+pub async fn create_job(
+    store: &dyn JobRecordStore,
+    pages: &JobPageStore,
+    limits: &JobLimits,
+    new: NewJob,
+) -> Result<JobHeader> {
     let org = new.principal.org.clone();
     if let Some(stored) = store.header(&org, &new.id).await? {
         return Ok(stored);
@@ -65,7 +74,12 @@ pub async fn create_job(store: &dyn JobRecordStore, limits: &JobLimits, new: New
     let is_open = JobFilter { is_open: Some(true), ..JobFilter::default() };
     let first = PageRequest { size: 1, ..PageRequest::default() };
     limits.admit(store.list(&org, &is_open, &first).await?.total)?;
-    store.create(new.header()?).await
+    let (header, rest) = new.with_pages()?;
+    if !rest.is_empty() {
+        store.announce(OpenJobRow::of(&header)).await?;
+        pages.create(&header, &rest).await?;
+    }
+    store.create(header).await
 }
 
 /// Adds a hint of a job that can start to the queue of all nodes, so that a node starts the job before its next sweep. If

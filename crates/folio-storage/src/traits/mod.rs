@@ -12,6 +12,7 @@ mod budgets;
 mod credit;
 mod erasure;
 mod health;
+mod job_pages;
 mod job_records;
 mod open_turns;
 mod ops;
@@ -33,6 +34,7 @@ pub use budgets::{BudgetRoot, BudgetStore};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
+pub use job_pages::JobPageStore;
 pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job, hinted_queue};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
@@ -60,7 +62,8 @@ pub struct Stores {
     pub ops: Arc<dyn OpStore>,
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
-    /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::budgets`] that of budgets.
+    /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::budgets`] that of budgets, and
+    /// [`Stores::job_pages`] that of pages of jobs.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -78,6 +81,10 @@ impl Stores {
 
     pub fn budgets(&self) -> BudgetStore {
         BudgetStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn job_pages(&self) -> JobPageStore {
+        JobPageStore::new(Arc::clone(&self.rows))
     }
 }
 

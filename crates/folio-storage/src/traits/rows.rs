@@ -34,4 +34,7 @@ pub trait RowStore: Send + Sync {
     async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()>;
 
     async fn remove(&self, org: &OrgId, group: &str, key: &str) -> Result<()>;
+
+    /// Removes all rows of a group. Idempotent.
+    async fn remove_group(&self, org: &OrgId, group: &str) -> Result<()>;
 }

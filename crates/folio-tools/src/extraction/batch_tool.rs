@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use folio_history::job::{JobQueue, KIND, NewJob};
 use folio_resources::Document;
 use folio_storage::{create_job, hint_job};
-use folio_types::limits::JOB_ITEMS_MAX;
+use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Target, WriteOutcome};
 use folio_types::{CallId, Digest, DocumentId, JobId, PromptRevId};
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ pub(super) fn tool() -> Tool {
          document; run_extraction is for the conversation's document. The job continues after the conversation. Result: \
          job_id.",
         vec![
-            required(DOCUMENTS, list_of_text("Ids of documents from list_documents.", JOB_ITEMS_MAX)),
+            required(DOCUMENTS, list_of_text("Ids of documents from list_documents.", JOB_PAGE_ITEMS)),
             optional("prompt_revid", text("Id of the prompt version, such as prm_….1. Default: the working prompt."))
                 .or_empty(),
         ],
@@ -102,13 +102,13 @@ pub(super) async fn start_job(context: &CallContext, arguments: &Value, plan: &P
         id: id.clone(),
         principal: context.principal.clone(),
         kind: JOB_KIND.to_owned(),
-        input: json!(JobInput { prompt, model: None, fallback_model, call, credit_budget: None }),
+        input: json!(JobInput { prompt, model: None, fallback_model, call, credit_budget: None, tag_run: None }),
         items: documents.iter().map(ToString::to_string).collect(),
         running_max: resources.job_limits.running_time,
         at,
     };
     let stores = &resources.stores;
-    create_job(&*stores.jobs, &resources.job_limits, new).await?;
+    create_job(&*stores.jobs, &stores.job_pages(), &resources.job_limits, new).await?;
     let result = OpResult::Resource { id: plan.target.id().to_owned(), name: String::new() };
     let op = op_of(&context.call);
     let row = OpRow { op, digest: Digest::of_json(arguments), state: OpState::Done(result), at };

@@ -141,6 +141,13 @@ impl PlannedRun<'_> {
         windows::runs_as_job(self.plan.windows.len(), &self.run.resources.extraction)
     }
 
+    /// Returns the maximum price in credits with the requested model, if no answer has to be corrected.
+    pub fn price(&self) -> u64 {
+        let budget = self.run.budget();
+        let price = |window: &Window| self.run.max_price(&budget, window.tokens) / u64::from(ATTEMPTS);
+        self.plan.windows.iter().map(price).fold(0, u64::saturating_add)
+    }
+
     /// Runs the prompt on all windows, one after another, and merges the data. For each window it calls the model with the
     /// schema as response format, validates the answer, and calls the model once more with the violations if there are any.
     /// Every model call is metered.
@@ -594,7 +601,8 @@ impl<'a> Run<'a> {
             org: self.request.principal.org.clone(),
             user: self.request.principal.user.clone(),
             key,
-            operation: "extraction",
+            // The model calls of a job are a batch.
+            operation: if self.request.steps.is_some() { "batch" } else { "extraction" },
             model: self.model.name.clone(),
             prices: self.model.prices(),
             document: Some(self.document.id.clone()),

@@ -1,40 +1,35 @@
 //! Jobs that run one prompt on documents. An item is a document, and its effect is one extraction.
 
-use folio_history::job::{ItemRun, KIND, Steps};
+use folio_history::job::{EXTRACTION_KIND, ItemRun, KIND, Steps};
 use folio_resources::{Extraction, ExtractionChange, Resource as _};
 use folio_types::op::{Expected, OpKey, OpRow, OpState, Target, Write, WriteOutcome};
 use folio_types::{
-    CallId, Code, Digest, DocumentId, Error, ExtractionId, JobId, OrgId, Principal, PromptRevId, Reason, Result,
+    CallId, Code, Digest, DocumentId, Error, ExtractionId, JobId, OrgId, Principal, Reason, RequestId, Result,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::tag_run::{self, TagRunEffect};
 use super::{Request, batch_tool, engine};
 use crate::tool::ToolResources;
 
-/// The name of the kind of job.
-pub const JOB_KIND: &str = "extraction";
+pub use folio_history::job::ExtractionInput as JobInput;
 
-/// The input of a job. The subjects of its items are the ids of documents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobInput {
-    pub prompt: PromptRevId,
-    /// None: the prompt's model, or the default model if the prompt names none.
-    pub model: Option<String>,
-    /// Model if the prompt names none: the model of the conversation. None: the default model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fallback_model: Option<String>,
-    /// The tool call that created the job. The items run only if the op row of the call states that it succeeded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<CallId>,
-    /// Credits that the model calls of all items may cost. The caller of [`run_job_item`] enforces it. None: no budget.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credit_budget: Option<u64>,
+/// The name of the kind of job.
+pub const JOB_KIND: &str = EXTRACTION_KIND;
+
+/// The stored effect of an item, which is the same for all of its attempts.
+pub(super) struct Effect {
+    pub(super) extraction: ExtractionId,
+    /// Identity of the write and of the windows.
+    pub(super) request: RequestId,
+    pub(super) digest: Digest,
 }
 
 /// Runs an item: extracts the data of a document and stores them. An attempt finds the extraction of an earlier attempt,
-/// and then calls no model; it also finds the answered windows of an earlier attempt. Returns the id of the extraction.
+/// and then calls no model; it also finds the answered windows of an earlier attempt. Returns the id of the extraction, or the
+/// reason for which a run by a tag was skipped.
 /// `steps` receives the number of answered windows.
 ///
 /// # Errors
@@ -48,17 +43,28 @@ pub async fn run_job_item(
     steps: watch::Sender<Option<Steps>>,
 ) -> Result<Value> {
     let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", run.job));
-    let JobInput { prompt, model, fallback_model, call, credit_budget: _ } =
+    let JobInput { prompt, model, fallback_model, call, credit_budget: _, tag_run } =
         JobInput::deserialize(input).map_err(malformed)?;
     let document: DocumentId = subject.parse()?;
     if let Some(call) = &call {
         check_succeeded(resources, &principal.org, &run.job, call).await?;
     }
-    let (effect, store) = (run.effect()?, resources.stores.of::<Extraction>());
-    let id = ExtractionId::derive(&[principal.org.as_str(), principal.user.as_str(), effect.as_str()]);
+    let store = resources.stores.of::<Extraction>();
+    let Effect { extraction: id, request: effect, digest } = match &tag_run {
+        None => {
+            let effect = run.effect()?;
+            let extraction = ExtractionId::derive(&[principal.org.as_str(), principal.user.as_str(), effect.as_str()]);
+            let content = json!({ "job": JOB_KIND, "input": input, "document": document.as_str() });
+            Effect { extraction, request: effect, digest: Digest::of_json(&content) }
+        }
+        Some(cause) => match tag_run::effect(resources, &principal.org, &document, &prompt, cause).await? {
+            TagRunEffect::Run(effect) => effect,
+            TagRunEffect::Exists(id) => return Ok(extracted_as(&id)),
+            TagRunEffect::Skip(reason) => return Ok(json!({ "skipped": reason })),
+        },
+    };
     let identity = effect.as_str().to_owned();
     let op = OpKey::Request { user: principal.user.clone(), request: effect };
-    let digest = Digest::of_json(&json!({ "job": JOB_KIND, "input": input, "document": document.as_str() }));
     if let Some(row) = resources.stores.ops.row(&principal.org, &Extraction::target(&id), &op).await? {
         return outcome(&id, &row, &digest);
     }
@@ -84,8 +90,14 @@ pub async fn run_job_item(
     };
     match store.decide(&id, write).await? {
         WriteOutcome::Row(row) => outcome(&id, &row, &digest),
+        // The job of another user stored the extraction of the same run meanwhile.
+        WriteOutcome::VersionMismatch if tag_run.is_some() => Ok(extracted_as(&id)),
         WriteOutcome::VersionMismatch => Err(Error::request_id_conflict()),
     }
+}
+
+fn extracted_as(id: &ExtractionId) -> Value {
+    json!({ "extraction_id": id.as_str() })
 }
 
 /// Checks that the tool call that created a job succeeded.
@@ -108,7 +120,7 @@ async fn check_succeeded(resources: &ToolResources, org: &OrgId, job: &JobId, ca
 /// Returns the outcome of an item whose op row is stored.
 fn outcome(id: &ExtractionId, row: &OpRow, digest: &Digest) -> Result<Value> {
     match row.state {
-        OpState::Done(_) if row.digest == *digest => Ok(json!({ "extraction_id": id.as_str() })),
+        OpState::Done(_) if row.digest == *digest => Ok(extracted_as(id)),
         OpState::Done(_) => Err(Error::request_id_conflict()),
         OpState::Conflict | OpState::Aborted => {
             let message = "another process closed the write of the extraction";

@@ -27,6 +27,7 @@ mod rule;
 mod run_tool;
 mod schema_walk;
 mod similarity;
+mod tag_run;
 mod update_field;
 mod window_record;
 mod windows;

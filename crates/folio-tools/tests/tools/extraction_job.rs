@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use folio_history::job::{ItemRun, JobFilter, KIND, Steps};
+use folio_history::job::{ItemRun, JobFilter, KIND, Steps, TagRun, TagRunWrite};
 use folio_llm::{ModelError, TimeLimit};
-use folio_storage::{JOB_HINTS, hinted_job};
+use folio_storage::{JOB_HINTS, NewPage, hinted_job};
 use folio_tools::ToolResources;
 use folio_tools::extraction::{self, JobInput, Options};
 use folio_types::op::{ClosedAs, OpKey, OpRow, Target};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::extraction::long_document;
-use crate::fixture::{Fixture, usage};
+use crate::fixture::{Fixture, text, usage};
 
 fn attempt(item: u32, epoch: u64, attempt: u32) -> ItemRun {
     ItemRun { job: JobId::derive(&["j"]), item, epoch, attempt }
@@ -33,7 +33,7 @@ async fn run_job_item(
 
 fn input(prompt: &str) -> Value {
     let prompt = prompt.parse().unwrap();
-    json!(JobInput { prompt, model: None, fallback_model: None, call: None, credit_budget: None })
+    json!(JobInput { prompt, model: None, fallback_model: None, call: None, credit_budget: None, tag_run: None })
 }
 
 #[tokio::test]
@@ -70,6 +70,36 @@ async fn an_item_with_another_input_does_not_return_the_recorded_extraction() {
     assert_eq!(refused.unwrap_err().reason, Reason::RequestIdConflict);
     let missing = run_job_item(&resources, &principal, &attempt(2, 1, 1), &document, &input(&other)).await;
     assert_eq!(missing.unwrap_err().reason, Reason::NotFound);
+}
+
+#[tokio::test]
+async fn a_prompt_runs_once_on_each_text_of_a_document_with_its_tag() {
+    let mut test = Fixture::new().await;
+    let tag = text(&test.ok("create_tag", json!({ "name": "invoices" })).await["tag_id"]);
+    let arguments = json!({ "name": "Total", "content": "Read the total.", "tag_ids": [tag] });
+    let prompt = text(&test.ok("create_prompt", arguments).await["prompt_revid"]);
+    let tagged = test.add_document("tagged.txt", &["Total 120.5"], &[tag.parse().unwrap()]).await;
+    let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
+    let tag_run = Some(TagRun { at: resources.environment.now(), write: TagRunWrite::Prompt });
+    let (prompt, call) = (prompt.parse().unwrap(), None);
+    let input = json!(JobInput { prompt, model: None, fallback_model: None, call, credit_budget: None, tag_run });
+    let run = async |job: &str, document: &DocumentId| {
+        let run = ItemRun { job: JobId::derive(&[job]), item: 1, epoch: 1, attempt: 1 };
+        run_job_item(&resources, &principal, &run, document.as_str(), &input).await
+    };
+    test.models.answer(r#"{"total": 120.5}"#);
+    let first = run("one", &tagged).await.unwrap();
+    assert_eq!(run("other", &tagged).await.unwrap(), first, "another job for the same text");
+    assert_eq!(test.models.requests().len(), 1);
+    let skipped = run("untagged", &test.document()).await.unwrap();
+    assert_eq!(skipped, json!({ "skipped": "the prompt shares no tag with the document" }));
+
+    test.next();
+    test.ingest(&tagged, vec![NewPage::of_text(1, "Total 7")]).await;
+    test.models.answer(r#"{"total": 7}"#);
+    assert_ne!(run("new text", &tagged).await.unwrap(), first);
+    let id = first["extraction_id"].as_str().unwrap().parse().unwrap();
+    assert_eq!(test.extraction(&id).await.original, json!({ "total": 120.5 }), "the first extraction is kept");
 }
 
 #[tokio::test]

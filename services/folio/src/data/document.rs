@@ -267,7 +267,7 @@ fn state(state: v1::DocumentState) -> String {
 }
 
 /// Parses `KEY=VALUE`.
-fn entry(text: &str) -> Result<(String, String), String> {
+pub(super) fn entry(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or_else(|| format!("invalid entry {text:?}: expected KEY=VALUE"))?;
     Ok((key.to_owned(), value.to_owned()))
 }

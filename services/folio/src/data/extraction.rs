@@ -30,8 +30,6 @@ pub(crate) enum Command {
     Export(Export),
     /// Run a prompt on a document and print the extraction.
     Run(Run),
-    /// Start a job that runs a prompt on several documents, and print the job; see `folio job`.
-    Batch(Batch),
     /// Let the agent correct an extraction as described, and print the extraction.
     Correct(Correct),
 }
@@ -104,20 +102,6 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Batch {
-    /// The prompt, by id, revision or name.
-    prompt: String,
-    /// The documents, by id or name.
-    #[arg(value_name = "DOCUMENT", required = true)]
-    documents: Vec<String>,
-    /// The model [default: the model of the prompt, otherwise of the organization].
-    #[arg(long, default_value = "", hide_default_value = true)]
-    model: String,
-    #[command(flatten)]
-    data: DataArguments,
-}
-
-#[derive(Debug, clap::Args)]
 pub(crate) struct Correct {
     /// The id of the extraction.
     #[arg(value_name = "ID")]
@@ -137,7 +121,6 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Show(show) => show.data.run(async |client| extraction(&client, &show.extraction).await).await,
         Command::Export(arguments) => arguments.stores.run(async |client| write(&client, &arguments).await).await,
         Command::Run(run) => run.data.run(async |client| start(&client, &run).await).await,
-        Command::Batch(batch) => batch.data.run(async |client| start_job(&client, &batch).await).await,
         Command::Correct(arguments) => arguments.data.run(async |client| correct(&client, &arguments).await).await,
     }
 }
@@ -327,17 +310,6 @@ async fn follow<T>(
         v1::ExtractionState::InProgress => bail!("extraction {id} waits for an approval: see folio inbox"),
         _ => bail!("the agent did not complete extraction {id}: {}", extraction.failure),
     }
-}
-
-async fn start_job(client: &Client, batch: &Batch) -> Result<View> {
-    let mut document_ids = Vec::with_capacity(batch.documents.len());
-    for document in &batch.documents {
-        document_ids.push(documents::find(client, document, names::choose).await?.document_id);
-    }
-    let prompt_revid = prompt::id(client, &batch.prompt, names::choose).await?;
-    let model = batch.model.clone();
-    let request = v1::RunExtractionsRequest { document_ids, prompt_revid, model, ..Default::default() };
-    job::view(answer(client.extractions().run_extractions(request)).await?.job)
 }
 
 /// Returns the current data.

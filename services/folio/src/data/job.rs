@@ -1,5 +1,7 @@
 //! `folio job`.
 
+use std::io::IsTerminal as _;
+
 use anyhow::{Result, bail};
 use folio_proto::v1;
 use folio_types::JobId;
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 use super::output::View;
 use super::{DataArguments, collect, parsed, present, time};
 use crate::client::{Client, answer, explain};
-use crate::progress::ProgressLine;
+use crate::progress::{Progress, ProgressLine};
 use crate::terminal::note;
 
 #[derive(Debug, clap::Subcommand)]
@@ -25,6 +27,10 @@ pub(crate) enum Command {
     Pause(Item),
     /// Resume a paused job, or a waiting job before its time.
     Resume(Item),
+    /// List the items of a job with their results.
+    Items(Items),
+    /// Start a job with the items of an ended job that are not done, and print the new job.
+    Retry(Item),
 }
 
 #[derive(Debug, clap::Args)]
@@ -48,6 +54,40 @@ pub(crate) struct Item {
     data: DataArguments,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Items {
+    /// The id of the job.
+    #[arg(value_name = "ID")]
+    job: JobId,
+    /// Only items in this state.
+    #[arg(long, value_enum)]
+    state: Option<ItemState>,
+    /// Maximum number of items.
+    #[arg(long, value_name = "N", default_value = "1000")]
+    limit: usize,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum ItemState {
+    Done,
+    Failed,
+    /// The item has not ended.
+    Open,
+}
+
+impl ItemState {
+    /// Returns the filter of the request.
+    fn filter(self) -> &'static str {
+        match self {
+            Self::Done => "state:done",
+            Self::Failed => "state:failed",
+            Self::Open => "state:open",
+        }
+    }
+}
+
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(list) => list.data.run(async |client| jobs(&client, &list).await).await,
@@ -56,6 +96,8 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Cancel(item) => item.data.run(async |client| cancel(&client, item.job.to_string()).await).await,
         Command::Pause(item) => item.data.run(async |client| pause(&client, item.job.to_string()).await).await,
         Command::Resume(item) => item.data.run(async |client| resume(&client, item.job.to_string()).await).await,
+        Command::Items(list) => list.data.run(async |client| items(&client, &list).await).await,
+        Command::Retry(item) => item.data.run(async |client| retry(&client, item.job.to_string()).await).await,
     }
 }
 
@@ -74,8 +116,15 @@ async fn show(client: &Client, job_id: String) -> Result<View> {
     view(answer(client.jobs().get_job(v1::GetJobRequest { job_id })).await?.job)
 }
 
-async fn watch(client: &Client, job_id: String) -> Result<View> {
-    let job = wait(client, job_id, note).await?;
+/// Shows the progress of a job until it ends: a bar on a terminal, otherwise a line for each change. A failed job is a failure.
+pub(super) async fn watch(client: &Client, job_id: String) -> Result<View> {
+    let line = std::io::stderr().is_terminal().then(|| Progress::stderr().line(&job_id));
+    let report = |job: &v1::Job, state: &str| match &line {
+        Some(line) => line.count(job.done_items + job.failed_items, job.total_items, state),
+        None => note(state),
+    };
+    let job = wait(client, job_id, report).await?;
+    drop(line);
     let failure = (job.state() == v1::JobState::Failed).then(|| format!("the job failed: {}", reason(&job)));
     let view = view(Some(job))?;
     Ok(match failure {
@@ -85,14 +134,14 @@ async fn watch(client: &Client, job_id: String) -> Result<View> {
 }
 
 /// Reports the progress of a job until it ends.
-async fn wait(client: &Client, job_id: String, report: impl Fn(&str)) -> Result<v1::Job> {
+async fn wait(client: &Client, job_id: String, report: impl Fn(&v1::Job, &str)) -> Result<v1::Job> {
     let mut states = answer(client.jobs().watch_job(v1::WatchJobRequest { job_id })).await?;
     let (mut last, mut shown) = (None, String::new());
     while let Some(state) = states.message().await.map_err(|status| explain(&status))? {
         let job = present(state.job)?;
         let line = format!("{}, {}", state_name(&job), progress(&job));
         if line != shown {
-            report(&line);
+            report(&job, &line);
             shown = line;
         }
         last = Some(job);
@@ -103,7 +152,7 @@ async fn wait(client: &Client, job_id: String, report: impl Fn(&str)) -> Result<
 /// Waits for a job with one extraction, and returns the id of the extraction.
 pub(crate) async fn wait_for_extraction(client: &Client, job_id: String, progress: &ProgressLine) -> Result<String> {
     progress.note(&format!("job {job_id} extracts the document, also if this command ends"));
-    let job = wait(client, job_id, |state| progress.step(&format!("extracting: {state}"))).await?;
+    let job = wait(client, job_id, |_, state| progress.step(&format!("extracting: {state}"))).await?;
     let result = job.items.first().map(|item| parsed(&item.result_json)).unwrap_or_default();
     if let Some(id) = result.get("extraction_id").and_then(Value::as_str) {
         return Ok(id.to_owned());
@@ -127,6 +176,23 @@ async fn resume(client: &Client, job_id: String) -> Result<View> {
     view(answer(client.jobs().resume_job(request)).await?.job)
 }
 
+async fn retry(client: &Client, job_id: String) -> Result<View> {
+    let request = v1::RetryJobRequest { job_id, ..Default::default() };
+    view(answer(client.jobs().retry_job(request)).await?.job)
+}
+
+async fn items(client: &Client, list: &Items) -> Result<View> {
+    let (job_id, filter) = (list.job.to_string(), list.state.map(ItemState::filter).unwrap_or_default());
+    let found = collect(list.limit, async |page_size, page_token| {
+        let (job_id, filter) = (job_id.clone(), filter.to_owned());
+        let request = v1::ListJobItemsRequest { job_id, page_size, page_token, filter, ..Default::default() };
+        let page = answer(client.jobs().list_job_items(request)).await?;
+        Ok((page.items, page.next_page_token))
+    });
+    let columns = ["number", "subject", "state", "attempts", "result", "error"];
+    Ok(View::list(columns, found.await?.iter().map(item).collect()))
+}
+
 /// Returns a job of a response.
 pub(super) fn view(job: Option<v1::Job>) -> Result<View> {
     Ok(View::one(row(&present(job)?)))
@@ -146,7 +212,7 @@ fn row(job: &v1::Job) -> Value {
 fn item(item: &v1::JobItem) -> Value {
     let result = if item.result_json.is_empty() { Value::Null } else { parsed(&item.result_json) };
     json!({
-        "subject": item.subject, "state": word(item.state().as_str_name(), "JOB_ITEM_STATE_"),
+        "number": item.number, "subject": item.subject, "state": word(item.state().as_str_name(), "JOB_ITEM_STATE_"),
         "attempts": item.attempts, "done_steps": item.done_steps, "steps": item.steps, "result": result, "error": item.error.as_ref().map(|error| error.message.clone()),
     })
 }
@@ -164,7 +230,7 @@ fn progress(job: &v1::Job) -> String {
     let failed = if job.failed_items > 0 { format!(", {} failed", job.failed_items) } else { String::new() };
     let running = job.items.iter().find(|item| item.state() == v1::JobItemState::Running && item.steps > 0);
     let steps = running.map(|item| format!(", {} of {} steps", item.done_steps, item.steps)).unwrap_or_default();
-    format!("{} of {} done{failed}{steps}", job.done_items, job.items.len())
+    format!("{} of {} done{failed}{steps}", job.done_items, job.total_items)
 }
 
 /// Returns the reason for which a job waits or failed. Empty: none.
@@ -196,6 +262,7 @@ mod tests {
             wait_reason: v1::JobWaitReason::Approval.into(),
             items: vec![done, v1::JobItem::default()],
             done_items: 1,
+            total_items: 2,
             ..v1::Job::default()
         };
         let waiting = row(&job);

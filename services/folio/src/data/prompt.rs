@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use folio_proto::v1;
-use folio_types::{PromptId, PromptRevId, limits};
+use folio_types::{PromptId, PromptRevId, counted, limits};
 use serde_json::{Value, json};
 
 use super::output::View;
 use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, read_text, schema, tag, time};
 use crate::client::{Client, answer};
 use crate::names::{self, Choice};
+use crate::terminal::note;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -107,7 +108,24 @@ async fn make(client: &Client, create: &Create, content: String) -> Result<View>
         ..v1::Prompt::default()
     };
     let request = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
-    Ok(View::one(row(&present(answer(client.prompts().create_prompt(request)).await?.prompt)?)))
+    let created = answer(client.prompts().create_prompt(request)).await?;
+    if let Some(plan) = &created.tag_run_plan {
+        note(&tag_runs(plan));
+    }
+    Ok(View::one(row(&present(created.prompt)?)))
+}
+
+/// Returns a line about the documents with a tag of a prompt.
+fn tag_runs(plan: &v1::TagRunPlan) -> String {
+    let more = if plan.has_more { "more than " } else { "" };
+    let documents = counted(plan.document_ids.len() as u64, "document");
+    match &plan.job {
+        Some(job) => format!("job {} runs the prompt on {documents} with its tags", job.job_id),
+        None => format!(
+            "{more}{documents} with tags of the prompt: folio batch --tag runs it on them, for about {} credits",
+            plan.credits
+        ),
+    }
 }
 
 /// Returns the id of a prompt, or of a revision, that is named by id or name.

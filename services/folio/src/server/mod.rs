@@ -118,7 +118,7 @@ pub(crate) async fn start(
 
     let stores::Opened { stores, shared, embedded } = stores::open(&settings, &environment).await?;
     let webhooks = folio_webhooks::Counters::default();
-    let stores = folio_webhooks::with_events(layer(stores), Arc::clone(&shared.jobs), webhooks.clone());
+    let stores = folio_webhooks::with_events(layer(stores), Arc::clone(&shared.jobs), settings.jobs, webhooks.clone());
     let store_clocks = [&stores.health, &shared.health].map(Arc::clone);
     clock::compare(&process_clock, &store_clocks).await;
     process_clock.check_clock().context("the clock of this machine differs from those of the stores")?;
@@ -158,8 +158,7 @@ pub(crate) async fn start(
     let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
     let uploader = uploader.with_quotas(base.quotas.clone());
     let hints = JobHints::new(Arc::clone(&base.shared.jobs));
-    let (job_store, environment) = (Arc::clone(&base.stores.jobs), Arc::clone(&base.environment));
-    let jobs = JobControl::new(job_store, hints.clone(), environment, settings.jobs);
+    let jobs = JobControl::new(&base.stores, hints.clone(), Arc::clone(&base.environment), settings.jobs);
     let (mut node, mut clean_up) = (None, CleanupHandle::default());
     let local_ingest = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {

@@ -4,9 +4,9 @@ use folio_operations::agent_extractions::{AgentEvent, AgentEvents, AgentResult, 
 use folio_operations::documents::Content;
 use folio_operations::exports::{DownloadExtractions, EXPORT_DOCUMENTS_MAX, ExportFormat};
 use folio_operations::extractions::{
-    DeleteExtraction, ExtractionPage, ExtractionRun, GetExtraction, ListExtractions, ListFieldHistory,
-    ReplaceExtraction, RequestReview, ReviewExtractionField, RunExtraction, RunExtractions, UpdateExtractionField,
-    VerifyExtraction,
+    DeleteExtraction, ExtractionEstimate, ExtractionPage, ExtractionRun, GetExtraction, GetExtractionEstimate,
+    ListExtractions, ListFieldHistory, ReplaceExtraction, RequestReview, ReviewExtractionField, RunExtraction,
+    RunExtractions, UpdateExtractionField, VerifyExtraction,
 };
 use folio_operations::{Call, ListPage};
 use folio_proto::{field_decision, fields, json, v1};
@@ -46,7 +46,8 @@ impl ExtractionService for Api {
 
     change!(run_extractions, RunExtractionsRequest, RunExtractionsResponse { job: job::to_proto }, |request| {
         RunExtractions {
-            document_ids: fields::ids("document_ids", &request.document_ids, limits::JOB_ITEMS_MAX)?,
+            document_ids: fields::ids("document_ids", &request.document_ids, limits::JOB_DOCUMENT_IDS_MAX)?,
+            document_filter: request.document_filter,
             prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
             model: fields::optional_word("model", &request.model)?,
             credit_budget: request.credit_budget,
@@ -84,6 +85,24 @@ impl ExtractionService for Api {
         let wrap = |event| v1::CorrectExtractionResponse { event: Some(agent_event(event)) };
         self.call(request, call, |events| self.agent_events(events, wrap)).await
     }
+
+    read!(
+        get_extraction_estimate,
+        GetExtractionEstimateRequest,
+        GetExtractionEstimateResponse,
+        |request| GetExtractionEstimate {
+            document_ids: fields::ids("document_ids", &request.document_ids, limits::JOB_DOCUMENT_IDS_MAX)?,
+            prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
+            model: fields::optional_word("model", &request.model)?,
+            document_filter: request.document_filter,
+        },
+        |estimate: ExtractionEstimate| v1::GetExtractionEstimateResponse {
+            documents: estimate.documents,
+            pages: estimate.pages,
+            credits: estimate.credits,
+            planned_documents: estimate.planned_documents,
+        }
+    );
 
     get!(get_extraction, GetExtractionRequest, GetExtraction { extraction_id }, GetExtractionResponse { extraction });
 

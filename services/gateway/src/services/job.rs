@@ -1,8 +1,10 @@
 //! Serves `JobService`.
 
-use folio_operations::jobs::{CancelJob, GetJob, JobView, ListJobs, PauseJob, ResumeJob, WatchJob};
+use folio_operations::jobs::{
+    CancelJob, GetJob, ItemView, JobView, ListJobItems, ListJobs, PauseJob, ResumeJob, RetryJob, WatchJob,
+};
 use folio_operations::{Call, Operation};
-use folio_proto::{fields, json, v1};
+use folio_proto::{fields, job_item, json, v1};
 use futures::TryStreamExt as _;
 use tonic::Request;
 use v1::job_service_server::JobService;
@@ -17,6 +19,8 @@ impl JobService for Api {
     get!(get_job, GetJobRequest, GetJob { job_id }, GetJobResponse { job: to_proto });
 
     list!(list_jobs, ListJobsRequest, ListJobs {}, ListJobsResponse { jobs });
+
+    list!(list_job_items, ListJobItemsRequest, ListJobItems { job_id }, ListJobItemsResponse { items: item_to_proto });
 
     async fn watch_job(&self, request: Request<v1::WatchJobRequest>) -> RpcResult<Self::WatchJobStream> {
         let call =
@@ -38,14 +42,21 @@ impl JobService for Api {
     change!(resume_job, ResumeJobRequest, ResumeJobResponse { job: to_proto }, |request| ResumeJob {
         job_id: fields::id("job_id", &request.job_id)?
     });
+
+    change!(retry_job, RetryJobRequest, RetryJobResponse { job: to_proto }, |request| RetryJob {
+        job_id: fields::id("job_id", &request.job_id)?
+    });
+}
+
+fn item_to_proto(view: &ItemView) -> v1::JobItem {
+    let result_json = view.outcome.as_ref().map(json::text).unwrap_or_default();
+    v1::JobItem { result_json, ..job_item(view.number, &view.item) }
 }
 
 pub(super) fn to_proto(view: &JobView) -> v1::Job {
     let mut job = v1::Job::from(&view.header);
     for outcome in &view.outcomes {
-        // Items are numbered from 1.
-        let index = usize::try_from(outcome.item).ok().and_then(|number| number.checked_sub(1));
-        if let Some(item) = index.and_then(|index| job.items.get_mut(index)) {
+        if let Some(item) = view.header.index_of(outcome.item).and_then(|index| job.items.get_mut(index)) {
             item.result_json = json::text(&outcome.value);
         }
     }

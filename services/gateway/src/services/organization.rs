@@ -51,11 +51,15 @@ impl OrganizationService for Api {
         let set = [
             ("name", !organization.name.is_empty()),
             ("thread_retention_days", organization.thread_retention_days != 0),
+            ("tag_runs_disabled", organization.tag_runs_disabled),
+            ("tag_batch_documents", organization.tag_batch_documents != 0),
         ];
         let mask = fields::mask(request.update_mask.as_ref(), &set)?;
         UpdateOrganization {
             name: mask.take("name", organization.name),
             thread_retention_days: mask.take("thread_retention_days", organization.thread_retention_days),
+            tag_runs_disabled: mask.take("tag_runs_disabled", organization.tag_runs_disabled),
+            tag_batch_documents: mask.take("tag_batch_documents", organization.tag_batch_documents),
             etag: fields::etag("organization.etag", &organization.etag)?,
         }
     });

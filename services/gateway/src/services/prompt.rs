@@ -1,25 +1,33 @@
 //! Serves `PromptService`.
 
 use folio_operations::prompts::{
-    CreatePrompt, DeletePrompt, GetPromptRevision, ListPromptRevisions, ListPrompts, PromptFields, UpdatePrompt,
-    ValidatePrompt, ValidatePromptData,
+    ChangedPrompt, CreatePrompt, DeletePrompt, GetPromptRevision, ListPromptRevisions, ListPrompts, PromptFields,
+    UpdatePrompt, ValidatePrompt, ValidatePromptData,
 };
-use folio_operations::schemas::UpdateResult;
+use folio_operations::tag_runs::TagRunPlan;
 use folio_proto::{fields, json, v1};
-use folio_resources::Prompt;
 use folio_types::limits;
 use v1::prompt_service_server::PromptService;
 
-use super::Api;
 use super::handler::{change, delete, get, list, read};
 use super::schema::violation;
+use super::{Api, job};
 
 #[tonic::async_trait]
 impl PromptService for Api {
-    change!(create_prompt, CreatePromptRequest, CreatePromptResponse { prompt }, |request| {
-        let prompt = fields::required("prompt", request.prompt)?;
-        CreatePrompt { prompt: prompt_fields(prompt) }
-    });
+    change!(
+        create_prompt,
+        CreatePromptRequest,
+        CreatePromptResponse,
+        |request| {
+            let prompt = fields::required("prompt", request.prompt)?;
+            CreatePrompt { prompt: prompt_fields(prompt) }
+        },
+        |changed: ChangedPrompt| v1::CreatePromptResponse {
+            prompt: Some((&changed.prompt).into()),
+            tag_run_plan: changed.tag_runs.as_ref().map(tag_run_plan),
+        }
+    );
 
     get!(
         get_prompt_revision,
@@ -66,9 +74,10 @@ impl PromptService for Api {
                 tag_ids: mask.take("tag_ids", prompt.tag_ids),
             }
         },
-        |updated: UpdateResult<Prompt>| v1::UpdatePromptResponse {
-            prompt: Some((&updated.resource).into()),
-            revised: updated.revised,
+        |changed: ChangedPrompt| v1::UpdatePromptResponse {
+            prompt: Some((&changed.prompt).into()),
+            revised: changed.revised,
+            tag_run_plan: changed.tag_runs.as_ref().map(tag_run_plan),
         }
     );
 
@@ -107,4 +116,14 @@ impl PromptService for Api {
 fn prompt_fields(prompt: v1::Prompt) -> PromptFields {
     let v1::Prompt { name, content, schema_revid, model, temperature, agent: is_run_by_agent, tag_ids, .. } = prompt;
     PromptFields { name, content, schema_revid, model, temperature, is_run_by_agent, tag_ids }
+}
+
+fn tag_run_plan(plan: &TagRunPlan) -> v1::TagRunPlan {
+    v1::TagRunPlan {
+        document_ids: plan.document_ids.iter().map(ToString::to_string).collect(),
+        has_more: plan.has_more,
+        pages: plan.estimate.pages,
+        credits: plan.estimate.credits,
+        job: plan.job.as_ref().map(job::to_proto),
+    }
 }

@@ -288,8 +288,10 @@ impl Server {
             Providers::new(table, &folio_providers::Options::default(), vault, &stores, Arc::clone(&environment))
                 .unwrap();
         assert!(model.set.set(providers.clone()).is_ok());
-        let (hints, job_limits) = (JobHints::new(shared.jobs.clone()), JobLimits::default());
-        let jobs = JobControl::new(stores.jobs.clone(), hints.clone(), Arc::clone(&environment), job_limits);
+        // The scripts of models state the answers in the order of the items.
+        let job_limits = JobLimits { items_running_max: 1, ..JobLimits::default() };
+        let hints = JobHints::new(shared.jobs.clone());
+        let jobs = JobControl::new(&stores, hints.clone(), Arc::clone(&environment), job_limits);
         let parts = NodeParts {
             jobs: JobParts {
                 slots: shared.slots.clone(),

@@ -1,0 +1,146 @@
+//! Creates the jobs that run a prompt on a document because both have a tag in common, before the write that causes them.
+//!
+//! A job whose write was refused or lost finds the document unchanged, and ends without an effect.
+
+use std::sync::Arc;
+
+use folio_history::job::{EXTRACTION_KIND, ExtractionInput, JobLimits, JobQueue, NewJob, TagRun, TagRunWrite};
+use folio_resources::{Document, Organization, Prompt, PromptFilter, TextState};
+use folio_storage::{
+    IngestUpdate, JobPageStore, JobRecordStore, JobStore, ResourceStore, Stores, create_job, hint_job,
+};
+use folio_types::op::OpKey;
+use folio_types::page::PageRequest;
+use folio_types::{DocumentId, Error, JobId, OrgId, Principal, Result, Role, TagId, Timestamp, UserId};
+use futures::future::try_join_all;
+use serde_json::json;
+
+use crate::outbox::is_store_failure;
+
+/// Maximum number of prompts that run on a document after one write. Further ones do not run.
+// proto: Organization.tag_runs_disabled "at most {} prompts"
+const PROMPTS_MAX: u32 = 20;
+
+pub(crate) struct TagRuns {
+    jobs: Arc<dyn JobRecordStore>,
+    pages: JobPageStore,
+    documents: ResourceStore<Document>,
+    organizations: ResourceStore<Organization>,
+    prompts: ResourceStore<Prompt>,
+    hints: Arc<dyn JobStore>,
+    limits: JobLimits,
+}
+
+impl TagRuns {
+    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, limits: JobLimits) -> Self {
+        Self {
+            jobs: Arc::clone(&stores.jobs),
+            pages: stores.job_pages(),
+            documents: stores.of(),
+            organizations: stores.of(),
+            prompts: stores.of(),
+            hints,
+            limits,
+        }
+    }
+
+    /// Creates the jobs of a step of ingestion, and returns their ids. The caller writes the text afterwards.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: the text must not be written.
+    pub(crate) async fn after_text(&self, org: &OrgId, id: &DocumentId, update: &IngestUpdate) -> Result<Vec<JobId>> {
+        if update.state != TextState::Ready {
+            return Ok(Vec::new());
+        }
+        let Some(document) = self.documents.get(org, id).await? else { return Ok(Vec::new()) };
+        let cause = TagRun { at: update.at, write: TagRunWrite::Text };
+        self.create(&document, &document.tags, &document.created_by, &cause).await
+    }
+
+    /// Creates the jobs of a change that adds tags to a document, and returns their ids. The caller writes the change
+    /// afterwards. `op`: the request or call that changes the document.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: the change must not be written.
+    pub(crate) async fn after_tags(
+        &self,
+        before: &Document,
+        after: &Document,
+        op: &OpKey,
+        at: Timestamp,
+    ) -> Result<Vec<JobId>> {
+        let added: Vec<TagId> = after.tags.iter().filter(|tag| !before.tags.contains(tag)).cloned().collect();
+        let user = match op {
+            OpKey::Request { user, .. } if *user != UserId::platform() => user,
+            OpKey::Request { .. } | OpKey::Call(_) => &after.created_by,
+        };
+        let cause = TagRun { at, write: TagRunWrite::Document(after.version) };
+        self.create(after, &added, user, &cause).await
+    }
+
+    /// Adds hints of jobs, so that nodes start them at once. The caller has written what causes them.
+    pub(crate) async fn publish(&self, org: &OrgId, jobs: &[JobId]) {
+        for job in jobs {
+            hint_job(&*self.hints, JobQueue::Work, org, job).await;
+        }
+    }
+
+    /// Creates a job for each prompt that has one of the tags.
+    async fn create(&self, document: &Document, tags: &[TagId], user: &UserId, cause: &TagRun) -> Result<Vec<JobId>> {
+        if tags.is_empty() {
+            return Ok(Vec::new());
+        }
+        let org = &document.org;
+        let filter = PromptFilter { any_tag: tags.to_vec(), ..PromptFilter::default() };
+        let request = PageRequest { size: PROMPTS_MAX, ..PageRequest::default() };
+        let prompts = self.prompts.list(org, &filter, &request).await?.items;
+        if prompts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let organization = self.organizations.get(&OrgId::platform(), org).await?;
+        if organization.is_some_and(|organization| organization.tag_runs.disabled) {
+            return Ok(Vec::new());
+        }
+        let created = prompts.iter().map(|prompt| self.create_one(document, prompt, user, cause));
+        Ok(try_join_all(created).await?.into_iter().flatten().collect())
+    }
+
+    /// Creates the job of one prompt. None: the organization has too many open jobs.
+    async fn create_one(
+        &self,
+        document: &Document,
+        prompt: &Prompt,
+        user: &UserId,
+        cause: &TagRun,
+    ) -> Result<Option<JobId>> {
+        let (org, revid) = (&document.org, &prompt.latest.revid);
+        let identity = json!({ "prompt": revid, "document": document.id, "cause": cause }).to_string();
+        let input = ExtractionInput {
+            prompt: revid.clone(),
+            model: None,
+            fallback_model: None,
+            call: None,
+            credit_budget: None,
+            tag_run: Some(cause.clone()),
+        };
+        let new = NewJob {
+            id: JobId::derive(&[org.as_str(), "tag run", &identity]),
+            principal: Principal::new(org.clone(), user.clone(), Role::Member),
+            kind: EXTRACTION_KIND.to_owned(),
+            input: json!(input),
+            items: vec![document.id.to_string()],
+            running_max: self.limits.running_time,
+            at: cause.at,
+        };
+        match create_job(&*self.jobs, &self.pages, &self.limits, new).await {
+            Ok(header) => Ok(Some(header.id)),
+            Err(error) if is_store_failure(&error) => Err(error),
+            // A full queue must not prevent the change of a document.
+            Err(error) => {
+                let document = &document.id;
+                tracing::warn!(%error, %document, prompt = %revid, "a prompt does not run on a document with its tag");
+                Ok(None)
+            }
+        }
+    }
+}
