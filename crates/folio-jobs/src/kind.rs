@@ -1,7 +1,7 @@
 //! The work of jobs.
 
 use async_trait::async_trait;
-use folio_history::job::{ItemRun, JobHeader, Steps, WaitReason};
+use folio_history::job::{ItemRun, JobHeader, JobItem, Steps, WaitReason};
 use folio_types::{Error, Principal, Reason, Result, Role};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -22,10 +22,14 @@ pub struct ItemTask {
 }
 
 impl ItemTask {
+    /// Returns the item when the attempt began.
+    pub fn item(&self) -> Option<&JobItem> {
+        self.job.items.get(self.job.index_of(self.run.item)?)
+    }
+
     /// Returns the subject of the item.
     pub fn subject(&self) -> Option<&str> {
-        let index = self.job.index_of(self.run.item)?;
-        self.job.items.get(index).map(|item| item.id.as_str())
+        self.item().map(|item| item.id.as_str())
     }
 }
 

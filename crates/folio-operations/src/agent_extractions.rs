@@ -4,15 +4,10 @@
 use folio_history::event::{CallView, Event, EventKind, RoundView};
 use folio_history::job::JobHeader;
 use folio_history::peer::EventStream;
-use folio_history::thread::NewThread;
 use folio_jobs::JobRequest;
-use folio_resources::{
-    AgentStep, Document, Extraction, ExtractionChange, ExtractionReport, NewExtraction, Prompt, PromptRevision,
-};
-use folio_tools::extraction::{self, AGENT_JOB_KIND, AgentRunInput, RunEnd};
-use folio_types::limits::{DAY, JOB_OPEN_MAX};
+use folio_resources::{AgentStep, Document, Extraction, ExtractionChange, Prompt, PromptRevision};
+use folio_tools::extraction::{self, AGENT_JOB_KIND, AgentRunInput, FIRST_RUN, RunEnd};
 use folio_types::message::Usage;
-use folio_types::profile::{EXTRACTION_PROFILE, Subject};
 use folio_types::{DocumentId, Error, ExtractionId, JobId, Result, ThreadId, Timestamp, TurnId};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -31,9 +26,6 @@ const CORRECTION_BYTES: usize = 16 * 1_024;
 /// Maximum number of records of model calls that are read to add up the credits of a run.
 // proto: none "a limit of a read, beyond which the credits are unknown"
 const USAGE_RECORDS_MAX: usize = 10_000;
-
-/// Number of the run with which an extraction begins.
-pub(crate) const FIRST_RUN: u32 = 1;
 
 /// An event of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +72,7 @@ impl Operation for StartExtraction {
 
     async fn run(self, context: &Context) -> Result<AgentEvents> {
         let prompt = context.revision::<Prompt>(&self.prompt_revid).await?;
-        let extraction = begin(context, &self.document_id, prompt, self.model).await?;
+        let extraction = begin(context, &self.document_id, prompt, self.model.as_deref()).await?;
         start(context, &extraction, extraction.model.clone(), None).await
     }
 }
@@ -90,19 +82,12 @@ pub(crate) async fn begin(
     context: &Context,
     document: &DocumentId,
     prompt: PromptRevision,
-    model: Option<String>,
+    model: Option<&str>,
 ) -> Result<Extraction> {
     let document = context.find::<Document>(document).await?;
     extraction::check_ready(&document)?;
-    let new = NewExtraction {
-        document: document.id,
-        prompt: prompt.revid,
-        schema: prompt.schema,
-        model: chat_model(context, model, prompt.model).await?,
-        data: json!({}),
-        report: ExtractionReport::default(),
-        approvals: None,
-    };
+    let model = chat_model(context, model, prompt.model.as_deref()).await?;
+    let new = extraction::new_agent_extraction(document.id, prompt, model);
     context.create::<Extraction>(ExtractionChange::Begin(Box::new(new))).await
 }
 
@@ -126,7 +111,7 @@ impl Operation for CorrectExtraction {
         let found = context.find::<Extraction>(&self.extraction_id).await?;
         let document = context.find::<Document>(&found.document).await?;
         extraction::check_ready(&document)?;
-        let model = chat_model(context, self.model, Some(found.model)).await?;
+        let model = chat_model(context, self.model.as_deref(), Some(&found.model)).await?;
         let start_step = ExtractionChange::Agent(Box::new(AgentStep::Start));
         let extraction = context.update::<Extraction>(&self.extraction_id, None, start_step).await?;
         start(context, &extraction, model, Some(self.text)).await
@@ -144,11 +129,9 @@ fn check_correction(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the model of a run: the requested one, else the preferred one if conversations may use it, else the default.
-async fn chat_model(context: &Context, requested: Option<String>, preferred: Option<String>) -> Result<String> {
+async fn chat_model(context: &Context, requested: Option<&str>, preferred: Option<&str>) -> Result<String> {
     let catalogue = context.catalogue().await?;
-    let preferred = preferred.filter(|name| catalogue.for_chat(Some(name)).is_ok());
-    Ok(catalogue.for_chat(requested.or(preferred).as_deref())?.name.clone())
+    Ok(extraction::agent_model(&catalogue, requested, &[preferred])?.to_owned())
 }
 
 /// The parts of a run that its events need.
@@ -196,17 +179,7 @@ pub(crate) async fn create_run(
         model,
         correction,
     };
-    let at = request.received_at();
-    let new =
-        NewThread::new(input.thread.clone(), principal, EXTRACTION_PROFILE, vec![extraction.document.clone()], at);
-    let thread = NewThread {
-        subject: Some(Subject::Extraction(extraction.id.clone())),
-        model: Some(input.model.clone()),
-        // The thread is hidden, and outlives its job.
-        ephemeral: true,
-        expires_at: Some(at.saturating_add(JOB_OPEN_MAX + DAY).unwrap_or(Timestamp::MAX)),
-        ..new
-    };
+    let thread = input.new_thread(principal, extraction, request.received_at());
     context.stores().threads.create(thread).await?;
     let job = JobRequest {
         id: JobId::derive(&request.id_parts()),

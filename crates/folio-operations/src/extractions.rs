@@ -6,7 +6,7 @@ use folio_jobs::JobRequest;
 use folio_resources::fields;
 use folio_resources::{
     CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, ExtractionState, FieldChange,
-    FieldDecision, FieldLog, Prompt, Resource as _,
+    FieldDecision, FieldLog, Prompt, PromptRevision, Resource as _,
 };
 use folio_tools::extraction;
 use folio_types::access::Scope;
@@ -17,7 +17,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::agent_extractions::{self, CorrectExtraction, FIRST_RUN, StartExtraction};
+use crate::agent_extractions::{self, CorrectExtraction, StartExtraction};
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::document_selection::{Selected, select};
@@ -33,6 +33,10 @@ use crate::reference::{PromptRef, SchemaRef};
 const PLANNED_MAX: usize = 16;
 /// Maximum number of documents that are planned at a time.
 const PLANNED_AT_ONCE: usize = 4;
+/// Minimum number of model calls of a run of the agent: it reads the text, saves the data, completes the extraction and ends
+/// its turn.
+// proto: GetExtractionEstimateResponse.credits "{} model calls for each window"
+const AGENT_CALLS_MIN: u64 = 4;
 
 service! {
     "ExtractionService", Some(Scope::Extractions) =>
@@ -42,8 +46,8 @@ service! {
 }
 
 /// Runs a prompt on a document and stores the data, or creates a job if the document needs more windows than a request may
-/// extract, or if the agent runs the prompt. A repeated request returns the stored extraction without a model call, or the same job. A request that is
-/// repeated while the first one runs waits for its result.
+/// extract, or if the agent runs the prompt. A repeated request returns the stored extraction without a model call, or the
+/// same job. A request that is repeated while the first one runs waits for its result.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunExtraction {
     /// The document, whose text must be ready.
@@ -73,7 +77,7 @@ impl Operation for RunExtraction {
         let is_job = request.has_recorded(stores, &job).await?;
         if !is_job && request.recorded_result(stores, &Extraction::target(&id)).await?.is_some() {
             let found: Extraction = context.find(&id).await?;
-            let is_in_first_run = found.agent.as_ref().is_some_and(|agent| agent.number == FIRST_RUN);
+            let is_in_first_run = found.agent.as_ref().is_some_and(|agent| agent.number == extraction::FIRST_RUN);
             if is_in_first_run && found.state() == ExtractionState::InProgress {
                 return agent_job(context, &found).await;
             }
@@ -82,7 +86,7 @@ impl Operation for RunExtraction {
         }
         let revision = context.revision::<Prompt>(&self.prompt_revid).await?;
         if revision.is_run_by_agent && !is_job {
-            let begun = agent_extractions::begin(context, &self.document_id, revision, self.model).await?;
+            let begun = agent_extractions::begin(context, &self.document_id, revision, self.model.as_deref()).await?;
             return agent_job(context, &begun).await;
         }
         let prompt = revision.revid;
@@ -175,20 +179,29 @@ impl Operation for RunExtractions {
             return Err(Error::invalid_field("credit_budget", format!("must be from 1 to {AMOUNT_MAX} credits")));
         }
         let prompt = runnable_prompt(context, &self.prompt_revid, self.model.as_deref()).await?;
+        if prompt.is_run_by_agent && self.credit_budget.is_some() {
+            let problem = "must be unset for a prompt that the agent runs, because a turn of the agent has no budget";
+            return Err(Error::invalid_field("credit_budget", problem));
+        }
         let selected = select(context, &self.document_ids, self.document_filter.as_deref()).await?;
         if selected.is_empty() {
             return Err(Error::invalid_field("document_filter", "no document with a text matches"));
         }
         let documents: Vec<DocumentId> = selected.into_iter().map(|document| document.id).collect();
-        create_job(context, prompt, (self.model, self.credit_budget), &documents).await
+        create_job(context, prompt.revid, (self.model, self.credit_budget), &documents).await
     }
 }
 
-/// Returns the revision of a prompt whose model is available.
-async fn runnable_prompt(context: &Context, prompt: &PromptRef, model: Option<&str>) -> Result<PromptRevId> {
+/// Returns a revision of a prompt whose model is available.
+async fn runnable_prompt(context: &Context, prompt: &PromptRef, model: Option<&str>) -> Result<PromptRevision> {
     let prompt = context.revision::<Prompt>(prompt).await?;
-    context.catalogue().await?.for_prompts(model.or(prompt.model.as_deref()))?;
-    Ok(prompt.revid)
+    let (models, preferred) = (context.catalogue().await?, prompt.model.as_deref());
+    if prompt.is_run_by_agent {
+        extraction::agent_model(&models, model, &[preferred])?;
+    } else {
+        models.for_prompts(model.or(preferred))?;
+    }
+    Ok(prompt)
 }
 
 /// Estimates the credit that [`RunExtractions`] needs for documents. It plans some of the documents, spread over the selection,
@@ -219,7 +232,7 @@ impl Operation for GetExtractionEstimate {
     async fn run(self, context: &Context) -> Result<ExtractionEstimate> {
         let prompt = runnable_prompt(context, &self.prompt_revid, self.model.as_deref()).await?;
         let selected = select(context, &self.document_ids, self.document_filter.as_deref()).await?;
-        estimate(context, prompt, self.model, &selected).await
+        estimate(context, &prompt, self.model, &selected).await
     }
 }
 
@@ -229,13 +242,18 @@ impl Operation for GetExtractionEstimate {
 /// `MODEL_NOT_AVAILABLE`; the operation does not declare [`Quota::ModelCalls`].
 pub(crate) async fn estimate(
     context: &Context,
-    prompt: PromptRevId,
+    prompt: &PromptRevision,
     model: Option<String>,
     selected: &[Selected],
 ) -> Result<ExtractionEstimate> {
     let resources = context.tool_resources()?;
+    let is_run_by_agent = prompt.is_run_by_agent;
+    let (model, calls) = match is_run_by_agent {
+        true => (Some(priced_agent_model(context, prompt, model.as_deref()).await?), AGENT_CALLS_MIN),
+        false => (model, 1),
+    };
     let planned = sample(selected).into_iter().map(|document| {
-        let (resources, prompt, model) = (&resources, prompt.clone(), model.clone());
+        let (resources, prompt, model) = (&resources, prompt.revid.clone(), model.clone());
         async move {
             let request = extraction::Request {
                 principal: context.principal().clone(),
@@ -248,7 +266,9 @@ pub(crate) async fn estimate(
                 steps: None,
             };
             match extraction::plan(resources, request).await {
-                Ok(planned) => Ok((document.pages, planned.price())),
+                Ok(planned) => Ok((document.pages, planned.price().saturating_mul(calls))),
+                // The agent reads the document page by page. The price is extrapolated from other documents.
+                Err(error) if is_run_by_agent && error.reason == Reason::TooLarge => Ok((0, 0)),
                 // The item of such a document fails without a model call.
                 Err(error) if matches!(error.reason, Reason::TooLarge | Reason::NoText | Reason::NotFound) => {
                     Ok((document.pages, 0))
@@ -266,6 +286,15 @@ pub(crate) async fn estimate(
         credits: extrapolate(&planned, pages),
         planned_documents: planned.len() as u64,
     })
+}
+
+/// Returns the model whose prices apply to a prompt that the agent runs: the model of the agent if prompts may use it, else the
+/// default model of prompts, because the windows of a document are planned for a prompt.
+async fn priced_agent_model(context: &Context, prompt: &PromptRevision, requested: Option<&str>) -> Result<String> {
+    let models = context.catalogue().await?;
+    let model = extraction::agent_model(&models, requested, &[prompt.model.as_deref()])?;
+    let priced = models.for_prompts(Some(model)).or_else(|_| models.for_prompts(None))?;
+    Ok(priced.name.clone())
 }
 
 /// Returns at most [`PLANNED_MAX`] documents, spread evenly over the selection.

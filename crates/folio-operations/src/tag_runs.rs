@@ -40,7 +40,7 @@ pub(crate) async fn plan(context: &Context, prompt: &Prompt) -> Result<Option<Ta
     if selected.is_empty() {
         return Ok(None);
     }
-    let estimate = match estimate(context, prompt.latest.revid.clone(), None, &selected).await {
+    let estimate = match estimate(context, &prompt.latest, None, &selected).await {
         Ok(estimate) => estimate,
         Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
         // The prompt is stored, although it cannot run now.

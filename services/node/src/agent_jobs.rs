@@ -1,4 +1,4 @@
-//! The kind of jobs that run the extraction agent: a job drives the turn of a run until the turn ends.
+//! Runs of the extraction agent in jobs: an item drives the turn of a run until the turn ends.
 
 use std::sync::Arc;
 
@@ -47,15 +47,40 @@ impl TurnRunner {
     }
 }
 
-pub(crate) struct AgentJobs {
+/// Drives runs of the agent to their end.
+pub(crate) struct AgentRuns {
     runner: TurnRunner,
     stores: Stores,
     environment: Arc<dyn Environment>,
 }
 
-impl AgentJobs {
+impl AgentRuns {
     pub(crate) fn new(runner: TurnRunner, stores: Stores, environment: Arc<dyn Environment>) -> Self {
         Self { runner, stores, environment }
+    }
+
+    /// Drives the run of an item, and returns the outcome of the item. `id`: the extraction of the run.
+    ///
+    /// # Errors
+    /// `NO_EXTRACTION` if the agent did not complete the extraction. After an error for which the job attempts the item again,
+    /// the extraction is still in progress.
+    pub(crate) async fn run(&self, task: &ItemTask, id: &ExtractionId, input: &AgentRunInput) -> Result<Value> {
+        let error = match self.drive(&task.principal, input).await {
+            Ok(reason) => match self.end(&task.principal, (id, input.number), &reason).await? {
+                ExtractionState::Failed => Error::precondition(Reason::NoExtraction, reason),
+                ExtractionState::Completed | ExtractionState::InProgress => {
+                    return Ok(json!({ "extraction_id": id.as_str() }));
+                }
+            },
+            Err(error) => error,
+        };
+        let failures = task.item().map_or(0, |item| item.failures).saturating_add(1);
+        let is_last = !error.is_retriable() || failures >= JOB_FAILURES_MAX;
+        if is_last && wait_reason(&error).is_none() {
+            // The job does not attempt the run again.
+            self.end(&task.principal, (id, input.number), &error.message).await?;
+        }
+        Err(error)
     }
 
     /// Starts, joins or resumes the turn of a run, and follows it to its end. Returns the reason of the failure of an extraction that
@@ -94,6 +119,9 @@ fn pending() -> Error {
     Error::precondition(Reason::TurnPending, "a call of the agent waits for an approval")
 }
 
+/// The kind of jobs with one run of the agent, whose item is the extraction.
+pub(crate) struct AgentJobs(pub(crate) Arc<AgentRuns>);
+
 #[async_trait]
 impl JobKind for AgentJobs {
     fn name(&self) -> &'static str {
@@ -109,21 +137,6 @@ impl JobKind for AgentJobs {
         let id: ExtractionId = subject.parse()?;
         let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", task.job.id));
         let input: AgentRunInput = serde_json::from_value(task.job.input.clone()).map_err(malformed)?;
-        let error = match self.drive(&task.principal, &input).await {
-            Ok(reason) => match self.end(&task.principal, (&id, input.number), &reason).await? {
-                ExtractionState::Failed => Error::precondition(Reason::NoExtraction, reason),
-                ExtractionState::Completed | ExtractionState::InProgress => {
-                    return Ok(json!({ "extraction_id": id.as_str() }));
-                }
-            },
-            Err(error) => error,
-        };
-        let failures = task.job.items.first().map_or(0, |item| item.failures).saturating_add(1);
-        let is_last = !error.is_retriable() || failures >= JOB_FAILURES_MAX;
-        if is_last && wait_reason(&error).is_none() {
-            // The job does not attempt the run again.
-            self.end(&task.principal, (&id, input.number), &error.message).await?;
-        }
-        Err(error)
+        self.0.run(&task, &id, &input).await
     }
 }

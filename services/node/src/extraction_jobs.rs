@@ -8,11 +8,17 @@ use folio_jobs::{ItemTask, JobKind};
 use folio_metering::{BudgetMeter, BudgetScope};
 use folio_storage::BudgetRoot;
 use folio_tools::ToolResources;
-use folio_tools::extraction::{JOB_KIND, JobInput, run_job_item};
+use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, run_job_item};
 use folio_types::{Error, Result, Role};
 use serde_json::Value;
 
-pub(crate) struct ExtractionJobs(pub(crate) ToolResources);
+use crate::agent_jobs::AgentRuns;
+
+pub(crate) struct ExtractionJobs {
+    pub(crate) resources: ToolResources,
+    /// Runs the prompts that the agent runs.
+    pub(crate) agent: Arc<AgentRuns>,
+}
 
 impl ExtractionJobs {
     /// Gives an item its part of the job's credit budget: the rest divided by the number of open items. An item whose earlier
@@ -23,7 +29,7 @@ impl ExtractionJobs {
         let malformed = |error| Error::internal(format!("the input of the job {job} is malformed: {error}"));
         let input: JobInput = serde_json::from_value(task.job.input.clone()).map_err(malformed)?;
         let Some(credits) = input.credit_budget else { return Ok(None) };
-        let (budgets, org) = (self.0.stores.budgets(), task.principal.org.clone());
+        let (budgets, org) = (self.resources.stores.budgets(), task.principal.org.clone());
         let budget = BudgetScope::new(budgets, org, BudgetRoot::job(job), credits);
         budget.take_back_of(&failed_items(&task.job)).await?;
         let shares = u64::try_from(task.job.progress().open()).unwrap_or(u64::MAX);
@@ -52,12 +58,17 @@ impl JobKind for ExtractionJobs {
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let subject = task.subject().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
         let part = self.part_of(&task).await?;
-        let mut resources = self.0.clone();
+        let mut resources = self.resources.clone();
         if let Some(part) = &part {
             resources.meter = Arc::new(BudgetMeter::new(resources.meter, part.clone()));
         }
         let ItemTask { job, principal, run, steps, .. } = &task;
-        let outcome = run_job_item(&resources, principal, run, subject, &job.input, steps.clone()).await;
+        let progress = run_job_item(&resources, principal, run, subject, &job.input, steps.clone()).await;
+        let outcome = match progress {
+            Ok(ItemProgress::Done(outcome)) => Ok(outcome),
+            Ok(ItemProgress::Agent(extraction, input)) => self.agent.run(&task, &extraction, &input).await,
+            Err(error) => Err(error),
+        };
         let returned = match part {
             Some(part) => part.take_back().await,
             None => Ok(()),

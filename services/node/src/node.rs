@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent_jobs::{AgentJobs, TurnRunner};
+use crate::agent_jobs::{AgentJobs, AgentRuns, TurnRunner};
 use crate::extraction_jobs::ExtractionJobs;
 use crate::owners::ClusterOwners;
 
@@ -259,8 +259,9 @@ async fn start_jobs(
         }
     };
     let mut kinds = parts.jobs.kinds.clone();
-    kinds.push(Arc::new(AgentJobs::new(runner, parts.stores.clone(), Arc::clone(&parts.environment))));
-    kinds.push(Arc::new(ExtractionJobs(resources)));
+    let agent = Arc::new(AgentRuns::new(runner, parts.stores.clone(), Arc::clone(&parts.environment)));
+    kinds.push(Arc::new(AgentJobs(Arc::clone(&agent))));
+    kinds.push(Arc::new(ExtractionJobs { resources, agent }));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),
         slots: Arc::clone(&parts.jobs.slots),

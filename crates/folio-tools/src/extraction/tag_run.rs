@@ -17,7 +17,7 @@ const STORED_WITHIN: Duration = Duration::from_secs(10 * 60);
 pub(super) enum TagRunEffect {
     Run(Effect),
     /// The extraction of the run is stored.
-    Exists(ExtractionId),
+    Exists(Effect),
     /// The run has no effect, for this reason.
     Skip(&'static str),
 }
@@ -57,10 +57,8 @@ pub(super) async fn effect(
     let request: RequestId = format!("tag-run.{}", digest.as_str()).parse()?;
     let extraction = ExtractionId::derive(&[org.as_str(), request.as_str()]);
     let stored = resources.stores.of::<Extraction>().get(org, &extraction).await?;
-    Ok(match stored {
-        Some(_) => TagRunEffect::Exists(extraction),
-        None => TagRunEffect::Run(Effect { extraction, request, digest }),
-    })
+    let effect = Effect { extraction, request, digest };
+    Ok(if stored.is_some() { TagRunEffect::Exists(effect) } else { TagRunEffect::Run(effect) })
 }
 
 fn decide(document: Option<&Document>, prompt: Option<&Prompt>, cause: &TagRun, now: Timestamp) -> Decision {

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use folio_history::job::{ItemRun, JobFilter, KIND, Steps, TagRun, TagRunWrite};
 use folio_llm::{ModelError, TimeLimit};
+use folio_resources::{AgentStep, ExtractionChange, ExtractionState, Prompt, PromptChange};
 use folio_storage::{JOB_HINTS, NewPage, hinted_job};
 use folio_tools::ToolResources;
-use folio_tools::extraction::{self, JobInput, Options};
-use folio_types::op::{ClosedAs, OpKey, OpRow, Target};
+use folio_tools::extraction::{self, ItemProgress, JobInput, Options};
+use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, Target, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, DocumentId, Error, Incarnation, JobId, Principal, PromptId, PromptRevId, Reason};
 use serde_json::{Value, json};
@@ -20,6 +21,14 @@ fn attempt(item: u32, epoch: u64, attempt: u32) -> ItemRun {
     ItemRun { job: JobId::derive(&["j"]), item, epoch, attempt }
 }
 
+/// Returns the outcome of an item that the agent does not run.
+fn outcome(progress: ItemProgress) -> Value {
+    match progress {
+        ItemProgress::Done(outcome) => outcome,
+        ItemProgress::Agent(..) => panic!("{progress:?}"),
+    }
+}
+
 /// Runs an item that reports its progress to no one.
 async fn run_job_item(
     resources: &ToolResources,
@@ -28,7 +37,8 @@ async fn run_job_item(
     subject: &str,
     input: &Value,
 ) -> Result<Value, Error> {
-    extraction::run_job_item(resources, principal, run, subject, input, watch::channel(None).0).await
+    let steps = watch::channel(None).0;
+    extraction::run_job_item(resources, principal, run, subject, input, steps).await.map(outcome)
 }
 
 fn input(prompt: &str) -> Value {
@@ -100,6 +110,39 @@ async fn a_prompt_runs_once_on_each_text_of_a_document_with_its_tag() {
     assert_ne!(run("new text", &tagged).await.unwrap(), first);
     let id = first["extraction_id"].as_str().unwrap().parse().unwrap();
     assert_eq!(test.extraction(&id).await.original, json!({ "total": 120.5 }), "the first extraction is kept");
+}
+
+#[tokio::test]
+async fn the_first_run_of_the_agent_on_an_item_is_the_same_for_all_attempts() {
+    let mut test = Fixture::new().await;
+    let (_, first) = test.invoice_prompt().await;
+    let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
+    let change = PromptChange::Update {
+        name: None,
+        content: None,
+        schema: None,
+        model: None,
+        temperature: None,
+        is_run_by_agent: Some(true),
+        tags: None,
+    };
+    let (prompt, at) = (first.parse::<PromptRevId>().unwrap().of, resources.environment.now());
+    let write = Write::by_platform(principal.org.clone(), "agent".parse().unwrap(), at, Expected::Version(1), change);
+    assert!(matches!(resources.stores.of::<Prompt>().decide(&prompt, write).await.unwrap(), WriteOutcome::Row(_)));
+    let (input, document) = (input(&PromptRevId::new(prompt, 2).to_string()), test.document().to_string());
+    let run = async |number: u32| {
+        let (run, steps) = (attempt(1, 1, number), watch::channel(None).0);
+        extraction::run_job_item(&resources, &principal, &run, &document, &input, steps).await.unwrap()
+    };
+    let begun = run(1).await;
+    let ItemProgress::Agent(id, agent) = begun.clone() else { panic!("{begun:?}") };
+    assert_eq!((agent.number, test.extraction(&id).await.state()), (1, ExtractionState::InProgress));
+    assert_eq!(run(2).await, begun);
+    extraction::end_run(&resources.stores, &principal, (&id, 1), "stopped", at).await.unwrap();
+    assert_eq!((test.extraction(&id).await.state(), run(3).await), (ExtractionState::Failed, begun));
+    test.write_extraction(id.as_str(), ExtractionChange::Agent(Box::new(AgentStep::Start))).await;
+    assert_eq!(outcome(run(4).await), json!({ "extraction_id": id }), "a person started another run");
+    assert!(test.models.requests().is_empty());
 }
 
 #[tokio::test]
@@ -185,7 +228,7 @@ async fn a_document_with_more_windows_than_a_call_may_extract_becomes_a_job() {
     for _ in 1..total {
         test.models.answer(r#"{"total": 957.5}"#);
     }
-    let result = run(2, steps).await.unwrap();
+    let result = outcome(run(2, steps).await.unwrap());
     assert_eq!(*progress.borrow(), Some(Steps { done: total, total }));
     assert_eq!(test.models.requests().len(), total as usize + 1, "the first window is not paid again");
     let stored = test.extraction(&result["extraction_id"].as_str().unwrap().parse().unwrap()).await;

@@ -27,7 +27,7 @@ use crate::rules::excerpt;
 use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput};
 
-pub use run::{AGENT_JOB_KIND, AgentRunInput, RunEnd, end_run};
+pub use run::{AGENT_JOB_KIND, AgentRunInput, FIRST_RUN, RunEnd, agent_model, end_run, new_agent_extraction};
 pub use text::{PAGE_TEXT_TOOL, page_text_removed};
 
 pub(super) fn tools() -> Vec<Tool> {

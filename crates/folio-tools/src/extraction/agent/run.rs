@@ -6,15 +6,25 @@
 use folio_history::command::ChatCommand;
 use folio_history::event::EventKind;
 use folio_history::journal::Mention;
-use folio_resources::{AgentStep, Extraction, ExtractionChange, ExtractionState};
+use folio_history::thread::NewThread;
+use folio_llm::Catalogue;
+use folio_resources::{
+    AgentStep, Extraction, ExtractionChange, ExtractionReport, ExtractionState, NewExtraction, PromptRevision,
+};
 use folio_storage::Stores;
+use folio_types::limits::{DAY, JOB_OPEN_MAX};
 use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
-use folio_types::{Code, Digest, Error, ExtractionId, Principal, PromptRevId, Reason, Result, ThreadId, Timestamp};
+use folio_types::profile::{EXTRACTION_PROFILE, Subject};
+use folio_types::{
+    Code, Digest, DocumentId, Error, ExtractionId, Principal, PromptRevId, Reason, Result, ThreadId, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// The name of the kind of job.
 pub const AGENT_JOB_KIND: &str = "extraction_agent";
+/// Number of the run with which an extraction begins.
+pub const FIRST_RUN: u32 = 1;
 /// Maximum number of attempts to store the end of a run while other writes change the extraction.
 const ATTEMPTS: u32 = 5;
 
@@ -24,7 +34,7 @@ const EXTRACT: &str =
 /// The start of the message of a run that corrects an extraction. The words of the person follow.
 const CORRECT: &str = "Correct the extraction as follows, and complete it again. Do not change anything else.";
 
-/// The input of a job, whose only item is the extraction.
+/// A run. The input of a job whose only item is the extraction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRunInput {
     /// Number of the run of the extraction, from 1.
@@ -39,7 +49,47 @@ pub struct AgentRunInput {
     pub correction: Option<String>,
 }
 
+/// Returns the model of a run: the requested one, else the first preferred one that conversations may use, else the default.
+///
+/// # Errors
+/// `MODEL_NOT_AVAILABLE` if conversations may not use the requested or the default model.
+pub fn agent_model<'a>(models: &'a Catalogue, requested: Option<&str>, preferred: &[Option<&str>]) -> Result<&'a str> {
+    let preferred = preferred.iter().copied().flatten().find(|name| models.for_chat(Some(*name)).is_ok());
+    Ok(&models.for_chat(requested.or(preferred))?.name)
+}
+
+/// Returns the extraction in progress with which the first run begins.
+pub fn new_agent_extraction(document: DocumentId, prompt: PromptRevision, model: String) -> NewExtraction {
+    NewExtraction {
+        document,
+        prompt: prompt.revid,
+        schema: prompt.schema,
+        model,
+        data: json!({}),
+        report: ExtractionReport::default(),
+        approvals: None,
+    }
+}
+
 impl AgentRunInput {
+    /// Returns the input of the first run on an extraction.
+    pub(in crate::extraction) fn first(extraction: &Extraction, thread: ThreadId) -> Self {
+        let (prompt, model) = (extraction.prompt.clone(), extraction.model.clone());
+        Self { number: FIRST_RUN, thread, prompt, model, correction: None }
+    }
+
+    /// Returns the thread of the run, which is hidden and outlives each job of the run.
+    pub fn new_thread(&self, principal: &Principal, extraction: &Extraction, at: Timestamp) -> NewThread {
+        let documents = vec![extraction.document.clone()];
+        NewThread {
+            subject: Some(Subject::Extraction(extraction.id.clone())),
+            model: Some(self.model.clone()),
+            ephemeral: true,
+            expires_at: Some(at.saturating_add(JOB_OPEN_MAX + DAY).unwrap_or(Timestamp::MAX)),
+            ..NewThread::new(self.thread.clone(), principal, EXTRACTION_PROFILE, documents, at)
+        }
+    }
+
     /// Returns the message that starts or joins the turn of the run.
     ///
     /// # Errors
