@@ -1,7 +1,7 @@
 //! Faults of [`JobRecordStore`].
 
 use async_trait::async_trait;
-use folio_history::job::{JobHeader, JobWrite, JobWritten};
+use folio_history::job::{JobHeader, JobWrite, JobWritten, OpenJobRow};
 use folio_storage::JobRecordStore;
 use folio_types::Result;
 
@@ -38,6 +38,16 @@ impl JobRecordLayer for OpenJobRowMissing {
         rows.retain(|row| row.job == stored.id);
         below.remove_open(&rows).await?;
         Ok(stored)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct JobNotAnnounced;
+
+#[async_trait]
+impl JobRecordLayer for JobNotAnnounced {
+    async fn announce(&self, _: &dyn JobRecordStore, _: OpenJobRow) -> Result<()> {
+        Ok(())
     }
 }
 

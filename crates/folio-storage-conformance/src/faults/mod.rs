@@ -124,10 +124,14 @@ faults! {
     AuditLogKept = "audit-log-kept", audit, records, ["erasure"];
     /// A row is written although another write was executed first.
     RowOverwritten = "row-overwritten", rows, rows, ["access"];
+    /// The rows of a removed group remain.
+    RowGroupKept = "row-group-kept", rows, rows, ["access", "jobs"];
     /// A write of a job is not refused for its epoch or version: it is sent again under the stored ones.
     JobFenceOff = "job-fence-off", jobs, jobs, ["jobs"];
     /// A new job leaves no row in the index of open jobs.
     OpenJobRowMissing = "open-job-row-missing", jobs, jobs, ["jobs"];
+    /// The announcement of a job leaves no row in the index of open jobs.
+    JobNotAnnounced = "job-not-announced", jobs, jobs, ["jobs"];
     /// The outcome of an item is not stored.
     ItemOutcomeMissing = "item-outcome-missing", jobs, jobs, ["jobs"];
     /// An account changes at any version.

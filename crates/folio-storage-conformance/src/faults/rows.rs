@@ -19,3 +19,13 @@ impl RowLayer for RowOverwritten {
         below.compare_and_set(org, ConditionalRow { before, guard: None, ..write }).await
     }
 }
+
+#[derive(Default)]
+pub(super) struct RowGroupKept;
+
+#[async_trait]
+impl RowLayer for RowGroupKept {
+    async fn remove_group(&self, _: &dyn RowStore, _: &OrgId, _: &str) -> Result<()> {
+        Ok(())
+    }
+}
