@@ -73,7 +73,9 @@ mod tests {
             // A viewer may not decide, so lists of items that wait for a decision require the role member.
             let is_of_decisions =
                 operation.name.ends_with("PendingApprovals") || operation.service.name == "InboxService";
-            let is_read = operation.effect == Effect::Read && !is_of_decisions;
+            // A viewer runs no extractions, so the estimate of their credit requires the role member.
+            let is_estimate = operation.name == "GetExtractionEstimate";
+            let is_read = operation.effect == Effect::Read && !is_of_decisions && !is_estimate;
             assert_eq!(operation.role == Role::Viewer, is_read, "{}", operation.name);
         }
     }
