@@ -27,20 +27,46 @@ impl From<Document> for Selected {
     }
 }
 
-/// Returns the documents of a request: either those with these ids, whose texts must be ready, or those that match a filter of
-/// documents and have a text, oldest first.
-///
-/// # Errors
-/// `INVALID_FIELD` unless the request has either ids or a filter, and if too many documents match; `NOT_FOUND`; the errors of
-/// [`check_ready`].
-pub(crate) async fn select(context: &Context, ids: &[DocumentId], filter: Option<&str>) -> Result<Vec<Selected>> {
-    match filter {
-        None if ids.is_empty() => Err(Error::invalid_field("document_ids", "is missing")),
-        None => by_id(context, ids).await,
-        Some(_) if !ids.is_empty() => {
-            Err(Error::invalid_field("document_filter", "must be unset if document_ids has entries"))
+/// The selection of documents by a request.
+#[derive(Debug)]
+pub(crate) enum Selector<'a> {
+    /// The documents with these ids, whose texts must be ready.
+    Ids(&'a [DocumentId]),
+    /// The documents that match a filter and have a text, oldest first.
+    Filter(DocumentFilter),
+}
+
+impl<'a> Selector<'a> {
+    /// Returns the selection of a request.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` unless the request has either ids or a valid filter.
+    pub(crate) fn new(ids: &'a [DocumentId], filter: Option<&str>) -> Result<Self> {
+        match filter {
+            None if ids.is_empty() => Err(Error::invalid_field("document_ids", "is missing")),
+            None => Ok(Self::Ids(ids)),
+            Some(_) if !ids.is_empty() => {
+                Err(Error::invalid_field("document_filter", "must be unset if document_ids has entries"))
+            }
+            Some(filter) => {
+                let of_this_field = |mut error: Error| {
+                    let problem = error.violations.pop().map_or(error.message, |violation| violation.description);
+                    Error::invalid_field("document_filter", problem)
+                };
+                document_filter(filter).map(Self::Filter).map_err(of_this_field)
+            }
         }
-        Some(filter) => by_filter(context, filter).await,
+    }
+
+    /// Returns the documents.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` if too many documents match; `NOT_FOUND`; the errors of [`check_ready`].
+    pub(crate) async fn read(&self, context: &Context) -> Result<Vec<Selected>> {
+        match self {
+            Self::Ids(ids) => by_id(context, ids).await,
+            Self::Filter(filter) => by_filter(context, filter).await,
+        }
     }
 }
 
@@ -60,13 +86,9 @@ async fn by_id(context: &Context, ids: &[DocumentId]) -> Result<Vec<Selected>> {
     Ok(selected)
 }
 
-async fn by_filter(context: &Context, filter: &str) -> Result<Vec<Selected>> {
-    let filter = document_filter(filter).map_err(|mut error| {
-        let problem = error.violations.pop().map_or(error.message, |violation| violation.description);
-        Error::invalid_field("document_filter", problem)
-    })?;
+async fn by_filter(context: &Context, filter: &DocumentFilter) -> Result<Vec<Selected>> {
     let mut selected = Selection::new(JOB_ITEMS_MAX);
-    selected.add(context, &filter).await?;
+    selected.add(context, filter).await?;
     if selected.has_more {
         let problem = format!("more than {JOB_ITEMS_MAX} documents match; use several requests");
         return Err(Error::invalid_field("document_filter", problem));

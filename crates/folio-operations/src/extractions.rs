@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::agent_extractions::{self, CorrectExtraction, StartExtraction};
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
-use crate::document_selection::{Selected, select};
+use crate::document_selection::{Selected, Selector};
 use crate::exports::DownloadExtractions;
 use crate::filter;
 use crate::jobs::{self, JobView};
@@ -178,12 +178,13 @@ impl Operation for RunExtractions {
         if self.credit_budget.is_some_and(|credits| credits == 0 || credits > AMOUNT_MAX) {
             return Err(Error::invalid_field("credit_budget", format!("must be from 1 to {AMOUNT_MAX} credits")));
         }
+        let documents = Selector::new(&self.document_ids, self.document_filter.as_deref())?;
         let prompt = runnable_prompt(context, &self.prompt_revid, self.model.as_deref()).await?;
         if prompt.is_run_by_agent && self.credit_budget.is_some() {
             let problem = "must be unset for a prompt that the agent runs, because a turn of the agent has no budget";
             return Err(Error::invalid_field("credit_budget", problem));
         }
-        let selected = select(context, &self.document_ids, self.document_filter.as_deref()).await?;
+        let selected = documents.read(context).await?;
         if selected.is_empty() {
             return Err(Error::invalid_field("document_filter", "no document with a text matches"));
         }
@@ -230,8 +231,9 @@ impl Operation for GetExtractionEstimate {
     type Output = ExtractionEstimate;
 
     async fn run(self, context: &Context) -> Result<ExtractionEstimate> {
+        let documents = Selector::new(&self.document_ids, self.document_filter.as_deref())?;
         let prompt = runnable_prompt(context, &self.prompt_revid, self.model.as_deref()).await?;
-        let selected = select(context, &self.document_ids, self.document_filter.as_deref()).await?;
+        let selected = documents.read(context).await?;
         estimate(context, &prompt, self.model, &selected).await
     }
 }
