@@ -123,6 +123,16 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
         assert!(refused(folder, &["job", command, job_id], "").contains("JOB_ENDED"), "{command}");
     }
 
+    let settings = json_of(folder, &["organization", "show"]);
+    assert_eq!((&settings["tag_runs"], &settings["tag_batch_documents"]), (&json!("on"), &json!(0)));
+    let update = ["organization", "update", "--tag-runs", "off", "--tag-batch-documents", "20"];
+    let changed = json_of(folder, &update);
+    assert_eq!((&changed["tag_runs"], &changed["tag_batch_documents"]), (&json!("off"), &json!(20)));
+    assert_eq!(changed["name"], settings["name"]);
+    assert!(refused(folder, &["organization", "update"], "").contains("nothing to change"));
+    let failed = refused(folder, &["organization", "update", "--tag-batch-documents", "1001"], "");
+    assert!(failed.contains("--tag-batch-documents"), "{failed}");
+
     assert_eq!(json_of(folder, &["inbox"]), json!([]));
     assert_eq!(
         printed(folder, &["inbox", "--kind", "field-review", "--output", "csv"], ""),

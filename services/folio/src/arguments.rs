@@ -91,6 +91,9 @@ pub(crate) enum Command {
     /// Print balance and usage, and grant credit. Requires a running server.
     #[command(subcommand)]
     Credit(crate::credit::Command),
+    /// Show the organization, and change its settings.
+    #[command(subcommand)]
+    Organization(crate::data::organization::Command),
     /// Print the audit log. Requires a running server.
     #[command(subcommand)]
     Audit(crate::audit::Command),

@@ -234,6 +234,7 @@ impl Client {
         conversations: conversation_service_client::ConversationServiceClient,
         documents: document_service_client::DocumentServiceClient,
         models: model_service_client::ModelServiceClient,
+        organizations: organization_service_client::OrganizationServiceClient,
         extractions: extraction_service_client::ExtractionServiceClient,
         inbox: inbox_service_client::InboxServiceClient,
         jobs: job_service_client::JobServiceClient,

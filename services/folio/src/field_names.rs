@@ -4,8 +4,9 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 41] = [
+const NAMES: [(&str, &str); 46] = [
     ("chunk", "FILE"),
+    ("credit_budget", "--budget"),
     ("credits", "CREDITS"),
     ("description", "FILE"),
     ("description.metadata", "--metadata"),
@@ -13,6 +14,7 @@ const NAMES: [(&str, &str); 41] = [
     ("description.password", "--password"),
     ("description.tag_ids", "--tag"),
     ("document.tag_ids", "the tags of the document"),
+    ("document_filter", "the selection of documents"),
     ("document_id", "DOCUMENT"),
     ("document_ids", "DOCUMENT"),
     ("end_time", "--until"),
@@ -23,6 +25,9 @@ const NAMES: [(&str, &str); 41] = [
     ("mentions", "the mentions of the message"),
     ("model", "--model"),
     ("note", "--note"),
+    ("organization.name", "--name"),
+    ("organization.tag_batch_documents", "--tag-batch-documents"),
+    ("organization.thread_retention_days", "--thread-retention-days"),
     ("organization_id", "--organization"),
     ("priority", "--priority"),
     ("prompt.content", "FILE"),

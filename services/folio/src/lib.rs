@@ -103,6 +103,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Document(command) => Box::pin(data::document::run(command)).await,
             Command::Schema(command) => Box::pin(data::schema::run(command)).await,
             Command::Prompt(command) => Box::pin(data::prompt::run(command)).await,
+            Command::Organization(command) => Box::pin(data::organization::run(command)).await,
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
             Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,

@@ -1,4 +1,4 @@
-//! Data commands: documents, schemas, prompts, tags, extractions, jobs and webhooks for scripts and people.
+//! Data commands: documents, schemas, prompts, tags, extractions, jobs, webhooks and the organization, for scripts and people.
 //!
 //! A command uses a server, or with `--data` the stores of a folder in this process. It returns a [`View`], which
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
@@ -12,6 +12,7 @@ pub(crate) mod extraction;
 mod fields;
 pub(crate) mod inbox;
 pub(crate) mod job;
+pub(crate) mod organization;
 mod output;
 pub(crate) mod prompt;
 pub(crate) mod review;

@@ -1,0 +1,132 @@
+//! `folio organization`.
+
+use anyhow::{Result, bail};
+use folio_proto::v1;
+use serde_json::{Value, json};
+
+use super::output::View;
+use super::{DataArguments, present, time};
+use crate::client::{Client, answer};
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Print the organization of the token with its settings.
+    Show(Show),
+    /// Change the settings of the organization of the token. Requires the role admin.
+    Update(Update),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Update {
+    /// The new name.
+    #[arg(long)]
+    name: Option<String>,
+    /// Delete threads after this number of days without activity; 0 keeps them.
+    #[arg(long, value_name = "DAYS")]
+    thread_retention_days: Option<u32>,
+    /// Run prompts on documents that become ready or get a tag, if they share a tag.
+    #[arg(long, value_enum, value_name = "STATE")]
+    tag_runs: Option<TagRuns>,
+    /// Maximum number of documents on which a prompt runs when it gets a tag or a revision; 0 for none.
+    #[arg(long, value_name = "N")]
+    tag_batch_documents: Option<u32>,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TagRuns {
+    On,
+    Off,
+}
+
+pub(crate) async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Show(arguments) => arguments.data.run(async |client| show(&client).await).await,
+        Command::Update(update) => update.data.run(async |client| change(&client, &update).await).await,
+    }
+}
+
+async fn show(client: &Client) -> Result<View> {
+    let found = answer(client.organizations().get_organization(v1::GetOrganizationRequest::default())).await?;
+    Ok(View::one(row(&present(found.organization)?)))
+}
+
+async fn change(client: &Client, update: &Update) -> Result<View> {
+    let (organization, paths) = changes(update);
+    if paths.is_empty() {
+        bail!("nothing to change: pass --name, --thread-retention-days, --tag-runs or --tag-batch-documents");
+    }
+    let request = v1::UpdateOrganizationRequest {
+        organization: Some(organization),
+        update_mask: Some(prost_types::FieldMask { paths }),
+        ..Default::default()
+    };
+    let changed = answer(client.organizations().update_organization(request)).await?;
+    Ok(View::one(row(&present(changed.organization)?)))
+}
+
+/// Returns the new values, and the names of the changed fields.
+fn changes(update: &Update) -> (v1::Organization, Vec<String>) {
+    let organization = v1::Organization {
+        name: update.name.clone().unwrap_or_default(),
+        thread_retention_days: update.thread_retention_days.unwrap_or_default(),
+        tag_runs_disabled: update.tag_runs == Some(TagRuns::Off),
+        tag_batch_documents: update.tag_batch_documents.unwrap_or_default(),
+        ..v1::Organization::default()
+    };
+    let set = [
+        ("name", update.name.is_some()),
+        ("thread_retention_days", update.thread_retention_days.is_some()),
+        ("tag_runs_disabled", update.tag_runs.is_some()),
+        ("tag_batch_documents", update.tag_batch_documents.is_some()),
+    ];
+    let paths = set.into_iter().filter(|(_, is_set)| *is_set).map(|(path, _)| path.to_owned());
+    (organization, paths.collect())
+}
+
+fn row(organization: &v1::Organization) -> Value {
+    json!({
+        "organization_id": organization.organization_id, "name": organization.name,
+        "thread_retention_days": organization.thread_retention_days,
+        "tag_runs": if organization.tag_runs_disabled { "off" } else { "on" },
+        "tag_batch_documents": organization.tag_batch_documents,
+        "create_time": time(organization.create_time.as_ref()), "etag": organization.etag,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        update: Update,
+    }
+
+    fn changed(flags: &[&str]) -> (Value, Vec<String>) {
+        let line = Line::try_parse_from([&["update"], flags].concat()).unwrap();
+        let (organization, paths) = changes(&line.update);
+        (row(&organization), paths)
+    }
+
+    #[test]
+    fn an_update_names_the_given_settings_only() {
+        assert!(changed(&[]).1.is_empty());
+        let (values, paths) = changed(&["--tag-runs", "on", "--tag-batch-documents", "0"]);
+        assert_eq!((&values["tag_runs"], &values["tag_batch_documents"]), (&json!("on"), &json!(0)));
+        assert_eq!(paths, ["tag_runs_disabled", "tag_batch_documents"]);
+        let (values, paths) = changed(&["--tag-runs", "off", "--name", "Acme", "--thread-retention-days", "30"]);
+        assert_eq!((&values["tag_runs"], &values["name"]), (&json!("off"), &json!("Acme")));
+        assert_eq!(paths, ["name", "thread_retention_days", "tag_runs_disabled"]);
+    }
+}
