@@ -82,7 +82,7 @@ impl JobKind for ExtractionJobs {
 mod tests {
     use std::time::Duration;
 
-    use folio_history::job::NewJob;
+    use folio_history::job::{JobPages, NewJob};
     use folio_types::{JobId, OrgId, Principal, Reason, Timestamp, UserId};
     use serde_json::json;
 
@@ -106,5 +106,8 @@ mod tests {
         (job.items[2].state, job.items[3].state) = (ItemState::Running, failed());
         assert_eq!(job.run_of(2).unwrap().item, 3);
         assert_eq!(failed_items(&job), ["1", "4"]);
+        job.pages = Some(JobPages { items: 104, current: 1, ..JobPages::default() });
+        assert_eq!(job.run_of(2).unwrap().item, 103);
+        assert_eq!(failed_items(&job), ["101", "104"], "the items of the second page");
     }
 }
