@@ -12,16 +12,16 @@ use folio_types::access::{Role, Scope};
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::token::Token;
 use folio_types::{
-    BlobId, Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,
-    Timestamp, UserId,
+    BlobId, Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, ProposalId, Reason, SchemaId,
+    SchemaRevId, TagId, ThreadId, Timestamp, UserId,
 };
 use serde_json::{Value, json};
 
 use crate::stored::encode_value;
 use crate::{
     Document, Extraction, ExtractionReport, FieldLog, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt,
-    PromptRevision, Provider, Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TagRuns, TextState,
-    TokenRecord,
+    PromptRevision, Proposal, ProposalState, ProposedResources, Provider, Record, Resource, Schema, SchemaRevision,
+    SealedKey, SimilarProposal, Tag, TagRuns, TextState, TokenRecord,
 };
 
 pub(crate) fn at() -> Timestamp {
@@ -127,6 +127,32 @@ pub(crate) fn extraction() -> Extraction {
         created_at: at(),
         updated_at: at(),
         version: 3,
+    }
+}
+
+/// Returns an accepted proposal of a document that is similar to another one.
+pub(crate) fn proposal() -> Proposal {
+    let similar = SimilarProposal { proposal: ProposalId::derive(&["similar"]), similarity: 0.875, threshold: 0.75 };
+    Proposal {
+        id: ProposalId::derive(&["golden"]),
+        org: org(),
+        document: document().id,
+        state: ProposalState::Accepted,
+        resources: Some(ProposedResources {
+            schema: Some(schema().latest.revid),
+            prompt: prompt().latest.revid,
+            extraction: extraction().id,
+            document_type: Some("Invoice".into()),
+            similar: Some(similar),
+        }),
+        reason: None,
+        thread: Some(ThreadId::derive(&["golden"])),
+        decided_by: Some(user()),
+        decided_at: Some(at()),
+        created_by: user(),
+        created_at: at(),
+        updated_at: at(),
+        version: 2,
     }
 }
 

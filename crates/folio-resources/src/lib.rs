@@ -27,6 +27,7 @@ mod organization;
 mod page_image;
 pub mod policy;
 mod prompt;
+mod proposal;
 pub mod quota;
 mod resource;
 mod review_rule;
@@ -69,6 +70,10 @@ pub use model_settings::{
 pub use organization::{Organization, OrganizationChange, OrganizationFilter, TagRuns, TagRunsPatch};
 pub use page_image::{ImageFormat, MAX_DPI, PageImage};
 pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision, check_prompt_content};
+pub use proposal::{
+    NewProposal, PROPOSAL_REASON_CHARS, Proposal, ProposalChange, ProposalFilter, ProposalOutcome, ProposalState,
+    ProposedResources, SimilarProposal,
+};
 pub use quota::OwnQuotas;
 pub use resource::{Cleanup, Plan, Resource, Revisioned};
 pub use review_rule::{CHECKS_MAX, CheckOutcome, CheckResult, ReviewRule};
@@ -90,6 +95,7 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<Prompt>(),
     Kind::of::<Tag>(),
     Kind::of::<Extraction>(),
+    Kind::of::<Proposal>(),
     Kind::of::<Organization>(),
     Kind::of::<ModelSettings>(),
     Kind::of::<TokenRecord>(),

@@ -6,15 +6,16 @@ use std::str::FromStr;
 
 use folio_resources::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
-    ModelSettings, ModelSettingsChange, ModelSettingsId, NewToken, Organization, OrganizationChange,
-    OrganizationFilter, Prompt, PromptChange, PromptFilter, Resource, ResourceWrite, Schema, SchemaChange,
-    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint,
-    WebhookEndpointChange, WebhookEndpointFilter,
+    ModelSettings, ModelSettingsChange, ModelSettingsId, NewProposal, NewToken, Organization, OrganizationChange,
+    OrganizationFilter, Prompt, PromptChange, PromptFilter, Proposal, ProposalChange, ProposalFilter, ProposalOutcome,
+    ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange, SchemaFilter, Tag, TagChange,
+    TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange,
+    WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
 use folio_types::{
-    DocumentId, OrgId, PromptId, PromptRevId, Result, Role, SchemaId, SchemaRevId, System, TagId, UserId,
+    DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Result, Role, SchemaId, SchemaRevId, System, TagId, UserId,
 };
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -222,6 +223,33 @@ impl Sample for Extraction {
     }
 }
 
+impl Sample for Proposal {
+    fn create(seed: &Seed) -> ProposalChange {
+        let resources = ProposedResources {
+            schema: seed.schema(),
+            prompt: seed.prompt(),
+            extraction: ExtractionId::derive(&[&seed.content.to_string()]),
+            document_type: Some(seed.name.clone()),
+            similar: None,
+        };
+        let outcome = ProposalOutcome::Proposed(resources);
+        ProposalChange::Create(Box::new(NewProposal { document: seed.document(), outcome, thread: None }))
+    }
+
+    fn update(_: &Seed) -> ProposalChange {
+        ProposalChange::Accept
+    }
+
+    fn filters(seed: &Seed) -> Vec<ProposalFilter> {
+        let all = ProposalFilter { document: Some(seed.document()), ..ProposalFilter::default() };
+        vec![
+            all.clone(),
+            ProposalFilter { any_state: vec![ProposalState::Accepted], ..all.clone() },
+            ProposalFilter { any_prompt: vec![seed.prompt().of], ..all },
+        ]
+    }
+}
+
 impl Sample for Organization {
     fn create(seed: &Seed) -> OrganizationChange {
         OrganizationChange::Create { name: seed.name.clone() }
@@ -318,6 +346,7 @@ pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<Document>(),
     Sampled::of::<Prompt>(),
     Sampled::of::<Extraction>(),
+    Sampled::of::<Proposal>(),
     Sampled::of::<WebhookEndpoint>(),
     Sampled::of::<Organization>(),
     Sampled::of::<ModelSettings>(),

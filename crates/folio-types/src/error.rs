@@ -170,6 +170,8 @@ named_enum! {
         NoExtraction = "NO_EXTRACTION",
         /// No agent works on the extraction, and the request needs a run in progress.
         ExtractionEnded = "EXTRACTION_ENDED",
+        /// The state of the proposal does not permit the decision.
+        ProposalDecided = "PROPOSAL_DECIDED",
         Internal = "INTERNAL",
     }
 }

@@ -385,6 +385,7 @@ fn a_deletion_of_any_kind_leaves_a_tombstone_and_requires_the_resource() {
     assert_deletion(&golden::prompt());
     assert_deletion(&golden::tag());
     assert_deletion(&golden::extraction());
+    assert_deletion(&golden::proposal());
     assert_deletion(&golden::organization());
     assert_deletion(&golden::token());
 }
