@@ -142,6 +142,7 @@ impl Fixture {
             metadata: BTreeMap::new(),
             size: None,
             password: None,
+            has_auto_create: false,
         };
         let mut upload = uploader.begin(&self.principal, new).await?;
         upload.write(Bytes::copy_from_slice(file)).await?;

@@ -94,6 +94,7 @@ impl Fixture {
             sha256: Digest::of(b"x").as_str().to_owned(),
             blob: BlobId::derive(&["x"]),
             is_protected: false,
+            has_auto_create: false,
             tags: if number.is_multiple_of(TAGGED) { vec![tag.clone()] } else { vec![] },
             metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
         };

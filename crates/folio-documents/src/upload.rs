@@ -48,6 +48,8 @@ pub struct NewUpload {
     pub size: Option<u64>,
     /// The password of a protected PDF. None: the file is not protected.
     pub password: Option<Secret>,
+    /// True if an agent makes a proposal for the document. A repeated upload keeps the value of the first one.
+    pub has_auto_create: bool,
 }
 
 /// Maximum number of uploads that wait until their protected PDF is read.
@@ -264,6 +266,7 @@ impl Upload {
             sha256: hexadecimal(&self.hash.finalize()),
             blob: self.key.blob.clone(),
             is_protected: self.new.password.is_some(),
+            has_auto_create: self.new.has_auto_create,
             tags: self.new.tags,
             metadata: self.new.metadata,
         };

@@ -156,6 +156,7 @@ mod tests {
             sha256: String::new(),
             blob: BlobId::derive(&["blob"]),
             is_protected: false,
+            has_auto_create: false,
             tags: Vec::new(),
             metadata: BTreeMap::new(),
             state,

@@ -7,17 +7,19 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use folio_documents::NewUpload;
 use folio_resources::{
-    Document, DocumentChange, DocumentFilter, DocumentPatch, PageImage, TextState, WordBoxes, check_document_patch,
+    Document, DocumentChange, DocumentFilter, DocumentPatch, Organization, PageImage, TextState, WordBoxes,
+    check_document_patch,
 };
 use folio_storage::BlobReader;
 use folio_storage::value::PageText;
 use folio_tools::extraction::check_ready;
 use folio_types::access::Scope;
-use folio_types::{BlobKey, DocumentId, Error, Etag, Result, Secret, TagId, limits};
+use folio_types::{BlobKey, DocumentId, Error, Etag, OrgId, Reason, Result, Secret, TagId, limits};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 
+use crate::caller::permission_denied;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::document_watch::WatchDocument;
@@ -74,6 +76,9 @@ pub struct UploadDocument {
     /// The password of a protected PDF. No digest and no log contains it.
     #[serde(skip)]
     pub password: Option<Secret>,
+    /// True if an agent makes a proposal for the document. None: the default of the organization.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_create: Option<bool>,
     /// The bytes are compared with those of an earlier upload under the same request id.
     #[serde(skip)]
     pub content: Content,
@@ -84,7 +89,9 @@ impl Operation for UploadDocument {
     type Output = Document;
 
     async fn run(self, context: &Context) -> Result<Document> {
+        let has_auto_create = has_auto_create(context, self.auto_create).await?;
         let new = NewUpload {
+            has_auto_create,
             request_id: context.request.id().clone(),
             name: self.name,
             tags: self.tag_ids,
@@ -98,6 +105,26 @@ impl Operation for UploadDocument {
             upload.write(chunk?).await?;
         }
         Ok(upload.finish().await?.document)
+    }
+}
+
+/// Returns true if an agent makes a proposal for an uploaded document.
+///
+/// # Errors
+/// `SCOPE_NOT_ALLOWED` if the upload requests it with a token that does not permit the resources of the proposal.
+async fn has_auto_create(context: &Context, requested: Option<bool>) -> Result<bool> {
+    let Some(requested) = requested else {
+        let organizations = context.stores().of::<Organization>();
+        let found = organizations.get(&OrgId::platform(), &context.principal().org).await?;
+        return Ok(found.is_some_and(|organization| organization.auto_create));
+    };
+    let missing = [Scope::Definitions, Scope::Extractions].into_iter().find(|scope| !context.caller.covers(*scope));
+    match missing.filter(|_| requested) {
+        None => Ok(requested),
+        Some(scope) => {
+            let message = format!("automatic creation requires the scope {}, which this token lacks", scope.as_str());
+            Err(permission_denied(Reason::ScopeNotAllowed, message, "scope", scope.as_str()))
+        }
     }
 }
 

@@ -149,6 +149,9 @@ pub struct UpdateOrganization {
     /// Maximum number of documents on which a change of a prompt runs the prompt. 0: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag_batch_documents: Option<u32>,
+    /// True if an agent makes a proposal for each uploaded document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_create: Option<bool>,
     /// The version that the update is based on. None: any version.
     pub etag: Option<Etag>,
 }
@@ -166,7 +169,8 @@ impl Operation for UpdateOrganization {
     async fn run(self, context: &Context) -> Result<Organization> {
         let thread_retention_days = self.thread_retention_days.map(|days| Some(days).filter(|days| *days > 0));
         let tag_runs = TagRunsPatch { disabled: self.tag_runs_disabled, batch_documents: self.tag_batch_documents };
-        let update = OrganizationChange::Update { name: self.name, thread_retention_days, tag_runs };
+        let (name, auto_create) = (self.name, self.auto_create);
+        let update = OrganizationChange::Update { name, thread_retention_days, tag_runs, auto_create };
         change_organization(context, &context.principal().org, self.etag, update).await
     }
 }

@@ -30,6 +30,9 @@ pub struct Document {
     /// True if the file is a PDF with a password, which is not stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_protected: bool,
+    /// True if an agent makes a proposal for the document when its text is settled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_auto_create: bool,
     /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
@@ -135,6 +138,8 @@ pub struct NewDocument {
     pub blob: BlobId,
     /// True if the file is a PDF with a password.
     pub is_protected: bool,
+    /// True if an agent makes a proposal for the document when its text is settled.
+    pub has_auto_create: bool,
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
 }
@@ -228,6 +233,7 @@ impl Resource for Document {
                 sha256: new.sha256.clone(),
                 blob: new.blob.clone(),
                 is_protected: new.is_protected,
+                has_auto_create: new.has_auto_create,
                 tags: distinct(&new.tags),
                 metadata: new.metadata.clone(),
                 state: TextState::Uploaded,

@@ -96,6 +96,7 @@ pub(crate) fn document() -> Document {
         sha256: Digest::of(b"golden").as_str().into(),
         blob: BlobId::derive(&["golden"]),
         is_protected: false,
+        has_auto_create: false,
         tags: vec![tag().id],
         metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
         state: TextState::NoText("no text layer".into()),
@@ -166,6 +167,7 @@ pub(crate) fn organization() -> Organization {
         approval_ttl_seconds: None,
         thread_retention_days: None,
         tag_runs: TagRuns::default(),
+        auto_create: false,
         quotas: OwnQuotas::default(),
     }
 }
@@ -282,6 +284,8 @@ fn samples() -> Vec<(String, Vec<u8>)> {
                 ..organization()
             },
         ),
+        live("auto_create", Organization { auto_create: true, ..organization() }),
+        live("auto_create", Document { has_auto_create: true, ..document() }),
         live("tag_runs", Organization { tag_runs: TagRuns { disabled: true, batch_documents: 25 }, ..organization() }),
         revision("schema_revision.plain", schema().newest_revision().unwrap()),
         revision("prompt_revision.plain", prompt().newest_revision().unwrap()),

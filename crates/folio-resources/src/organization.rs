@@ -26,6 +26,9 @@ pub struct Organization {
     pub thread_retention_days: Option<u32>,
     #[serde(default, skip_serializing_if = "TagRuns::is_default")]
     pub tag_runs: TagRuns,
+    /// True if an agent makes a proposal for each uploaded document whose upload does not state otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub auto_create: bool,
     /// Quotas that differ from the defaults.
     #[serde(default, skip_serializing_if = "OwnQuotas::is_empty")]
     pub quotas: OwnQuotas,
@@ -60,7 +63,12 @@ pub enum OrganizationChange {
     /// Creates an organization with default settings.
     Create { name: String },
     /// Changes the fields that are not None. An inner None removes the value.
-    Update { name: Option<String>, thread_retention_days: Option<Option<u32>>, tag_runs: TagRunsPatch },
+    Update {
+        name: Option<String>,
+        thread_retention_days: Option<Option<u32>>,
+        tag_runs: TagRunsPatch,
+        auto_create: Option<bool>,
+    },
     /// Replaces the approval policy and the approval time. The caller has validated the tools and profiles that the
     /// policy names.
     SetPolicy { policy: Policy, approval_ttl_seconds: Option<u32> },
@@ -83,7 +91,7 @@ impl OrganizationChange {
         };
         match self {
             Self::Create { name } => check_name("organization.name", name),
-            Self::Update { name, thread_retention_days, tag_runs } => {
+            Self::Update { name, thread_retention_days, tag_runs, auto_create: _ } => {
                 if let Some(name) = name {
                     check_name("organization.name", name)?;
                 }
@@ -144,6 +152,7 @@ impl Resource for Organization {
                 approval_ttl_seconds: None,
                 thread_retention_days: None,
                 tag_runs: TagRuns::default(),
+                auto_create: false,
                 quotas: OwnQuotas::default(),
             };
             return Ok(Plan { after: Some(organization), result });
@@ -151,13 +160,14 @@ impl Resource for Organization {
         let mut organization = before.clone();
         match &write.change {
             OrganizationChange::Create { .. } => return Err(Self::not_found(id)),
-            OrganizationChange::Update { name, thread_retention_days, tag_runs } => {
+            OrganizationChange::Update { name, thread_retention_days, tag_runs, auto_create } => {
                 organization.name.clone_from(name.as_ref().unwrap_or(&before.name));
                 organization.thread_retention_days = thread_retention_days.unwrap_or(before.thread_retention_days);
                 organization.tag_runs = TagRuns {
                     disabled: tag_runs.disabled.unwrap_or(before.tag_runs.disabled),
                     batch_documents: tag_runs.batch_documents.unwrap_or(before.tag_runs.batch_documents),
                 };
+                organization.auto_create = auto_create.unwrap_or(before.auto_create);
             }
             OrganizationChange::SetPolicy { policy, approval_ttl_seconds } => {
                 organization.policy.clone_from(policy);
@@ -204,7 +214,12 @@ mod tests {
         let own = OwnQuotas { documents: Some(7), ..OwnQuotas::default() };
         let limited = applied(&id, OrganizationChange::SetQuotas(own), Some(new.clone())).unwrap().after.unwrap();
         assert_eq!(limited, Organization { version: 2, quotas: own, ..new });
-        let update = |days, tag_runs| OrganizationChange::Update { name: None, thread_retention_days: days, tag_runs };
+        let update = |days, tag_runs| OrganizationChange::Update {
+            name: None,
+            thread_retention_days: days,
+            tag_runs,
+            auto_create: None,
+        };
         let days = |days| update(Some(days), TagRunsPatch::default());
         for (patch, expected) in [
             (
@@ -227,6 +242,16 @@ mod tests {
         assert_eq!(again.result, OpResult::Resource { id: id.to_string(), name: String::new() });
         let removed = applied(&id, days(None), Some(kept)).unwrap().after.unwrap();
         assert_eq!(removed, Organization { version: 4, ..limited.clone() });
+        let automatic = OrganizationChange::Update {
+            name: None,
+            thread_retention_days: None,
+            tag_runs: TagRunsPatch::default(),
+            auto_create: Some(true),
+        };
+        let automatic = applied(&id, automatic, Some(limited.clone())).unwrap().after.unwrap();
+        assert_eq!(automatic, Organization { version: 3, auto_create: true, ..limited.clone() });
+        let unchanged = applied(&id, update(None, TagRunsPatch::default()), Some(automatic.clone())).unwrap();
+        assert_eq!(unchanged.after, Some(automatic));
         let policy = OrganizationChange::SetPolicy { policy: Policy::default(), approval_ttl_seconds: Some(60) };
         let ruled = applied(&id, policy, Some(limited.clone())).unwrap().after.unwrap();
         assert_eq!(ruled, Organization { version: 3, approval_ttl_seconds: Some(60), ..limited });
@@ -263,6 +288,7 @@ mod tests {
                     name: Some(" a".into()),
                     thread_retention_days: None,
                     tag_runs: TagRunsPatch::default(),
+                    auto_create: None,
                 },
                 "organization.name",
             ),
@@ -271,6 +297,7 @@ mod tests {
                     name: None,
                     thread_retention_days: None,
                     tag_runs: TagRunsPatch { disabled: None, batch_documents: Some(limits::TAG_RUN_DOCUMENTS_MAX + 1) },
+                    auto_create: None,
                 },
                 "organization.tag_batch_documents",
             ),
@@ -279,6 +306,7 @@ mod tests {
                     name: None,
                     thread_retention_days: days,
                     tag_runs: TagRunsPatch::default(),
+                    auto_create: None,
                 },
                 "organization.thread_retention_days",
             ),
@@ -300,6 +328,7 @@ mod tests {
             name: None,
             thread_retention_days: Some(Some(days)),
             tag_runs: TagRunsPatch::default(),
+            auto_create: None,
         };
         let kept = applied(&id, change, Some(created(&id))).unwrap().after.unwrap();
         assert_eq!(kept.thread_retention_days, Some(days));

@@ -217,6 +217,7 @@ pub(crate) fn create_document(name: &str, tags: &[TagId]) -> DocumentChange {
         sha256: Digest::of(b"hello").as_str().to_owned(),
         blob: BlobId::derive(&[name]),
         is_protected: false,
+        has_auto_create: false,
         tags: tags.to_vec(),
         metadata: BTreeMap::new(),
     })

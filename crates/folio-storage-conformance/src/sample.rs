@@ -261,6 +261,7 @@ impl Sample for Organization {
             name: Some(seed.name.clone()),
             thread_retention_days,
             tag_runs: TagRunsPatch::default(),
+            auto_create: None,
         }
     }
 

@@ -135,6 +135,7 @@ impl Sandbox {
             sha256: "00".into(),
             blob: BlobId::derive(&["b"]),
             is_protected: false,
+            has_auto_create: false,
             tags: Vec::new(),
             metadata: BTreeMap::new(),
         });
@@ -431,6 +432,7 @@ async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_
         name: None,
         thread_retention_days: None,
         tag_runs: TagRunsPatch { disabled: Some(true), batch_documents: None },
+        auto_create: None,
     };
     change::<Organization>(&test, &stores, &test.org, Expected::Version(1), disable).await;
     stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();

@@ -29,6 +29,8 @@ pub(crate) struct NewFile {
     pub(crate) metadata: BTreeMap<String, String>,
     /// The password of a protected PDF. Empty: none.
     pub(crate) password: String,
+    /// True if an agent makes a proposal for the document. None: as the organization states.
+    pub(crate) auto_create: Option<bool>,
 }
 
 impl NewFile {
@@ -41,7 +43,10 @@ impl NewFile {
     /// Returns the id of the request that uploads the file: the same file, tags and metadata have the same id.
     fn request_id(&self) -> String {
         let content = Digest::of(&self.bytes);
-        format!("file-{}", Digest::of_json(&json!([self.name, content.as_str(), self.tag_ids, self.metadata])))
+        let digest = Digest::of_json(&json!([self.name, content.as_str(), self.tag_ids, self.metadata]));
+        // A file that was uploaded without a proposal is uploaded again with one.
+        let kind = if self.auto_create == Some(true) { "proposal" } else { "file" };
+        format!("{kind}-{digest}")
     }
 }
 
@@ -86,6 +91,7 @@ pub(crate) async fn upload(
         size_bytes: file.bytes.len() as u64,
         request_id: request_id.to_owned(),
         password: file.password.clone(),
+        auto_create: file.auto_create,
     };
     let first = v1::UploadDocumentRequest { part: Some(v1::upload_document_request::Part::Description(description)) };
     let mut sent = 0;

@@ -74,6 +74,7 @@ impl Base {
             sha256: Digest::of(text.as_bytes()).to_string(),
             blob: BlobId::derive(&[name]),
             is_protected: false,
+            has_auto_create: false,
             tags: vec![],
             metadata: Default::default(),
         });

@@ -111,6 +111,7 @@ mod tests {
                 approval_ttl_seconds: None,
                 thread_retention_days,
                 tag_runs: TagRuns::default(),
+                auto_create: false,
                 quotas: OwnQuotas::default(),
             };
             retention_start(&organization, now)

@@ -185,5 +185,6 @@ pub(crate) fn new_upload(request: &str, name: &str) -> NewUpload {
         metadata: BTreeMap::new(),
         size: None,
         password: None,
+        has_auto_create: false,
     }
 }

@@ -42,6 +42,7 @@ impl From<&Organization> for v1::Organization {
             thread_retention_days: organization.thread_retention_days.unwrap_or(0),
             tag_runs_disabled: organization.tag_runs.disabled,
             tag_batch_documents: organization.tag_runs.batch_documents,
+            auto_create: organization.auto_create,
         }
     }
 }

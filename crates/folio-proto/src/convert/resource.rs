@@ -35,6 +35,7 @@ impl From<&Document> for v1::Document {
             update_time: Some(time::to_proto(document.updated_at)),
             etag: Etag::new(document.version).to_string(),
             partly_searchable_keys: partly_searchable_keys(&document.metadata),
+            auto_create: document.has_auto_create,
         }
     }
 }

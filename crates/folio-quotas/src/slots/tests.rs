@@ -110,6 +110,7 @@ async fn quotas_that_the_caller_just_read_apply_to_the_next_slot() {
         approval_ttl_seconds: None,
         thread_retention_days: None,
         tag_runs: TagRuns::default(),
+        auto_create: false,
         quotas: OwnQuotas { concurrent_turns, ..OwnQuotas::default() },
     };
     let _one = slots.take(&all.org, "1").await.unwrap();

@@ -400,6 +400,7 @@ fn an_update_of_a_document_removes_the_references_of_its_old_tags() {
         sha256: String::new(),
         blob: BlobId::derive(&["blob"]),
         is_protected: false,
+        has_auto_create: false,
         tags: tags(&["one", "two"]),
         metadata: BTreeMap::new(),
     };

@@ -32,6 +32,7 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
                     sha256: Digest::of(b"x").as_str().to_owned(),
                     blob: BlobId::derive(&["x"]),
                     is_protected: false,
+                    has_auto_create: false,
                     tags: vec![],
                     metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
                 };
@@ -99,6 +100,7 @@ async fn documents_with_long_metadata_are_stored_and_found() {
             sha256: Digest::of(b"x").as_str().to_owned(),
             blob: BlobId::derive(&["x"]),
             is_protected: false,
+            has_auto_create: false,
             tags: vec![],
             metadata: long.clone(),
         };

@@ -27,6 +27,7 @@ async fn set_tags(fixture: &TestStores, numbers: std::ops::Range<usize>, tag: &T
             sha256: String::new(),
             blob: BlobId::derive(&[&number.to_string()]),
             is_protected: false,
+            has_auto_create: false,
             tags: Vec::new(),
             metadata: Default::default(),
         };

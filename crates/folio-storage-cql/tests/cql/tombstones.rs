@@ -50,6 +50,7 @@ impl Fixture {
             sha256: Digest::of(b"x").as_str().to_owned(),
             blob: BlobId::derive(&["x"]),
             is_protected: false,
+            has_auto_create: false,
             tags: vec![],
             metadata: Default::default(),
         };

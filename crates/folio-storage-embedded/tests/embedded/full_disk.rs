@@ -55,6 +55,7 @@ async fn create_document(stores: &Stores, name: &str) -> Result<WriteOutcome, Er
         sha256: String::new(),
         blob: blob_key(name).blob,
         is_protected: false,
+        has_auto_create: false,
         tags: Vec::new(),
         metadata: Default::default(),
     };

@@ -108,6 +108,7 @@ mod tests {
             sha256: "00".into(),
             blob: BlobId::derive(&["b"]),
             is_protected: false,
+            has_auto_create: false,
             tags: vec![TagId::derive(&["t"])],
             metadata: BTreeMap::new(),
         });

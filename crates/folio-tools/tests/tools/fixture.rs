@@ -233,6 +233,7 @@ async fn add_document(stores: &Stores, org: &OrgId, name: &str, pages: &[&str], 
         sha256: Digest::of(name.as_bytes()).as_str().to_owned(),
         blob: BlobId::derive(&[name]),
         is_protected: false,
+        has_auto_create: false,
         tags: tags.to_vec(),
         metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
     };

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use folio_proto::v1;
 use serde_json::{Value, json};
 
+use super::organization::Switch;
 use super::output::View;
 use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, tag, time};
 use crate::client::{Client, answer};
@@ -49,6 +50,9 @@ pub(crate) struct Add {
     /// not stored.
     #[arg(long)]
     password: bool,
+    /// Let an agent propose a schema, a prompt and an extraction for each document [default: as the organization states].
+    #[arg(long, value_enum, value_name = "STATE")]
+    auto_create: Option<Switch>,
     /// Do not wait for the texts.
     #[arg(long)]
     no_wait: bool,
@@ -120,6 +124,7 @@ async fn upload(client: &Client, add: &Add, password: String) -> Result<View> {
         tag_ids: tag::ids(client, &add.tags).await?,
         metadata: add.metadata.iter().cloned().collect(),
         password,
+        auto_create: add.auto_create.map(|state| state == Switch::On),
         ..NewFile::default()
     };
     let mut rows = Vec::with_capacity(add.files.len());

@@ -32,16 +32,19 @@ pub(crate) struct Update {
     thread_retention_days: Option<u32>,
     /// Run prompts on documents that become ready or get a tag, if they share a tag.
     #[arg(long, value_enum, value_name = "STATE")]
-    tag_runs: Option<TagRuns>,
+    tag_runs: Option<Switch>,
     /// Maximum number of documents on which a prompt runs when it gets a tag or a revision; 0 for none.
     #[arg(long, value_name = "N")]
     tag_batch_documents: Option<u32>,
+    /// Let an agent propose a schema, a prompt and an extraction for each uploaded document.
+    #[arg(long, value_enum, value_name = "STATE")]
+    auto_create: Option<Switch>,
     #[command(flatten)]
     data: DataArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum TagRuns {
+pub(crate) enum Switch {
     On,
     Off,
 }
@@ -61,7 +64,7 @@ async fn show(client: &Client) -> Result<View> {
 async fn change(client: &Client, update: &Update) -> Result<View> {
     let (organization, paths) = changes(update);
     if paths.is_empty() {
-        bail!("nothing to change: pass --name, --thread-retention-days, --tag-runs or --tag-batch-documents");
+        bail!("nothing to change: pass a setting such as --name or --auto-create");
     }
     let request = v1::UpdateOrganizationRequest {
         organization: Some(organization),
@@ -77,8 +80,9 @@ fn changes(update: &Update) -> (v1::Organization, Vec<String>) {
     let organization = v1::Organization {
         name: update.name.clone().unwrap_or_default(),
         thread_retention_days: update.thread_retention_days.unwrap_or_default(),
-        tag_runs_disabled: update.tag_runs == Some(TagRuns::Off),
+        tag_runs_disabled: update.tag_runs == Some(Switch::Off),
         tag_batch_documents: update.tag_batch_documents.unwrap_or_default(),
+        auto_create: update.auto_create == Some(Switch::On),
         ..v1::Organization::default()
     };
     let set = [
@@ -86,6 +90,7 @@ fn changes(update: &Update) -> (v1::Organization, Vec<String>) {
         ("thread_retention_days", update.thread_retention_days.is_some()),
         ("tag_runs_disabled", update.tag_runs.is_some()),
         ("tag_batch_documents", update.tag_batch_documents.is_some()),
+        ("auto_create", update.auto_create.is_some()),
     ];
     let paths = set.into_iter().filter(|(_, is_set)| *is_set).map(|(path, _)| path.to_owned());
     (organization, paths.collect())
@@ -97,6 +102,7 @@ fn row(organization: &v1::Organization) -> Value {
         "thread_retention_days": organization.thread_retention_days,
         "tag_runs": if organization.tag_runs_disabled { "off" } else { "on" },
         "tag_batch_documents": organization.tag_batch_documents,
+        "auto_create": if organization.auto_create { "on" } else { "off" },
         "create_time": time(organization.create_time.as_ref()), "etag": organization.etag,
     })
 }
@@ -125,6 +131,8 @@ mod tests {
         let (values, paths) = changed(&["--tag-runs", "on", "--tag-batch-documents", "0"]);
         assert_eq!((&values["tag_runs"], &values["tag_batch_documents"]), (&json!("on"), &json!(0)));
         assert_eq!(paths, ["tag_runs_disabled", "tag_batch_documents"]);
+        let (values, paths) = changed(&["--auto-create", "on"]);
+        assert_eq!((&values["auto_create"], paths), (&json!("on"), vec!["auto_create".to_owned()]));
         let (values, paths) = changed(&["--tag-runs", "off", "--name", "Acme", "--thread-retention-days", "30"]);
         assert_eq!((&values["tag_runs"], &values["name"]), (&json!("off"), &json!("Acme")));
         assert_eq!(paths, ["name", "thread_retention_days", "tag_runs_disabled"]);

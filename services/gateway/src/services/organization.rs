@@ -53,6 +53,7 @@ impl OrganizationService for Api {
             ("thread_retention_days", organization.thread_retention_days != 0),
             ("tag_runs_disabled", organization.tag_runs_disabled),
             ("tag_batch_documents", organization.tag_batch_documents != 0),
+            ("auto_create", organization.auto_create),
         ];
         let mask = fields::mask(request.update_mask.as_ref(), &set)?;
         UpdateOrganization {
@@ -60,6 +61,7 @@ impl OrganizationService for Api {
             thread_retention_days: mask.take("thread_retention_days", organization.thread_retention_days),
             tag_runs_disabled: mask.take("tag_runs_disabled", organization.tag_runs_disabled),
             tag_batch_documents: mask.take("tag_batch_documents", organization.tag_batch_documents),
+            auto_create: mask.take("auto_create", organization.auto_create),
             etag: fields::etag("organization.etag", &organization.etag)?,
         }
     });

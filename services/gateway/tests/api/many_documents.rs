@@ -29,6 +29,7 @@ async fn fill(server: &Server, client: &Client, tag: &TagId) {
             sha256: Digest::of(b"hello").as_str().to_owned(),
             blob: BlobId::derive(&[&request]),
             is_protected: false,
+            has_auto_create: false,
             tags: if number % 10 == 0 { vec![tag.clone()] } else { Vec::new() },
             metadata: BTreeMap::from([("year".into(), if number % 100 == 0 { "1999" } else { "2024" }.into())]),
         };
