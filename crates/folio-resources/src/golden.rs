@@ -141,6 +141,7 @@ pub(crate) fn proposal() -> Proposal {
         state: ProposalState::Accepted,
         resources: Some(ProposedResources {
             schema: Some(schema().latest.revid),
+            is_schema_reused: true,
             prompt: prompt().latest.revid,
             extraction: extraction().id,
             document_type: Some("Invoice".into()),

@@ -78,6 +78,9 @@ pub struct ProposedResources {
     /// None: the prompt has no schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<SchemaRevId>,
+    /// True if the schema existed before the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_schema_reused: bool,
     pub prompt: PromptRevId,
     pub extraction: ExtractionId,
     /// Name of the document type, which a tag for later documents may have.

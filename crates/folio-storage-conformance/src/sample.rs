@@ -227,6 +227,7 @@ impl Sample for Proposal {
     fn create(seed: &Seed) -> ProposalChange {
         let resources = ProposedResources {
             schema: seed.schema(),
+            is_schema_reused: false,
             prompt: seed.prompt(),
             extraction: ExtractionId::derive(&[&seed.content.to_string()]),
             document_type: Some(seed.name.clone()),

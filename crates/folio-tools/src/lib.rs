@@ -10,6 +10,7 @@
 //! organization. [`score`] compares extracted values with expected ones, for evaluations.
 
 mod arguments;
+pub mod auto_create;
 mod call;
 mod decide;
 mod document_text;

@@ -13,7 +13,9 @@ use serde_json::{Map, Value};
 
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
-use crate::{arguments, documents, extraction, find_tools, help, models, profiles, prompts, schemas, tags};
+use crate::{
+    arguments, auto_create, documents, extraction, find_tools, help, models, profiles, prompts, schemas, tags,
+};
 
 /// Registry of profiles and tools. Built once per process.
 #[derive(Debug)]
@@ -64,9 +66,17 @@ pub struct CheckedCall {
 }
 
 impl Registry {
+    /// Creates the registry with all tools and profiles, and the default settings.
+    ///
+    /// # Errors
+    /// Those of [`Self::configured`].
+    pub fn standard() -> Result<Arc<Self>> {
+        Self::configured(&auto_create::Options::default())
+    }
+
     /// Creates the registry with all tools and profiles. An error is a bug: an invalid argument schema, or a profile
     /// with an unknown tool.
-    pub fn standard() -> Result<Arc<Self>> {
+    pub fn configured(options: &auto_create::Options) -> Result<Arc<Self>> {
         let groups = [
             documents::tools(),
             extraction::tools(),
@@ -76,7 +86,7 @@ impl Registry {
             help::tools(),
             models::tools(),
         ];
-        Self::new(groups.into_iter().flatten(), profiles::all())
+        Self::new(groups.into_iter().flatten(), profiles::all(options))
     }
 
     /// Creates a registry of these tools and profiles. Fails if an argument schema is invalid, or a profile has an

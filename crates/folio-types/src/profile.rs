@@ -8,6 +8,8 @@ use crate::ids::{DocumentId, ExtractionId, IngestionId, ProposalId, StackId};
 
 /// Name of the default profile.
 pub const DOCUMENT_PROFILE: &str = "document";
+/// Name of the profile of the agent that makes a proposal for an uploaded document.
+pub const AUTO_CREATE_PROFILE: &str = "auto_create";
 /// Name of the profile of the agent that writes an extraction.
 pub const EXTRACTION_PROFILE: &str = "extraction";
 

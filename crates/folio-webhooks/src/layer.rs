@@ -8,7 +8,7 @@
 //! | an extraction | [`ResourceExecutor::decide`] |
 //! | the end of a job | [`JobRecordStore::write`] |
 //!
-//! The layer also creates the jobs of prompts that share a tag with a document ([`TagRuns`]).
+//! The layer also creates the jobs of prompts that share a tag with a document, and those that make proposals ([`TagRuns`]).
 //!
 //! A write that was refused, or that was lost, leaves deliveries without a record. Their job finds no record and sends
 //! nothing.

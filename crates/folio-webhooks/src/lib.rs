@@ -1,10 +1,11 @@
-//! Jobs that writes cause: deliveries of events to webhook endpoints, and runs of prompts by tags.
+//! Jobs that writes cause: deliveries of events to webhook endpoints, runs of prompts by tags, and proposals.
 //!
 //! | part | task |
 //! |---|---|
 //! | `event.rs` | derives events from records, pure |
 //! | [`with_events`] | a layer over the stores that creates the deliveries of an event before the write of its record |
 //! | `tag_runs.rs` | creates the jobs of prompts that share a tag with a document, before the write of the document |
+//! | `auto_create.rs` | creates the job that makes a proposal for a document, before the write of its text |
 //! | `outbox.rs` | creates deliveries, and caches the endpoints of organizations |
 //! | [`Delivery`] | a job with one item: an event for an endpoint |
 //! | [`DeliveryJobs`] | sends the event of a delivery, and reports the result to the endpoint |
@@ -12,6 +13,7 @@
 //! A delivery exists before the record of its event, so that no death of a process loses the event. The job sends
 //! nothing until it has read the record.
 
+mod auto_create;
 mod delivery;
 mod event;
 mod layer;

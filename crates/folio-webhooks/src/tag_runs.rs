@@ -1,4 +1,5 @@
-//! Creates the jobs that run a prompt on a document because both have a tag in common, before the write that causes them.
+//! Creates the jobs that run a prompt on a document because both have a tag in common, and the job that makes a proposal, before
+//! the write that causes them.
 //!
 //! A job whose write was refused or lost finds the document unchanged, and ends without an effect.
 
@@ -15,6 +16,7 @@ use folio_types::{DocumentId, Error, JobId, OrgId, Principal, Result, Role, TagI
 use futures::future::try_join_all;
 use serde_json::json;
 
+use crate::auto_create;
 use crate::outbox::is_store_failure;
 
 /// Maximum number of prompts that run on a document after one write. Further ones do not run.
@@ -49,12 +51,17 @@ impl TagRuns {
     /// # Errors
     /// `STORE_UNAVAILABLE`: the text must not be written.
     pub(crate) async fn after_text(&self, org: &OrgId, id: &DocumentId, update: &IngestUpdate) -> Result<Vec<JobId>> {
-        if update.state != TextState::Ready {
+        if !update.state.is_settled() {
             return Ok(Vec::new());
         }
         let Some(document) = self.documents.get(org, id).await? else { return Ok(Vec::new()) };
-        let cause = TagRun { at: update.at, write: TagRunWrite::Text };
-        self.create(&document, &document.tags, &document.created_by, &cause).await
+        let proposal = auto_create::create((&*self.jobs, &self.pages), &self.limits, &document, update.at).await?;
+        let mut jobs: Vec<JobId> = proposal.into_iter().collect();
+        if update.state == TextState::Ready {
+            let cause = TagRun { at: update.at, write: TagRunWrite::Text };
+            jobs.extend(self.create(&document, &document.tags, &document.created_by, &cause).await?);
+        }
+        Ok(jobs)
     }
 
     /// Creates the jobs of a change that adds tags to a document, and returns their ids. The caller writes the change

@@ -128,6 +128,10 @@ impl Sandbox {
     }
 
     async fn create_document(&self) {
+        self.create_document_with(false).await;
+    }
+
+    async fn create_document_with(&self, has_auto_create: bool) {
         let create = DocumentChange::Create(NewDocument {
             name: "a.txt".into(),
             media_type: "text/plain".into(),
@@ -135,7 +139,7 @@ impl Sandbox {
             sha256: "00".into(),
             blob: BlobId::derive(&["b"]),
             is_protected: false,
-            has_auto_create: false,
+            has_auto_create,
             tags: Vec::new(),
             metadata: BTreeMap::new(),
         });
@@ -437,6 +441,35 @@ async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_
     change::<Organization>(&test, &stores, &test.org, Expected::Version(1), disable).await;
     stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
     assert_eq!(runs().await.len(), 2, "the organization disabled the runs");
+}
+
+#[tokio::test]
+async fn a_text_that_is_settled_creates_the_job_of_a_requested_proposal_once() {
+    for (has_auto_create, state) in [
+        (false, TextState::Ready),
+        (true, TextState::Processing),
+        (true, TextState::Ready),
+        (true, TextState::NoText("empty".into())),
+        (true, TextState::Failed("damaged".into())),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let test = Sandbox::open(folder.path(), &[]);
+        test.create_document_with(has_auto_create).await;
+        let stores = test.with_events(test.stores.clone());
+        let expected = usize::from(has_auto_create && state.is_settled());
+        let update = IngestUpdate { state, ..test.ready() };
+        for _ in 0..2 {
+            stores.texts.ingest(&test.org, test.document.as_str(), update.clone()).await.unwrap();
+        }
+        let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
+        assert_eq!(found.items.len(), expected, "{update:?}");
+        for job in found.items {
+            assert_eq!((job.kind.as_str(), &job.input["at"]), ("auto_create", &json!(update.at)));
+            assert_eq!(job.items[0].id, test.document.as_str());
+        }
+        let hints = test.shared.jobs.waiting(folio_storage::JOB_HINTS).await.unwrap();
+        assert_eq!(hints > 0, expected > 0, "a hint after the write");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_conversation::Conversations;
-use folio_history::command::{ApproveAnswer, ApproveCommand};
+use folio_history::command::{ApproveAnswer, ApproveCommand, ChatCommand};
 use folio_history::event::Event;
 use folio_history::peer::{EventStream, SharedPeer};
 use folio_jobs::{ItemTask, JobKind, wait_reason};
@@ -25,10 +25,17 @@ pub(crate) enum TurnRunner {
 }
 
 impl TurnRunner {
-    async fn start(&self, principal: &Principal, input: &AgentRunInput) -> Result<EventStream> {
+    async fn start(&self, principal: &Principal, message: ChatCommand) -> Result<EventStream> {
         match self {
-            Self::ThisNode(conversations) => conversations.chat(principal, input.message()?).await,
-            Self::AllNodes(peer) => peer.chat(principal, input.message()?).await,
+            Self::ThisNode(conversations) => conversations.chat(principal, message).await,
+            Self::AllNodes(peer) => peer.chat(principal, message).await,
+        }
+    }
+
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<()> {
+        match self {
+            Self::ThisNode(conversations) => conversations.cancel(principal, turn).await.map(drop),
+            Self::AllNodes(peer) => peer.cancel(principal, turn).await.map(drop),
         }
     }
 
@@ -65,7 +72,7 @@ impl AgentRuns {
     /// `NO_EXTRACTION` if the agent did not complete the extraction. After an error for which the job attempts the item again,
     /// the extraction is still in progress.
     pub(crate) async fn run(&self, task: &ItemTask, id: &ExtractionId, input: &AgentRunInput) -> Result<Value> {
-        let error = match self.drive(&task.principal, input).await {
+        let error = match self.drive(&task.principal, input.message()?).await {
             Ok(reason) => match self.end(&task.principal, (id, input.number), &reason).await? {
                 ExtractionState::Failed => Error::precondition(Reason::NoExtraction, reason),
                 ExtractionState::Completed | ExtractionState::InProgress => {
@@ -74,19 +81,16 @@ impl AgentRuns {
             },
             Err(error) => error,
         };
-        let failures = task.item().map_or(0, |item| item.failures).saturating_add(1);
-        let is_last = !error.is_retriable() || failures >= JOB_FAILURES_MAX;
-        if is_last && wait_reason(&error).is_none() {
-            // The job does not attempt the run again.
+        if is_last_attempt(task, &error) {
             self.end(&task.principal, (id, input.number), &error.message).await?;
         }
         Err(error)
     }
 
     /// Starts, joins or resumes the turn of a run, and follows it to its end. Returns the reason of the failure of an extraction that
-    /// is then still in progress.
-    async fn drive(&self, principal: &Principal, input: &AgentRunInput) -> Result<String> {
-        let mut events = self.runner.start(principal, input).await?;
+    /// is then still in progress, or of a run that has not stored one.
+    pub(crate) async fn drive(&self, principal: &Principal, message: ChatCommand) -> Result<String> {
+        let mut events = self.runner.start(principal, message).await?;
         let mut last = None;
         while let Some(event) = events.next().await {
             last = Some(event?);
@@ -109,9 +113,23 @@ impl AgentRuns {
         }
     }
 
+    /// Cancels the turn of a run that is not attempted again, so that its calls create nothing more.
+    pub(crate) async fn cancel(&self, principal: &Principal, turn: &TurnId) {
+        if let Err(error) = self.runner.cancel(principal, turn).await {
+            tracing::warn!(%error, %turn, "the turn of a failed run is not cancelled");
+        }
+    }
+
     async fn end(&self, principal: &Principal, run: (&ExtractionId, u32), reason: &str) -> Result<ExtractionState> {
         end_run(&self.stores, principal, run, reason, self.environment.now()).await
     }
+}
+
+/// Returns true if the job does not attempt the item again after an error.
+pub(crate) fn is_last_attempt(task: &ItemTask, error: &Error) -> bool {
+    let failures = task.item().map_or(0, |item| item.failures).saturating_add(1);
+    let is_last = !error.is_retriable() || failures >= JOB_FAILURES_MAX;
+    is_last && wait_reason(error).is_none()
 }
 
 /// Returns the error of a run that waits for decisions, so that its job waits too.

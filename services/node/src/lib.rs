@@ -5,6 +5,7 @@
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
 mod agent_jobs;
+mod auto_create_jobs;
 mod extraction_jobs;
 mod node;
 mod owners;

@@ -17,7 +17,7 @@ use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
-use folio_tools::{Registry, ToolResources};
+use folio_tools::{Registry, ToolResources, auto_create};
 use folio_types::{Environment, Incarnation, Result, Timestamp};
 use futures::future::OptionFuture;
 use tokio::sync::watch;
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent_jobs::{AgentJobs, AgentRuns, TurnRunner};
+use crate::auto_create_jobs::AutoCreateJobs;
 use crate::extraction_jobs::ExtractionJobs;
 use crate::owners::ClusterOwners;
 
@@ -41,6 +42,8 @@ pub struct NodeParts {
     pub environment: Arc<dyn Environment>,
     /// Bounds of extractions.
     pub extraction: folio_tools::extraction::Options,
+    /// Bounds of runs that make proposals.
+    pub auto_create: auto_create::Options,
     /// Limits the running turns.
     pub turn_slots: Slots,
     /// Stores in which the node publishes its turns.
@@ -196,7 +199,7 @@ impl RunningIncarnation {
             models: parts.models.clone(),
             meter: parts.meter.clone(),
             turn_slots: parts.turn_slots.clone(),
-            tools: Registry::standard()?,
+            tools: Registry::configured(&parts.auto_create)?,
             environment: parts.environment.clone(),
             extraction: parts.extraction.clone(),
             job_limits: parts.jobs.limits,
@@ -261,6 +264,8 @@ async fn start_jobs(
     let mut kinds = parts.jobs.kinds.clone();
     let agent = Arc::new(AgentRuns::new(runner, parts.stores.clone(), Arc::clone(&parts.environment)));
     kinds.push(Arc::new(AgentJobs(Arc::clone(&agent))));
+    let (options, runs) = (parts.auto_create.clone(), Arc::clone(&agent));
+    kinds.push(Arc::new(AutoCreateJobs { resources: resources.clone(), options, runs }));
     kinds.push(Arc::new(ExtractionJobs { resources, agent }));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),

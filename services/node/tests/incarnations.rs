@@ -94,6 +94,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
         models: Arc::new(NoModels),
         environment: environment.clone(),
         extraction: folio_tools::extraction::Options::default(),
+        auto_create: folio_tools::auto_create::Options::default(),
         jobs: JobParts {
             slots: shared.slots.clone(),
             hints: JobHints::new(shared.jobs),

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use folio_history::journal::{CallStatus, Intent, WorkingChange};
+use folio_tools::auto_create::check_plan;
 use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, WriteTool};
 use folio_trace::{CONTENT, record_error};
 use folio_types::message::Usage;
@@ -81,7 +82,11 @@ impl ToolWork {
 
     async fn plan_once(&self) -> Result<Plan, CallFailure> {
         let tool = self.write_tool()?;
-        let plan = self.guarded(tool.plan(&self.context, &self.run.arguments)).await?;
+        let plan = async {
+            let plan = tool.plan(&self.context, &self.run.arguments).await?;
+            check_plan(&self.context, &self.run.arguments, &plan).await.map(|()| plan)
+        };
+        let plan = self.guarded(plan).await?;
         self.check_access(plan.expected).await?;
         Ok(plan)
     }

@@ -26,6 +26,7 @@
 //!   until it ends, because an ended job never reopens. [`row_action`] decides what the sweep does with a row.
 
 mod admission;
+mod auto_create;
 mod command;
 mod extraction;
 mod item_run;
@@ -52,6 +53,7 @@ use serde_json::Value;
 use crate::thread::Fence;
 
 pub use admission::{JobLimits, current_principal};
+pub use auto_create::{AUTO_CREATE_KIND, AutoCreateInput};
 pub use command::{JobCommand, retry_at};
 pub use extraction::{ExtractionInput, TagRun, TagRunWrite};
 pub use item_run::ItemRun;

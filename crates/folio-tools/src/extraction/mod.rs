@@ -45,6 +45,7 @@ pub use metered::complete_metered;
 pub use options::Options;
 pub use review::{check_review, plan_review};
 pub use rule::check_rule;
+pub(crate) use tag_run::STORED_WITHIN;
 
 use crate::tool::Tool;
 

@@ -11,7 +11,7 @@ use super::job::Effect;
 use crate::tool::ToolResources;
 
 /// Time after which a write that is not stored was refused or lost.
-const STORED_WITHIN: Duration = Duration::from_secs(10 * 60);
+pub(crate) const STORED_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// The effect of an item whose prompt shares a tag with its document.
 pub(super) enum TagRunEffect {

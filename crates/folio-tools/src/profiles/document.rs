@@ -21,7 +21,7 @@ pub(super) fn profile() -> Profile {
 }
 
 /// The rarely used tools are sent on request, so that the tools of each model call stay small.
-const TOOLS: &[ProfileTool] = &[
+pub(super) const TOOLS: &[ProfileTool] = &[
     ProfileTool::runs("get_ocr_text"),
     ProfileTool::waits("run_extraction"),
     ProfileTool::runs("get_extraction_result"),

@@ -8,6 +8,7 @@
 )]
 
 mod agent;
+mod auto_create;
 mod documents;
 mod evidence;
 mod examples;

@@ -75,6 +75,7 @@ impl RunningNode {
             turn_slots: Slots::of_turns(base.quotas.clone(), Arc::clone(&base.shared.slots)),
             environment: Arc::clone(&base.environment),
             extraction: settings.extraction.clone(),
+            auto_create: settings.auto_create.clone(),
             jobs: JobParts {
                 slots: Arc::clone(&base.shared.slots),
                 hints,

@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) conversation: folio_conversation::Options,
     /// Bounds of extractions.
     pub(crate) extraction: folio_tools::extraction::Options,
+    /// Bounds of runs that make proposals.
+    pub(crate) auto_create: folio_tools::auto_create::Options,
     /// The limits of jobs.
     pub(crate) jobs: folio_history::job::JobLimits,
     /// Uploads and ingestion.
@@ -120,6 +122,7 @@ impl Settings {
             self.gateway.check(),
             self.conversation.check(),
             self.extraction.check(),
+            self.auto_create.check(),
             self.jobs.check(),
             self.documents.check(),
             self.cleanup.check(),

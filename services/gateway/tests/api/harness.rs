@@ -308,6 +308,7 @@ impl Server {
             meter: meter.clone(),
             environment: Arc::clone(&environment),
             extraction: folio_tools::extraction::Options::default(),
+            auto_create: folio_tools::auto_create::Options::default(),
             shared_turns: SharedTurnStores { turns: shared.turns.clone(), events: None },
             cluster: None,
         };

@@ -1,0 +1,41 @@
+//! Settings of automatic creation.
+
+use std::time::Duration;
+
+use folio_types::limits::DAY;
+use folio_types::settings::{InvalidSettings, Problems};
+
+folio_types::settings! {
+    /// The settings section `auto_create`.
+    pub struct Options {
+        /// Maximum time that the turn of a run takes, without the time that it waits for decisions.
+        pub running_time: Duration as "running_time_seconds" = Duration::from_secs(120),
+        /// If true, the schemas, prompts and tags that a failed run created are kept.
+        pub keep_failed: bool = false,
+    }
+}
+
+impl Options {
+    /// # Errors
+    /// Lists every invalid setting with its bounds.
+    pub fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("auto_create");
+        problems.seconds("running_time_seconds", self.running_time, Duration::from_secs(1), DAY);
+        problems.into_result()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_each_bound_is_checked() {
+        assert_eq!(Options::default().check(), Ok(()));
+        for running_time in [Duration::ZERO, DAY + Duration::from_secs(1)] {
+            let options = Options { running_time, ..Options::default() };
+            let problems = options.check().unwrap_err().problems;
+            assert!(problems[0].starts_with("auto_create.running_time_seconds"), "{problems:?}");
+        }
+    }
+}

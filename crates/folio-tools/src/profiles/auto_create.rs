@@ -1,0 +1,49 @@
+//! The agent that makes a proposal for an uploaded document. It has the tools of conversations about a document, and works
+//! unattended: no call waits unless a rule of the organization's policy requires an approval. [`crate::auto_create`] bounds
+//! what its calls may change.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use folio_types::profile::{
+    AUTO_CREATE_PROFILE, DocumentRule, Profile, ProfileAnswer, ProfileLimits, ProfileTool, SubjectKind,
+};
+
+use super::document;
+
+/// `running_time`: maximum running time of a turn, which is a setting.
+pub(super) fn profile(running_time: Duration) -> Profile {
+    Profile {
+        name: AUTO_CREATE_PROFILE,
+        version: 1,
+        documents: DocumentRule { min: 1, max: 1, media_types: &[] },
+        subject: SubjectKind::Proposal,
+        has_excerpt: true,
+        instructions: include_str!("auto_create.md"),
+        guide: include_str!("document_guide.md"),
+        tools: &TOOLS,
+        limits: ProfileLimits { model_calls: 30, running_time: Some(running_time), credit_budget: None },
+        model: None,
+        answer: ProfileAnswer::Text,
+    }
+}
+
+static TOOLS: LazyLock<Vec<ProfileTool>> =
+    LazyLock::new(|| document::TOOLS.iter().map(|tool| ProfileTool { waits: false, ..*tool }).collect());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Registry;
+
+    #[test]
+    fn the_agent_has_the_tools_of_conversations_and_no_call_waits() {
+        let registry = Registry::standard().unwrap();
+        let names = |profile: &str| {
+            let tools = registry.profile(profile).unwrap();
+            tools.specs().map(|spec| spec.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(AUTO_CREATE_PROFILE), names(folio_types::profile::DOCUMENT_PROFILE));
+        assert!(profile(Duration::from_secs(1)).tools.iter().all(|tool| !tool.waits));
+    }
+}
