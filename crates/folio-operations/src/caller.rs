@@ -45,14 +45,19 @@ impl Caller {
             let message = format!("{} requires a token of the platform's administrator", operation.name);
             return Err(permission_denied(Reason::RoleNotAllowed, message, "role", "platform"));
         }
-        match operation.scope() {
-            Some(scope) if !self.covers(scope) => {
-                let message =
-                    format!("{} requires the scope {}, which this token lacks", operation.name, scope.as_str());
-                Err(permission_denied(Reason::ScopeNotAllowed, message, "scope", scope.as_str()))
-            }
-            _ => Ok(()),
+        operation.scope().map_or(Ok(()), |scope| self.require(scope, operation.name))
+    }
+
+    /// Checks that the token covers a scope. `what`: the operation, or the part of a request, that requires the scope.
+    ///
+    /// # Errors
+    /// `SCOPE_NOT_ALLOWED`; the detail `scope` names what is missing.
+    pub(crate) fn require(&self, scope: Scope, what: &str) -> Result<()> {
+        if self.covers(scope) {
+            return Ok(());
         }
+        let message = format!("{what} requires the scope {}, which this token lacks", scope.as_str());
+        Err(permission_denied(Reason::ScopeNotAllowed, message, "scope", scope.as_str()))
     }
 }
 

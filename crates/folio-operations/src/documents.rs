@@ -14,12 +14,11 @@ use folio_storage::BlobReader;
 use folio_storage::value::PageText;
 use folio_tools::extraction::check_ready;
 use folio_types::access::Scope;
-use folio_types::{BlobKey, DocumentId, Error, Etag, OrgId, Reason, Result, Secret, TagId, limits};
+use folio_types::{BlobKey, DocumentId, Error, Etag, OrgId, Result, Secret, TagId, limits};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 
-use crate::caller::permission_denied;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::document_watch::WatchDocument;
@@ -118,14 +117,10 @@ async fn has_auto_create(context: &Context, requested: Option<bool>) -> Result<b
         let found = organizations.get(&OrgId::platform(), &context.principal().org).await?;
         return Ok(found.is_some_and(|organization| organization.auto_create));
     };
-    let missing = [Scope::Definitions, Scope::Extractions].into_iter().find(|scope| !context.caller.covers(*scope));
-    match missing.filter(|_| requested) {
-        None => Ok(requested),
-        Some(scope) => {
-            let message = format!("automatic creation requires the scope {}, which this token lacks", scope.as_str());
-            Err(permission_denied(Reason::ScopeNotAllowed, message, "scope", scope.as_str()))
-        }
+    for scope in [Scope::Definitions, Scope::Extractions].into_iter().filter(|_| requested) {
+        context.caller.require(scope, "automatic creation")?;
     }
+    Ok(requested)
 }
 
 get_operation! {

@@ -40,6 +40,7 @@ mod pending_pollers;
 mod pending_reviews;
 pub mod policies;
 pub mod prompts;
+pub mod proposals;
 pub mod providers;
 mod reference;
 mod registry;
@@ -75,6 +76,7 @@ const GROUPS: &[&[Declaration]] = &[
     prompts::DECLARATIONS,
     tags::DECLARATIONS,
     extractions::DECLARATIONS,
+    proposals::DECLARATIONS,
     jobs::DECLARATIONS,
     inbox::DECLARATIONS,
     models::DECLARATIONS,

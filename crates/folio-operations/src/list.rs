@@ -24,6 +24,7 @@ const SCOPE_DIGEST_DIGITS: usize = 16;
 // proto: ListFieldHistoryRequest.page_size "per page, at most {}."
 // proto: ListInboxItemsRequest.page_size "per page, at most {}."
 // proto: ListWebhookDeliveriesRequest.page_size "per page, at most {}."
+// proto: ListProposalsRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.

@@ -20,7 +20,7 @@ use crate::resource::common_functions;
 use crate::{Condition, ListRow, Plan, Resource, parent_term, term};
 
 /// Maximum length of the reason of a proposal that failed or was skipped, in characters. A longer reason is cut.
-// proto: none "the part of a message that the server writes"
+// proto: Proposal.reason "at most {} characters"
 pub const PROPOSAL_REASON_CHARS: usize = 500;
 
 /// The state of a proposal.

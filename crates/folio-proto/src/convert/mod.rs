@@ -46,6 +46,7 @@ mod event;
 mod job;
 mod message;
 mod policy;
+mod proposal;
 mod quota;
 mod resource;
 mod thread;

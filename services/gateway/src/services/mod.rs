@@ -13,6 +13,7 @@ mod model;
 mod organization;
 mod policy;
 mod prompt;
+mod proposal;
 mod provider;
 mod schema;
 mod tag;
@@ -67,6 +68,7 @@ pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
         extraction_service_server::ExtractionServiceServer,
+        proposal_service_server::ProposalServiceServer,
         job_service_server::JobServiceServer,
         inbox_service_server::InboxServiceServer,
         model_service_server::ModelServiceServer,

@@ -25,6 +25,7 @@ mod malformed;
 mod many_documents;
 mod organizations;
 mod pending;
+mod proposals;
 mod providers;
 mod proxies;
 mod roles;

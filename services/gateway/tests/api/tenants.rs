@@ -5,8 +5,10 @@ use std::time::Duration;
 use folio_gateway::Options;
 use folio_operations::{Declaration, Effect, operations};
 use folio_proto::v1::*;
+use folio_resources::{NewProposal, ProposalOutcome, ProposedResources};
 use folio_testkit::wait_for;
-use folio_types::{Code, Error, OrgId, Reason, Role, System};
+use folio_types::op::{Expected, Write};
+use folio_types::{Code, Environment as _, Error, OrgId, ProposalId, Reason, Role, System};
 use serde_json::{Value, json};
 
 use crate::calls::{call, has_filter, id_fields, operation};
@@ -47,7 +49,27 @@ async fn create_resources(server: &Server, client: &Client, organization: &str) 
         turn = event.turn_id;
     }
     ids.insert("thread", turn.strip_suffix(".1").unwrap().to_owned());
+    ids.insert("proposal", create_proposal(server, client, &ids).await);
     ids
+}
+
+/// Stores an open proposal of the organization's schema, prompt and extraction, and returns its id.
+async fn create_proposal(server: &Server, client: &Client, ids: &Ids) -> String {
+    let resources = ProposedResources {
+        schema: Some(format!("{}.1", ids["schema"]).parse().unwrap()),
+        is_schema_reused: true,
+        prompt: format!("{}.1", ids["prompt"]).parse().unwrap(),
+        extraction: ids["extraction"].parse().unwrap(),
+        document_type: None,
+        similar: None,
+    };
+    let outcome = ProposalOutcome::Proposed(resources);
+    let new = NewProposal { document: ids["document"].parse().unwrap(), outcome, thread: None };
+    let (id, key) = (ProposalId::derive(&[client.org.as_str()]), "proposal".parse().unwrap());
+    let create = folio_resources::ProposalChange::Create(Box::new(new));
+    let write = Write::by_platform(client.org.clone(), key, System.now(), Expected::Absent, create);
+    server.stores.of::<folio_resources::Proposal>().decide(&id, write).await.unwrap();
+    id.to_string()
 }
 
 /// Waits until the inbox of an organization contains its own review and approval, and nothing else.

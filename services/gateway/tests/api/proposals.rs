@@ -1,0 +1,209 @@
+//! Proposals: runs of the agent on uploaded documents, and the decisions about their results.
+
+use std::time::Duration;
+
+use folio_history::job::{AUTO_CREATE_KIND, AutoCreateInput, JobLimits, JobQueue, NewJob};
+use folio_resources::{Document, TextState};
+use folio_storage::{IngestUpdate, create_job};
+use folio_testkit::wait_for;
+use folio_types::access::Scope;
+use folio_types::{DocumentId, Environment as _, JobId, Principal, Reason, Role, System};
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, Client, Server, format};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Creates the job that the write of a text creates, for the current text of a document. Returns the id of the job.
+async fn start_run(server: &Server, client: &Client, document: &DocumentId) -> String {
+    let found = server.stores.of::<Document>().get_with_text(&client.org, document).await.unwrap().unwrap();
+    let at = found.1.unwrap().at;
+    let new = NewJob {
+        id: JobId::derive(&[document.as_str(), &at.to_string()]),
+        principal: Principal::new(client.org.clone(), client.user.clone(), Role::Member),
+        kind: AUTO_CREATE_KIND.to_owned(),
+        input: json!(AutoCreateInput { at }),
+        items: vec![document.to_string()],
+        running_max: Duration::from_secs(600),
+        at,
+    };
+    let stores = &server.stores;
+    let job = create_job(&*stores.jobs, &stores.job_pages(), &JobLimits::default(), new).await.unwrap();
+    server.node_parts.jobs.hints.push(JobQueue::Work, &client.org, &job.id).await;
+    job.id.to_string()
+}
+
+/// Uploads a document and runs the agent on it. Returns the proposal.
+async fn propose(server: &Server, client: &Client, name: &str) -> Value {
+    let document: DocumentId = client.ready_document(name, "Invoice\nTotal 12.50").await.document_id.parse().unwrap();
+    start_run(server, client, &document).await;
+    proposal_of(client, &document).await
+}
+
+/// Waits for the proposal of a document.
+async fn proposal_of(client: &Client, document: &DocumentId) -> Value {
+    wait_for("the proposal", LIMIT, || async {
+        let listed = client.call_ok("ListProposals", json!({ "filter": format!("document:{document}") })).await;
+        listed["proposals"].as_array().and_then(|found| found.first().cloned())
+    })
+    .await
+}
+
+fn create_schema(name: &str) -> (&'static str, Value) {
+    let response_format: Value = serde_json::from_str(&format("total")).unwrap();
+    ("create_schema", json!({ "name": name, "response_format": response_format }))
+}
+
+/// The calls of a run that succeeds.
+fn calls(name: &str) -> Answer {
+    let prompt = json!({ "name": name, "content": "Read the total.", "schema_id": "$create_schema.schema_id" });
+    let run = json!({ "prompt_revid": "$create_prompt.prompt_revid" });
+    Answer::Calls(vec![create_schema(name), ("create_prompt", prompt), ("run_extraction", run)])
+}
+
+/// Scripts a run that succeeds.
+fn script(server: &Server, name: &str) {
+    server.model.next(calls(name));
+    server.model.answer(r#"{"total": 12.5}"#);
+    server.model.answer("An invoice with its total.");
+}
+
+/// Returns the number of items that a list has.
+async fn total(client: &Client, list: &str, request: Value) -> i64 {
+    client.call_ok(list, request).await["total_size"].as_i64().unwrap_or_default()
+}
+
+/// Returns the numbers of schemas, prompts and extractions.
+async fn counts(client: &Client) -> [i64; 3] {
+    let lists = ["ListSchemas", "ListPrompts", "ListExtractions"];
+    futures::future::join_all(lists.map(|list| total(client, list, json!({})))).await.try_into().unwrap()
+}
+
+#[tokio::test]
+async fn a_proposal_is_accepted_with_a_tag_for_later_documents() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    script(&server, "Invoice");
+    let proposal = propose(&server, &client, "a.txt").await;
+    assert_eq!(
+        (&proposal["state"], &proposal["document_type"]),
+        (&json!("PROPOSAL_STATE_PROPOSED"), &json!("Invoice"))
+    );
+    let extraction = json!({ "extraction_id": proposal["extraction_id"] });
+    let extraction = client.call_ok("GetExtraction", extraction).await["extraction"].clone();
+    assert_eq!(extraction["prompt_revid"], proposal["prompt_revid"]);
+    assert_eq!(extraction["schema_revid"], proposal["schema_revid"]);
+    assert_eq!(total(&client, "ListThreads", json!({})).await, 0, "the thread of the run is hidden");
+    let log = client.call_ok("GetThread", json!({ "thread_id": proposal["thread_id"] })).await;
+    assert!(log["messages"].to_string().contains("Analyze this document."), "{log}");
+
+    let accept = json!({ "proposal_id": proposal["proposal_id"], "tag_name": "invoice", "request_id": "a" });
+    let accepted = client.call_ok("AcceptProposal", accept.clone()).await;
+    assert_eq!(accepted["proposal"]["state"], "PROPOSAL_STATE_ACCEPTED");
+    assert_eq!(client.call_ok("AcceptProposal", accept).await, accepted, "a repeated request");
+    let prompt = client.call_ok("GetPromptRevision", json!({ "prompt_revid": prompt_of(&proposal) })).await;
+    assert_eq!(prompt["prompt_revision"]["tag_ids"], json!([accepted["tag_id"]]));
+    let decided = client.refusal("RejectProposal", json!({ "proposal_id": proposal["proposal_id"] })).await;
+    assert_eq!(decided.reason, Reason::ProposalDecided);
+    assert_eq!(total(&client, "ListProposals", json!({ "filter": "state:proposed" })).await, 0);
+    server.stop().await;
+}
+
+/// Returns the id of the prompt of a proposal.
+fn prompt_of(proposal: &Value) -> String {
+    proposal["prompt_revid"].as_str().unwrap().split_once('.').unwrap().0.to_owned()
+}
+
+#[tokio::test]
+async fn a_rejected_proposal_leaves_nothing_that_is_unused() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    script(&server, "Invoice");
+    let proposal = propose(&server, &client, "a.txt").await;
+    let id = json!({ "proposal_id": proposal["proposal_id"] });
+    let rejected = client.call_ok("RejectProposal", id.clone()).await;
+    assert_eq!(rejected["proposal"]["state"], "PROPOSAL_STATE_REJECTED");
+    assert_eq!(counts(&client).await, [0, 0, 0]);
+    assert_eq!(client.refusal("AcceptProposal", id.clone()).await.reason, Reason::ProposalDecided);
+    assert_eq!(client.refusal("RefineProposal", id).await.reason, Reason::ProposalDecided);
+
+    // Another extraction uses the prompt and the schema of the second proposal.
+    script(&server, "Receipt");
+    let proposal = propose(&server, &client, "b.txt").await;
+    let other = client.ready_document("c.txt", "Total 20").await.document_id;
+    server.model.answer(r#"{"total": 20}"#);
+    let run = json!({ "document_id": other, "prompt_revid": proposal["prompt_revid"] });
+    client.call_ok("RunExtraction", run).await;
+    client.call_ok("RejectProposal", json!({ "proposal_id": proposal["proposal_id"] })).await;
+    assert_eq!(counts(&client).await, [1, 1, 1]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_without_an_extraction_fails_and_leaves_nothing() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    server.model.next(Answer::Calls(vec![create_schema("Invoice")]));
+    server.model.answer("I cannot continue.");
+    let proposal = propose(&server, &client, "a.txt").await;
+    assert_eq!(proposal["state"], "PROPOSAL_STATE_FAILED");
+    assert!(!proposal["reason"].as_str().unwrap().is_empty(), "{proposal}");
+    assert_eq!(counts(&client).await, [0, 0, 0]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_document_without_text_is_skipped() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let document: DocumentId = client.ready_document("a.txt", "Total 1").await.document_id.parse().unwrap();
+    let state = TextState::NoText("the pages are empty".to_owned());
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: System.now() };
+    server.stores.texts.ingest(&client.org, document.as_str(), update).await.unwrap();
+    start_run(&server, &client, &document).await;
+    let proposal = proposal_of(&client, &document).await;
+    assert_eq!(proposal["state"], "PROPOSAL_STATE_SKIPPED");
+    assert_eq!(proposal["reason"], "the pages are empty");
+    assert_eq!(server.model.calls(), 0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn invariant_3_a_run_whose_turn_failed_continues_and_makes_one_proposal() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    server.model.next(Answer::Calls(vec![create_schema("Invoice")]));
+    let document: DocumentId = client.ready_document("a.txt", "Total 12.50").await.document_id.parse().unwrap();
+    let job = start_run(&server, &client, &document).await;
+    // No further answer is scripted, so the second model call fails.
+    wait_for("the failed model call", LIMIT, || async { (server.model.calls() >= 2).then_some(()) }).await;
+    let schemas = client.call_ok("ListSchemas", json!({})).await;
+    let prompt = json!({ "name": "Invoice", "content": "Read.", "schema_id": schemas["schemas"][0]["schema_id"] });
+    let run = json!({ "prompt_revid": "$create_prompt.prompt_revid" });
+    server.model.next(Answer::Calls(vec![("create_prompt", prompt), ("run_extraction", run)]));
+    server.model.answer(r#"{"total": 12.5}"#);
+    server.model.answer("Done.");
+    let proposal = proposal_of(&client, &document).await;
+    assert_eq!(proposal["state"], "PROPOSAL_STATE_PROPOSED", "{proposal}");
+    wait_for("the job ends", LIMIT, || async {
+        let found = client.call_ok("GetJob", json!({ "job_id": job })).await;
+        (found["job"]["state"] == "JOB_STATE_COMPLETED").then_some(())
+    })
+    .await;
+    assert_eq!(counts(&client).await, [1, 1, 1]);
+    assert_eq!(total(&client, "ListProposals", json!({})).await, 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_upload_with_a_restricted_token_requests_a_proposal_only_with_its_scopes() {
+    let server = Server::start().await;
+    let org = server.member().await.org;
+    let documents_only = server.restricted_user(&org, Role::Member, &[Scope::Documents], false).await;
+    let description = json!({ "name": "a.txt", "auto_create": true });
+    let upload = json!([{ "description": description }, { "chunk": "VG90YWw=" }]);
+    assert_eq!(documents_only.refusal("UploadDocument", upload.clone()).await.reason, Reason::ScopeNotAllowed);
+    let member = server.user(&org, Role::Member).await;
+    assert_eq!(member.call_ok("UploadDocument", upload).await["document"]["auto_create"], true);
+    server.stop().await;
+}
