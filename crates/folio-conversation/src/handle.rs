@@ -113,8 +113,9 @@ impl Conversations {
         let thread = match &prepared.command.thread {
             Some(thread) => thread.clone(),
             None => {
-                let new = prepare::new_thread_of_chat(shared, principal, &prepared)?;
+                let mut new = prepare::new_thread_of_chat(shared, principal, &prepared)?;
                 prepare::check_media_types(shared, &new).await?;
+                prepare::start_from_proposal(shared, &mut new).await?;
                 prepared.new.insert(Arc::new(new)).id.clone()
             }
         };

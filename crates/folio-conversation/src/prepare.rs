@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
-use folio_history::import;
-use folio_history::journal::WorkingState;
+use folio_history::journal::{WorkingExtraction, WorkingState};
 use folio_history::thread::{NewThread, RequestRow, chat_thread_id};
+use folio_history::{import, starting_from};
 use folio_llm::Catalogue;
-use folio_resources::{Document, Organization};
+use folio_resources::{Document, Extraction, Organization, Proposal, ProposalFilter, ProposalState};
 use folio_trace::TraceContext;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile, Subject};
 use folio_types::{
@@ -142,6 +142,37 @@ pub(crate) fn fork_digest(command: &ForkThreadCommand) -> Digest {
         "message_count": command.message_count,
         "title": command.title,
     }))
+}
+
+/// Lets a new thread about one document start from the proposal of the document that is open or accepted, if there is one.
+pub(crate) async fn start_from_proposal(shared: &Shared, new: &mut NewThread) -> Result<()> {
+    let ([document], true) = (new.documents.as_slice(), new.imported.is_empty()) else { return Ok(()) };
+    let stores = &shared.dependencies.stores;
+    let found = stores.of::<Document>().get(&new.org, document).await?;
+    if !found.is_some_and(|document| document.has_auto_create) {
+        return Ok(());
+    }
+    let filter = ProposalFilter {
+        document: Some(document.clone()),
+        any_state: vec![ProposalState::Proposed, ProposalState::Accepted],
+        ..ProposalFilter::default()
+    };
+    let proposal = stores.of::<Proposal>().first(&new.org, &filter).await?;
+    let Some(proposed) = proposal.and_then(|proposal| proposal.resources) else { return Ok(()) };
+    let extraction = stores.of::<Extraction>().get(&new.org, &proposed.extraction).await?;
+    let working = WorkingState {
+        schema_revid: proposed.schema,
+        prompt_revid: Some(proposed.prompt),
+        extraction: extraction.map(|extraction| WorkingExtraction {
+            data: extraction.current().clone(),
+            id: extraction.id,
+            document: extraction.document,
+            prompt: extraction.prompt,
+        }),
+        profile_state: None,
+    };
+    new.imported = starting_from(&working);
+    Ok(())
 }
 
 /// Returns the documents in a canonical order, because digests and ids do not depend on their order.

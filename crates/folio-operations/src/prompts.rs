@@ -13,8 +13,9 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
-use crate::list::LARGE_PAGE_MAX;
-use crate::operation::{Operation, delete_operation, list_operation, revision_operations};
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
+use crate::operation::{Operation, delete_operation, revision_operations};
+use crate::proposals::{Listed, mark_prompts};
 use crate::reference::{PromptRef, SchemaRef};
 use crate::schemas::UpdateResult;
 use crate::tag_runs::{self, TagRunPlan};
@@ -129,9 +130,21 @@ revision_operations! {
     ListPromptRevisions { prompt_id: PromptId } of Prompt
 }
 
-list_operation! {
-    /// Lists prompts. Filter: `name:` a part of the name, `tag:` and `any_tag:` tag ids, `document:` a document id.
-    ListPrompts -> Prompt; LARGE_PAGE_MAX; |text| prompt_filter(text)?
+/// Lists prompts. Filter: `name:` a part of the name, `tag:` and `any_tag:` tag ids, `document:` a document id.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListPrompts {
+    pub list: ListRequest,
+}
+
+impl Operation for ListPrompts {
+    const DECLARATION: Declaration = SERVICE.read("ListPrompts");
+    type Output = ListPage<Listed<Prompt>>;
+
+    async fn run(self, context: &Context) -> Result<Self::Output> {
+        let filter = prompt_filter(&self.list.filter)?;
+        let page = context.list(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await?;
+        mark_prompts(context, page).await
+    }
 }
 
 fn prompt_filter(text: &str) -> Result<PromptFilter> {

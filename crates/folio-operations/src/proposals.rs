@@ -4,12 +4,13 @@ use folio_history::command::CreateThreadCommand;
 use folio_history::thread::ThreadView;
 use folio_resources::fields::{check_name, check_tags};
 use folio_resources::{
-    Extraction, Prompt, PromptChange, Proposal, ProposalChange, ProposalFilter, ProposalState, Resource as _, Tag,
-    TagChange, folded,
+    Extraction, Prompt, PromptChange, Proposal, ProposalChange, ProposalFilter, ProposalState, ProposedResources,
+    Resource, Schema, Tag, TagChange, folded,
 };
 use folio_tools::auto_create::{created_by_run, remove_unused};
 use folio_types::access::Scope;
 use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
+use folio_types::page::PageRequest;
 use folio_types::{Code, Digest, Error, Etag, PromptId, ProposalId, Reason, Result, Role, TagId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -245,6 +246,58 @@ impl Operation for RefineProposal {
         };
         context.conversations().create_thread(context.principal(), create).await
     }
+}
+
+/// A resource of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<R> {
+    pub resource: R,
+    /// The open proposal for which an agent created the resource, which thus waits for a review. None: no such proposal.
+    pub pending_proposal: Option<ProposalId>,
+}
+
+/// Marks the prompts of open proposals.
+pub(crate) async fn mark_prompts(context: &Context, page: ListPage<Prompt>) -> Result<ListPage<Listed<Prompt>>> {
+    let any_prompt = page.items.iter().map(|prompt| prompt.id.clone()).collect();
+    let filter = ProposalFilter { any_prompt, ..open() };
+    mark(context, page, &filter, |proposed, prompt| proposed.prompt.of == prompt.id).await
+}
+
+/// Marks the schemas of open proposals, except those that existed before.
+pub(crate) async fn mark_schemas(context: &Context, page: ListPage<Schema>) -> Result<ListPage<Listed<Schema>>> {
+    let any_schema = page.items.iter().map(|schema| schema.id.clone()).collect();
+    let filter = ProposalFilter { any_schema, ..open() };
+    let is_created = |proposed: &ProposedResources, schema: &Schema| {
+        !proposed.is_schema_reused && proposed.schema.as_ref().is_some_and(|revid| revid.of == schema.id)
+    };
+    mark(context, page, &filter, is_created).await
+}
+
+fn open() -> ProposalFilter {
+    ProposalFilter { any_state: vec![ProposalState::Proposed], ..ProposalFilter::default() }
+}
+
+async fn mark<R: Resource>(
+    context: &Context,
+    page: ListPage<R>,
+    filter: &ProposalFilter,
+    is_created: impl Fn(&ProposedResources, &R) -> bool,
+) -> Result<ListPage<Listed<R>>> {
+    let ListPage { items, next_page_token, total_size } = page;
+    let open = match items.len() {
+        0 => Vec::new(),
+        _ => {
+            let page = PageRequest { size: LARGE_PAGE_MAX, ..PageRequest::default() };
+            context.stores().of::<Proposal>().list(&context.principal().org, filter, &page).await?.items
+        }
+    };
+    let proposal_of = |resource: &R| {
+        let is_of = |proposed: &ProposedResources| proposed.similar.is_none() && is_created(proposed, resource);
+        let found = open.iter().find(|proposal| proposal.resources.as_ref().is_some_and(is_of));
+        found.map(|proposal| proposal.id.clone())
+    };
+    let listed = |resource: R| Listed { pending_proposal: proposal_of(&resource), resource };
+    Ok(ListPage { items: items.into_iter().map(listed).collect(), next_page_token, total_size })
 }
 
 #[cfg(test)]

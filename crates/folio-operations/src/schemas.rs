@@ -11,8 +11,9 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::declaration::{Declaration, service};
 use crate::filter;
-use crate::list::LARGE_PAGE_MAX;
-use crate::operation::{Operation, delete_operation, list_operation, revision_operations};
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
+use crate::operation::{Operation, delete_operation, revision_operations};
+use crate::proposals::{Listed, mark_schemas};
 use crate::reference::SchemaRef;
 
 service! {
@@ -62,9 +63,21 @@ revision_operations! {
     ListSchemaRevisions { schema_id: SchemaId } of Schema
 }
 
-list_operation! {
-    /// Lists schemas. Filter: `name:` a part of the name.
-    ListSchemas -> Schema; LARGE_PAGE_MAX; |text| SchemaFilter { name_search: filter::name_search(text)? }
+/// Lists schemas. Filter: `name:` a part of the name.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListSchemas {
+    pub list: ListRequest,
+}
+
+impl Operation for ListSchemas {
+    const DECLARATION: Declaration = SERVICE.read("ListSchemas");
+    type Output = ListPage<Listed<Schema>>;
+
+    async fn run(self, context: &Context) -> Result<Self::Output> {
+        let filter = SchemaFilter { name_search: filter::name_search(&self.list.filter)? };
+        let page = context.list(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await?;
+        mark_schemas(context, page).await
+    }
 }
 
 /// Changes name, response format or review rule of a schema. A field that is None keeps its value. A request creates a revision

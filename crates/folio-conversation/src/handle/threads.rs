@@ -17,8 +17,9 @@ impl Conversations {
     pub async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadHeader> {
         self.may_start_work(principal)?;
         let models = self.node.shared.dependencies.models.catalogue(&principal.org).await?;
-        let new = prepare::new_thread(&self.node.shared, principal, &models, command)?;
+        let mut new = prepare::new_thread(&self.node.shared, principal, &models, command)?;
         prepare::check_media_types(&self.node.shared, &new).await?;
+        prepare::start_from_proposal(&self.node.shared, &mut new).await?;
         if let Some(row) = &new.request {
             self.reserve_request_id(principal, &row.request, &new.id, &row.digest).await?;
         }

@@ -155,6 +155,11 @@ pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entr
     Ok(with_positions(entries))
 }
 
+/// Returns the entries of a new thread without messages that starts from a working state.
+pub fn starting_from(working: &WorkingState) -> Vec<Entry> {
+    with_positions(vec![entry(Vec::new(), working)])
+}
+
 fn entry(messages: Vec<Message>, working: &WorkingState) -> Entry {
     Entry::Imported(Imported { messages, working: working.clone(), position: None })
 }

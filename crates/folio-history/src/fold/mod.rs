@@ -16,7 +16,7 @@ mod bounds;
 #[cfg(test)]
 mod tests;
 
-pub use fork::{import, json_bytes, shorten_results};
+pub use fork::{import, json_bytes, shorten_results, starting_from};
 pub use messages::{VisibleMessage, model_call_id};
 use position::SlotPosition;
 pub use record::{CallRecord, Decider, RoundRecord, TurnRecord};

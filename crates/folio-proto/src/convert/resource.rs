@@ -99,6 +99,7 @@ impl From<&Schema> for v1::Schema {
             revision_create_time: newest.create_time,
             etag: Etag::new(schema.version).to_string(),
             review_rule: schema.review_rule.as_ref().map(Into::into),
+            pending_proposal_id: String::new(),
         }
     }
 }
@@ -168,6 +169,7 @@ impl From<&Prompt> for v1::Prompt {
             etag: Etag::new(prompt.version).to_string(),
             temperature: newest.temperature,
             agent: newest.agent,
+            pending_proposal_id: String::new(),
         }
     }
 }

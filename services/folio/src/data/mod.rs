@@ -273,6 +273,18 @@ fn time(at: Option<&prost_types::Timestamp>) -> Value {
     at.map_or(Value::Null, |at| Value::from(at.to_string()))
 }
 
+/// Returns the mark of a resource that an agent created for an open proposal. Empty: no such proposal.
+fn pending_review(proposal_id: &str) -> &'static str {
+    if proposal_id.is_empty() { "" } else { "auto-created, pending review" }
+}
+
+/// Returns the columns of a list, with the column `review` if an item waits for a review.
+fn with_review(columns: &[&'static str], rows: &[Value]) -> Vec<&'static str> {
+    let is_pending =
+        rows.iter().any(|row| row.get("review").and_then(Value::as_str).is_some_and(|mark| !mark.is_empty()));
+    columns.iter().copied().chain(is_pending.then_some("review")).collect()
+}
+
 /// Returns the result of a deletion.
 fn deleted(id: &str) -> View {
     View::one(serde_json::json!({ "deleted": id }))

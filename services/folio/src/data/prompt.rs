@@ -8,7 +8,10 @@ use folio_types::{PromptId, PromptRevId, counted, limits};
 use serde_json::{Value, json};
 
 use super::output::View;
-use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, read_text, schema, tag, time};
+use super::{
+    DataArguments, ItemArguments, ListArguments, collect, deleted, pending_review, present, read_text, schema, tag,
+    time, with_review,
+};
 use crate::client::{Client, answer};
 use crate::names::{self, Choice};
 use crate::terminal::note;
@@ -77,8 +80,11 @@ async fn prompts(client: &Client, list: &ListArguments) -> Result<View> {
         let page = answer(client.prompts().list_prompts(request)).await?;
         Ok((page.prompts, page.next_page_token))
     });
-    let rows = found.await?.iter().map(row).collect();
-    Ok(View::list(["prompt_id", "name", "revision", "schema_revid", "model", "revision_create_time"], rows))
+    let rows: Vec<Value> = found.await?.iter().map(row).collect();
+    Ok(View::list(
+        with_review(&["prompt_id", "name", "revision", "schema_revid", "model", "revision_create_time"], &rows),
+        rows,
+    ))
 }
 
 async fn revision(client: &Client, what: &str) -> Result<View> {
@@ -144,6 +150,7 @@ fn row(prompt: &v1::Prompt) -> Value {
         "revision": prompt.revision, "schema_revid": prompt.schema_revid, "model": prompt.model,
         "temperature": prompt.temperature, "agent": prompt.agent, "tag_ids": prompt.tag_ids, "revision_created_by": prompt.revision_created_by,
         "revision_create_time": time(prompt.revision_create_time.as_ref()), "etag": prompt.etag,
+        "review": pending_review(&prompt.pending_proposal_id),
         "content": prompt.content,
     })
 }

@@ -8,7 +8,10 @@ use folio_types::{SchemaId, SchemaRevId, limits};
 use serde_json::{Value, json};
 
 use super::output::View;
-use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, parsed, present, read_text, time};
+use super::{
+    DataArguments, ItemArguments, ListArguments, collect, deleted, parsed, pending_review, present, read_text, time,
+    with_review,
+};
 use crate::client::{Client, answer};
 use crate::documents;
 use crate::names::{self, Choice};
@@ -87,8 +90,8 @@ async fn schemas(client: &Client, list: &ListArguments) -> Result<View> {
         let page = answer(client.schemas().list_schemas(request)).await?;
         Ok((page.schemas, page.next_page_token))
     });
-    let rows = found.await?.iter().map(row).collect();
-    Ok(View::list(["schema_id", "name", "revision", "strict", "revision_create_time"], rows))
+    let rows: Vec<Value> = found.await?.iter().map(row).collect();
+    Ok(View::list(with_review(&["schema_id", "name", "revision", "strict", "revision_create_time"], &rows), rows))
 }
 
 async fn revision(client: &Client, what: &str) -> Result<View> {
@@ -185,6 +188,7 @@ fn row(schema: &v1::Schema) -> Value {
         "schema_id": schema.schema_id, "name": schema.name, "schema_revid": schema.schema_revid,
         "revision": schema.revision, "strict": schema.strict, "revision_created_by": schema.revision_created_by,
         "revision_create_time": time(schema.revision_create_time.as_ref()), "etag": schema.etag,
+        "review": pending_review(&schema.pending_proposal_id),
         "review_rule": rule_of(schema), "response_format": parsed(&schema.response_format_json),
     })
 }

@@ -4,8 +4,10 @@ use folio_operations::prompts::{
     ChangedPrompt, CreatePrompt, DeletePrompt, GetPromptRevision, ListPromptRevisions, ListPrompts, PromptFields,
     UpdatePrompt, ValidatePrompt, ValidatePromptData,
 };
+use folio_operations::proposals::Listed;
 use folio_operations::tag_runs::TagRunPlan;
 use folio_proto::{fields, json, v1};
+use folio_resources::Prompt;
 use folio_types::limits;
 use v1::prompt_service_server::PromptService;
 
@@ -36,7 +38,7 @@ impl PromptService for Api {
         GetPromptRevisionResponse { prompt_revision }
     );
 
-    list!(list_prompts, ListPromptsRequest, ListPrompts {}, ListPromptsResponse { prompts });
+    list!(list_prompts, ListPromptsRequest, ListPrompts {}, ListPromptsResponse { prompts: listed });
 
     list!(
         list_prompt_revisions,
@@ -111,6 +113,11 @@ impl PromptService for Api {
             violations: violations.into_iter().map(violation).collect(),
         }
     );
+}
+
+fn listed(listed: &Listed<Prompt>) -> v1::Prompt {
+    let pending_proposal_id = fields::text_of(listed.pending_proposal.as_ref());
+    v1::Prompt { pending_proposal_id, ..(&listed.resource).into() }
 }
 
 fn prompt_fields(prompt: v1::Prompt) -> PromptFields {

@@ -1,6 +1,7 @@
 //! Serves `SchemaService`.
 
 use folio_llm::schema::Violation;
+use folio_operations::proposals::Listed;
 use folio_operations::schemas::{
     CreateSchema, DeleteSchema, GetSchemaRevision, ListSchemaRevisions, ListSchemas, UpdateResult, UpdateSchema,
     ValidateData, ValidateSchema,
@@ -32,7 +33,7 @@ impl SchemaService for Api {
         GetSchemaRevisionResponse { schema_revision }
     );
 
-    list!(list_schemas, ListSchemasRequest, ListSchemas {}, ListSchemasResponse { schemas });
+    list!(list_schemas, ListSchemasRequest, ListSchemas {}, ListSchemasResponse { schemas: listed });
 
     list!(
         list_schema_revisions,
@@ -99,6 +100,11 @@ impl SchemaService for Api {
             violations: violations.into_iter().map(violation).collect(),
         }
     );
+}
+
+fn listed(listed: &Listed<Schema>) -> v1::Schema {
+    let pending_proposal_id = fields::text_of(listed.pending_proposal.as_ref());
+    v1::Schema { pending_proposal_id, ..(&listed.resource).into() }
 }
 
 fn format(field: &str, text: &str) -> FolioResult<Value> {

@@ -97,10 +97,18 @@ async fn a_proposal_is_accepted_with_a_tag_for_later_documents() {
     let log = client.call_ok("GetThread", json!({ "thread_id": proposal["thread_id"] })).await;
     assert!(log["messages"].to_string().contains("Analyze this document."), "{log}");
 
+    let marks = async || {
+        let schemas = client.call_ok("ListSchemas", json!({})).await["schemas"][0]["pending_proposal_id"].clone();
+        let prompts = client.call_ok("ListPrompts", json!({})).await["prompts"][0]["pending_proposal_id"].clone();
+        [schemas, prompts]
+    };
+    assert_eq!(marks().await, [proposal["proposal_id"].clone(), proposal["proposal_id"].clone()]);
+
     let accept = json!({ "proposal_id": proposal["proposal_id"], "tag_name": "invoice", "request_id": "a" });
     let accepted = client.call_ok("AcceptProposal", accept.clone()).await;
     assert_eq!(accepted["proposal"]["state"], "PROPOSAL_STATE_ACCEPTED");
     assert_eq!(client.call_ok("AcceptProposal", accept).await, accepted, "a repeated request");
+    assert_eq!(marks().await, [Value::Null, Value::Null], "an accepted prompt is ordinary");
     let prompt = client.call_ok("GetPromptRevision", json!({ "prompt_revid": prompt_of(&proposal) })).await;
     assert_eq!(prompt["prompt_revision"]["tag_ids"], json!([accepted["tag_id"]]));
     let decided = client.refusal("RejectProposal", json!({ "proposal_id": proposal["proposal_id"] })).await;
@@ -112,6 +120,30 @@ async fn a_proposal_is_accepted_with_a_tag_for_later_documents() {
 /// Returns the id of the prompt of a proposal.
 fn prompt_of(proposal: &Value) -> String {
     proposal["prompt_revid"].as_str().unwrap().split_once('.').unwrap().0.to_owned()
+}
+
+#[tokio::test]
+async fn each_new_thread_about_the_document_starts_from_its_open_or_accepted_proposal() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let admin = server.user(&client.org, Role::Admin).await;
+    admin.call_ok("UpdateOrganization", json!({ "organization": { "auto_create": true } })).await;
+    script(&server, "Invoice");
+    let proposal = propose(&server, &client, "a.txt").await;
+    let id = json!({ "proposal_id": proposal["proposal_id"], "request_id": "refine" });
+    let refined = client.call_ok("RefineProposal", id.clone()).await["thread"].clone();
+    assert_eq!(client.call_ok("RefineProposal", id).await["thread"], refined, "a repeated request");
+    assert_eq!(refined["profile"], "document");
+    let create = json!({ "document_ids": [proposal["document_id"]] });
+    client.call_ok("AcceptProposal", json!({ "proposal_id": proposal["proposal_id"] })).await;
+    let created = client.call_ok("CreateThread", create.clone()).await["thread"].clone();
+    for thread in [refined, created] {
+        let working = &thread["working_state"];
+        assert_eq!(working["prompt_revid"], proposal["prompt_revid"], "{thread}");
+        assert_eq!(working["schema_revid"], proposal["schema_revid"], "{thread}");
+        assert!(working.to_string().contains(proposal["extraction_id"].as_str().unwrap()), "{thread}");
+    }
+    server.stop().await;
 }
 
 #[tokio::test]
