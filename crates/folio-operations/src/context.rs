@@ -11,7 +11,7 @@ use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Amount, Bounds, Permit, Permits};
 use folio_providers::Providers;
 use folio_resources::quota::Quotas;
-use folio_resources::{Document, Resource, Revisioned};
+use folio_resources::{Document, Proposal, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
@@ -29,12 +29,13 @@ use crate::followed_list::FollowedList;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Call, Operation};
 use crate::pending_pollers::{self, Window};
-use crate::pending_reviews::{self, PendingReview};
+use crate::pending_reviews::PendingReview;
 use crate::reference::RevisionRef;
 use crate::request::ChangeRequest;
 use crate::schemas::UpdateResult;
 use crate::shared_poller::{Polls, SharedPollers};
 use crate::single_flight::SingleFlight;
+use crate::waiting_items;
 
 #[derive(Clone)]
 pub struct Components {
@@ -119,6 +120,7 @@ struct Inner {
     /// The pollers of the index of pending turns.
     turn_pollers: SharedPollers<OrgId, Window>,
     review_pollers: SharedPollers<OrgId, FollowedList<PendingReview>>,
+    proposal_pollers: SharedPollers<OrgId, FollowedList<Proposal>>,
     document_pollers: SharedPollers<(OrgId, DocumentId), DocumentState>,
 }
 
@@ -144,6 +146,7 @@ impl Operations {
             requests,
             turn_pollers: SharedPollers::default(),
             review_pollers: SharedPollers::default(),
+            proposal_pollers: SharedPollers::default(),
             document_pollers: SharedPollers::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -285,7 +288,13 @@ impl Context {
     /// Subscribes to the oldest extractions of the organization that wait for a reviewer.
     pub(crate) fn pending_reviews(&self) -> Polls<FollowedList<PendingReview>> {
         let (pollers, extractions) = (&self.operations.inner.review_pollers, self.stores().of());
-        pending_reviews::subscribe(pollers, &self.principal().org, extractions, self.environment().random())
+        waiting_items::subscribe(pollers, &self.principal().org, extractions, self.environment().random())
+    }
+
+    /// Subscribes to the oldest open proposals of the organization.
+    pub(crate) fn open_proposals(&self) -> Polls<FollowedList<Proposal>> {
+        let (pollers, proposals) = (&self.operations.inner.proposal_pollers, self.stores().of());
+        waiting_items::subscribe(pollers, &self.principal().org, proposals, self.environment().random())
     }
 
     /// Subscribes to the states of a document of the organization.

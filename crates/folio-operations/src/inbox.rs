@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use folio_resources::Extraction;
+use folio_resources::Proposal;
 use folio_storage::TurnCursor;
 use folio_types::access::Scope;
 use folio_types::page::Order;
-use folio_types::{Error, ExtractionId, Reason, Result, Role, Timestamp, UserId};
+use folio_types::{Error, Reason, Result, Role, Timestamp, UserId};
 use futures::stream::{BoxStream, select_all};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
@@ -23,7 +23,8 @@ use crate::declaration::{Declaration, service};
 use crate::filter;
 use crate::list::{COUNT_MAX, LARGE_PAGE_MAX, ListPage, ListRequest, Listing, ScanRead, SortKeys};
 use crate::operation::Operation;
-use crate::pending_reviews::{self, PendingReview, ReviewChange};
+use crate::pending_reviews::PendingReview;
+use crate::waiting_items::{self, WaitingChange, WaitingItem};
 
 service! {
     // A token sees the kinds that its scopes permit.
@@ -41,13 +42,16 @@ pub enum InboxKind {
     Approval,
     /// An extraction that waits for decisions on its values.
     FieldReview,
+    /// An open proposal.
+    Proposal,
 }
 
 /// An item that waits for a person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum Subject {
     Approval(PendingApproval),
     FieldReview(PendingReview),
+    Proposal(Box<Proposal>),
 }
 
 /// The users that may decide on an item.
@@ -66,22 +70,25 @@ impl Subject {
         match self {
             Self::Approval(_) => InboxKind::Approval,
             Self::FieldReview(_) => InboxKind::FieldReview,
+            Self::Proposal(_) => InboxKind::Proposal,
         }
     }
 
-    /// Returns the id of the turn or of the extraction, which is unique among the items of all kinds.
+    /// Returns the id of the turn, the extraction or the proposal, which is unique among the items of all kinds.
     pub fn id(&self) -> String {
         match self {
             Self::Approval(approval) => approval.turn.to_string(),
             Self::FieldReview(review) => review.extraction.to_string(),
+            Self::Proposal(proposal) => proposal.id.to_string(),
         }
     }
 
-    /// Returns the time that orders the items: the start of the pause, or the creation of the extraction.
+    /// Returns the time that orders the items: the start of the pause, or the creation of the extraction or proposal.
     pub fn created_at(&self) -> Option<Timestamp> {
         match self {
             Self::Approval(approval) => approval.paused_at,
             Self::FieldReview(review) => Some(review.created_at),
+            Self::Proposal(proposal) => Some(proposal.created_at),
         }
     }
 
@@ -89,14 +96,16 @@ impl Subject {
     pub fn expires_at(&self) -> Option<Timestamp> {
         match self {
             Self::Approval(approval) => approval.expires_at,
-            Self::FieldReview(_) => None,
+            Self::FieldReview(_) | Self::Proposal(_) => None,
         }
     }
 
     pub fn deciders(&self) -> Deciders {
         match self {
             Self::Approval(approval) => deciders_of_approval(approval),
-            Self::FieldReview(_) => Deciders { roles: [Role::Member].into(), user: None, excluded: None },
+            Self::FieldReview(_) | Self::Proposal(_) => {
+                Deciders { roles: [Role::Member].into(), user: None, excluded: None }
+            }
         }
     }
 }
@@ -124,12 +133,13 @@ struct Entry {
 }
 
 impl InboxKind {
-    const ALL: [Self; 2] = [Self::Approval, Self::FieldReview];
+    const ALL: [Self; 3] = [Self::Approval, Self::FieldReview, Self::Proposal];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Approval => "approval",
             Self::FieldReview => "field_review",
+            Self::Proposal => "proposal",
         }
     }
 
@@ -142,40 +152,53 @@ impl InboxKind {
         match self {
             Self::Approval => Scope::Conversations,
             Self::FieldReview => Scope::Extractions,
+            Self::Proposal => Scope::Definitions,
         }
     }
 
     /// Reads entries after a position, the oldest first. Fewer than `limit`: the list has no more entries.
     async fn read(self, context: &Context, after: Option<&Cursor>, limit: usize) -> Result<Vec<Entry>> {
-        let entry = |cursor, item| Entry { kind: self, cursor, item };
         match self {
             Self::Approval => {
+                let entry = |cursor, item| Entry { kind: self, cursor, item };
                 let after =
                     after.map(|after| Ok::<_, Error>(TurnCursor { paused_at: after.at, turn: after.id.parse()? }));
                 let read = approvals::read_entries(context, None, after.transpose()?, limit, true).await?;
                 let cursor = |turn: TurnCursor| Cursor { at: turn.paused_at, id: turn.turn.to_string() };
                 Ok(read.into_iter().map(|(turn, found)| entry(cursor(turn), found.map(Subject::Approval))).collect())
             }
-            Self::FieldReview => {
-                let after =
-                    after.map(|after| Ok::<_, Error>((after.at, after.id.parse::<ExtractionId>()?))).transpose()?;
-                let store = context.stores().of::<Extraction>();
-                let read = pending_reviews::read(&store, &context.principal().org, after.as_ref(), limit).await?;
-                let cursor =
-                    |review: &PendingReview| Cursor { at: review.created_at, id: review.extraction.to_string() };
-                let entries = read.into_iter().map(|review| entry(cursor(&review), Some(Subject::FieldReview(review))));
-                Ok(entries.collect())
+            Self::FieldReview => self.read_waiting(context, after, limit, Subject::FieldReview).await,
+            Self::Proposal => {
+                self.read_waiting(context, after, limit, |found| Subject::Proposal(Box::new(found))).await
             }
         }
     }
 
+    /// Reads entries of a kind whose items are resources.
+    async fn read_waiting<W: WaitingItem>(
+        self,
+        context: &Context,
+        after: Option<&Cursor>,
+        limit: usize,
+        subject: fn(W) -> Subject,
+    ) -> Result<Vec<Entry>> {
+        let after = after.map(|after| Ok::<_, Error>((after.at, after.id.parse()?))).transpose()?;
+        let store = context.stores().of::<W::Resource>();
+        let read = waiting_items::read::<W>(&store, &context.principal().org, after.as_ref(), limit).await?;
+        let entry = |item: W| {
+            let cursor = Cursor { at: item.created_at(), id: item.id().to_string() };
+            Entry { kind: self, cursor, item: Some(subject(item)) }
+        };
+        Ok(read.into_iter().map(entry).collect())
+    }
+
     /// Counts the items.
     async fn count(self, context: &Context) -> Result<u64> {
+        let org = &context.principal().org;
         match self {
             Self::Approval => approvals::count(context, usize::try_from(COUNT_MAX).unwrap_or(usize::MAX)).await,
-            Self::FieldReview => {
-                pending_reviews::count(&context.stores().of::<Extraction>(), &context.principal().org).await
-            }
+            Self::FieldReview => waiting_items::count::<PendingReview>(&context.stores().of(), org).await,
+            Self::Proposal => waiting_items::count::<Proposal>(&context.stores().of(), org).await,
         }
     }
 
@@ -189,14 +212,21 @@ impl InboxKind {
                     PendingChange::CaughtUp => InboxChange::CaughtUp,
                 })
                 .boxed(),
-            Self::FieldReview => pending_reviews::watch(context)
-                .map_ok(|change| match change {
-                    ReviewChange::Pending(review) => InboxChange::Item(Box::new(Subject::FieldReview(review))),
-                    ReviewChange::Removed(extraction) => InboxChange::Removed(extraction.to_string()),
-                    ReviewChange::CaughtUp => InboxChange::CaughtUp,
-                })
+            Self::FieldReview => waiting_items::watch(context.pending_reviews())
+                .map_ok(|change| inbox_change(change, Subject::FieldReview))
+                .boxed(),
+            Self::Proposal => waiting_items::watch(context.open_proposals())
+                .map_ok(|change| inbox_change(change, |found| Subject::Proposal(Box::new(found))))
                 .boxed(),
         }
+    }
+}
+
+fn inbox_change<W>(change: WaitingChange<W>, subject: impl Fn(W) -> Subject) -> InboxChange {
+    match change {
+        WaitingChange::Pending(item) => InboxChange::Item(Box::new(subject(item))),
+        WaitingChange::Removed(id) => InboxChange::Removed(id),
+        WaitingChange::CaughtUp => InboxChange::CaughtUp,
     }
 }
 
@@ -339,7 +369,7 @@ pub struct WatchInbox {
     pub filter: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum InboxChange {
     /// An item waits, or it changed.
     Item(Box<Subject>),
@@ -394,6 +424,7 @@ mod tests {
         assert_eq!(selected(" "), Ok(None));
         assert_eq!(selected("kind:approval"), Ok(Some(InboxKind::Approval)));
         assert_eq!(selected("kind=field_review"), Ok(Some(InboxKind::FieldReview)));
+        assert_eq!(selected("kind:proposal"), Ok(Some(InboxKind::Proposal)));
         for bad in ["kind:other", "user:x", "kind:approval kind:approval", "kind:"] {
             assert_eq!(selected(bad).unwrap_err().violations[0].field, "filter", "{bad}");
         }

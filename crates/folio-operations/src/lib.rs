@@ -54,6 +54,7 @@ mod thread_messages;
 pub mod threads;
 pub mod tokens;
 pub mod usage;
+mod waiting_items;
 pub mod webhook_endpoints;
 
 pub use audit::{AuditRecord, AuditedChange};

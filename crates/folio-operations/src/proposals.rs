@@ -4,14 +4,14 @@ use folio_history::command::CreateThreadCommand;
 use folio_history::thread::ThreadView;
 use folio_resources::fields::{check_name, check_tags};
 use folio_resources::{
-    Extraction, Prompt, PromptChange, Proposal, ProposalChange, ProposalFilter, ProposalState, ProposedResources,
-    Resource, Schema, Tag, TagChange, folded,
+    CreationPeriod, Extraction, Prompt, PromptChange, Proposal, ProposalChange, ProposalFilter, ProposalState,
+    ProposedResources, Resource, Schema, Tag, TagChange, folded,
 };
 use folio_tools::auto_create::{created_by_run, remove_unused};
 use folio_types::access::Scope;
 use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::page::PageRequest;
-use folio_types::{Code, Digest, Error, Etag, PromptId, ProposalId, Reason, Result, Role, TagId};
+use folio_types::{Code, Digest, Error, Etag, PromptId, ProposalId, Reason, Result, Role, TagId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -21,12 +21,16 @@ use crate::declaration::{Declaration, service};
 use crate::filter;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
 use crate::operation::{Operation, get_operation, outcome_as_json};
+use crate::waiting_items::WaitingItem;
 
 service! {
     "ProposalService", Some(Scope::Definitions) =>
     GetProposal, ListProposals, AcceptProposal, RejectProposal, RefineProposal
 }
 
+/// Maximum number of proposals that a stream of the inbox follows.
+// proto: WatchInboxResponse "at most {} proposals"
+const FOLLOWED_MAX: usize = 100;
 const TAG_NAME: &str = "tag_name";
 /// Maximum number of attempts to set the tag of a prompt while other requests change the prompt.
 const ATTEMPTS: u32 = 5;
@@ -67,6 +71,28 @@ fn proposal_filter(text: &str) -> Result<ProposalFilter> {
         }
     }
     Ok(ProposalFilter { document, any_state: state.into_iter().collect(), ..ProposalFilter::default() })
+}
+
+impl WaitingItem for Proposal {
+    type Resource = Self;
+
+    const FOLLOWED_MAX: usize = FOLLOWED_MAX;
+
+    fn filter(created: Option<CreationPeriod>) -> ProposalFilter {
+        ProposalFilter { created, ..open() }
+    }
+
+    fn of(resource: Self) -> Self {
+        resource
+    }
+
+    fn id(&self) -> &ProposalId {
+        &self.id
+    }
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
 }
 
 /// Accepts a proposal, and gives its prompt a tag.

@@ -17,7 +17,7 @@ use folio_types::{
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
-use crate::{Condition, ListRow, Plan, Resource, parent_term, term};
+use crate::{Condition, CreationPeriod, ListRow, Plan, Resource, parent_term, term};
 
 /// Maximum length of the reason of a proposal that failed or was skipped, in characters. A longer reason is cut.
 // proto: Proposal.reason "at most {} characters"
@@ -159,6 +159,7 @@ pub struct ProposalFilter {
     pub any_prompt: Vec<PromptId>,
     /// The proposal is in use and names a revision of one of these schemas.
     pub any_schema: Vec<SchemaId>,
+    pub created: Option<CreationPeriod>,
 }
 
 impl Proposal {
@@ -238,14 +239,15 @@ impl Resource for Proposal {
     }
 
     fn conditions(filter: &ProposalFilter) -> Vec<Condition> {
-        let ProposalFilter { document, any_state, any_prompt, any_schema } = filter;
+        let ProposalFilter { document, any_state, any_prompt, any_schema, created } = filter;
         let any = [
             document.iter().map(parent_term).collect::<Vec<_>>(),
             any_state.iter().map(|state| term(STATE, state.as_str())).collect(),
             any_prompt.iter().map(|prompt| term(PROMPT, prompt)).collect(),
             any_schema.iter().map(|schema| term(SCHEMA, schema)).collect(),
         ];
-        any.into_iter().filter(|terms| !terms.is_empty()).map(Condition::AnyTerm).collect()
+        let any = any.into_iter().filter(|terms| !terms.is_empty()).map(Condition::AnyTerm);
+        any.chain(created.map(Condition::Created)).collect()
     }
 
     fn apply(id: &ProposalId, write: &Write<ProposalChange>, before: Option<Self>) -> Result<Plan<Self>> {
@@ -364,6 +366,7 @@ mod tests {
                 any_state: vec![state],
                 any_prompt: vec![prompt().id],
                 any_schema: vec![SchemaId::derive(&["other"]), schema().id],
+                created: Some(CreationPeriod { start: Some(at()), end: None }),
             };
             let is_named = found.list_row().matches(&Proposal::conditions(&filter));
             assert_eq!(

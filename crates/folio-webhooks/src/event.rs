@@ -3,11 +3,11 @@
 use folio_history::job::{EXTRACTION_KIND, JobHeader, JobState, JobWrite};
 use folio_history::journal::{End, Entry};
 use folio_history::thread::Append;
-use folio_resources::{Extraction, ExtractionState, TextState, WebhookEndpointId};
+use folio_resources::{Extraction, ExtractionState, Proposal, ProposalState, TextState, WebhookEndpointId};
 use folio_storage::IngestUpdate;
 use folio_types::op::OpKey;
 use folio_types::{
-    DocumentId, Error, ExtractionId, JobId, OrgId, Reason, Result, ThreadId, Timestamp, TurnId, plain_id,
+    DocumentId, Error, ExtractionId, JobId, OrgId, ProposalId, Reason, Result, ThreadId, Timestamp, TurnId, plain_id,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -47,7 +47,9 @@ event_types! {
     DocumentFailed = "document.failed",
     /// A prompt run stored an extraction.
     ExtractionCompleted = "extraction.completed",
-    /// A turn waits for decisions, or an extraction for a reviewer.
+    /// A proposal waits for a decision.
+    ProposalReady = "proposal.ready",
+    /// A turn waits for decisions, an extraction for a reviewer, or a proposal for a decision.
     InboxWaiting = "inbox.waiting",
     TurnFailed = "turn.failed",
     /// A job that runs a prompt on documents has ended.
@@ -82,6 +84,8 @@ pub enum Source {
     Text { document: DocumentId, at: Timestamp },
     /// The write of an extraction with this op.
     Extraction { extraction: ExtractionId, op: OpKey },
+    /// The write of a proposal with this op.
+    Proposal { proposal: ProposalId, op: OpKey },
     /// The end of a job: a version of its header, and the name of the state, because concurrent writes that end a job have
     /// the same version.
     Job { job: JobId, version: u64, state: String },
@@ -192,6 +196,26 @@ pub(crate) fn of_extraction(op: &OpKey, before: Option<&Extraction>, after: &Ext
     completed.into_iter().chain(waiting).collect()
 }
 
+/// Returns the events of a change of a proposal. None waits for a decision before its creation.
+pub(crate) fn of_proposal(op: &OpKey, is_new: bool, after: &Proposal) -> Vec<Event> {
+    let Some(proposed) = after.resources.as_ref().filter(|_| is_new && after.state == ProposalState::Proposed) else {
+        return Vec::new();
+    };
+    let new = |r#type: EventType, kind: Option<&str>| {
+        let mut data = json!({
+            "organization_id": after.org, "proposal_id": after.id, "document_id": after.document,
+            "extraction_id": proposed.extraction, "prompt_revid": proposed.prompt, "schema_revid": proposed.schema,
+            "version": after.version, "state": after.state.as_str(),
+        });
+        if let (Some(data), Some(kind)) = (data.as_object_mut(), kind) {
+            data.insert("kind".to_owned(), kind.into());
+        }
+        let source = Source::Proposal { proposal: after.id.clone(), op: op.clone() };
+        Event::new(r#type, &after.org, &[after.id.as_str()], after.updated_at, data, source)
+    };
+    vec![new(EventType::ProposalReady, None), new(EventType::InboxWaiting, Some("proposal"))]
+}
+
 /// Returns the name of the state of an ended job. None: the job is open.
 pub(crate) fn end_of(job: &JobHeader) -> Option<&'static str> {
     match &job.state {
@@ -226,7 +250,10 @@ mod tests {
     use folio_history::job::{DELIVERY_KIND, JobCommand, NewJob};
     use folio_history::journal::{Ended, Paused, WorkingState};
     use folio_history::thread::Fence;
-    use folio_resources::{AgentStep, ExtractionChange, ExtractionReport, NewExtraction, Resource as _};
+    use folio_resources::{
+        AgentStep, ExtractionChange, ExtractionReport, NewExtraction, NewProposal, ProposalChange, ProposalOutcome,
+        ProposedResources, Resource as _,
+    };
     use folio_types::op::{Expected, Write};
     use folio_types::{Principal, PromptId, PromptRevId, Role, UserId};
 
@@ -357,6 +384,40 @@ mod tests {
         assert_eq!((event.name.as_str(), event.source.clone()), ("batch.finished", Some(source)));
         assert_eq!((&event.data["items"], &event.data["state"]), (&json!(1), &json!("cancelled")));
         assert!(!event.body().unwrap().contains("secret"), "the input is not part of the event");
+    }
+
+    #[test]
+    fn a_proposal_is_ready_once_and_only_if_it_waits_for_a_decision() {
+        let id = ProposalId::derive(&["p"]);
+        let apply = |change, before: Option<&Proposal>| {
+            let write = Write::by_platform(org(), "key".parse().unwrap(), at(), Expected::Absent, change);
+            Proposal::apply(&id, &write, before.cloned()).unwrap().after.unwrap()
+        };
+        let create = |outcome| {
+            let new = NewProposal { document: DocumentId::derive(&["d"]), outcome, thread: None };
+            apply(ProposalChange::Create(Box::new(new)), None)
+        };
+        let proposed = create(ProposalOutcome::Proposed(ProposedResources {
+            schema: None,
+            is_schema_reused: false,
+            prompt: PromptRevId::new(PromptId::derive(&["p"]), 1),
+            extraction: ExtractionId::derive(&["x"]),
+            document_type: Some("secret".into()),
+            similar: None,
+        }));
+        let op = OpKey::Request { user: UserId::platform(), request: "key".parse().unwrap() };
+        let events = of_proposal(&op, true, &proposed);
+        let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(names, ["proposal.ready", "inbox.waiting"]);
+        assert_eq!(events[0].source, Some(Source::Proposal { proposal: id.clone(), op: op.clone() }));
+        assert_eq!((&events[0].data["state"], &events[1].data["kind"]), (&json!("proposed"), &json!("proposal")));
+        assert!(!events[0].body().unwrap().contains("secret"));
+        let accepted = apply(ProposalChange::Accept, Some(&proposed));
+        assert!(of_proposal(&op, false, &accepted).is_empty());
+        for outcome in [ProposalOutcome::Failed { reason: "x".into() }, ProposalOutcome::Skipped { reason: "x".into() }]
+        {
+            assert!(of_proposal(&op, true, &create(outcome)).is_empty());
+        }
     }
 
     #[test]

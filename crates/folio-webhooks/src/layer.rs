@@ -5,7 +5,7 @@
 //! |---|---|
 //! | the batch of an append that pauses or fails a turn | [`ThreadStore::begin`], [`ThreadStore::append`] |
 //! | the text of a document | [`TextStore::ingest`] |
-//! | an extraction | [`ResourceExecutor::decide`] |
+//! | an extraction, a proposal | [`ResourceExecutor::decide`] |
 //! | the end of a job | [`JobRecordStore::write`] |
 //!
 //! The layer also creates the jobs of prompts that share a tag with a document, and those that make proposals ([`TagRuns`]).
@@ -20,7 +20,8 @@ use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobLimits, JobWrite,
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{
-    Document, Extraction, Kind, ListQuery, NewName, Record, Resource, ResourceWrite, WebhookEndpoint, decode_value,
+    Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite, WebhookEndpoint,
+    decode_value,
 };
 use folio_storage::value::{PageBoxes, PageText};
 use folio_storage::{
@@ -77,15 +78,23 @@ struct Resources {
 }
 
 impl Resources {
-    /// Returns the events of a write to an extraction. None if the write will be refused.
+    /// Returns the events of a write to an extraction or a proposal. None if the write will be refused.
     async fn events(&self, write: &ResourceWrite) -> Result<Vec<Event>> {
-        let types = [EventType::ExtractionCompleted, EventType::InboxWaiting];
-        if write.kind.name != Extraction::KIND || !self.outbox.has_endpoints(&write.org, &types).await? {
+        let types = match write.kind.name {
+            Extraction::KIND => [EventType::ExtractionCompleted, EventType::InboxWaiting],
+            Proposal::KIND => [EventType::ProposalReady, EventType::InboxWaiting],
+            _ => return Ok(Vec::new()),
+        };
+        if !self.outbox.has_endpoints(&write.org, &types).await? {
             return Ok(Vec::new());
         }
         let before = self.stored(write).await?;
         // The store reports the error of a change that does not fit the extraction.
         let Ok(Some(after)) = write.record_after(before.as_deref()) else { return Ok(Vec::new()) };
+        if write.kind.name == Proposal::KIND {
+            let events = read(&after)?.map(|after| event::of_proposal(&write.op, before.is_none(), &after));
+            return Ok(events.unwrap_or_default());
+        }
         let before = before.as_deref().map(read::<Extraction>).transpose()?.flatten();
         Ok(read(&after)?.map(|after| event::of_extraction(&write.op, before.as_ref(), &after)).unwrap_or_default())
     }

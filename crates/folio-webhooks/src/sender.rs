@@ -8,9 +8,11 @@ use folio_history::job::DELIVERY_KIND;
 use folio_jobs::{ItemTask, JobKind};
 use folio_llm::options::check_http_url;
 use folio_providers::Providers;
-use folio_resources::{Document, Extraction, Resource as _, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointId};
+use folio_resources::{
+    Document, Extraction, Proposal, Resource as _, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointId,
+};
 use folio_storage::Stores;
-use folio_types::op::{Expected, OpState, Write};
+use folio_types::op::{Expected, OpKey, OpState, Target, Write};
 use folio_types::{Code, Environment, Error, OrgId, Reason, RequestId, Result, Role};
 use moka::sync::Cache;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -92,11 +94,15 @@ impl DeliveryJobs {
                 let found = self.stores.jobs.header(org, job).await?;
                 found.is_some_and(|found| found.version == *version && end_of(&found) == Some(state.as_str()))
             }
-            Source::Extraction { extraction, op } => {
-                let row = self.stores.ops.row(org, &Extraction::target(extraction), op).await?;
-                row.is_some_and(|row| matches!(row.state, OpState::Done(_)))
-            }
+            Source::Extraction { extraction, op } => self.is_done(org, &Extraction::target(extraction), op).await?,
+            Source::Proposal { proposal, op } => self.is_done(org, &Proposal::target(proposal), op).await?,
         })
+    }
+
+    /// Returns true if the write of an op is stored.
+    async fn is_done(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<bool> {
+        let row = self.stores.ops.row(org, target, op).await?;
+        Ok(row.is_some_and(|row| matches!(row.state, OpState::Done(_))))
     }
 
     /// Checks that an event may be sent now.

@@ -38,6 +38,8 @@ enum Kind {
     Approval,
     /// Extractions that wait for decisions on their values.
     FieldReview,
+    /// Proposals that wait to be accepted or rejected.
+    Proposal,
 }
 
 const COLUMNS: [&str; 7] = ["kind", "item_id", "create_time", "expire_time", "roles", "document_ids", "subject"];
@@ -63,6 +65,7 @@ impl Arguments {
             None => String::new(),
             Some(Kind::Approval) => "kind:approval".to_owned(),
             Some(Kind::FieldReview) => "kind:field_review".to_owned(),
+            Some(Kind::Proposal) => "kind:proposal".to_owned(),
         }
     }
 }
@@ -195,6 +198,9 @@ fn row(item: &v1::InboxItem) -> Value {
             let v1::PendingReview { values, approved_values, rejected_values, .. } = review;
             let subject = format!("{approved_values} of {values} values approved, {rejected_values} rejected");
             (subject, vec![review.document_id.clone()])
+        }
+        Some(Subject::Proposal(proposal)) => {
+            (format!("proposed for {}", proposal.document_type), vec![proposal.document_id.clone()])
         }
         None => Default::default(),
     };

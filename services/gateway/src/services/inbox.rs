@@ -50,6 +50,7 @@ fn to_proto(item: &Subject) -> v1::InboxItem {
     let kind = match item.kind() {
         InboxKind::Approval => v1::InboxItemKind::Approval,
         InboxKind::FieldReview => v1::InboxItemKind::FieldReview,
+        InboxKind::Proposal => v1::InboxItemKind::Proposal,
     };
     let Deciders { roles, user, excluded } = item.deciders();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -65,6 +66,7 @@ fn to_proto(item: &Subject) -> v1::InboxItem {
             approved_values: number(review.approved),
             rejected_values: number(review.rejected),
         }),
+        Subject::Proposal(proposal) => v1::inbox_item::Subject::Proposal((&**proposal).into()),
     };
     v1::InboxItem {
         item_id: item.id(),

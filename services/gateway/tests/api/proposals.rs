@@ -103,12 +103,15 @@ async fn a_proposal_is_accepted_with_a_tag_for_later_documents() {
         [schemas, prompts]
     };
     assert_eq!(marks().await, [proposal["proposal_id"].clone(), proposal["proposal_id"].clone()]);
+    let inbox = async || client.call_ok("ListInboxItems", json!({ "filter": "kind:proposal" })).await["items"].clone();
+    assert_eq!(inbox().await[0]["item_id"], proposal["proposal_id"]);
 
     let accept = json!({ "proposal_id": proposal["proposal_id"], "tag_name": "invoice", "request_id": "a" });
     let accepted = client.call_ok("AcceptProposal", accept.clone()).await;
     assert_eq!(accepted["proposal"]["state"], "PROPOSAL_STATE_ACCEPTED");
     assert_eq!(client.call_ok("AcceptProposal", accept).await, accepted, "a repeated request");
     assert_eq!(marks().await, [Value::Null, Value::Null], "an accepted prompt is ordinary");
+    assert_eq!(inbox().await, Value::Null, "nothing waits");
     let prompt = client.call_ok("GetPromptRevision", json!({ "prompt_revid": prompt_of(&proposal) })).await;
     assert_eq!(prompt["prompt_revision"]["tag_ids"], json!([accepted["tag_id"]]));
     let decided = client.refusal("RejectProposal", json!({ "proposal_id": proposal["proposal_id"] })).await;

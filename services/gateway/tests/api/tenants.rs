@@ -72,9 +72,9 @@ async fn create_proposal(server: &Server, client: &Client, ids: &Ids) -> String 
     id.to_string()
 }
 
-/// Waits until the inbox of an organization contains its own review and approval, and nothing else.
+/// Waits until the inbox of an organization contains its own review, approval and proposal, and nothing else.
 async fn check_inbox(client: &Client, own: &Ids) {
-    let expected = [own["extraction"].clone(), format!("{}.1", own["thread"])];
+    let expected = [own["extraction"].clone(), format!("{}.1", own["thread"]), own["proposal"].clone()];
     wait_for("the items of the inbox", LIMIT, || async {
         let listed = client.call_ok("ListInboxItems", json!({})).await;
         let items = listed["items"].as_array().into_iter().flatten();
