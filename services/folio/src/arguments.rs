@@ -118,7 +118,10 @@ pub(crate) enum Command {
     Eval(crate::data::eval::Arguments),
     /// Review the values of extractions one after another, with their quotes from the document, or request a review.
     Review(crate::data::review::Arguments),
-    /// List or watch the items that wait for a person: approvals and reviews of extractions.
+    /// List, show, accept, refine and reject what agents proposed for uploaded documents.
+    #[command(subcommand, name = "proposals", visible_alias = "proposal")]
+    Proposals(crate::data::proposal::Command),
+    /// List or watch the items that wait for a person: approvals, reviews of extractions and proposals.
     Inbox(crate::data::inbox::Arguments),
     /// List, show, watch, control and retry jobs.
     #[command(subcommand, visible_alias = "jobs")]

@@ -239,6 +239,7 @@ impl Client {
         inbox: inbox_service_client::InboxServiceClient,
         jobs: job_service_client::JobServiceClient,
         prompts: prompt_service_client::PromptServiceClient,
+        proposals: proposal_service_client::ProposalServiceClient,
         schemas: schema_service_client::SchemaServiceClient,
         audits: audit_service_client::AuditServiceClient,
         credits: credit_service_client::CreditServiceClient,

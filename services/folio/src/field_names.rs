@@ -4,7 +4,7 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 46] = [
+const NAMES: [(&str, &str); 48] = [
     ("chunk", "FILE"),
     ("credit_budget", "--budget"),
     ("credits", "CREDITS"),
@@ -36,6 +36,7 @@ const NAMES: [(&str, &str); 46] = [
     ("prompt.schema_revid", "--schema"),
     ("prompt.tag_ids", "--tag"),
     ("prompt_revid", "PROMPT"),
+    ("proposal_id", "ID"),
     ("request_id", "--request-id"),
     ("schema.name", "NAME"),
     ("schema.response_format_json", "FILE"),
@@ -45,6 +46,7 @@ const NAMES: [(&str, &str); 46] = [
     ("tag.color", "--color"),
     ("tag.description", "--description"),
     ("tag.name", "NAME"),
+    ("tag_name", "--tag"),
     ("text", "the message"),
     ("token.name", "NAME"),
     ("token.scopes", "--scope"),

@@ -112,6 +112,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Review(review) => Box::pin(data::review::run(review)).await,
             Command::Inbox(inbox) => Box::pin(data::inbox::run(inbox)).await,
             Command::Job(command) => Box::pin(data::job::run(command)).await,
+            Command::Proposals(command) => Box::pin(data::proposal::run(command)).await,
             Command::Webhook(command) => Box::pin(data::webhook::run(command)).await,
             Command::Login(login) => login::run(login).await,
             Command::Logout => login::logout(),

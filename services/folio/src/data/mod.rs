@@ -15,6 +15,7 @@ pub(crate) mod job;
 pub(crate) mod organization;
 mod output;
 pub(crate) mod prompt;
+pub(crate) mod proposal;
 pub(crate) mod review;
 pub(crate) mod schema;
 pub(crate) mod tag;
