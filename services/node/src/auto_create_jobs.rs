@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use folio_history::job::{AUTO_CREATE_KIND, AutoCreateInput};
 use folio_jobs::{ItemTask, JobKind};
 use folio_tools::ToolResources;
-use folio_tools::auto_create::{AutoCreateStart, Options, end_auto_create, start_auto_create};
+use folio_tools::auto_create::{AutoCreateStart, Options, end_auto_create, propose_similar, start_auto_create};
 use folio_types::{DocumentId, Error, Result, Role};
 use serde_json::Value;
 
@@ -35,18 +35,31 @@ impl JobKind for AutoCreateJobs {
         let document: DocumentId = subject.parse()?;
         let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", task.job.id));
         let input: AutoCreateInput = serde_json::from_value(task.job.input.clone()).map_err(malformed)?;
-        let run = match start_auto_create(resources, principal, &document, &input).await? {
-            AutoCreateStart::Run(run) => run,
+        let options = &self.options;
+        let (run, result) = match start_auto_create(resources, options, principal, &document, &input).await? {
             AutoCreateStart::Done(outcome) => return Ok(outcome),
-        };
-        match self.runs.drive(principal, run.message()?).await {
-            Ok(reason) => end_auto_create(resources, &self.options, principal, &run, &reason).await,
-            Err(error) if is_last_attempt(&task, &error) => {
-                self.runs.cancel(principal, &run.turn()).await;
-                end_auto_create(resources, &self.options, principal, &run, &error.message).await?;
-                Err(error)
+            AutoCreateStart::Similar(run, similar) => {
+                let item = (&task.run, task.steps.clone());
+                let proposed = propose_similar(resources, principal, item, &run, *similar).await;
+                (run, proposed)
             }
-            Err(error) => Err(error),
+            AutoCreateStart::Run(run) => {
+                let ended = self.runs.drive(principal, run.message()?).await;
+                if ended.as_ref().is_err_and(|error| is_last_attempt(&task, error)) {
+                    self.runs.cancel(principal, &run.turn()).await;
+                }
+                let ended = match ended {
+                    Ok(reason) => end_auto_create(resources, options, principal, &run, &reason).await,
+                    Err(error) => Err(error),
+                };
+                (run, ended)
+            }
+        };
+        if let Err(error) = &result
+            && is_last_attempt(&task, error)
+        {
+            end_auto_create(resources, options, principal, &run, &error.message).await?;
         }
+        result
     }
 }

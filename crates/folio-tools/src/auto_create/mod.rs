@@ -6,8 +6,10 @@ mod guard;
 mod options;
 mod removal;
 mod run;
+mod similar;
 
 pub use guard::{REFINEMENTS_MAX, check_plan};
 pub use options::Options;
 pub use removal::{created_by_run, remove_unused};
 pub use run::{AutoCreateRun, AutoCreateStart, end_auto_create, start_auto_create};
+pub use similar::propose_similar;

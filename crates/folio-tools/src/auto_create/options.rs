@@ -12,6 +12,9 @@ folio_types::settings! {
         pub running_time: Duration as "running_time_seconds" = Duration::from_secs(120),
         /// If true, the schemas, prompts and tags that a failed run created are kept.
         pub keep_failed: bool = false,
+        /// Minimum similarity of the first pages of the document and of one with an accepted proposal, from 0 to 1, at which the
+        /// accepted prompt is proposed instead of a new one.
+        pub similarity: f64 = 0.6,
     }
 }
 
@@ -21,6 +24,7 @@ impl Options {
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("auto_create");
         problems.seconds("running_time_seconds", self.running_time, Duration::from_secs(1), DAY);
+        problems.number("similarity", self.similarity, 0.0, 1.0);
         problems.into_result()
     }
 }
@@ -36,6 +40,10 @@ mod tests {
             let options = Options { running_time, ..Options::default() };
             let problems = options.check().unwrap_err().problems;
             assert!(problems[0].starts_with("auto_create.running_time_seconds"), "{problems:?}");
+        }
+        for similarity in [-0.1, 1.1, f64::NAN] {
+            let options = Options { similarity, ..Options::default() };
+            assert_eq!(options.check().unwrap_err().problems.len(), 1);
         }
     }
 }

@@ -24,7 +24,7 @@ use folio_types::{
 use serde_json::{Value, json};
 
 use super::{Options, created_by_run, remove_unused};
-use crate::extraction::STORED_WITHIN;
+use crate::extraction::{STORED_WITHIN, SimilarPrompt, similar_prompt};
 use crate::tool::ToolResources;
 
 /// The message of every run.
@@ -46,6 +46,8 @@ pub struct AutoCreateRun {
 pub enum AutoCreateStart {
     /// The agent works in the thread of the run. The caller drives its turn to the end.
     Run(AutoCreateRun),
+    /// The caller proposes the accepted prompt of a similar document ([`super::propose_similar`]).
+    Similar(AutoCreateRun, Box<SimilarPrompt>),
     /// The outcome of the item.
     Done(Value),
 }
@@ -119,6 +121,7 @@ fn decide(found: Option<Option<&TextRecord>>, cause: Timestamp, now: Timestamp) 
 /// `STORE_UNAVAILABLE` if the write of the text may be stored later.
 pub async fn start_auto_create(
     resources: &ToolResources,
+    options: &Options,
     principal: &Principal,
     document: &DocumentId,
     input: &AutoCreateInput,
@@ -149,6 +152,13 @@ pub async fn start_auto_create(
     if let Some(reason) = no_text {
         let skipped = ProposalOutcome::Skipped { reason };
         return store(resources, principal, &run, skipped, None).await.map(AutoCreateStart::Done);
+    }
+    // An attempt of the agent continues, although a similar proposal was accepted meanwhile.
+    let has_thread = stores.threads.header(org, &run.thread).await?.is_some();
+    if let Some((document, _)) = found.filter(|_| !has_thread)
+        && let Some(similar) = similar_prompt(stores, org, &document, options.similarity).await?
+    {
+        return Ok(AutoCreateStart::Similar(run, Box::new(similar)));
     }
     stores.threads.create(run.new_thread(principal, now)).await?;
     Ok(AutoCreateStart::Run(run))
@@ -184,7 +194,9 @@ pub async fn end_auto_create(
                 remove_unused(stores, principal, &created, now).await?;
             }
             let failed = ProposalOutcome::Failed { reason: reason.to_owned() };
-            store(resources, principal, run, failed, Some(&run.thread)).await
+            // A run with the prompt of a similar document has no thread.
+            let has_thread = stores.threads.header(org, &run.thread).await?.is_some();
+            store(resources, principal, run, failed, Some(&run.thread).filter(|_| has_thread)).await
         }
     }
 }
@@ -219,7 +231,7 @@ fn targets_of(proposed: &ProposedResources) -> Vec<Target> {
 }
 
 /// Stores the proposal of a run, unless an earlier attempt has stored it. Returns the outcome of the item.
-async fn store(
+pub(super) async fn store(
     resources: &ToolResources,
     principal: &Principal,
     run: &AutoCreateRun,

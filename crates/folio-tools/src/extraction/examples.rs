@@ -112,7 +112,7 @@ fn is_usable(document: &Document, own: &Document) -> bool {
 
 /// The first pages of a document.
 #[derive(Debug)]
-struct FirstPages {
+pub(super) struct FirstPages {
     text: String,
     /// The labels of the first page.
     labels: Labels,
@@ -120,7 +120,7 @@ struct FirstPages {
 
 impl FirstPages {
     /// Reads at most `count` pages. None: a page has no text, or only a part of its text.
-    async fn read(stores: &Stores, org: &OrgId, document: &Document, count: u32) -> Result<Option<Self>> {
+    pub(super) async fn read(stores: &Stores, org: &OrgId, document: &Document, count: u32) -> Result<Option<Self>> {
         let (texts, id) = (&stores.texts, document.id.as_str());
         let (pages, boxes) = tokio::try_join!(texts.text(org, id, 1, count), texts.boxes(org, id, 1, 1))?;
         let Some(first) = pages.first().filter(|first| first.number == 1) else { return Ok(None) };
@@ -135,6 +135,11 @@ impl FirstPages {
             add_page(&mut text, (document.pages > 1).then_some(page.number), &page.text);
         }
         Ok(Some(Self { text, labels }))
+    }
+
+    /// Returns the labels of the first page.
+    pub(super) fn labels(&self) -> &Labels {
+        &self.labels
     }
 }
 

@@ -26,6 +26,7 @@ mod review;
 mod rule;
 mod run_tool;
 mod schema_walk;
+mod similar_proposal;
 mod similarity;
 mod tag_run;
 mod update_field;
@@ -45,6 +46,8 @@ pub use metered::complete_metered;
 pub use options::Options;
 pub use review::{check_review, plan_review};
 pub use rule::check_rule;
+pub use similar_proposal::SimilarPrompt;
+pub(crate) use similar_proposal::similar_prompt;
 pub(crate) use tag_run::STORED_WITHIN;
 
 use crate::tool::Tool;

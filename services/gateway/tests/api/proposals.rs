@@ -150,6 +150,29 @@ async fn each_new_thread_about_the_document_starts_from_its_open_or_accepted_pro
 }
 
 #[tokio::test]
+async fn a_similar_document_gets_the_accepted_prompt_proposed() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    script(&server, "Invoice");
+    let accepted = propose(&server, &client, "a.txt").await;
+    client.call_ok("AcceptProposal", json!({ "proposal_id": accepted["proposal_id"] })).await;
+    let calls = server.model.calls();
+    server.model.answer(r#"{"total": 20}"#);
+    let similar = propose(&server, &client, "b.txt").await;
+    assert_eq!(server.model.calls(), calls + 1, "only the extraction calls the model");
+    assert_eq!(similar["state"], "PROPOSAL_STATE_PROPOSED");
+    assert_eq!(similar["similar_proposal_id"], accepted["proposal_id"]);
+    assert_eq!(prompt_of(&similar), prompt_of(&accepted));
+    assert!(similar["similarity"].as_f64().unwrap() >= similar["similarity_threshold"].as_f64().unwrap());
+    assert_eq!(counts(&client).await, [1, 1, 2]);
+    let prompts = client.call_ok("ListPrompts", json!({})).await;
+    assert_eq!(prompts["prompts"][0]["pending_proposal_id"], Value::Null, "the prompt was accepted before");
+    client.call_ok("RejectProposal", json!({ "proposal_id": similar["proposal_id"] })).await;
+    assert_eq!(counts(&client).await, [1, 1, 1], "the accepted prompt is kept");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_rejected_proposal_leaves_nothing_that_is_unused() {
     let server = Server::start().await;
     let client = server.member().await;
