@@ -9,8 +9,9 @@ use folio_history::job::{ItemOutcome, JobCommand, JobFilter, JobHeader};
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
-    Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
-    Organization, OrganizationChange, Provider, Schema, SchemaChange, SealedKey, TokenChange, TokenFilter, TokenRecord,
+    Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewProposal,
+    NewToken, Organization, OrganizationChange, Proposal, ProposalChange, ProposalOutcome, Provider, Schema,
+    SchemaChange, SealedKey, TokenChange, TokenFilter, TokenRecord,
 };
 use folio_types::access::Role;
 use folio_types::models::ModelOptions;
@@ -146,6 +147,10 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     let prompt = context.prompt(name, Some(&schema), &[]).await?;
     let write = context.write(Expected::Absent, create_extraction(&id, &prompt, json!({ "read": name })))?;
     done(stores.of::<Extraction>().decide(&context.extraction_id(), write).await?)?;
+    let outcome = ProposalOutcome::Failed { reason: name.to_owned() };
+    let proposal = NewProposal { document: id.clone(), outcome, thread: None };
+    let write = context.write(Expected::Absent, ProposalChange::Create(Box::new(proposal)))?;
+    done(stores.of::<Proposal>().decide(&context.id::<Proposal>(), write).await?)?;
     // Creates and deletes a schema, whose tombstone and op rows are in no list.
     let schema = context.schema(&format!("deleted {name}")).await?;
     let delete = context.write(Expected::Version(1), SchemaChange::Delete)?;

@@ -9,6 +9,8 @@ use folio_tools::ToolResources;
 use folio_tools::auto_create::{AutoCreateStart, Options, end_auto_create, propose_similar, start_auto_create};
 use folio_types::{DocumentId, Error, Result, Role};
 use serde_json::Value;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::agent_jobs::{AgentRuns, is_last_attempt};
 
@@ -30,6 +32,32 @@ impl JobKind for AutoCreateJobs {
     }
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
+        let span = tracing::info_span!(
+            "auto_create",
+            otel.name = "make proposal",
+            otel.status_code = Empty,
+            "folio.proposal.state" = Empty,
+            "error.type" = Empty,
+        );
+        let result = self.attempt(task).instrument(span.clone()).await;
+        match &result {
+            Ok(outcome) => {
+                if let Some(state) = outcome.get("state").and_then(Value::as_str) {
+                    span.record("folio.proposal.state", state);
+                }
+            }
+            Err(error) => {
+                span.record("error.type", error.reason.as_str());
+                span.record("otel.status_code", "ERROR");
+            }
+        }
+        result
+    }
+}
+
+impl AutoCreateJobs {
+    /// Runs an attempt of an item, and returns the outcome of the item.
+    async fn attempt(&self, task: ItemTask) -> Result<Value> {
         let (resources, principal) = (&self.resources, &task.principal);
         let subject = task.subject().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
         let document: DocumentId = subject.parse()?;

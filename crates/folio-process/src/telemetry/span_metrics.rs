@@ -56,6 +56,7 @@ const STORE: &[(&str, &str)] =
     &[("db.system.name", "system"), ("db.operation.name", "operation"), ("error.type", "error")];
 const PURCHASE: &[(&str, &str)] = &[("http.response.status_code", "status")];
 const WEBHOOK: &[(&str, &str)] = &[("error.type", "error")];
+const AUTO_CREATE: &[(&str, &str)] = &[("folio.proposal.state", "outcome"), ("error.type", "error")];
 const INGESTION: &[(&str, &str)] = &[("error.type", "error")];
 
 impl DurationMetric {
@@ -79,6 +80,12 @@ const DURATIONS: &[DurationMetric] = &[
     DurationMetric::of("store", "store_seconds", STORE, "Store operations."),
     DurationMetric::of("purchase", "purchase_seconds", PURCHASE, "Events of the payment system."),
     DurationMetric::of("webhook", "webhook_seconds", WEBHOOK, "Attempts to deliver an event to a webhook endpoint."),
+    DurationMetric::of(
+        "auto_create",
+        "auto_create_seconds",
+        AUTO_CREATE,
+        "Attempts to make a proposal for a document.",
+    ),
     DurationMetric::of("ingest", "ingestion_seconds", INGESTION, "Ingestions of documents, without the queue time."),
     DurationMetric::of("cite", "citation_seconds", &[], "Searches for the values of an extraction in its document."),
 ];
