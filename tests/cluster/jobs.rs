@@ -71,7 +71,7 @@ fn invariant_5_a_long_extraction_of_a_killed_node_continues_without_a_second_cha
 }
 
 /// Returns the number of the node that runs a job.
-async fn owner(test: &TestCluster, job: &str) -> usize {
+pub(crate) async fn owner(test: &TestCluster, job: &str) -> usize {
     let job: JobId = job.parse().expect("an id");
     let header = test.stores().jobs.header(&test.cluster.tenants[0].org, &job).await.expect("the store answers");
     test.cluster.node_of(&header.and_then(|header| header.owner).expect("an owner"))

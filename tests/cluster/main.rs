@@ -9,6 +9,7 @@ mod credit;
 mod drain;
 mod faulty;
 mod jobs;
+mod proposals;
 mod redis_outage;
 mod routing;
 mod steps;
