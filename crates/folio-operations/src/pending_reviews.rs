@@ -31,7 +31,7 @@ pub struct PendingReview {
 impl WaitingItem for PendingReview {
     type Resource = Extraction;
 
-    const FOLLOWED_MAX: usize = FOLLOWED_MAX;
+    const FOLLOWED_ITEMS: usize = FOLLOWED_MAX;
 
     fn filter(created: Option<CreationPeriod>) -> ExtractionFilter {
         ExtractionFilter { is_waiting_for_review: true, created, ..ExtractionFilter::default() }

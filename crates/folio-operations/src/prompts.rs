@@ -142,7 +142,7 @@ impl Operation for ListPrompts {
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
         let filter = prompt_filter(&self.list.filter)?;
-        let page = context.list(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await?;
+        let page = context.list::<Prompt>(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await?;
         mark_prompts(context, page).await
     }
 }

@@ -76,7 +76,7 @@ fn proposal_filter(text: &str) -> Result<ProposalFilter> {
 impl WaitingItem for Proposal {
     type Resource = Self;
 
-    const FOLLOWED_MAX: usize = FOLLOWED_MAX;
+    const FOLLOWED_ITEMS: usize = FOLLOWED_MAX;
 
     fn filter(created: Option<CreationPeriod>) -> ProposalFilter {
         ProposalFilter { created, ..open() }

@@ -75,7 +75,7 @@ impl Operation for ListSchemas {
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
         let filter = SchemaFilter { name_search: filter::name_search(&self.list.filter)? };
-        let page = context.list(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await?;
+        let page = context.list::<Schema>(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await?;
         mark_schemas(context, page).await
     }
 }

@@ -26,7 +26,7 @@ pub(crate) trait WaitingItem: Clone + PartialEq + Send + Sync + 'static {
     type Resource: Resource;
 
     /// Maximum number of items that a stream follows.
-    const FOLLOWED_MAX: usize;
+    const FOLLOWED_ITEMS: usize;
 
     /// Returns the filter of the resources that wait. `created`: only those of this period.
     fn filter(created: Option<CreationPeriod>) -> <Self::Resource as Resource>::Filter;
@@ -99,7 +99,7 @@ pub(crate) fn subscribe<W: WaitingItem>(
         let (store, org) = (store.clone(), of_poller.clone());
         async move {
             let last = last.as_deref().map(Vec::as_slice).unwrap_or_default();
-            let (filter, oldest) = (W::filter(None), (Order::Oldest, W::FOLLOWED_MAX));
+            let (filter, oldest) = (W::filter(None), (Order::Oldest, W::FOLLOWED_ITEMS));
             followed_list::read(&store, &org, &filter, oldest, last, W::of).await
         }
     };

@@ -114,6 +114,7 @@ pub const PAGE_SIZE_DEFAULT: u32 = 50;
 pub const PAGE_SIZE_MAX: u32 = 1_000;
 /// Maximum length of a name, in characters.
 // proto: *.name "1 to {} characters"
+// proto: AcceptProposalRequest.tag_name "1 to {} characters"
 // proto: *.metadata "keys of 1 to {} characters"
 // proto: *.note "at most {} characters"
 // proto: *.title "at most {} characters"
