@@ -86,7 +86,8 @@ impl AutoCreateJobs {
         if let Err(error) = &result
             && is_last_attempt(&task, error)
         {
-            end_auto_create(resources, options, principal, &run, &error.message).await?;
+            // The outcome is a failed proposal, or the last extraction before the error.
+            return end_auto_create(resources, options, principal, &run, &error.message).await;
         }
         result
     }
