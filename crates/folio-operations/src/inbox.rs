@@ -169,7 +169,7 @@ impl InboxKind {
             }
             Self::FieldReview => self.read_waiting(context, after, limit, Subject::FieldReview).await,
             Self::Proposal => {
-                self.read_waiting(context, after, limit, |found| Subject::Proposal(Box::new(found))).await
+                self.read_waiting(context, after, limit, |found: Proposal| Subject::Proposal(Box::new(found))).await
             }
         }
     }
