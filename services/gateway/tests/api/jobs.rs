@@ -98,7 +98,8 @@ async fn invariant_5_a_long_document_becomes_a_job_that_another_node_continues_w
     let records = wait_for("the records of all windows", LIMIT, || async {
         let records = server.stores.usage.list(&client.org, Timestamp::UNIX_EPOCH, 100).await.unwrap();
         let keys: Vec<String> = records.into_iter().map(|record| record.key).collect();
-        keys.iter().any(|key| key.ends_with(&format!(".{windows}.1"))).then_some(keys)
+        // A node that took the job over within the last window repeats the window with the next attempt.
+        keys.iter().any(|key| key.contains(&format!(".{windows}."))).then_some(keys)
     })
     .await;
     for window in [1, 2] {
