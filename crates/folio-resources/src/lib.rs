@@ -68,7 +68,7 @@ pub use model_settings::{
 };
 pub use organization::{Organization, OrganizationChange, OrganizationFilter};
 pub use page_image::{ImageFormat, MAX_DPI, PageImage};
-pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision, check_prompt_content};
+pub use prompt::{NewPrompt, Prompt, PromptChange, PromptFilter, PromptRevision, PromptUpdate, check_prompt_content};
 pub use quota::OwnQuotas;
 pub use resource::{Cleanup, Plan, Resource, Revisioned};
 pub use review_rule::{CHECKS_MAX, CheckOutcome, CheckResult, ReviewRule};
