@@ -23,9 +23,13 @@ pub struct ItemTask {
 
 impl ItemTask {
     /// Returns the subject of the item.
-    pub fn subject(&self) -> Option<&str> {
-        let index = usize::try_from(self.run.item).ok()?.checked_sub(1)?;
-        self.job.items.get(index).map(|item| item.id.as_str())
+    ///
+    /// # Errors
+    /// `INTERNAL` if the job has no item of this number.
+    pub fn subject(&self) -> Result<&str> {
+        let index = usize::try_from(self.run.item).ok().and_then(|number| number.checked_sub(1));
+        let item = index.and_then(|index| self.job.items.get(index));
+        item.map(|item| item.id.as_str()).ok_or_else(|| Error::internal("an item of a job has no subject"))
     }
 }
 

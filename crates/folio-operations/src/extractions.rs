@@ -22,9 +22,9 @@ use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::exports::DownloadExtractions;
 use crate::filter;
-use crate::jobs::{self, JobView};
+use crate::jobs::JobView;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, Period, SortKeys};
-use crate::operation::{Operation, delete_operation};
+use crate::operation::{Operation, delete_operation, outcome_as_job_id};
 use crate::reference::{PromptRef, SchemaRef};
 
 /// Maximum number of documents that a request reads at a time.
@@ -153,13 +153,7 @@ impl Operation for RunExtractions {
     const DECLARATION: Declaration = SERVICE.change("RunExtractions").quota(Quota::ModelCalls).recorded_outcome();
     type Output = JobView;
 
-    fn to_outcome(job: &JobView) -> Result<Value> {
-        jobs::to_outcome(job)
-    }
-
-    async fn replay(&self, context: &Context, outcome: Value) -> Result<JobView> {
-        jobs::replay(context, outcome).await
-    }
+    outcome_as_job_id!(JobView::find);
 
     async fn run(self, context: &Context) -> Result<JobView> {
         if self.document_ids.is_empty() {
