@@ -28,8 +28,12 @@ impl ItemTask {
     }
 
     /// Returns the subject of the item.
-    pub fn subject(&self) -> Option<&str> {
-        self.item().map(|item| item.id.as_str())
+    ///
+    /// # Errors
+    /// `INTERNAL` if the current page of the job has no item of this number.
+    pub fn subject(&self) -> Result<&str> {
+        let item = self.item().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
+        Ok(item.id.as_str())
     }
 }
 

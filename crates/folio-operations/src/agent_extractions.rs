@@ -153,8 +153,7 @@ async fn start(
 ) -> Result<AgentEvents> {
     let job = create_run(context, extraction, model, correction).await?;
     // A repeated request uses the model that the first one chose.
-    let input = serde_json::from_value::<AgentRunInput>(job.input)
-        .map_err(|error| Error::internal(format!("the input of the job {} is malformed: {error}", job.id)))?;
+    let input: AgentRunInput = job.read_input()?;
     let events = context.turn_runner()?.chat(context.principal(), input.message()?).await?;
     let (number, extraction) = (input.number, extraction.id.clone());
     let run = StartedRun { extraction, number, job: job.id, since: job.created_at };

@@ -23,9 +23,9 @@ use crate::declaration::{Declaration, Quota, service};
 use crate::document_selection::{Selected, Selector};
 use crate::exports::DownloadExtractions;
 use crate::filter;
-use crate::jobs::{self, JobView};
+use crate::jobs::JobView;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, Period, SortKeys};
-use crate::operation::{Operation, delete_operation};
+use crate::operation::{Operation, delete_operation, outcome_as_job_id};
 use crate::reference::{PromptRef, SchemaRef};
 
 /// Maximum number of documents that an estimate plans.
@@ -166,13 +166,7 @@ impl Operation for RunExtractions {
         SERVICE.change("RunExtractions").long().quota(Quota::ModelCalls).recorded_outcome();
     type Output = JobView;
 
-    fn to_outcome(job: &JobView) -> Result<Value> {
-        jobs::to_outcome(job)
-    }
-
-    async fn replay(&self, context: &Context, outcome: Value) -> Result<JobView> {
-        jobs::replay(context, outcome).await
-    }
+    outcome_as_job_id!(JobView::find);
 
     async fn run(self, context: &Context) -> Result<JobView> {
         if self.credit_budget.is_some_and(|credits| credits == 0 || credits > AMOUNT_MAX) {

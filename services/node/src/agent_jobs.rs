@@ -133,10 +133,8 @@ impl JobKind for AgentJobs {
     }
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
-        let subject = task.subject().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
-        let id: ExtractionId = subject.parse()?;
-        let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", task.job.id));
-        let input: AgentRunInput = serde_json::from_value(task.job.input.clone()).map_err(malformed)?;
+        let id: ExtractionId = task.subject()?.parse()?;
+        let input: AgentRunInput = task.job.read_input()?;
         self.0.run(&task, &id, &input).await
     }
 }

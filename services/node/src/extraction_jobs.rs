@@ -9,7 +9,7 @@ use folio_metering::{BudgetMeter, BudgetScope};
 use folio_storage::BudgetRoot;
 use folio_tools::ToolResources;
 use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, run_job_item};
-use folio_types::{Error, Result, Role};
+use folio_types::{Result, Role};
 use serde_json::Value;
 
 use crate::agent_jobs::AgentRuns;
@@ -26,9 +26,7 @@ impl ExtractionJobs {
     /// budget.
     async fn part_of(&self, task: &ItemTask) -> Result<Option<BudgetScope>> {
         let job = &task.run.job;
-        let malformed = |error| Error::internal(format!("the input of the job {job} is malformed: {error}"));
-        let input: JobInput = serde_json::from_value(task.job.input.clone()).map_err(malformed)?;
-        let Some(credits) = input.credit_budget else { return Ok(None) };
+        let Some(credits) = task.job.read_input::<JobInput>()?.credit_budget else { return Ok(None) };
         let (budgets, org) = (self.resources.stores.budgets(), task.principal.org.clone());
         let budget = BudgetScope::new(budgets, org, BudgetRoot::job(job), credits);
         budget.take_back_of(&failed_items(&task.job)).await?;
@@ -56,7 +54,7 @@ impl JobKind for ExtractionJobs {
     }
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
-        let subject = task.subject().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
+        let subject = task.subject()?;
         let part = self.part_of(&task).await?;
         let mut resources = self.resources.clone();
         if let Some(part) = &part {
@@ -83,7 +81,7 @@ mod tests {
     use std::time::Duration;
 
     use folio_history::job::{JobPages, NewJob};
-    use folio_types::{JobId, OrgId, Principal, Reason, Timestamp, UserId};
+    use folio_types::{Error, JobId, OrgId, Principal, Reason, Timestamp, UserId};
     use serde_json::json;
 
     use super::*;

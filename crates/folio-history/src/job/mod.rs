@@ -46,6 +46,7 @@ use folio_types::limits::{
 use folio_types::{
     Digest, Error, Incarnation, JobId, OrgId, Principal, Reason, Result, Timestamp, UnknownFields, UserId,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -278,6 +279,15 @@ impl JobHeader {
 
     pub fn queue(&self) -> JobQueue {
         JobQueue::of(&self.kind)
+    }
+
+    /// Reads the input, whose format the kind of the job defines.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the input is malformed.
+    pub fn read_input<T: DeserializeOwned>(&self) -> Result<T> {
+        let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", self.id));
+        T::deserialize(&self.input).map_err(malformed)
     }
 
     /// Returns the fence of the next write.

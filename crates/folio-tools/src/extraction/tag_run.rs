@@ -83,7 +83,7 @@ fn decide(document: Option<&Document>, prompt: Option<&Prompt>, cause: &TagRun, 
 mod tests {
     use std::collections::BTreeMap;
 
-    use folio_resources::{DocumentChange, NewDocument, PromptChange, Resource};
+    use folio_resources::{DocumentChange, NewDocument, NewPrompt, PromptChange, Resource};
     use folio_types::op::{Expected, Write};
     use folio_types::{BlobId, PromptId, TagId};
 
@@ -116,16 +116,9 @@ mod tests {
     }
 
     fn prompt(tag: &str) -> Prompt {
-        let create = PromptChange::Create {
-            name: "p".into(),
-            content: "c".into(),
-            schema: None,
-            model: None,
-            temperature: None,
-            is_run_by_agent: false,
-            tags: vec![TagId::derive(&[tag])],
-        };
-        created(&PromptId::derive(&["p"]), create)
+        let (name, content, tags) = ("p".into(), "c".into(), vec![TagId::derive(&[tag])]);
+        let create = NewPrompt { name, content, tags, ..NewPrompt::default() };
+        created(&PromptId::derive(&["p"]), PromptChange::Create(create))
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use folio_history::job::{ItemRun, JobFilter, KIND, Steps, TagRun, TagRunWrite};
 use folio_llm::{ModelError, TimeLimit};
-use folio_resources::{AgentStep, ExtractionChange, ExtractionState, Prompt, PromptChange};
+use folio_resources::{AgentStep, ExtractionChange, ExtractionState, Prompt, PromptChange, PromptUpdate};
 use folio_storage::{JOB_HINTS, NewPage, hinted_job};
 use folio_tools::ToolResources;
 use folio_tools::extraction::{self, ItemProgress, JobInput, Options};
@@ -117,15 +117,7 @@ async fn the_first_run_of_the_agent_on_an_item_is_the_same_for_all_attempts() {
     let mut test = Fixture::new().await;
     let (_, first) = test.invoice_prompt().await;
     let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
-    let change = PromptChange::Update {
-        name: None,
-        content: None,
-        schema: None,
-        model: None,
-        temperature: None,
-        is_run_by_agent: Some(true),
-        tags: None,
-    };
+    let change = PromptChange::Update(PromptUpdate { is_run_by_agent: Some(true), ..PromptUpdate::default() });
     let (prompt, at) = (first.parse::<PromptRevId>().unwrap().of, resources.environment.now());
     let write = Write::by_platform(principal.org.clone(), "agent".parse().unwrap(), at, Expected::Version(1), change);
     assert!(matches!(resources.stores.of::<Prompt>().decide(&prompt, write).await.unwrap(), WriteOutcome::Row(_)));
