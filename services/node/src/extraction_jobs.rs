@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_history::job::{ItemState, JobHeader};
+use folio_history::job::{JobHeader, JobItem};
 use folio_jobs::{ItemTask, JobKind};
 use folio_metering::{BudgetMeter, BudgetScope};
 use folio_storage::BudgetRoot;
@@ -21,26 +21,24 @@ pub(crate) struct ExtractionJobs {
 }
 
 impl ExtractionJobs {
-    /// Gives an item its part of the job's credit budget: the rest divided by the number of open items. An item whose earlier
-    /// attempt was interrupted keeps its part. A failed item returns the part that it still has. None: the job has no
-    /// budget.
+    /// Gives an item its part of the job's credit budget: the rest divided by the number of open items without a part. An item
+    /// whose earlier attempt was interrupted keeps its part. An ended item has its part if its node died in the last attempt, or
+    /// if the part could not be returned; it returns the part first. None: the job has no budget.
     async fn part_of(&self, task: &ItemTask) -> Result<Option<BudgetScope>> {
-        let job = &task.run.job;
-        let Some(credits) = task.job.read_input::<JobInput>()?.credit_budget else { return Ok(None) };
+        let job = &task.job;
+        let Some(credits) = job.read_input::<JobInput>()?.credit_budget else { return Ok(None) };
         let (budgets, org) = (self.resources.stores.budgets(), task.principal.org.clone());
-        let budget = BudgetScope::new(budgets, org, BudgetRoot::job(job), credits);
-        budget.take_back_of(&failed_items(&task.job)).await?;
-        let shares = u64::try_from(task.job.progress().open()).unwrap_or(u64::MAX);
-        budget.grant(task.run.item.to_string(), shares).await.map(Some)
+        let budget = BudgetScope::new(budgets, org, BudgetRoot::job(&job.id), credits);
+        let open = u64::try_from(job.progress().open()).unwrap_or(u64::MAX);
+        let ended = |child: &str| child.parse::<u32>().is_ok_and(|item| has_ended(job, item));
+        budget.grant(task.run.item.to_string(), open, ended).await.map(Some)
     }
 }
 
-/// Returns the numbers of the failed items of the current page. Such an item has its part if its node died in the last attempt, or if the part
-/// could not be returned.
-fn failed_items(job: &JobHeader) -> Vec<String> {
-    let numbered = job.items.iter().zip(job.items_before().saturating_add(1)..);
-    let failed = numbered.filter(|(item, _)| matches!(item.state, ItemState::Failed(_)));
-    failed.map(|(_, number)| number.to_string()).collect()
+/// Returns true if an item has ended. All items of the pages before the current one have.
+fn has_ended(job: &JobHeader, item: u32) -> bool {
+    let found = job.index_of(item).and_then(|index| job.items.get(index));
+    item <= job.items_before() || found.is_some_and(JobItem::has_ended)
 }
 
 #[async_trait]
@@ -80,14 +78,14 @@ impl JobKind for ExtractionJobs {
 mod tests {
     use std::time::Duration;
 
-    use folio_history::job::{JobPages, NewJob};
+    use folio_history::job::{ItemState, JobPages, NewJob};
     use folio_types::{Error, JobId, OrgId, Principal, Reason, Timestamp, UserId};
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn failed_items_are_numbered_like_their_runs() {
+    fn ended_items_are_numbered_like_their_runs() {
         let new = NewJob {
             id: JobId::derive(&["j"]),
             principal: Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member),
@@ -98,14 +96,16 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
         };
         let mut job = new.header().unwrap();
-        assert_eq!(failed_items(&job), Vec::<String>::new());
+        let ended = |job: &JobHeader, items: [u32; 7]| items.map(|item| has_ended(job, item));
+        assert_eq!(ended(&job, [0, 1, 2, 3, 4, 5, 6]), [true, false, false, false, false, false, false]);
         let failed = || ItemState::Failed(Error::unavailable(Reason::NodeLost, "the node died"));
         (job.items[0].state, job.items[1].state) = (failed(), ItemState::Done);
         (job.items[2].state, job.items[3].state) = (ItemState::Running, failed());
         assert_eq!(job.run_of(2).unwrap().item, 3);
-        assert_eq!(failed_items(&job), ["1", "4"]);
-        job.pages = Some(JobPages { items: 104, current: 1, ..JobPages::default() });
+        assert_eq!(ended(&job, [0, 1, 2, 3, 4, 5, 6]), [true, true, true, false, true, false, false]);
+        job.pages = Some(JobPages { items: 105, current: 1, ..JobPages::default() });
         assert_eq!(job.run_of(2).unwrap().item, 103);
-        assert_eq!(failed_items(&job), ["101", "104"], "the items of the second page");
+        let found = ended(&job, [1, 100, 101, 102, 103, 104, 105]);
+        assert_eq!(found, [true, true, true, true, false, true, false], "the items of the second page");
     }
 }
