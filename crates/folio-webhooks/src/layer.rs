@@ -20,7 +20,8 @@ use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobLimits, JobWrite,
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{
-    Document, Extraction, Kind, ListQuery, NewName, Record, Resource, ResourceWrite, WebhookEndpoint, decode_value,
+    Document, Extraction, Kind, ListQuery, NewName, Record, Resource, ResourceWrite, TextState, WebhookEndpoint,
+    decode_value,
 };
 use folio_storage::value::{PageBoxes, PageText};
 use folio_storage::{
@@ -249,12 +250,14 @@ impl TextStore for Texts {
     async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
         let document = id.parse::<DocumentId>().ok();
         let event = document.as_ref().and_then(|document| event::of_text(org, document, &update));
-        let runs = match &document {
-            Some(document) => self.tag_runs.after_text(org, document, &update).await?,
-            None => Vec::new(),
-        };
-        written(&self.outbox, org, event.as_slice(), self.below.ingest(org, id, update)).await?;
+        let write = |update| written(&self.outbox, org, event.as_slice(), self.below.ingest(org, id, update));
+        let Some(document) = document.filter(|_| update.state == TextState::Ready) else { return write(update).await };
+        let at = update.at;
+        let (tags, runs) = self.tag_runs.of_text(org, &document, at, &[]).await?;
+        write(update).await?;
         self.tag_runs.publish(org, &runs).await;
+        let (_, late) = self.tag_runs.of_text(org, &document, at, &tags).await?;
+        self.tag_runs.publish(org, &late).await;
         Ok(())
     }
 

@@ -5,13 +5,11 @@
 use std::sync::Arc;
 
 use folio_history::job::{EXTRACTION_KIND, ExtractionInput, JobLimits, JobQueue, NewJob, TagRun, TagRunWrite};
-use folio_resources::{Document, Organization, Prompt, PromptFilter, TextState};
-use folio_storage::{
-    IngestUpdate, JobPageStore, JobRecordStore, JobStore, ResourceStore, Stores, create_job, hint_job,
-};
+use folio_resources::{Document, Organization, Prompt, PromptFilter};
+use folio_storage::{JobPageStore, JobRecordStore, JobStore, ResourceStore, Stores, create_job, hint_job};
 use folio_types::op::OpKey;
 use folio_types::page::PageRequest;
-use folio_types::{DocumentId, Error, JobId, OrgId, Principal, Result, Role, TagId, Timestamp, UserId};
+use folio_types::{DocumentId, JobId, OrgId, Principal, Result, Role, TagId, Timestamp, UserId};
 use futures::future::try_join_all;
 use serde_json::json;
 
@@ -44,17 +42,24 @@ impl TagRuns {
         }
     }
 
-    /// Creates the jobs of a step of ingestion, and returns their ids. The caller writes the text afterwards.
+    /// Creates the jobs of a text that becomes ready, for the tags of the document except `known`. Returns these tags and the ids
+    /// of the jobs. `at`: the time of the text. The caller calls it before it writes the text, and again afterwards: a document
+    /// that gets a tag between the first call and the write may have no text when the job of the tag runs.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the text must not be written.
-    pub(crate) async fn after_text(&self, org: &OrgId, id: &DocumentId, update: &IngestUpdate) -> Result<Vec<JobId>> {
-        if update.state != TextState::Ready {
-            return Ok(Vec::new());
-        }
-        let Some(document) = self.documents.get(org, id).await? else { return Ok(Vec::new()) };
-        let cause = TagRun { at: update.at, write: TagRunWrite::Text };
-        self.create(&document, &document.tags, &document.created_by, &cause).await
+    /// `STORE_UNAVAILABLE`: the caller must not write the text, or must repeat the write.
+    pub(crate) async fn of_text(
+        &self,
+        org: &OrgId,
+        id: &DocumentId,
+        at: Timestamp,
+        known: &[TagId],
+    ) -> Result<(Vec<TagId>, Vec<JobId>)> {
+        let Some(document) = self.documents.get(org, id).await? else { return Ok((Vec::new(), Vec::new())) };
+        let tags: Vec<TagId> = document.tags.iter().filter(|tag| !known.contains(tag)).cloned().collect();
+        let cause = TagRun { at, write: TagRunWrite::Text };
+        let jobs = self.create(&document, &tags, &document.created_by, &cause).await?;
+        Ok((tags, jobs))
     }
 
     /// Creates the jobs of a change that adds tags to a document, and returns their ids. The caller writes the change

@@ -19,7 +19,7 @@ use folio_resources::{
     Prompt, PromptChange, Resource, Tag, TagChange, TagRunsPatch, TextState, WebhookEndpoint, WebhookEndpointChange,
     WebhookEndpointId,
 };
-use folio_storage::{IngestUpdate, SharedOptions, SharedStores, Stores, TextStore};
+use folio_storage::{IngestUpdate, ResourceStore, SharedOptions, SharedStores, Stores, TextStore};
 use folio_storage_conformance::layer::{Layered, TextLayer};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::wait_for;
@@ -430,6 +430,43 @@ async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_
     change::<Organization>(&test, &stores, &test.org, Expected::Version(1), disable).await;
     stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
     assert_eq!(runs().await.len(), 2, "the organization disabled the runs");
+}
+
+/// Adds a tag to the document before its text is stored.
+struct TagsBeforeText {
+    document: DocumentId,
+    resources: ResourceStore<Document>,
+    write: Write<DocumentChange>,
+}
+
+#[async_trait]
+impl TextLayer for TagsBeforeText {
+    async fn ingest(&self, below: &dyn TextStore, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
+        self.resources.decide(&self.document, self.write.clone()).await?;
+        below.ingest(org, id, update).await
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_runs_on_a_text_although_the_document_gets_the_tag_while_the_text_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_document().await;
+    let (tag, stores) = (TagId::derive(&["t"]), &test.stores);
+    let create = TagChange::Create { name: "t".into(), color: None, description: None };
+    change::<Tag>(&test, stores, &tag, Expected::Absent, create).await;
+    let (name, content, tags) = ("p".into(), "c".into(), vec![tag.clone()]);
+    let create = PromptChange::Create(NewPrompt { name, content, tags, ..NewPrompt::default() });
+    change::<Prompt>(&test, stores, &PromptId::derive(&["p"]), Expected::Absent, create).await;
+    let tagged = DocumentChange::Update(DocumentPatch { tags: Some(vec![tag]), ..DocumentPatch::default() });
+    let (key, at) = ("tagged".parse().unwrap(), test.environment.now());
+    let write = Write::by_platform(test.org.clone(), key, at, Expected::Version(1), tagged);
+    let layer = TagsBeforeText { document: test.document.clone(), resources: stores.of(), write };
+    let stores = test.with_events(Stores { texts: Layered::over(layer, &stores.texts), ..stores.clone() });
+    stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
+    let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
+    let runs: Vec<_> = found.items.iter().map(|job| &job.input["tag_run"]["write"]).collect();
+    assert_eq!(runs, [&json!("text")]);
 }
 
 #[test]
