@@ -99,7 +99,7 @@ impl Resources {
         let Some(before) = self.stored(write).await? else { return Ok(Vec::new()) };
         let Ok(Some(after)) = write.record_after(Some(&before)) else { return Ok(Vec::new()) };
         match (read::<Document>(&before)?, read::<Document>(&after)?) {
-            (Some(before), Some(after)) => self.tag_runs.after_tags(&before, &after, &write.op, write.at).await,
+            (Some(before), Some(after)) => self.tag_runs.after_tags(&before, &after, &write.by, write.at).await,
             _ => Ok(Vec::new()),
         }
     }

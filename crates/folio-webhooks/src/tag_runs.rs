@@ -7,7 +7,6 @@ use std::sync::Arc;
 use folio_history::job::{EXTRACTION_KIND, ExtractionInput, JobLimits, JobQueue, NewJob, TagRun, TagRunWrite};
 use folio_resources::{Document, Organization, Prompt, PromptFilter};
 use folio_storage::{JobPageStore, JobRecordStore, JobStore, ResourceStore, Stores, create_job, hint_job};
-use folio_types::op::OpKey;
 use folio_types::page::PageRequest;
 use folio_types::{DocumentId, JobId, OrgId, Principal, Result, Role, TagId, Timestamp, UserId};
 use futures::future::try_join_all;
@@ -63,7 +62,8 @@ impl TagRuns {
     }
 
     /// Creates the jobs of a change that adds tags to a document, and returns their ids. The caller writes the change
-    /// afterwards. `op`: the request or call that changes the document.
+    /// afterwards. `by`: the user on whose behalf the document is changed. The jobs of a change by the platform run for the user
+    /// who uploaded the document.
     ///
     /// # Errors
     /// `STORE_UNAVAILABLE`: the change must not be written.
@@ -71,14 +71,11 @@ impl TagRuns {
         &self,
         before: &Document,
         after: &Document,
-        op: &OpKey,
+        by: &UserId,
         at: Timestamp,
     ) -> Result<Vec<JobId>> {
         let added: Vec<TagId> = after.tags.iter().filter(|tag| !before.tags.contains(tag)).cloned().collect();
-        let user = match op {
-            OpKey::Request { user, .. } if *user != UserId::platform() => user,
-            OpKey::Request { .. } | OpKey::Call(_) => &after.created_by,
-        };
+        let user = if *by == UserId::platform() { &after.created_by } else { by };
         let cause = TagRun { at, write: TagRunWrite::Document(after.version) };
         self.create(after, &added, user, &cause).await
     }

@@ -26,8 +26,8 @@ use folio_testkit::wait_for;
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write};
 use folio_types::page::PageRequest;
 use folio_types::{
-    BlobId, Digest, DocumentId, Environment, ExtractionId, Incarnation, OrgId, PromptId, Reason, Result, Secret,
-    System, TagId, UserId,
+    BlobId, CallId, Digest, DocumentId, Environment, ExtractionId, Incarnation, OrgId, PromptId, Reason, Result,
+    Secret, System, TagId, ThreadId, TurnId, UserId,
 };
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -389,18 +389,24 @@ async fn change<R: Resource>(test: &Sandbox, stores: &Stores, id: &R::Id, expect
     stores.of::<R>().decide(id, write).await.unwrap();
 }
 
+/// Creates a prompt with a tag. Returns the change that adds the tag to a document without tags.
+async fn create_tagged_prompt(test: &Sandbox) -> DocumentChange {
+    let tag = TagId::derive(&["t"]);
+    let create = TagChange::Create { name: "t".into(), color: None, description: None };
+    change::<Tag>(test, &test.stores, &tag, Expected::Absent, create).await;
+    let (name, content, tags) = ("p".into(), "c".into(), vec![tag.clone()]);
+    let create = PromptChange::Create(NewPrompt { name, content, tags, ..NewPrompt::default() });
+    change::<Prompt>(test, &test.stores, &PromptId::derive(&["p"]), Expected::Absent, create).await;
+    DocumentChange::Update(DocumentPatch { tags: Some(vec![tag]), ..DocumentPatch::default() })
+}
+
 #[tokio::test]
 async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_each_new_tag() {
     let folder = tempfile::tempdir().unwrap();
     let test = Sandbox::open(folder.path(), &[]);
     test.create_document().await;
     let stores = test.with_events(test.stores.clone());
-    let (tag, prompt) = (TagId::derive(&["t"]), PromptId::derive(&["p"]));
-    let create = TagChange::Create { name: "t".into(), color: None, description: None };
-    change::<Tag>(&test, &stores, &tag, Expected::Absent, create).await;
-    let (name, content, tags) = ("p".into(), "c".into(), vec![tag.clone()]);
-    let create = PromptChange::Create(NewPrompt { name, content, tags, ..NewPrompt::default() });
-    change::<Prompt>(&test, &stores, &prompt, Expected::Absent, create).await;
+    let tagged = create_tagged_prompt(&test).await;
     let runs = async || {
         let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
         found.items.into_iter().map(|job| job.input["tag_run"]["write"].clone()).rev().collect::<Vec<_>>()
@@ -408,10 +414,7 @@ async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_
     stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
     assert_eq!(runs().await, [] as [Value; 0], "the document has no tag");
 
-    let patch =
-        |tags: Vec<TagId>| DocumentChange::Update(DocumentPatch { tags: Some(tags), ..DocumentPatch::default() });
-    let tagged = patch(vec![tag.clone()]);
-    change::<Document>(&test, &stores, &test.document, Expected::Version(1), tagged.clone()).await;
+    change::<Document>(&test, &stores, &test.document, Expected::Version(1), tagged).await;
     assert_eq!(runs().await, [json!({ "document": 2 })]);
     assert_eq!(test.shared.jobs.waiting(folio_storage::JOB_HINTS).await.unwrap(), 1, "a hint after the write");
     let update = test.ready();
@@ -452,13 +455,7 @@ async fn a_prompt_runs_on_a_text_although_the_document_gets_the_tag_while_the_te
     let folder = tempfile::tempdir().unwrap();
     let test = Sandbox::open(folder.path(), &[]);
     test.create_document().await;
-    let (tag, stores) = (TagId::derive(&["t"]), &test.stores);
-    let create = TagChange::Create { name: "t".into(), color: None, description: None };
-    change::<Tag>(&test, stores, &tag, Expected::Absent, create).await;
-    let (name, content, tags) = ("p".into(), "c".into(), vec![tag.clone()]);
-    let create = PromptChange::Create(NewPrompt { name, content, tags, ..NewPrompt::default() });
-    change::<Prompt>(&test, stores, &PromptId::derive(&["p"]), Expected::Absent, create).await;
-    let tagged = DocumentChange::Update(DocumentPatch { tags: Some(vec![tag]), ..DocumentPatch::default() });
+    let (tagged, stores) = (create_tagged_prompt(&test).await, &test.stores);
     let (key, at) = ("tagged".parse().unwrap(), test.environment.now());
     let write = Write::by_platform(test.org.clone(), key, at, Expected::Version(1), tagged);
     let layer = TagsBeforeText { document: test.document.clone(), resources: stores.of(), write };
@@ -467,6 +464,23 @@ async fn a_prompt_runs_on_a_text_although_the_document_gets_the_tag_while_the_te
     let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
     let runs: Vec<_> = found.items.iter().map(|job| &job.input["tag_run"]["write"]).collect();
     assert_eq!(runs, [&json!("text")]);
+}
+
+#[tokio::test]
+async fn a_prompt_runs_for_the_user_on_whose_behalf_a_call_tags_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_document().await;
+    let tagged = create_tagged_prompt(&test).await;
+    let (key, at) = ("tagged".parse().unwrap(), test.environment.now());
+    let write = Write::by_platform(test.org.clone(), key, at, Expected::Version(1), tagged);
+    let call = CallId::new(TurnId::new(ThreadId::derive(&["t"]), 1), 1, 1);
+    let write = Write { op: OpKey::Call(call), by: UserId::derive(&["u"]), ..write };
+    let stores = test.with_events(test.stores.clone());
+    stores.of::<Document>().decide(&test.document, write).await.unwrap();
+    let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
+    let users: Vec<_> = found.items.iter().map(|job| job.principal.user.clone()).collect();
+    assert_eq!(users, [UserId::derive(&["u"])]);
 }
 
 #[test]
