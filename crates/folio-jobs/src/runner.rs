@@ -220,12 +220,19 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Stores the current page, all of whose items have ended, and continues with the next one.
+    /// Stores the current page, all of whose items have ended, and continues with the next one. The job fails if the next page is
+    /// missing or unreadable, because a later start cannot repair it.
     async fn advance(&mut self, page: u32) -> Result<(), Stop> {
         let pages = self.shared.dependencies.stores.job_pages();
         pages.finish(&self.header).await?;
-        let next = pages.pages(&self.header, &[page]).await?.pop().unwrap_or_default();
-        self.write("advance", JobCommand::Advance { page: next }, None).await
+        match pages.pages(&self.header, &[page]).await {
+            Ok(next) => {
+                let page = next.into_iter().next().unwrap_or_default();
+                self.write("advance", JobCommand::Advance { page }, None).await
+            }
+            Err(error) if !error.is_retriable() => self.write("fail", JobCommand::Fail { error }, None).await,
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the pause after the nth failure of an item.

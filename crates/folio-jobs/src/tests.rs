@@ -519,6 +519,20 @@ async fn another_node_continues_a_job_with_several_pages() {
 }
 
 #[tokio::test]
+async fn a_job_without_its_next_page_fails_and_keeps_the_ended_items() {
+    let sandbox = Sandbox::new();
+    let items: Vec<String> = (0..=JOB_PAGE_ITEMS).map(|number| format!("item {number}")).collect();
+    let request = JobRequest { items, ..sandbox.request("j") };
+    let job = sandbox.control(JobLimits::default()).create(request).await.unwrap();
+    sandbox.stores.job_pages().remove(&sandbox.org, &job.id).await.unwrap();
+    let jobs = sandbox.start("a").await;
+    let ended = sandbox.wait_for_end(&job).await;
+    assert!(matches!(&ended.state, JobState::Failed(error) if error.reason == Reason::Internal), "{:?}", ended.state);
+    assert_eq!(ended.progress().done, JOB_PAGE_ITEMS);
+    jobs.stop().await;
+}
+
+#[tokio::test]
 async fn a_hint_starts_a_job_before_the_next_sweep() {
     let sandbox = Sandbox::new();
     let jobs =
