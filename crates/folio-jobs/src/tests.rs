@@ -39,6 +39,8 @@ struct TestKind {
     script: Mutex<BTreeMap<String, Script>>,
     /// The attempts so far.
     runs: Mutex<Vec<ItemRun>>,
+    /// The ended jobs of which the kind was notified, in order. The first notification fails.
+    ended: Mutex<Vec<JobId>>,
 }
 
 impl TestKind {
@@ -79,6 +81,12 @@ impl JobKind for TestKind {
             }
             Some(Script::Panic) => panic!("a fault of the kind"),
         }
+    }
+
+    async fn end_job(&self, job: &JobHeader) -> Result<()> {
+        let mut ended = self.ended.lock().unwrap();
+        ended.push(job.id.clone());
+        if ended.len() == 1 { Err(Error::internal("a fault of the kind")) } else { Ok(()) }
     }
 }
 
@@ -450,6 +458,28 @@ async fn a_job_that_is_open_for_too_long_fails_and_its_record_is_deleted_after_i
         sandbox.stores.jobs.header(&sandbox.org, &job.id).await.unwrap().is_none().then_some(())
     })
     .await;
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn the_kind_of_an_ended_job_is_notified_whatever_ended_the_job_until_it_succeeds() {
+    let sandbox = Sandbox::new();
+    let expired = sandbox.create("expired", &["one"]).await;
+    sandbox.command(&expired, JobCommand::Pause).await;
+    sandbox.environment.advance(folio_types::limits::JOB_OPEN_MAX);
+    let cancelled = sandbox.create("cancelled", &["one"]).await;
+    sandbox.command(&cancelled, JobCommand::Cancel).await;
+    let completed = sandbox.create("completed", &["one"]).await;
+    let jobs = sandbox.start("a").await;
+    wait_for("an empty index", LIMIT, || async {
+        sandbox.stores.jobs.open(None, 10).await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    let ended = sandbox.kind.ended.lock().unwrap().clone();
+    for job in [&expired, &cancelled, &completed] {
+        assert!(ended.contains(&job.id), "{job:?}: {ended:?}");
+    }
+    assert_eq!(ended.len(), 4, "only the notification that failed is repeated: {ended:?}");
     jobs.stop().await;
 }
 

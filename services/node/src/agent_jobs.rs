@@ -6,13 +6,14 @@ use async_trait::async_trait;
 use folio_conversation::Conversations;
 use folio_history::command::{ApproveAnswer, ApproveCommand};
 use folio_history::event::Event;
+use folio_history::job::{ItemState, JobHeader, JobState};
 use folio_history::peer::{EventStream, SharedPeer};
 use folio_jobs::{ItemTask, JobKind, wait_reason};
 use folio_resources::ExtractionState;
 use folio_storage::Stores;
 use folio_tools::extraction::{AGENT_JOB_KIND, AgentRunInput, RunEnd, end_run};
 use folio_types::limits::JOB_FAILURES_MAX;
-use folio_types::{Environment, Error, ExtractionId, Principal, Reason, Result, Role, TurnId};
+use folio_types::{Code, Environment, Error, ExtractionId, Principal, Reason, Result, Role, TurnId};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -29,6 +30,13 @@ impl TurnRunner {
         match self {
             Self::ThisNode(conversations) => conversations.chat(principal, input.message()?).await,
             Self::AllNodes(peer) => peer.chat(principal, input.message()?).await,
+        }
+    }
+
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<()> {
+        match self {
+            Self::ThisNode(conversations) => conversations.cancel(principal, turn).await.map(drop),
+            Self::AllNodes(peer) => peer.cancel(principal, turn).await.map(drop),
         }
     }
 
@@ -123,5 +131,40 @@ impl JobKind for AgentJobs {
             self.end(&task.principal, (&id, input.number), &error.message).await?;
         }
         Err(error)
+    }
+
+    /// Fails an extraction that is still in progress, and cancels the turn of the run, unless the last item ended the job.
+    async fn end_job(&self, job: &JobHeader) -> Result<()> {
+        let input: AgentRunInput = job.read_input()?;
+        for item in &job.items {
+            let id: ExtractionId = item.id.parse()?;
+            ignore_missing(self.end(&job.principal, (&id, input.number), &failure(job)).await.map(drop))?;
+        }
+        match job.state {
+            JobState::Completed => Ok(()),
+            // A thread has one run, which is its first turn.
+            _ => ignore_missing(self.runner.cancel(&job.principal, &TurnId::new(input.thread, 1)).await),
+        }
+    }
+}
+
+/// Returns the reason for which an ended job left its extraction in progress.
+fn failure(job: &JobHeader) -> String {
+    let of_item = job.items.iter().find_map(|item| match &item.state {
+        ItemState::Failed(error) => Some(error.message.clone()),
+        _ => None,
+    });
+    match &job.state {
+        JobState::Cancelled => "the job of the run was cancelled".to_owned(),
+        JobState::Failed(error) => error.message.clone(),
+        _ => of_item.unwrap_or_else(|| "the job of the run ended".to_owned()),
+    }
+}
+
+/// Ignores that the extraction was deleted, or that the turn did not start.
+fn ignore_missing(ended: Result<()>) -> Result<()> {
+    match ended {
+        Err(error) if error.code == Code::NotFound => Ok(()),
+        ended => ended,
     }
 }
