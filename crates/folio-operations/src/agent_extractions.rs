@@ -103,7 +103,7 @@ pub(crate) async fn begin(
         report: ExtractionReport::default(),
         approvals: None,
     };
-    context.create::<Extraction>(ExtractionChange::Begin(Box::new(new))).await
+    context.create::<Extraction>(ExtractionChange::Begin(Box::new(new), run_thread(context))).await
 }
 
 /// Starts a further run of the agent, which corrects an extraction as a person describes, and streams the events of the run. A
@@ -127,7 +127,7 @@ impl Operation for CorrectExtraction {
         let document = context.find::<Document>(&found.document).await?;
         extraction::check_ready(&document)?;
         let model = chat_model(context, self.model, Some(found.model)).await?;
-        let start_step = ExtractionChange::Agent(Box::new(AgentStep::Start));
+        let start_step = ExtractionChange::Agent(Box::new(AgentStep::Start { thread: run_thread(context) }));
         let extraction = context.update::<Extraction>(&self.extraction_id, None, start_step).await?;
         start(context, &extraction, model, Some(self.text)).await
     }
@@ -154,8 +154,7 @@ async fn chat_model(context: &Context, requested: Option<String>, preferred: Opt
 /// The parts of a run that its events need.
 struct StartedRun {
     extraction: ExtractionId,
-    /// Number of the run of the extraction.
-    number: u32,
+    thread: ThreadId,
     job: JobId,
     /// No model call of the run is older.
     since: Timestamp,
@@ -172,9 +171,15 @@ async fn start(
     // A repeated request uses the model that the first one chose.
     let input: AgentRunInput = job.read_input()?;
     let events = context.turn_runner()?.chat(context.principal(), input.message()?).await?;
-    let (number, extraction) = (input.number, extraction.id.clone());
-    let run = StartedRun { extraction, number, job: job.id, since: job.created_at };
+    let (thread, extraction) = (input.thread, extraction.id.clone());
+    let run = StartedRun { extraction, thread, job: job.id, since: job.created_at };
     Ok(progress(context.clone(), run, events))
+}
+
+/// Returns the thread of the run that the request starts.
+fn run_thread(context: &Context) -> ThreadId {
+    let [org, user, id] = context.request.id_parts();
+    ThreadId::derive(&["extraction agent", org, user, id])
 }
 
 /// Creates the thread and the job of a run. Idempotent.
@@ -185,16 +190,7 @@ pub(crate) async fn create_run(
     correction: Option<String>,
 ) -> Result<JobHeader> {
     let (request, principal) = (&context.request, context.principal());
-    let [org, user, id] = request.id_parts();
-    let newest = extraction.agent.as_ref().map_or(FIRST_RUN, |agent| agent.number);
-    let number = if correction.is_some() { newest } else { FIRST_RUN };
-    let input = AgentRunInput {
-        number,
-        thread: ThreadId::derive(&["extraction agent", org, user, id]),
-        prompt: extraction.prompt.clone(),
-        model,
-        correction,
-    };
+    let input = AgentRunInput { thread: run_thread(context), prompt: extraction.prompt.clone(), model, correction };
     let at = request.received_at();
     let new =
         NewThread::new(input.thread.clone(), principal, EXTRACTION_PROFILE, vec![extraction.document.clone()], at);
@@ -267,7 +263,7 @@ async fn end(context: &Context, run: &StartedRun, turn: &TurnId, closing: &Event
     match RunEnd::of(closing) {
         RunEnd::Ended(reason) => {
             let now = context.environment().now();
-            extraction::end_run(stores, principal, (&run.extraction, run.number), &reason, now).await?;
+            extraction::end_run(stores, principal, (&run.extraction, &run.thread), &reason, now).await?;
         }
         RunEnd::Waiting { .. } => {}
         RunEnd::Interrupted(error) => return Err(error),

@@ -8,7 +8,7 @@
 //! ```
 
 use folio_types::op::Write;
-use folio_types::{Error, Reason, Result, Timestamp};
+use folio_types::{Error, Reason, Result, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -65,20 +65,26 @@ pub struct AgentRun {
     /// The reason of a failure, for people. None: the run did not fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The thread of the run. The agent of another thread may not write the extraction. None: an older version of Folio started the
+    /// run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
 }
 
 impl AgentRun {
     /// Returns the run with which an extraction begins.
-    pub(crate) fn first() -> Self {
-        Self { number: 1, ..Self::default() }
+    pub(crate) fn first(thread: Option<ThreadId>) -> Self {
+        Self { number: 1, thread, ..Self::default() }
     }
 }
 
 /// A step of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentStep {
-    /// Starts a further run, for example to correct the data.
-    Start,
+    /// Starts a further run, for example to correct the data. It replaces a run in progress.
+    Start {
+        thread: ThreadId,
+    },
     Identify(DocumentType),
     /// Replaces the data, and the evidence for its values.
     Write(AgentData),
@@ -111,22 +117,28 @@ impl Extraction {
         self.agent.as_ref().map_or(ExtractionState::Completed, |agent| agent.state)
     }
 
+    /// Returns true if the newest run of an agent is the one of a thread.
+    pub fn is_run_of(&self, thread: &ThreadId) -> bool {
+        self.agent.as_ref().is_some_and(|run| run.thread.as_ref().is_none_or(|found| found == thread))
+    }
+
     /// Returns the extraction after a step of its agent, with the version and time of the extraction before.
     ///
     /// # Errors
-    /// `EXTRACTION_ENDED` if no run is in progress and the step is not [`AgentStep::Start`].
+    /// `EXTRACTION_ENDED` if no run is in progress and the step does not start one.
     pub(crate) fn after_step(self, write: &Write<ExtractionChange>, step: &AgentStep) -> Result<Self> {
         // A prompt run without an agent counts as the first run.
-        let run = self.agent.clone().unwrap_or_else(AgentRun::first);
-        if *step != AgentStep::Start && self.state() != ExtractionState::InProgress {
+        let run = self.agent.clone().unwrap_or_else(|| AgentRun::first(None));
+        if !matches!(step, AgentStep::Start { .. }) && self.state() != ExtractionState::InProgress {
             let message = format!("the extraction is {}: no agent works on it", self.state().as_str());
             return Err(Error::precondition(Reason::ExtractionEnded, message));
         }
         let with_run = |run: AgentRun, extraction: Self| Self { agent: Some(run), ..extraction };
         match step {
-            AgentStep::Start => {
-                let number = run.number.saturating_add(1);
-                Ok(with_run(AgentRun { state: ExtractionState::InProgress, number, failure: None, ..run }, self))
+            AgentStep::Start { thread } => {
+                let (number, thread) = (run.number.saturating_add(1), Some(thread.clone()));
+                let state = ExtractionState::InProgress;
+                Ok(with_run(AgentRun { state, number, failure: None, thread, ..run }, self))
             }
             AgentStep::Identify(found) => Ok(with_run(AgentRun { document_type: Some(found.clone()), ..run }, self)),
             AgentStep::Write(AgentData { data, citations, confidences, text_generation }) => {
@@ -184,6 +196,14 @@ mod tests {
         Ok(Extraction::apply(&before.id, &write, Some(before.clone()))?.after.unwrap())
     }
 
+    fn thread(name: &str) -> ThreadId {
+        ThreadId::derive(&[name])
+    }
+
+    fn start() -> AgentStep {
+        AgentStep::Start { thread: thread("further") }
+    }
+
     fn begun() -> Extraction {
         let stored = extraction();
         let new = NewExtraction {
@@ -195,7 +215,7 @@ mod tests {
             report: ExtractionReport::default(),
             approvals: None,
         };
-        let write = write(ExtractionChange::Begin(Box::new(new)), Expected::Absent);
+        let write = write(ExtractionChange::Begin(Box::new(new), thread("first")), Expected::Absent);
         Extraction::apply(&stored.id, &write, None).unwrap().after.unwrap()
     }
 
@@ -238,7 +258,9 @@ mod tests {
         let written = step(&identified, data(json!({"total": 5}))).unwrap();
         assert_eq!((&written.original, &written.edited, written.version), (&json!({"total": 5}), &None, 3));
         assert_eq!((written.report.citations.len(), written.report.confidences.len()), (1, 1));
-        assert_golden("agent", written.clone());
+        assert_golden("agent_thread", written.clone());
+        let of_older_version = written.agent.clone().map(|run| AgentRun { thread: None, ..run });
+        assert_golden("agent", Extraction { agent: of_older_version, ..written.clone() });
         let completed = step(&written, complete(None)).unwrap();
         assert_eq!((completed.state(), completed.verified), (ExtractionState::Completed, false));
         assert_eq!(completed.agent.as_ref().unwrap().document_type.as_ref().unwrap().name, "invoice");
@@ -256,7 +278,8 @@ mod tests {
             for refused in [invoice(), data(json!({})), complete(None), AgentStep::Fail { reason: String::new() }] {
                 assert_eq!(step(&ended, refused.clone()).unwrap_err().reason, Reason::ExtractionEnded, "{refused:?}");
             }
-            let again = step(&ended, AgentStep::Start).unwrap();
+            let again = step(&ended, start()).unwrap();
+            assert!(again.is_run_of(&thread("further")) && !again.is_run_of(&thread("first")));
             assert_eq!(
                 (again.state(), again.agent.as_ref().unwrap().failure.clone()),
                 (ExtractionState::InProgress, None)

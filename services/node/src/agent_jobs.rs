@@ -13,7 +13,7 @@ use folio_resources::ExtractionState;
 use folio_storage::Stores;
 use folio_tools::extraction::{AGENT_JOB_KIND, AgentRunInput, RunEnd, end_run};
 use folio_types::limits::JOB_FAILURES_MAX;
-use folio_types::{Code, Environment, Error, ExtractionId, Principal, Reason, Result, Role, TurnId};
+use folio_types::{Code, Environment, Error, ExtractionId, Principal, Reason, Result, Role, ThreadId, TurnId};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -92,7 +92,12 @@ impl AgentJobs {
         }
     }
 
-    async fn end(&self, principal: &Principal, run: (&ExtractionId, u32), reason: &str) -> Result<ExtractionState> {
+    async fn end(
+        &self,
+        principal: &Principal,
+        run: (&ExtractionId, &ThreadId),
+        reason: &str,
+    ) -> Result<ExtractionState> {
         end_run(&self.stores, principal, run, reason, self.environment.now()).await
     }
 }
@@ -116,7 +121,7 @@ impl JobKind for AgentJobs {
         let id: ExtractionId = task.subject()?.parse()?;
         let input: AgentRunInput = task.job.read_input()?;
         let error = match self.drive(&task.principal, &input).await {
-            Ok(reason) => match self.end(&task.principal, (&id, input.number), &reason).await? {
+            Ok(reason) => match self.end(&task.principal, (&id, &input.thread), &reason).await? {
                 ExtractionState::Failed => Error::precondition(Reason::NoExtraction, reason),
                 ExtractionState::Completed | ExtractionState::InProgress => {
                     return Ok(json!({ "extraction_id": id.as_str() }));
@@ -128,7 +133,7 @@ impl JobKind for AgentJobs {
         let is_last = !error.is_retriable() || failures >= JOB_FAILURES_MAX;
         if is_last && wait_reason(&error).is_none() {
             // The job does not attempt the run again.
-            self.end(&task.principal, (&id, input.number), &error.message).await?;
+            self.end(&task.principal, (&id, &input.thread), &error.message).await?;
         }
         Err(error)
     }
@@ -138,7 +143,7 @@ impl JobKind for AgentJobs {
         let input: AgentRunInput = job.read_input()?;
         for item in &job.items {
             let id: ExtractionId = item.id.parse()?;
-            ignore_missing(self.end(&job.principal, (&id, input.number), &failure(job)).await.map(drop))?;
+            ignore_missing(self.end(&job.principal, (&id, &input.thread), &failure(job)).await.map(drop))?;
         }
         match job.state {
             JobState::Completed => Ok(()),

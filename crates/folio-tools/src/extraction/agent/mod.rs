@@ -68,6 +68,10 @@ struct StepWrite<C>(C);
 impl<C: StepCall> StepWrite<C> {
     async fn step(&self, context: &CallContext, extraction: &Extraction) -> Result<AgentStep, ToolError> {
         match extraction.state() {
+            ExtractionState::InProgress if !extraction.is_run_of(&context.call.turn.thread) => {
+                let text = "Another run has replaced this one, so the extraction cannot be changed. End your turn.";
+                Err(ToolError::ForModel(text.to_owned()))
+            }
             ExtractionState::InProgress => self.0.step(context, extraction).await,
             state => {
                 let text = format!("The extraction is {}, so it cannot be changed. End your turn.", state.as_str());

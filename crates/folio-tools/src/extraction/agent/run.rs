@@ -27,8 +27,6 @@ const CORRECT: &str = "Correct the extraction as follows, and complete it again.
 /// The input of a job, whose only item is the extraction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRunInput {
-    /// Number of the run of the extraction, from 1.
-    pub number: u32,
     /// The thread of the run, whose subject is the extraction.
     pub thread: ThreadId,
     pub prompt: PromptRevId,
@@ -89,7 +87,7 @@ impl RunEnd {
     }
 }
 
-/// Stores that a run has failed, unless the agent completed the extraction, or a later run has started. Returns the state that is
+/// Stores that the run of a thread has failed, unless the agent completed the extraction, or a later run has started. Returns the state that is
 /// then stored. Idempotent, so the job and the request of a run may both call it.
 ///
 /// # Errors
@@ -97,7 +95,7 @@ impl RunEnd {
 pub async fn end_run(
     stores: &Stores,
     principal: &Principal,
-    (id, number): (&ExtractionId, u32),
+    (id, thread): (&ExtractionId, &ThreadId),
     reason: &str,
     at: Timestamp,
 ) -> Result<ExtractionState> {
@@ -105,8 +103,7 @@ pub async fn end_run(
     for _ in 0..ATTEMPTS {
         let found = extractions.get(&principal.org, id).await?;
         let found = found.ok_or_else(|| Error::not_found("extraction", id))?;
-        let is_newest = found.agent.as_ref().is_some_and(|agent| agent.number == number);
-        if found.state() != ExtractionState::InProgress || !is_newest {
+        if found.state() != ExtractionState::InProgress || !found.is_run_of(thread) {
             return Ok(found.state());
         }
         let step = AgentStep::Fail { reason: reason.to_owned() };
@@ -142,8 +139,7 @@ mod tests {
     fn the_job_and_the_request_of_a_run_send_the_same_message() {
         let thread = ThreadId::derive(&["run"]);
         let prompt = PromptRevId::new(PromptId::derive(&["prompt"]), 2);
-        let input =
-            AgentRunInput { number: 1, thread: thread.clone(), prompt, model: "model".to_owned(), correction: None };
+        let input = AgentRunInput { thread: thread.clone(), prompt, model: "model".to_owned(), correction: None };
         let stored: AgentRunInput = serde_json::from_value(json!(input)).unwrap();
         let message = input.message().unwrap();
         assert_eq!(stored.message().unwrap(), message);
