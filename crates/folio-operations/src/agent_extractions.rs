@@ -8,12 +8,13 @@ use folio_history::thread::NewThread;
 use folio_jobs::JobRequest;
 use folio_resources::{
     AgentStep, Document, Extraction, ExtractionChange, ExtractionReport, NewExtraction, Prompt, PromptRevision,
+    Resource as _,
 };
 use folio_tools::extraction::{self, AGENT_JOB_KIND, AgentRunInput, RunEnd};
 use folio_types::limits::{DAY, JOB_OPEN_MAX};
 use folio_types::message::Usage;
 use folio_types::profile::{EXTRACTION_PROFILE, Subject};
-use folio_types::{DocumentId, Error, ExtractionId, JobId, Result, ThreadId, Timestamp, TurnId};
+use folio_types::{DocumentId, Error, ExtractionId, JobId, Reason, Result, ThreadId, Timestamp, TurnId};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use serde::Serialize;
@@ -80,22 +81,22 @@ impl Operation for StartExtraction {
 
     async fn run(self, context: &Context) -> Result<AgentEvents> {
         let prompt = context.revision::<Prompt>(&self.prompt_revid).await?;
-        let extraction = begin(context, &self.document_id, prompt, self.model).await?;
-        start(context, &extraction, extraction.model.clone(), None).await
+        let job = begin(context, &self.document_id, prompt, self.model).await?;
+        start(context, job).await
     }
 }
 
-/// Creates an extraction in progress. A repeated request returns the stored extraction.
+/// Creates the thread and the job of a run, and then its extraction in progress. Returns the job. Idempotent.
 pub(crate) async fn begin(
     context: &Context,
     document: &DocumentId,
     prompt: PromptRevision,
     model: Option<String>,
-) -> Result<Extraction> {
+) -> Result<JobHeader> {
     let document = context.find::<Document>(document).await?;
     extraction::check_ready(&document)?;
     let new = NewExtraction {
-        document: document.id,
+        document: document.id.clone(),
         prompt: prompt.revid,
         schema: prompt.schema,
         model: chat_model(context, model, prompt.model).await?,
@@ -103,7 +104,13 @@ pub(crate) async fn begin(
         report: ExtractionReport::default(),
         approvals: None,
     };
-    context.create::<Extraction>(ExtractionChange::Begin(Box::new(new), run_thread(context))).await
+    let thread = run_thread(context);
+    let id = ExtractionId::derive(&context.request.id_parts());
+    let (prompt, model) = (new.prompt.clone(), new.model.clone());
+    let input = AgentRunInput { thread: thread.clone(), prompt, model, correction: None };
+    let job = create_run(context, (&id, document.id), input).await?;
+    context.create::<Extraction>(ExtractionChange::Begin(Box::new(new), thread)).await?;
+    Ok(job)
 }
 
 /// Starts a further run of the agent, which corrects an extraction as a person describes, and streams the events of the run. A
@@ -127,9 +134,12 @@ impl Operation for CorrectExtraction {
         let document = context.find::<Document>(&found.document).await?;
         extraction::check_ready(&document)?;
         let model = chat_model(context, self.model, Some(found.model)).await?;
-        let start_step = ExtractionChange::Agent(Box::new(AgentStep::Start { thread: run_thread(context) }));
-        let extraction = context.update::<Extraction>(&self.extraction_id, None, start_step).await?;
-        start(context, &extraction, model, Some(self.text)).await
+        let (thread, correction) = (run_thread(context), Some(self.text));
+        let input = AgentRunInput { thread: thread.clone(), prompt: found.prompt, model, correction };
+        let job = create_run(context, (&self.extraction_id, document.id), input).await?;
+        let start_step = ExtractionChange::Agent(Box::new(AgentStep::Start { thread }));
+        context.update::<Extraction>(&self.extraction_id, None, start_step).await?;
+        start(context, job).await
     }
 }
 
@@ -160,19 +170,14 @@ struct StartedRun {
     since: Timestamp,
 }
 
-/// Creates the thread and the job of a run, starts its turn, and streams its events. Idempotent.
-async fn start(
-    context: &Context,
-    extraction: &Extraction,
-    model: String,
-    correction: Option<String>,
-) -> Result<AgentEvents> {
-    let job = create_run(context, extraction, model, correction).await?;
+/// Starts the turn of a run, and streams its events. Idempotent.
+async fn start(context: &Context, job: JobHeader) -> Result<AgentEvents> {
     // A repeated request uses the model that the first one chose.
     let input: AgentRunInput = job.read_input()?;
+    let item = job.items.first().ok_or_else(|| Error::internal("the job of a run has no item"))?;
+    let extraction: ExtractionId = item.id.parse()?;
     let events = context.turn_runner()?.chat(context.principal(), input.message()?).await?;
-    let (thread, extraction) = (input.thread, extraction.id.clone());
-    let run = StartedRun { extraction, thread, job: job.id, since: job.created_at };
+    let run = StartedRun { extraction, thread: input.thread, job: job.id, since: job.created_at };
     Ok(progress(context.clone(), run, events))
 }
 
@@ -182,35 +187,44 @@ fn run_thread(context: &Context) -> ThreadId {
     ThreadId::derive(&["extraction agent", org, user, id])
 }
 
-/// Creates the thread and the job of a run. Idempotent.
-pub(crate) async fn create_run(
+/// Creates the thread and the job of a run. Idempotent. Called before the extraction is changed, so that a refused or interrupted
+/// request leaves no extraction in progress without a job. Until the extraction names the thread, the job waits.
+///
+/// # Errors
+/// `REQUEST_ID_CONFLICT` if the id was used for another input; `JOB_ENDED` if the job of an earlier attempt of the request ended
+/// before that attempt changed the extraction.
+async fn create_run(
     context: &Context,
-    extraction: &Extraction,
-    model: String,
-    correction: Option<String>,
+    (extraction, document): (&ExtractionId, DocumentId),
+    input: AgentRunInput,
 ) -> Result<JobHeader> {
-    let (request, principal) = (&context.request, context.principal());
-    let input = AgentRunInput { thread: run_thread(context), prompt: extraction.prompt.clone(), model, correction };
+    let (request, stores, principal) = (&context.request, context.stores(), context.principal());
+    let is_changed = request.recorded_result(stores, &Extraction::target(extraction)).await?.is_some();
     let at = request.received_at();
-    let new =
-        NewThread::new(input.thread.clone(), principal, EXTRACTION_PROFILE, vec![extraction.document.clone()], at);
+    let new = NewThread::new(input.thread.clone(), principal, EXTRACTION_PROFILE, vec![document], at);
     let thread = NewThread {
-        subject: Some(Subject::Extraction(extraction.id.clone())),
+        subject: Some(Subject::Extraction(extraction.clone())),
         model: Some(input.model.clone()),
         // The thread is hidden, and outlives its job.
         ephemeral: true,
         expires_at: Some(at.saturating_add(JOB_OPEN_MAX + DAY).unwrap_or(Timestamp::MAX)),
         ..new
     };
-    context.stores().threads.create(thread).await?;
+    stores.threads.create(thread).await?;
     let job = JobRequest {
         id: JobId::derive(&request.id_parts()),
         principal: principal.clone(),
         kind: AGENT_JOB_KIND,
         input: json!(input),
-        items: vec![extraction.id.to_string()],
+        items: vec![extraction.to_string()],
     };
-    context.job_creator()?.create(job).await
+    let job = context.job_creator()?.create(job).await?;
+    if job.is_ended() && !is_changed {
+        let message =
+            "the job of an earlier attempt of this request has ended; send the request with another request_id";
+        return Err(Error::precondition(Reason::JobEnded, message));
+    }
+    Ok(job)
 }
 
 /// Converts the events of a turn to those of a run.

@@ -9,7 +9,7 @@ use folio_history::event::Event;
 use folio_history::job::{ItemState, JobHeader, JobState};
 use folio_history::peer::{EventStream, SharedPeer};
 use folio_jobs::{ItemTask, JobKind, wait_reason};
-use folio_resources::ExtractionState;
+use folio_resources::{Extraction, ExtractionState};
 use folio_storage::Stores;
 use folio_tools::extraction::{AGENT_JOB_KIND, AgentRunInput, RunEnd, end_run};
 use folio_types::limits::JOB_FAILURES_MAX;
@@ -120,6 +120,12 @@ impl JobKind for AgentJobs {
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let id: ExtractionId = task.subject()?.parse()?;
         let input: AgentRunInput = task.job.read_input()?;
+        // The job is created before the request changes the extraction.
+        let found = self.stores.of::<Extraction>().get(&task.principal.org, &id).await?;
+        if !found.is_some_and(|found| found.is_run_of(&input.thread)) {
+            let message = "the run has not begun, another run has replaced it, or its extraction was deleted";
+            return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+        }
         let error = match self.drive(&task.principal, &input).await {
             Ok(reason) => match self.end(&task.principal, (&id, &input.thread), &reason).await? {
                 ExtractionState::Failed => Error::precondition(Reason::NoExtraction, reason),
@@ -138,18 +144,18 @@ impl JobKind for AgentJobs {
         Err(error)
     }
 
-    /// Fails an extraction that is still in progress, and cancels the turn of the run, unless the last item ended the job.
+    /// Fails an extraction that is still in progress, and cancels the turn of the run, unless an attempt followed the turn to its end.
     async fn end_job(&self, job: &JobHeader) -> Result<()> {
         let input: AgentRunInput = job.read_input()?;
         for item in &job.items {
             let id: ExtractionId = item.id.parse()?;
             ignore_missing(self.end(&job.principal, (&id, &input.thread), &failure(job)).await.map(drop))?;
         }
-        match job.state {
-            JobState::Completed => Ok(()),
-            // A thread has one run, which is its first turn.
-            _ => ignore_missing(self.runner.cancel(&job.principal, &TurnId::new(input.thread, 1)).await),
+        if job.progress().done == job.items.len() {
+            return Ok(());
         }
+        // A thread has one run, which is its first turn.
+        ignore_missing(self.runner.cancel(&job.principal, &TurnId::new(input.thread, 1)).await)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use folio_testkit::wait_for;
+use folio_types::Reason;
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Client, Server};
@@ -74,5 +75,23 @@ async fn a_run_whose_job_is_cancelled_leaves_a_failed_extraction_with_its_fields
     .await;
     assert_eq!(failed["failure"], "the job of the run was cancelled");
     assert_eq!(failed["original_json"], r#"{"total":12.5}"#);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_correction_whose_job_is_refused_leaves_the_extraction_unchanged() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let prompt = client.prompt("Total", &client.schema("Invoice", "total").await).await;
+    let document = client.ready_document("a.txt", "Total 12.50").await.document_id;
+    server.model.answer(r#"{"total": 12.5}"#);
+    let made = client.call_ok("RunExtraction", json!({"document_id": document, "prompt_revid": prompt})).await;
+    let extraction = made["extraction"]["extraction_id"].as_str().unwrap();
+    // As JSON, the text exceeds the size of the input of a job.
+    let correction = json!({"extraction_id": extraction, "text": "\"".repeat(16 * 1024)});
+    assert_eq!(client.refusal("CorrectExtraction", correction).await.reason, Reason::TooLarge);
+    let stored = client.call_ok("GetExtraction", json!({"extraction_id": extraction})).await["extraction"].clone();
+    assert_eq!(stored["state"], "EXTRACTION_STATE_COMPLETED");
+    assert_eq!(stored["etag"], made["extraction"]["etag"]);
     server.stop().await;
 }
