@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use folio_testkit::wait_for;
 use folio_types::Reason;
 use serde_json::{Value, json};
@@ -37,6 +39,14 @@ impl InterruptedRun {
     }
 }
 
+/// Returns the state and the data in an export of the only extraction of an organization.
+async fn exported(client: &Client) -> (Value, Value) {
+    let chunks = client.stream("DownloadExtractions", json!({"format": "EXPORT_FORMAT_JSON_LINES"})).await;
+    let line = STANDARD.decode(chunks[0]["chunk"].as_str().unwrap()).unwrap();
+    let record: Value = serde_json::from_slice(&line).unwrap();
+    (record["state"].clone(), record["data"].clone())
+}
+
 #[tokio::test]
 async fn invariant_3_a_run_whose_turn_failed_continues_after_its_last_stored_step() {
     let server = Server::start().await;
@@ -67,6 +77,7 @@ async fn a_run_whose_job_is_cancelled_leaves_a_failed_extraction_with_its_fields
     let client = server.member().await;
     let run = InterruptedRun::start(&server, &client).await;
     assert_eq!(run.extraction(&client).await["state"], "EXTRACTION_STATE_IN_PROGRESS");
+    assert_eq!(exported(&client).await, (json!("in_progress"), json!({"total": 12.5})));
     client.call_ok("CancelJob", json!({"job_id": run.job})).await;
     let failed = wait_for("the extraction fails", LIMIT, || async {
         let found = run.extraction(&client).await;
@@ -75,6 +86,7 @@ async fn a_run_whose_job_is_cancelled_leaves_a_failed_extraction_with_its_fields
     .await;
     assert_eq!(failed["failure"], "the job of the run was cancelled");
     assert_eq!(failed["original_json"], r#"{"total":12.5}"#);
+    assert_eq!(exported(&client).await, (json!("failed"), json!({"total": 12.5})));
     server.stop().await;
 }
 
