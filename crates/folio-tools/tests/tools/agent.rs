@@ -147,6 +147,7 @@ async fn nested_fields_are_merged_updated_and_removed() {
 #[tokio::test]
 async fn invalid_arguments_are_described_and_nothing_is_written() {
     let (mut test, id) = begun(None).await;
+    let name = "x".repeat(1_025);
     let page = |page: u32, quote: &str| {
         let mut arguments = total(json!(120.5), 0.5, quote);
         arguments["citations"]["total"]["page"] = page.into();
@@ -165,6 +166,7 @@ async fn invalid_arguments_are_described_and_nothing_is_written() {
             (page(1, "12"), "citations.total: the quote has 2 characters"),
             (json!({ "fields": {}, "confidences": {} }), "at least one field"),
             (json!({ "fields": "x", "confidences": {} }), "fields must be an object"),
+            (json!({ "fields": { name.clone(): { "a": 1 } }, "confidences": {} }), "use shorter names"),
             (json!({ "fields": { "a": { "b": 1 } }, "confidences": { "a": 1 } }), "confidences.a must be an object"),
         ],
     )
@@ -180,6 +182,7 @@ async fn invalid_arguments_are_described_and_nothing_is_written() {
                 json!({ "path": "a", "value": 1, "confidence": 1, "citation": {} }),
                 "citation: expected an object with page",
             ),
+            (json!({ "path": "a", "value": { name: 1 }, "confidence": 1 }), "use shorter names"),
         ],
     )
     .await;
