@@ -1,10 +1,10 @@
 //! Tests of the tools of the profile `extraction`, on a document with two pages.
 
 use folio_resources::{
-    AgentStep, CitationKind, Extraction, ExtractionChange, ExtractionReport, ExtractionState, NewExtraction,
+    AgentStep, CitationKind, Document, Extraction, ExtractionChange, ExtractionReport, ExtractionState, NewExtraction,
 };
 use folio_storage::NewPage;
-use folio_tools::extraction::{apply_edit, check_replacement, end_run};
+use folio_tools::extraction::{apply_edit, check_again, check_replacement, end_run};
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, OpState, Write, WriteOutcome};
 use folio_types::profile::Subject;
@@ -321,4 +321,21 @@ async fn a_run_that_another_one_replaced_changes_nothing() {
     assert_eq!(state, ExtractionState::InProgress);
     let stored = test.extraction(&id).await;
     assert_eq!((stored.state(), stored.version), (ExtractionState::InProgress, 3));
+}
+
+#[tokio::test]
+async fn citations_of_an_earlier_text_are_checked_again_after_another_write() {
+    let (mut test, id) = begun(None).await;
+    test.ok("extract_fields", total(json!(120.5), 0.5, "Total: 120.50")).await;
+    let earlier = test.extraction(&id).await.report.text_generation;
+    let document = test.document();
+    test.ingest(&document, vec![NewPage::of_text(1, "Invoice INV-8".to_owned())]).await;
+    test.ok("update_field", json!({ "path": "number", "value": "INV-8", "confidence": 1 })).await;
+    let stored = test.extraction(&id).await;
+    assert_eq!((stored.report.citations.len(), stored.report.text_generation), (1, earlier));
+    let (stores, org) = (&test.context.resources.stores, &test.context.principal.org);
+    let document = stores.of::<Document>().get(org, &document).await.unwrap().unwrap();
+    let checked = check_again(stores, &document, stored).await.unwrap().report;
+    let paths: Vec<&str> = checked.citations.iter().map(|citation| citation.path.as_str()).collect();
+    assert_eq!((paths, checked.text_generation), (vec!["number"], document.text_generation));
 }

@@ -94,6 +94,10 @@ impl Fields {
         self.confidences.extend(confidences);
     }
 
+    pub(super) fn has_citations(&self) -> bool {
+        !self.citations.is_empty()
+    }
+
     pub(super) fn add_citations(&mut self, citations: impl IntoIterator<Item = Citation>) {
         self.citations.extend(citations.into_iter().map(|citation| (citation.path.clone(), citation)));
     }

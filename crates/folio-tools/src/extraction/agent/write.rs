@@ -182,6 +182,11 @@ async fn written(
     if !missing.is_empty() {
         return Err(invalid(&missing));
     }
+    // Citations of an earlier text keep its version, so that readers check all of them again.
+    let text_generation = match fields.has_citations() {
+        true => extraction.report.text_generation,
+        false => document.text_generation,
+    };
     fields.add_citations(citations);
-    Ok(AgentStep::Write(fields.into_data(document.text_generation)))
+    Ok(AgentStep::Write(fields.into_data(text_generation)))
 }
