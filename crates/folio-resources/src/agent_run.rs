@@ -159,12 +159,14 @@ impl Extraction {
             AgentStep::Complete { report, approvals } => {
                 let mut extraction = self;
                 if let Some(approvals) = approvals {
-                    // A decision of a person is kept.
+                    // The rule has evaluated the whole data, so its earlier approvals do not count. A decision of a person is kept.
+                    let withdrawn = extraction.fields.unsupported(&approvals.paths.iter().cloned().collect());
                     let is_open = |path: &&String| !extraction.fields.reviews.contains_key(*path);
                     let paths = approvals.paths.iter().filter(is_open).cloned().collect();
-                    let approvals = Review { paths, ..approvals.clone() };
+                    let approvals = Review { paths, withdrawn, ..approvals.clone() };
                     let fields = extraction.fields.clone().reviewed(write, &approvals, extraction.current())?;
-                    extraction.verified = extraction.verified || fields.is_approved(&approvals.required);
+                    let is_verified_by_user = extraction.verified && extraction.verified_by.is_some();
+                    extraction.verified = is_verified_by_user || fields.is_approved(&approvals.required);
                     extraction.fields = fields;
                 }
                 extraction.report = ExtractionReport::clone(report);
@@ -184,8 +186,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::golden::{assert_golden, at, extraction};
-    use crate::{CitationKind, FieldDecision, FieldLog, NewExtraction, Resource as _, WordBoxes};
+    use crate::golden::{assert_golden, at, extraction, user};
+    use crate::{CitationKind, FieldChangeKind, FieldDecision, FieldLog, NewExtraction, Resource as _, WordBoxes};
 
     fn write(change: ExtractionChange, expected: Expected) -> Write<ExtractionChange> {
         Write::by_platform(extraction().org, "step".parse().unwrap(), at(), expected, change)
@@ -333,5 +335,31 @@ mod tests {
         let completed = step(&rejected, complete(Some(by_rule))).unwrap();
         assert_eq!(completed.fields.reviews["name"].decision, FieldDecision::Rejected);
         assert!(completed.fields.reviews["total"].is_by_rule && !completed.verified);
+    }
+
+    #[test]
+    fn a_further_completion_withdraws_the_earlier_approvals_of_the_rule() {
+        let by_rule = |paths: &[&str]| Review {
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            decision: Some(FieldDecision::Approved),
+            is_by_rule: true,
+            data: None,
+            required: vec!["total".to_owned()],
+            withdrawn: Vec::new(),
+        };
+        let written = step(&begun(), data(json!({"total": 5, "name": "a"}))).unwrap();
+        let completed = step(&written, complete(Some(by_rule(&["total", "name"])))).unwrap();
+        assert!(completed.verified);
+        let again = step(&completed, start()).unwrap();
+        let changed = step(&again, data(json!({"total": 5, "name": "b"}))).unwrap();
+        // A check of the rule that names both values fails now.
+        for before in [&again, &changed] {
+            let completed = step(before, complete(Some(by_rule(&[])))).unwrap();
+            assert!(!completed.verified && completed.fields.reviews.is_empty(), "{completed:?}");
+            let last = completed.fields.changes.last().unwrap();
+            assert_eq!((last.kind, last.is_by_rule), (FieldChangeKind::Reset, true));
+        }
+        let by_user = Extraction { verified: true, verified_by: Some(user()), ..again };
+        assert!(step(&by_user, complete(Some(by_rule(&[])))).unwrap().verified);
     }
 }
