@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use folio_history::job::NewJob;
 use folio_testkit::wait_for;
-use folio_types::Reason;
+use folio_tools::extraction::{AGENT_JOB_KIND, AgentRunInput};
+use folio_types::{ExtractionId, JobId, Principal, PromptId, PromptRevId, Reason, Role, ThreadId, Timestamp};
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Client, Server};
@@ -105,5 +107,36 @@ async fn a_correction_whose_job_is_refused_leaves_the_extraction_unchanged() {
     let stored = client.call_ok("GetExtraction", json!({"extraction_id": extraction})).await["extraction"].clone();
     assert_eq!(stored["state"], "EXTRACTION_STATE_COMPLETED");
     assert_eq!(stored["etag"], made["extraction"]["etag"]);
+    server.stop().await;
+}
+
+/// The process of the request died after it created the job.
+#[tokio::test]
+async fn a_job_whose_run_did_not_begin_makes_no_model_call() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let input = AgentRunInput {
+        thread: ThreadId::derive(&["run"]),
+        prompt: PromptRevId::new(PromptId::derive(&["prompt"]), 1),
+        model: "test-model".to_owned(),
+        correction: None,
+    };
+    let new = NewJob {
+        id: JobId::derive(&["run"]),
+        principal: Principal::new(client.org.clone(), client.user.clone(), Role::Member),
+        kind: AGENT_JOB_KIND.to_owned(),
+        input: json!(input),
+        items: vec![ExtractionId::derive(&["run"]).to_string()],
+        running_max: LIMIT,
+        at: Timestamp::now(),
+    };
+    let job = server.stores.jobs.create(new.header().unwrap()).await.unwrap().id.to_string();
+    wait_for("a repeated attempt", LIMIT, || async {
+        let found = client.call_ok("GetJob", json!({"job_id": job})).await["job"].clone();
+        (found["items"][0]["attempts"].as_u64() >= Some(2)).then_some(())
+    })
+    .await;
+    assert_eq!(server.model.calls(), 0);
+    client.call_ok("CancelJob", json!({"job_id": job})).await;
     server.stop().await;
 }
