@@ -188,7 +188,8 @@ fn run_thread(context: &Context) -> ThreadId {
 }
 
 /// Creates the thread and the job of a run. Idempotent. Called before the extraction is changed, so that a refused or interrupted
-/// request leaves no extraction in progress without a job. Until the extraction names the thread, the job waits.
+/// request leaves no extraction in progress without a job. Until the extraction names the thread, an attempt of the job makes no
+/// model call.
 ///
 /// # Errors
 /// `REQUEST_ID_CONFLICT` if the id was used for another input; `JOB_ENDED` if the job of an earlier attempt of the request ended
