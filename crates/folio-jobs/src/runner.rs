@@ -220,10 +220,12 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Stores the current page, all of whose items have ended, and continues with the next one. The job fails if the next page is
+    /// Ends what the items of the current page left open, all of which have ended, stores the page, and continues with the next one.
+    /// The job fails if the next page is
     /// missing or unreadable, because a later start cannot repair it.
     async fn advance(&mut self, page: u32) -> Result<(), Stop> {
         let pages = self.shared.dependencies.stores.job_pages();
+        self.kind.end_job(&self.header).await?;
         pages.finish(&self.header).await?;
         match pages.pages(&self.header, &[page]).await {
             Ok(next) => {

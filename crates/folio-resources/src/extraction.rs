@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use folio_types::op::{OpResult, Write};
 use folio_types::{
-    DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId, Timestamp, UserId,
+    DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId, ThreadId, Timestamp,
+    UserId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -91,8 +92,8 @@ pub struct NewExtraction {
 pub enum ExtractionChange {
     /// Stores the result of a prompt run.
     Create(Box<NewExtraction>),
-    /// Creates an extraction in progress, on which an agent works.
-    Begin(Box<NewExtraction>),
+    /// Creates an extraction in progress, on which the agent of a thread works.
+    Begin(Box<NewExtraction>, ThreadId),
     /// Stores a step of the agent.
     Agent(Box<AgentStep>),
     /// Replaces the edited data by this complete data and resets `verified`.
@@ -225,8 +226,11 @@ impl Resource for Extraction {
         };
         let changed = |extraction: Self| Self { version: extraction.version + 1, updated_at: write.at, ..extraction };
         match (&write.change, before) {
-            (ExtractionChange::Create(new) | ExtractionChange::Begin(new), None) => {
-                let is_begun = matches!(write.change, ExtractionChange::Begin(_));
+            (ExtractionChange::Create(new) | ExtractionChange::Begin(new, _), None) => {
+                let agent = match &write.change {
+                    ExtractionChange::Begin(_, thread) => Some(AgentRun::first(Some(thread.clone()))),
+                    _ => None,
+                };
                 let (fields, verified) = match &new.approvals {
                     Some(approvals) => {
                         let fields = FieldLog::default().reviewed(write, approvals, &new.data)?;
@@ -248,7 +252,7 @@ impl Resource for Extraction {
                     verified_by: None,
                     report: new.report.clone(),
                     fields,
-                    agent: is_begun.then(AgentRun::first),
+                    agent,
                     created_by: write.by.clone(),
                     created_at: write.at,
                     updated_at: write.at,

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_history::job::{JobHeader, JobItem};
+use folio_history::job::{ItemState, JobHeader, JobItem};
 use folio_jobs::{ItemTask, JobKind};
 use folio_metering::{BudgetMeter, BudgetScope};
+use folio_resources::Prompt;
 use folio_storage::BudgetRoot;
 use folio_tools::ToolResources;
-use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, run_job_item};
+use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, run_job_item};
 use folio_types::{Result, Role};
 use serde_json::Value;
 
@@ -72,13 +73,34 @@ impl JobKind for ExtractionJobs {
         // If the part was not returned, the next attempt finds the extraction and returns the part.
         outcome.and_then(|outcome| returned.map(|()| outcome))
     }
+
+    /// Ends the runs of the agent for items that were attempted and are not done.
+    async fn end_job(&self, job: &JobHeader) -> Result<()> {
+        let numbered = job.items.iter().enumerate().filter_map(|(index, item)| Some((job.number_of(index)?, item)));
+        let left: Vec<_> = numbered.filter(|(_, item)| item.attempt > 0 && item.state != ItemState::Done).collect();
+        let (stores, org) = (&self.resources.stores, job.org());
+        if left.is_empty() {
+            return Ok(());
+        }
+        let prompt = stores.of::<Prompt>().revision(org, &job.read_input::<JobInput>()?.prompt).await?;
+        // The agent may have run the revision of a deleted prompt.
+        if prompt.is_some_and(|prompt| !prompt.is_run_by_agent) {
+            return Ok(());
+        }
+        for (number, item) in left {
+            if let Some((id, thread)) = agent_run_of_item(stores, &job.principal, &job.id, number).await? {
+                self.agent.abort(job, item, (&id, &thread)).await?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use folio_history::job::{ItemState, JobPages, NewJob};
+    use folio_history::job::{JobPages, NewJob};
     use folio_types::{Error, JobId, OrgId, Principal, Reason, Timestamp, UserId};
     use serde_json::json;
 

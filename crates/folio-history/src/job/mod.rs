@@ -344,11 +344,15 @@ impl JobHeader {
         (index < self.items.len()).then_some(index)
     }
 
+    /// Returns the number of the item with this index in the current page, from 1. None: no job has so many items.
+    pub fn number_of(&self, index: usize) -> Option<u32> {
+        u32::try_from(index).ok()?.checked_add(1)?.checked_add(self.items_before())
+    }
+
     /// Returns the running attempt of the item with this index. None: no attempt of it runs.
     pub fn run_of(&self, index: usize) -> Option<ItemRun> {
         let item = self.items.get(index).filter(|item| item.state == ItemState::Running)?;
-        let number = u32::try_from(index).ok()?.checked_add(1)?.checked_add(self.items_before())?;
-        Some(ItemRun { job: self.id.clone(), item: number, epoch: self.epoch, attempt: item.attempt })
+        Some(ItemRun { job: self.id.clone(), item: self.number_of(index)?, epoch: self.epoch, attempt: item.attempt })
     }
 
     /// Returns the list entry of the job. It changes only when the job ends.
