@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use folio_resources::{Prompt, PromptChange, Tag, TagChange};
+use folio_resources::{NewPrompt, Prompt, PromptChange, PromptUpdate, Tag, TagChange};
 use folio_storage::Stores;
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_types::op::{Expected, Write};
@@ -88,31 +88,11 @@ async fn fill(stores: &Stores, org: &OrgId, number: usize, revisions: u64) -> Re
         let (expected, change) = match revision {
             0 => {
                 let name = format!("prompt {number}");
-                (
-                    Expected::Absent,
-                    PromptChange::Create {
-                        name,
-                        content,
-                        schema: None,
-                        model: None,
-                        temperature: None,
-                        is_run_by_agent: false,
-                        tags: Vec::new(),
-                    },
-                )
+                (Expected::Absent, PromptChange::Create(NewPrompt { name, content, ..NewPrompt::default() }))
             }
             version => {
-                let content = Some(content);
-                let change = PromptChange::Update {
-                    name: None,
-                    content,
-                    schema: None,
-                    model: None,
-                    temperature: None,
-                    is_run_by_agent: None,
-                    tags: None,
-                };
-                (Expected::Version(version), change)
+                let update = PromptUpdate { content: Some(content), ..PromptUpdate::default() };
+                (Expected::Version(version), PromptChange::Update(update))
             }
         };
         decide_prompt(stores, org, &id, expected, change).await?;

@@ -78,11 +78,11 @@ impl fmt::Display for Coverage {
     }
 }
 
-/// Returns the names of all tools that write.
+/// Returns the names of the tools of conversations about documents that write.
 fn tools_that_write() -> BTreeSet<String> {
     let registry = Registry::standard().expect("the registry is valid");
-    let specs = registry.profiles().flat_map(|profile| profile.specs());
-    specs.filter(|spec| spec.access == Access::ReadWrite).map(|spec| spec.name.to_owned()).collect()
+    let profile = registry.profile("document").expect("a profile");
+    profile.specs().filter(|spec| spec.access == Access::ReadWrite).map(|spec| spec.name.to_owned()).collect()
 }
 
 fn name(end: &End) -> &'static str {

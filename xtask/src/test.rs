@@ -1,7 +1,6 @@
 //! `cargo xtask test`: runs every test of the project on real servers, and lists skipped tests with the reason.
 
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use cargo_metadata::{Artifact, Message};
@@ -13,11 +12,9 @@ use crate::run::{cargo, finish};
 use crate::servers;
 use crate::tools::{Install, PDFTOPPM, TESSERACT, missing_of};
 
-/// Test binaries that run at the same time. Most of their time they wait for servers, processes and timers.
-const LANES: usize = 2;
-
-/// The longest test binaries, in the order of their start. A long one that starts last would run alone.
-const FIRST: &[&str] = &["own_servers", "cluster", "faults", "cql", "documents", "api", "long_runs", "wire"];
+/// Test binaries that start clusters and store servers, the longest last. They run one after another, because two of them
+/// together starve the servers of CPU. The other binaries run beside them.
+const WITH_SERVERS: &[&str] = &["wire", "long_runs", "cql", "own_servers", "faults", "cluster"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -62,7 +59,7 @@ fn run_tests(filter: Option<&str>) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Returns the test binaries of the workspace, which are built; the longest one is last.
+/// Returns the test binaries of the workspace, which are built.
 fn test_binaries() -> Result<Vec<Artifact>> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-run", "--quiet", "--message-format", "json-render-diagnostics"]);
@@ -79,34 +76,34 @@ fn test_binaries() -> Result<Vec<Artifact>> {
             _ => {}
         }
     }
-    let rank = |artifact: &Artifact| FIRST.iter().position(|name| *name == artifact.target.name).unwrap_or(FIRST.len());
-    binaries.sort_by_key(|artifact| std::cmp::Reverse(rank(artifact)));
     Ok(binaries)
 }
 
-/// Runs the binaries from the last to the first, [`LANES`] at the same time.
+/// Runs [`WITH_SERVERS`] in one lane and the other binaries in another one.
 fn run_in_lanes(binaries: Vec<Artifact>, prepare: impl Fn(&mut Command) + Sync) -> Result<Counts> {
-    let waiting = Mutex::new(binaries);
-    let lane = || -> Result<Counts> {
-        let mut counts = Counts::default();
-        loop {
-            let next = waiting.lock().map_err(|_| anyhow!("a lane panicked"))?.pop();
-            let Some(artifact) = next else { return Ok(counts) };
-            let executable = artifact.executable.context("a test binary without a file")?;
-            let folder = artifact.manifest_path.parent().context("a manifest without a folder")?;
-            let mut command = Command::new(&executable);
-            // As `cargo test` runs it.
-            command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
-            prepare(&mut command);
-            counts.add_all(run_collected(&mut command)?);
-        }
+    let rank = |artifact: &Artifact| {
+        WITH_SERVERS.iter().position(|name| *name == artifact.target.name && artifact.target.is_test())
     };
-    std::thread::scope(|scope| -> Result<Counts> {
-        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
-        let mut counts = Counts::default();
-        for lane in lanes {
-            counts.add_all(lane.join().map_err(|_| anyhow!("a lane panicked"))??);
-        }
+    let (mut heavy, others): (Vec<_>, Vec<_>) = binaries.into_iter().partition(|artifact| rank(artifact).is_some());
+    heavy.sort_by_key(rank);
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| run_lane(others, &prepare));
+        let mut counts = run_lane(heavy, &prepare)?;
+        counts.add_all(beside.join().map_err(|_| anyhow!("a lane panicked"))??);
         Ok(counts)
     })
+}
+
+fn run_lane(binaries: Vec<Artifact>, prepare: &impl Fn(&mut Command)) -> Result<Counts> {
+    let mut counts = Counts::default();
+    for artifact in binaries {
+        let executable = artifact.executable.context("a test binary without a file")?;
+        let folder = artifact.manifest_path.parent().context("a manifest without a folder")?;
+        let mut command = Command::new(&executable);
+        // As `cargo test` runs it.
+        command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+        prepare(&mut command);
+        counts.add_all(run_collected(&mut command)?);
+    }
+    Ok(counts)
 }

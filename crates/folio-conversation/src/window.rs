@@ -14,7 +14,7 @@ const MESSAGE_TOKENS: usize = 8;
 const TRUNCATION_NOTE: &str = "\n[truncated: the result is longer than the model's context allows]";
 
 /// Number of rounds of the current turn, counted from the newest one, whose page texts are sent.
-const PAGE_TEXT_ROUNDS: usize = 2;
+pub(crate) const PAGE_TEXT_ROUNDS: usize = 2;
 
 /// Messages that may be sent, before the token budget is applied.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -95,11 +95,12 @@ impl Budget {
         self.own.credits.saturating_sub(self.own.spent()).saturating_sub(in_parts)
     }
 
-    /// Gives a child its part: the rest divided by `shares`. A child that has a part keeps it.
+    /// Gives a child its part: the rest divided by the number of open children without a part. A child that has a part keeps it.
+    /// `open`: the number of children that have not ended, with and without parts.
     ///
     /// # Errors
     /// `OVERLOADED` if too many children have parts.
-    pub fn grant(&mut self, child: &str, shares: u64) -> Result<()> {
+    pub fn grant(&mut self, child: &str, open: u64) -> Result<()> {
         if self.parts.contains_key(child) {
             return Ok(());
         }
@@ -107,7 +108,8 @@ impl Budget {
             let message = format!("{PARTS_MAX} children of the budget have parts, the maximum; retry later");
             return Err(Error::unavailable(Reason::Overloaded, message));
         }
-        let credits = self.rest() / shares.max(1);
+        let with_parts = u64::try_from(self.parts.len()).unwrap_or(u64::MAX);
+        let credits = self.rest() / open.saturating_sub(with_parts).max(1);
         self.parts.insert(child.to_owned(), Allotment::new(credits));
         Ok(())
     }

@@ -18,6 +18,8 @@ pub struct Record {
     pub verified: bool,
     pub create_time: String,
     pub update_time: String,
+    /// The name of the state. The data of an extraction that is not `completed` is what an agent has written so far.
+    pub state: &'static str,
     /// The current data.
     pub data: Value,
     /// The citations of the original data. None: the export has no citations.
@@ -45,6 +47,7 @@ impl Record {
             verified: extraction.verified,
             create_time: extraction.created_at.to_string(),
             update_time: extraction.updated_at.to_string(),
+            state: extraction.state().as_str(),
             data: extraction.current().clone(),
             citations: has_citations.then(|| report.citations.iter().map(|found| citation(report, found)).collect()),
             confidences: has_citations.then(|| report.confidences.iter().map(confidence).collect()),

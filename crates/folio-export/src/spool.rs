@@ -163,8 +163,8 @@ mod tests {
     }
 
     const COLUMNS: &str =
-        "extraction_id,document,document_id,prompt_revid,schema_revid,model,verified,create_time,update_time";
-    const CELLS: &str = "ext_1,a.pdf,doc_1,prm_1.1,,model,true,2026-01-01T00:00:00Z,2026-01-01T00:00:00Z";
+        "extraction_id,document,document_id,prompt_revid,schema_revid,model,verified,create_time,update_time,state";
+    const CELLS: &str = "ext_1,a.pdf,doc_1,prm_1.1,,model,true,2026-01-01T00:00:00Z,2026-01-01T00:00:00Z,completed";
 
     #[test]
     fn a_csv_file_has_the_columns_of_all_records_and_no_formulas() {

@@ -42,6 +42,7 @@ pub(crate) fn rows(record: &Record) -> Vec<Row> {
         ("verified".to_owned(), Value::from(record.verified)),
         ("create_time".to_owned(), text(&record.create_time)),
         ("update_time".to_owned(), text(&record.update_time)),
+        ("state".to_owned(), text(record.state)),
     ];
     let mut found = vec![Row { table: EXTRACTIONS.to_owned(), cells }];
     add("data", "data", "", &record.data, 0, &id, &mut found);
@@ -132,6 +133,7 @@ pub(crate) mod tests {
             verified: true,
             create_time: "2026-01-01T00:00:00Z".to_owned(),
             update_time: "2026-01-01T00:00:00Z".to_owned(),
+            state: "completed",
             data,
             citations: None,
             confidences: None,

@@ -28,8 +28,12 @@ impl ItemTask {
     }
 
     /// Returns the subject of the item.
-    pub fn subject(&self) -> Option<&str> {
-        self.item().map(|item| item.id.as_str())
+    ///
+    /// # Errors
+    /// `INTERNAL` if the current page of the job has no item of this number.
+    pub fn subject(&self) -> Result<&str> {
+        let item = self.item().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
+        Ok(item.id.as_str())
     }
 }
 
@@ -49,6 +53,17 @@ pub trait JobKind: Send + Sync {
     /// # Errors
     /// A lack of credit or capacity makes the job wait. Another retriable error repeats the item a few times.
     async fn run_item(&self, task: ItemTask) -> Result<Value>;
+
+    /// Ends the work that the items of the current page left open. The sweep calls it for each ended job before the job leaves the
+    /// index, whatever ended the job: its last item, a user, a limit, or a lost role. The owner calls it before the job leaves a
+    /// page, all of whose items have ended. It is called again after an error or a crash, so it must be idempotent. Default: no
+    /// work is left open.
+    ///
+    /// # Errors
+    /// The next sweep, or the next start of the job, repeats the call.
+    async fn end_job(&self, _job: &JobHeader) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns the reason for which a job waits after an error of an item. None: the attempt failed.

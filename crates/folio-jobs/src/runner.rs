@@ -13,6 +13,7 @@ use folio_types::{Error, Principal, Reason};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::{self, JoinError, JoinSet};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::kind::wait_reason;
@@ -41,6 +42,9 @@ struct Runner<'a> {
     header: JobHeader,
     /// Maximum number of items that run at a time. It falls to the number that had enough credit and capacity.
     items_max: usize,
+    /// Time of the next [`Self::check`]. The end of an item or of a page does not move it, so that a job with short items also
+    /// renews its slot.
+    next_check: Instant,
 }
 
 /// An attempt of an item that this runner started.
@@ -79,7 +83,8 @@ pub(crate) async fn run(shared: &Shared, key: &Key) -> Result<(), Stop> {
     let access = current_principal(&header.principal, member.as_ref(), kind.role_min());
     let owner = shared.dependencies.incarnation.clone();
     let items_max = usize::try_from(shared.options.limits.items_running_max).unwrap_or(usize::MAX);
-    let mut runner = Runner { shared, key, kind, header, items_max };
+    let next_check = Instant::now() + shared.options.poll_interval;
+    let mut runner = Runner { shared, key, kind, header, items_max, next_check };
     runner.write("start", JobCommand::Start { owner, access: access.clone() }, None).await?;
     // The start failed the job of a principal without access.
     let Ok(principal) = access else { return Ok(()) };
@@ -118,7 +123,7 @@ impl Runner<'_> {
             tokio::select! {
                 Some(ended) = running.tasks.join_next_with_id() => self.end(ended, &mut running).await?,
                 () = shared.interrupted.cancelled() => self.write("release", JobCommand::Release, None).await?,
-                () = tokio::time::sleep(shared.options.poll_interval) => self.check(&running.attempts).await?,
+                () = tokio::time::sleep_until(self.next_check) => self.check(&running.attempts).await?,
             }
         }
     }
@@ -215,12 +220,21 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Stores the current page, all of whose items have ended, and continues with the next one.
+    /// Ends what the items of the current page left open, all of which have ended, stores the page, and continues with the next one.
+    /// The job fails if the next page is
+    /// missing or unreadable, because a later start cannot repair it.
     async fn advance(&mut self, page: u32) -> Result<(), Stop> {
         let pages = self.shared.dependencies.stores.job_pages();
+        self.kind.end_job(&self.header).await?;
         pages.finish(&self.header).await?;
-        let next = pages.pages(&self.header, &[page]).await?.pop().unwrap_or_default();
-        self.write("advance", JobCommand::Advance { page: next }, None).await
+        match pages.pages(&self.header, &[page]).await {
+            Ok(next) => {
+                let page = next.into_iter().next().unwrap_or_default();
+                self.write("advance", JobCommand::Advance { page }, None).await
+            }
+            Err(error) if !error.is_retriable() => self.write("fail", JobCommand::Fail { error }, None).await,
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the pause after the nth failure of an item.
@@ -230,6 +244,7 @@ impl Runner<'_> {
 
     /// Renews the slot, stores new progress, and stops if another process changed the job.
     async fn check(&mut self, attempts: &HashMap<task::Id, Attempt>) -> Result<(), Stop> {
+        self.next_check = Instant::now() + self.shared.options.poll_interval;
         self.shared.sync_slot(self.key, true).await;
         match self.shared.jobs().header(&self.key.0, &self.key.1).await {
             Ok(Some(stored)) if stored.fence() == self.header.fence() => {}

@@ -1,5 +1,6 @@
-//! The sweep: starts jobs without an owner, fails jobs that are open for too long, removes rows of ended jobs from the
-//! index, and deletes records after their retention.
+//! The sweep: starts jobs without an owner, fails jobs that are open for too long, ends the work of ended jobs
+//! ([`JobKind::end_job`](crate::JobKind::end_job)) and removes their rows from the index, and deletes records after their
+//! retention.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -103,9 +104,14 @@ impl Sweeper {
         let header = shared.jobs().header(&key.0, &key.1).await?;
         match row_action(row, header.as_ref(), |owner| shared.liveness(owner), now) {
             RowAction::Remove => {
-                // Without a header, the job was not created after its pages, or its record was deleted after them.
-                if header.is_none() {
-                    shared.dependencies.stores.job_pages().remove(&key.0, &key.1).await?;
+                match &header {
+                    Some(header) => {
+                        if let Some(kind) = shared.kind(&header.kind) {
+                            kind.end_job(header).await?;
+                        }
+                    }
+                    // The job was not created after its pages, or its record was deleted after them.
+                    None => shared.dependencies.stores.job_pages().remove(&key.0, &key.1).await?,
                 }
                 shared.jobs().remove_open(std::slice::from_ref(row)).await?;
             }

@@ -41,6 +41,8 @@ struct TestKind {
     script: Mutex<BTreeMap<String, Script>>,
     /// The attempts so far.
     runs: Mutex<Vec<ItemRun>>,
+    /// The ended jobs of which the kind was notified, in order. The first notification fails.
+    ended: Mutex<Vec<JobId>>,
 }
 
 impl TestKind {
@@ -81,6 +83,12 @@ impl JobKind for TestKind {
             }
             Some(Script::Panic) => panic!("a fault of the kind"),
         }
+    }
+
+    async fn end_job(&self, job: &JobHeader) -> Result<()> {
+        let mut ended = self.ended.lock().unwrap();
+        ended.push(job.id.clone());
+        if ended.len() == 1 { Err(Error::internal("a fault of the kind")) } else { Ok(()) }
     }
 }
 
@@ -506,6 +514,8 @@ async fn another_node_continues_a_job_with_several_pages() {
         assert_eq!(outcomes.last().map(|last| (last.item, outcomes.len())), Some((101, 101)));
         let pages = sandbox.stores.job_pages().pages(&ended, &[0, 1]).await.unwrap();
         assert!(pages.iter().flat_map(|page| &page.items).all(|item| item.has_ended()), "{step}");
+        // The first notification fails. It is repeated before the job leaves the page.
+        assert!(sandbox.kind.ended.lock().unwrap().len() >= 2, "{step}");
         next.stop().await;
         first.stop().await;
         sandbox.environment.advance(folio_types::limits::JOB_RETENTION);
@@ -516,6 +526,42 @@ async fn another_node_continues_a_job_with_several_pages() {
         .await;
         sweep.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_job_without_its_next_page_fails_and_keeps_the_ended_items() {
+    let sandbox = Sandbox::new();
+    let items: Vec<String> = (0..=JOB_PAGE_ITEMS).map(|number| format!("item {number}")).collect();
+    let request = JobRequest { items, ..sandbox.request("j") };
+    let job = sandbox.control(JobLimits::default()).create(request).await.unwrap();
+    sandbox.stores.job_pages().remove(&sandbox.org, &job.id).await.unwrap();
+    let jobs = sandbox.start("a").await;
+    let ended = sandbox.wait_for_end(&job).await;
+    assert!(matches!(&ended.state, JobState::Failed(error) if error.reason == Reason::Internal), "{:?}", ended.state);
+    assert_eq!(ended.progress().done, JOB_PAGE_ITEMS);
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn the_kind_of_an_ended_job_is_notified_whatever_ended_the_job_until_it_succeeds() {
+    let sandbox = Sandbox::new();
+    let expired = sandbox.create("expired", &["one"]).await;
+    sandbox.command(&expired, JobCommand::Pause).await;
+    sandbox.environment.advance(folio_types::limits::JOB_OPEN_MAX);
+    let cancelled = sandbox.create("cancelled", &["one"]).await;
+    sandbox.command(&cancelled, JobCommand::Cancel).await;
+    let completed = sandbox.create("completed", &["one"]).await;
+    let jobs = sandbox.start("a").await;
+    wait_for("an empty index", LIMIT, || async {
+        sandbox.stores.jobs.open(None, 10).await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    let ended = sandbox.kind.ended.lock().unwrap().clone();
+    for job in [&expired, &cancelled, &completed] {
+        assert!(ended.contains(&job.id), "{job:?}: {ended:?}");
+    }
+    assert_eq!(ended.len(), 4, "only the notification that failed is repeated: {ended:?}");
+    jobs.stop().await;
 }
 
 #[tokio::test]

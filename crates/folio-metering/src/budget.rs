@@ -24,13 +24,22 @@ impl BudgetScope {
         Self { store, org, root, credits, child: None }
     }
 
-    /// Gives a child its part, the rest divided by `shares`, and returns the scope of the child. A child that has a part keeps
-    /// it.
+    /// Gives a child its part, as [`Budget::grant`] does, and returns the scope of the child. Before this, returns the unused
+    /// credits of the parts of the children for which `has_ended` is true to the root.
     ///
     /// # Errors
     /// After `STORE_UNAVAILABLE` the child may have its part; the call can be repeated.
-    pub async fn grant(&self, child: String, shares: u64) -> Result<Self> {
-        let grant = |budget: &mut Budget| budget.grant(&child, shares);
+    pub async fn grant(
+        &self,
+        child: String,
+        open: u64,
+        has_ended: impl Fn(&str) -> bool + Send + Sync,
+    ) -> Result<Self> {
+        let grant = |budget: &mut Budget| {
+            let ended: Vec<String> = budget.parts.keys().filter(|name| has_ended(name)).cloned().collect();
+            ended.iter().for_each(|name| budget.take_back(name));
+            budget.grant(&child, open)
+        };
         self.store.change(&self.org, &self.root, self.credits, grant).await?;
         Ok(Self { child: Some(child), ..self.clone() })
     }
@@ -40,19 +49,9 @@ impl BudgetScope {
     /// # Errors
     /// After `STORE_UNAVAILABLE` the call can be repeated.
     pub async fn take_back(&self) -> Result<()> {
-        self.take_back_of(self.child.as_slice()).await
-    }
-
-    /// Returns the unused credits of the parts of several children to the root, as [`Self::take_back`] does.
-    ///
-    /// # Errors
-    /// After `STORE_UNAVAILABLE` the call can be repeated.
-    pub async fn take_back_of(&self, children: &[String]) -> Result<()> {
-        if children.is_empty() {
-            return Ok(());
-        }
+        let Some(child) = &self.child else { return Ok(()) };
         let take_back = |budget: &mut Budget| {
-            children.iter().for_each(|child| budget.take_back(child));
+            budget.take_back(child);
             Ok(())
         };
         self.store.change(&self.org, &self.root, self.credits, take_back).await

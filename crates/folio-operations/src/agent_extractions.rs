@@ -5,10 +5,10 @@ use folio_history::event::{CallView, Event, EventKind, RoundView};
 use folio_history::job::JobHeader;
 use folio_history::peer::EventStream;
 use folio_jobs::JobRequest;
-use folio_resources::{AgentStep, Document, Extraction, ExtractionChange, Prompt, PromptRevision};
-use folio_tools::extraction::{self, AGENT_JOB_KIND, AgentRunInput, FIRST_RUN, RunEnd};
+use folio_resources::{AgentStep, Document, Extraction, ExtractionChange, Prompt, PromptRevision, Resource as _};
+use folio_tools::extraction::{self, AGENT_JOB_KIND, AgentRunInput, RunEnd};
 use folio_types::message::Usage;
-use folio_types::{DocumentId, Error, ExtractionId, JobId, Result, ThreadId, Timestamp, TurnId};
+use folio_types::{DocumentId, Error, ExtractionId, JobId, Reason, Result, ThreadId, Timestamp, TurnId};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use serde::Serialize;
@@ -72,23 +72,28 @@ impl Operation for StartExtraction {
 
     async fn run(self, context: &Context) -> Result<AgentEvents> {
         let prompt = context.revision::<Prompt>(&self.prompt_revid).await?;
-        let extraction = begin(context, &self.document_id, prompt, self.model.as_deref()).await?;
-        start(context, &extraction, extraction.model.clone(), None).await
+        let job = begin(context, &self.document_id, prompt, self.model.as_deref()).await?;
+        start(context, job).await
     }
 }
 
-/// Creates an extraction in progress. A repeated request returns the stored extraction.
+/// Creates the thread and the job of a run, and then its extraction in progress. Returns the job. Idempotent.
 pub(crate) async fn begin(
     context: &Context,
     document: &DocumentId,
     prompt: PromptRevision,
     model: Option<&str>,
-) -> Result<Extraction> {
+) -> Result<JobHeader> {
     let document = context.find::<Document>(document).await?;
     extraction::check_ready(&document)?;
+    let (prompt_revid, thread) = (prompt.revid.clone(), run_thread(context));
     let model = chat_model(context, model, prompt.model.as_deref()).await?;
-    let new = extraction::new_agent_extraction(document.id, prompt, model);
-    context.create::<Extraction>(ExtractionChange::Begin(Box::new(new))).await
+    let new = extraction::new_agent_extraction(document.id.clone(), prompt, model.clone());
+    let id = ExtractionId::derive(&context.request.id_parts());
+    let input = AgentRunInput { thread: thread.clone(), prompt: prompt_revid, model, correction: None };
+    let job = create_run(context, (&id, document.id), input).await?;
+    context.create::<Extraction>(ExtractionChange::Begin(Box::new(new), thread)).await?;
+    Ok(job)
 }
 
 /// Starts a further run of the agent, which corrects an extraction as a person describes, and streams the events of the run. A
@@ -112,9 +117,12 @@ impl Operation for CorrectExtraction {
         let document = context.find::<Document>(&found.document).await?;
         extraction::check_ready(&document)?;
         let model = chat_model(context, self.model.as_deref(), Some(&found.model)).await?;
-        let start_step = ExtractionChange::Agent(Box::new(AgentStep::Start));
-        let extraction = context.update::<Extraction>(&self.extraction_id, None, start_step).await?;
-        start(context, &extraction, model, Some(self.text)).await
+        let (thread, correction) = (run_thread(context), Some(self.text));
+        let input = AgentRunInput { thread: thread.clone(), prompt: found.prompt, model, correction };
+        let job = create_run(context, (&self.extraction_id, document.id), input).await?;
+        let start_step = ExtractionChange::Agent(Box::new(AgentStep::Start { thread }));
+        context.update::<Extraction>(&self.extraction_id, None, start_step).await?;
+        start(context, job).await
     }
 }
 
@@ -137,58 +145,58 @@ async fn chat_model(context: &Context, requested: Option<&str>, preferred: Optio
 /// The parts of a run that its events need.
 struct StartedRun {
     extraction: ExtractionId,
-    /// Number of the run of the extraction.
-    number: u32,
+    thread: ThreadId,
     job: JobId,
     /// No model call of the run is older.
     since: Timestamp,
 }
 
-/// Creates the thread and the job of a run, starts its turn, and streams its events. Idempotent.
-async fn start(
-    context: &Context,
-    extraction: &Extraction,
-    model: String,
-    correction: Option<String>,
-) -> Result<AgentEvents> {
-    let job = create_run(context, extraction, model, correction).await?;
+/// Starts the turn of a run, and streams its events. Idempotent.
+async fn start(context: &Context, job: JobHeader) -> Result<AgentEvents> {
     // A repeated request uses the model that the first one chose.
-    let input = serde_json::from_value::<AgentRunInput>(job.input)
-        .map_err(|error| Error::internal(format!("the input of the job {} is malformed: {error}", job.id)))?;
+    let input: AgentRunInput = job.read_input()?;
+    let item = job.items.first().ok_or_else(|| Error::internal("the job of a run has no item"))?;
+    let extraction: ExtractionId = item.id.parse()?;
     let events = context.turn_runner()?.chat(context.principal(), input.message()?).await?;
-    let (number, extraction) = (input.number, extraction.id.clone());
-    let run = StartedRun { extraction, number, job: job.id, since: job.created_at };
+    let run = StartedRun { extraction, thread: input.thread, job: job.id, since: job.created_at };
     Ok(progress(context.clone(), run, events))
 }
 
-/// Creates the thread and the job of a run. Idempotent.
-pub(crate) async fn create_run(
+/// Returns the thread of the run that the request starts.
+fn run_thread(context: &Context) -> ThreadId {
+    let [org, user, id] = context.request.id_parts();
+    ThreadId::derive(&["extraction agent", org, user, id])
+}
+
+/// Creates the thread and the job of a run. Idempotent. Called before the extraction is changed, so that a refused or interrupted
+/// request leaves no extraction in progress without a job. Until the extraction names the thread, an attempt of the job makes no
+/// model call.
+///
+/// # Errors
+/// `REQUEST_ID_CONFLICT` if the id was used for another input; `JOB_ENDED` if the job of an earlier attempt of the request ended
+/// before that attempt changed the extraction.
+async fn create_run(
     context: &Context,
-    extraction: &Extraction,
-    model: String,
-    correction: Option<String>,
+    (extraction, document): (&ExtractionId, DocumentId),
+    input: AgentRunInput,
 ) -> Result<JobHeader> {
-    let (request, principal) = (&context.request, context.principal());
-    let [org, user, id] = request.id_parts();
-    let newest = extraction.agent.as_ref().map_or(FIRST_RUN, |agent| agent.number);
-    let number = if correction.is_some() { newest } else { FIRST_RUN };
-    let input = AgentRunInput {
-        number,
-        thread: ThreadId::derive(&["extraction agent", org, user, id]),
-        prompt: extraction.prompt.clone(),
-        model,
-        correction,
-    };
-    let thread = input.new_thread(principal, extraction, request.received_at());
-    context.stores().threads.create(thread).await?;
+    let (request, stores, principal) = (&context.request, context.stores(), context.principal());
+    let is_changed = request.recorded_result(stores, &Extraction::target(extraction)).await?.is_some();
+    stores.threads.create(input.new_thread(principal, extraction, document, request.received_at())).await?;
     let job = JobRequest {
         id: JobId::derive(&request.id_parts()),
         principal: principal.clone(),
         kind: AGENT_JOB_KIND.to_owned(),
         input: json!(input),
-        items: vec![extraction.id.to_string()],
+        items: vec![extraction.to_string()],
     };
-    context.job_creator()?.create(job).await
+    let job = context.job_creator()?.create(job).await?;
+    if job.is_ended() && !is_changed {
+        let message =
+            "the job of an earlier attempt of this request has ended; send the request with another request_id";
+        return Err(Error::precondition(Reason::JobEnded, message));
+    }
+    Ok(job)
 }
 
 /// Converts the events of a turn to those of a run.
@@ -241,7 +249,7 @@ async fn end(context: &Context, run: &StartedRun, turn: &TurnId, closing: &Event
     match RunEnd::of(closing) {
         RunEnd::Ended(reason) => {
             let now = context.environment().now();
-            extraction::end_run(stores, principal, (&run.extraction, run.number), &reason, now).await?;
+            extraction::end_run(stores, principal, (&run.extraction, &run.thread), &reason, now).await?;
         }
         RunEnd::Waiting { .. } => {}
         RunEnd::Interrupted(error) => return Err(error),

@@ -23,9 +23,9 @@ use crate::declaration::{Declaration, Quota, service};
 use crate::document_selection::{Selected, Selector};
 use crate::exports::DownloadExtractions;
 use crate::filter;
-use crate::jobs::{self, JobView};
+use crate::jobs::JobView;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, Period, SortKeys};
-use crate::operation::{Operation, delete_operation};
+use crate::operation::{Operation, delete_operation, outcome_as_job_id};
 use crate::reference::{PromptRef, SchemaRef};
 
 /// Maximum number of documents that an estimate plans.
@@ -37,6 +37,8 @@ const PLANNED_AT_ONCE: usize = 4;
 /// its turn.
 // proto: GetExtractionEstimateResponse.credits "{} model calls for each window"
 const AGENT_CALLS_MIN: u64 = 4;
+/// Number of the run with which an extraction by the agent begins.
+const FIRST_RUN: u32 = 1;
 
 service! {
     "ExtractionService", Some(Scope::Extractions) =>
@@ -77,17 +79,19 @@ impl Operation for RunExtraction {
         let is_job = request.has_recorded(stores, &job).await?;
         if !is_job && request.recorded_result(stores, &Extraction::target(&id)).await?.is_some() {
             let found: Extraction = context.find(&id).await?;
-            let is_in_first_run = found.agent.as_ref().is_some_and(|agent| agent.number == extraction::FIRST_RUN);
+            let is_in_first_run = found.agent.as_ref().is_some_and(|agent| agent.number == FIRST_RUN);
             if is_in_first_run && found.state() == ExtractionState::InProgress {
-                return agent_job(context, &found).await;
+                let job = JobView::find(context, &JobId::derive(&request.id_parts())).await?;
+                return Ok(ExtractionRun::Job(Box::new(job)));
             }
             let found = with_citations(context, found).await?;
             return Ok(ExtractionRun::Extracted(Box::new(found)));
         }
         let revision = context.revision::<Prompt>(&self.prompt_revid).await?;
         if revision.is_run_by_agent && !is_job {
-            let begun = agent_extractions::begin(context, &self.document_id, revision, self.model.as_deref()).await?;
-            return agent_job(context, &begun).await;
+            let model = self.model.as_deref();
+            let job = agent_extractions::begin(context, &self.document_id, revision, model).await?;
+            return Ok(ExtractionRun::Job(Box::new(JobView::read(context, job).await?)));
         }
         let prompt = revision.revid;
         if !is_job {
@@ -116,12 +120,6 @@ impl Operation for RunExtraction {
         let job = create_job(context, prompt, (self.model, None), &[self.document_id]).await?;
         Ok(ExtractionRun::Job(Box::new(job)))
     }
-}
-
-/// Creates the job in which the agent works on an extraction. Idempotent.
-async fn agent_job(context: &Context, extraction: &Extraction) -> Result<ExtractionRun> {
-    let job = agent_extractions::create_run(context, extraction, extraction.model.clone(), None).await?;
-    Ok(ExtractionRun::Job(Box::new(JobView::read(context, job).await?)))
 }
 
 /// Creates the job of a request, whose items are documents. Idempotent. `credit_budget`: None: no budget.
@@ -166,13 +164,7 @@ impl Operation for RunExtractions {
         SERVICE.change("RunExtractions").long().quota(Quota::ModelCalls).recorded_outcome();
     type Output = JobView;
 
-    fn to_outcome(job: &JobView) -> Result<Value> {
-        jobs::to_outcome(job)
-    }
-
-    async fn replay(&self, context: &Context, outcome: Value) -> Result<JobView> {
-        jobs::replay(context, outcome).await
-    }
+    outcome_as_job_id!(JobView::find);
 
     async fn run(self, context: &Context) -> Result<JobView> {
         if self.credit_budget.is_some_and(|credits| credits == 0 || credits > AMOUNT_MAX) {

@@ -14,14 +14,14 @@ use folio_types::{Error, JobId, Reason, Result};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, ScanRead, SortKeys};
-use crate::operation::Operation;
+use crate::operation::{Operation, outcome_as_job_id};
 
 service! {
     "JobService", Some(Scope::Extractions) => GetJob, ListJobs, ListJobItems, WatchJob,
@@ -58,22 +58,10 @@ impl JobView {
         Ok(Self { header, outcomes })
     }
 
-    async fn find(context: &Context, id: &JobId) -> Result<Self> {
+    pub(crate) async fn find(context: &Context, id: &JobId) -> Result<Self> {
         let header = context.jobs().find(&context.principal().org, id).await?;
         Self::read(context, header).await
     }
-}
-
-/// Returns the recorded outcome of an operation that returns a job: the id of the job, so that a repeated request
-/// returns its current state. A repeated request returns the current job.
-pub(crate) fn to_outcome(job: &JobView) -> Result<Value> {
-    Ok(json!(job.header.id.as_str()))
-}
-
-/// Returns the job of a recorded operation.
-pub(crate) async fn replay(context: &Context, outcome: Value) -> Result<JobView> {
-    let id = outcome.as_str().ok_or_else(|| Error::internal("a recorded outcome is malformed: expected a job id"))?;
-    JobView::find(context, &id.parse()?).await
 }
 
 /// Returns a job with the outcomes of its items.
@@ -261,13 +249,7 @@ impl Operation for RetryJob {
     const DECLARATION: Declaration = SERVICE.change("RetryJob").quota(Quota::ModelCalls).recorded_outcome();
     type Output = JobView;
 
-    fn to_outcome(job: &JobView) -> Result<Value> {
-        to_outcome(job)
-    }
-
-    async fn replay(&self, context: &Context, outcome: Value) -> Result<JobView> {
-        replay(context, outcome).await
-    }
+    outcome_as_job_id!(JobView::find);
 
     async fn run(self, context: &Context) -> Result<JobView> {
         let job = context.jobs().find(&context.principal().org, &self.job_id).await?;
@@ -349,13 +331,7 @@ macro_rules! command_operation {
             const DECLARATION: Declaration = SERVICE.change(stringify!($name)).recorded_outcome();
             type Output = JobView;
 
-            fn to_outcome(job: &JobView) -> Result<Value> {
-                to_outcome(job)
-            }
-
-            async fn replay(&self, context: &Context, outcome: Value) -> Result<JobView> {
-                replay(context, outcome).await
-            }
+            outcome_as_job_id!(JobView::find);
 
             async fn run(self, context: &Context) -> Result<JobView> {
                 let job = context.jobs().execute(&context.principal().org, &self.job_id, $command).await?;

@@ -1,6 +1,7 @@
 //! The [`Operation`] trait, and the call of an operation under a request id.
 
 use folio_types::{Digest, Error, OrgId, RequestId, Result, Secret};
+use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -42,7 +43,7 @@ pub trait Operation: Serialize + Send + Sync + Sized + 'static {
 
     /// Serializes the output for the record of the request, without secrets. An operation with
     /// [`Idempotency::Outcome`](crate::Idempotency::Outcome) implements this and [`Operation::replay`] with
-    /// `outcome_as_json!`. Default: an error.
+    /// `outcome_as_json!` or `outcome_as_job_id!`. Default: an error.
     fn to_outcome(_output: &Self::Output) -> Result<Value> {
         Err(no_outcome(Self::DECLARATION.name))
     }
@@ -70,12 +71,37 @@ macro_rules! outcome_as_json {
             _context: &crate::context::Context,
             outcome: serde_json::Value,
         ) -> folio_types::Result<Self::Output> {
-            serde_json::from_value(outcome)
-                .map_err(|error| folio_types::Error::internal(format!("a recorded outcome is malformed: {error}")))
+            crate::operation::read_outcome(outcome)
         }
     };
 }
 pub(crate) use outcome_as_json;
+
+/// Implements [`Operation::to_outcome`] and [`Operation::replay`] for an output with the header of a job. The outcome is the id
+/// of the job, so that a repeated request returns the current output, which `find` reads.
+macro_rules! outcome_as_job_id {
+    ($find:path) => {
+        fn to_outcome(output: &Self::Output) -> folio_types::Result<serde_json::Value> {
+            Ok(serde_json::json!(output.header.id))
+        }
+
+        async fn replay(
+            &self,
+            context: &crate::context::Context,
+            outcome: serde_json::Value,
+        ) -> folio_types::Result<Self::Output> {
+            let id: folio_types::JobId = crate::operation::read_outcome(outcome)?;
+            $find(context, &id).await
+        }
+    };
+}
+pub(crate) use outcome_as_job_id;
+
+/// Reads a recorded outcome.
+pub(crate) fn read_outcome<T: DeserializeOwned>(outcome: Value) -> Result<T> {
+    serde_json::from_value(outcome)
+        .map_err(|error| Error::internal(format!("a recorded outcome is malformed: {error}")))
+}
 
 /// Declares an operation that returns the resource with an id. Default of the minimum role: viewer.
 macro_rules! get_operation {

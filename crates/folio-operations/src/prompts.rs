@@ -2,7 +2,9 @@
 
 use folio_llm::schema::Violation;
 use folio_resources::fields;
-use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Schema, Tag, check_prompt_content};
+use folio_resources::{
+    NewPrompt, Prompt, PromptChange, PromptFilter, PromptRevision, PromptUpdate, Schema, Tag, check_prompt_content,
+};
 use folio_tools::rules;
 use folio_types::access::Scope;
 use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId, Temperature};
@@ -44,17 +46,6 @@ pub struct PromptFields {
     pub tag_ids: Vec<String>,
 }
 
-/// The checked fields of a prompt, with resolved references.
-struct CheckedPrompt {
-    name: String,
-    content: String,
-    schema: Option<SchemaRevId>,
-    model: Option<String>,
-    temperature: Option<Temperature>,
-    is_run_by_agent: bool,
-    tags: Vec<TagId>,
-}
-
 const NAME: &str = "prompt.name";
 const CONTENT: &str = "prompt.content";
 const SCHEMA: &str = "prompt.schema_revid";
@@ -63,10 +54,11 @@ const TEMPERATURE: &str = "prompt.temperature";
 const TAGS: &str = "prompt.tag_ids";
 
 impl PromptFields {
-    async fn checked(self, context: &Context) -> Result<CheckedPrompt> {
+    /// Checks the fields and resolves the references.
+    async fn checked(self, context: &Context) -> Result<NewPrompt> {
         folio_resources::fields::check_name(NAME, &self.name)?;
         check_prompt_content(CONTENT, &self.content)?;
-        Ok(CheckedPrompt {
+        Ok(NewPrompt {
             tags: tags(context, &self.tag_ids).await?,
             schema: schema(context, &self.schema_revid).await?,
             model: model(context, &self.model).await?,
@@ -101,20 +93,19 @@ impl Operation for CreatePrompt {
     async fn run(self, context: &Context) -> Result<ChangedPrompt> {
         let (request, stores) = (&context.request, context.stores());
         let write = async {
-            let CheckedPrompt { name, content, schema, model, temperature, is_run_by_agent, tags } =
-                self.prompt.checked(context).await?;
+            let new = self.prompt.checked(context).await?;
+            let name = new.name.clone();
             // If the name exists, the new revision replaces every field of the prompt.
-            let revise = PromptChange::Update {
+            let revise = PromptUpdate {
                 name: None,
-                content: Some(content.clone()),
-                schema: Some(schema.clone()),
-                model: Some(model.clone()),
-                temperature: Some(temperature),
-                is_run_by_agent: Some(is_run_by_agent),
-                tags: Some(tags.clone()),
+                content: Some(new.content.clone()),
+                schema: Some(new.schema.clone()),
+                model: Some(new.model.clone()),
+                temperature: Some(new.temperature),
+                is_run_by_agent: Some(new.is_run_by_agent),
+                tags: Some(new.tags.clone()),
             };
-            let create =
-                PromptChange::Create { name: name.clone(), content, schema, model, temperature, is_run_by_agent, tags };
+            let (create, revise) = (PromptChange::Create(new), PromptChange::Update(revise));
             request.create_or_revise::<Prompt>(stores, &name, create, revise).await
         };
         let id = request.once::<Prompt>(stores, write).await?;
@@ -195,7 +186,7 @@ impl Operation for UpdatePrompt {
         if let Some(content) = &self.content {
             check_prompt_content(CONTENT, content)?;
         }
-        let change = PromptChange::Update {
+        let update = PromptUpdate {
             temperature: self.temperature.map(temperature).transpose()?,
             is_run_by_agent: self.is_run_by_agent,
             schema: resolve(self.schema_revid.as_deref().map(|text| schema(context, text))).await?,
@@ -204,7 +195,7 @@ impl Operation for UpdatePrompt {
             name: self.name,
             content: self.content,
         };
-        let updated = context.revise::<Prompt>(&self.prompt_id, self.etag, change).await?;
+        let updated = context.revise::<Prompt>(&self.prompt_id, self.etag, PromptChange::Update(update)).await?;
         let UpdateResult { resource: prompt, revised } = updated;
         let tag_runs = if revised { tag_runs::plan(context, &prompt).await? } else { None };
         Ok(ChangedPrompt { prompt, revised, tag_runs })

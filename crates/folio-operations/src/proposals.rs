@@ -4,8 +4,8 @@ use folio_history::command::CreateThreadCommand;
 use folio_history::thread::ThreadView;
 use folio_resources::fields::{check_name, check_tags};
 use folio_resources::{
-    CreationPeriod, Extraction, Prompt, PromptChange, Proposal, ProposalChange, ProposalFilter, ProposalState,
-    ProposedResources, Resource, Schema, Tag, TagChange, folded,
+    CreationPeriod, Extraction, Prompt, PromptChange, PromptUpdate, Proposal, ProposalChange, ProposalFilter,
+    ProposalState, ProposedResources, Resource, Schema, Tag, TagChange, folded,
 };
 use folio_tools::auto_create::{created_by_run, remove_unused};
 use folio_types::access::Scope;
@@ -189,15 +189,8 @@ async fn add_tag(context: &Context, prompt: &PromptId, tag: &TagId) -> Result<()
             return Ok(());
         }
         let tags: Vec<TagId> = found.latest.tags.iter().cloned().chain([tag.clone()]).collect();
-        let change = PromptChange::Update {
-            name: None,
-            content: None,
-            schema: None,
-            model: None,
-            temperature: None,
-            is_run_by_agent: None,
-            tags: Some(check_tags(TAG_NAME, &tags)?),
-        };
+        let update = PromptUpdate { tags: Some(check_tags(TAG_NAME, &tags)?), ..PromptUpdate::default() };
+        let change = PromptChange::Update(update);
         let name = format!("{prompt} {tag} {}", found.version);
         let write = write(context, &name, Expected::Version(found.version), change)?;
         if let WriteOutcome::Row(_) = prompts.decide(prompt, write).await? {

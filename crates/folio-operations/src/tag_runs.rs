@@ -24,7 +24,7 @@ pub struct TagRunPlan {
     /// The default if no document could be planned.
     pub estimate: ExtractionEstimate,
     /// The job that runs the prompt on these documents. None: the organization does not permit their number, or has too many
-    /// open jobs.
+    /// open jobs, or the job of an unchanged revision was deleted after its retention.
     pub job: Option<JobView>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn plan(context: &Context, prompt: &Prompt) -> Result<Option<Ta
     Ok(Some(TagRunPlan { document_ids, has_more, estimate, job }))
 }
 
-/// Creates the job of a revision. None: the organization has too many open jobs.
+/// Creates the job of a revision. None: the organization has too many open jobs, or the job was deleted after its retention.
 async fn start(context: &Context, prompt: &Prompt, selected: &[Selected]) -> Result<Option<JobView>> {
     let (principal, revid) = (context.principal(), &prompt.latest.revid);
     let input = ExtractionInput {
@@ -79,6 +79,8 @@ async fn start(context: &Context, prompt: &Prompt, selected: &[Selected]) -> Res
             tracing::warn!(%error, prompt = %revid, "a prompt does not run on the documents with its tags");
             Ok(None)
         }
+        // The id of a deleted job is not used again.
+        Err(error) if error.reason == Reason::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }

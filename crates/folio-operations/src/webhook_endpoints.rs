@@ -14,14 +14,14 @@ use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{Error, Etag, JobId, Result, Role, Secret, limits};
 use folio_webhooks::{Event, admit, create_delivery, open_deliveries, signing_key};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::audit::AuditRecord;
 use crate::context::Context;
 use crate::declaration::{Declaration, service};
 use crate::filter;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
-use crate::operation::{Operation, as_digest, get_operation, list_operation, outcome_as_json};
+use crate::operation::{Operation, as_digest, get_operation, list_operation, outcome_as_job_id, outcome_as_json};
 
 service! {
     "WebhookEndpointService", Some(Scope::Administration) =>
@@ -175,13 +175,7 @@ impl Operation for TestWebhookEndpoint {
     const DECLARATION: Declaration = SERVICE.administer("TestWebhookEndpoint");
     type Output = Delivery;
 
-    fn to_outcome(output: &Delivery) -> Result<Value> {
-        Ok(outcome(output))
-    }
-
-    async fn replay(&self, context: &Context, outcome: Value) -> Result<Delivery> {
-        replay(context, &outcome).await
-    }
+    outcome_as_job_id!(find_delivery);
 
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<Delivery>> {
         Ok(AuditRecord::new(json!({})).target(WebhookEndpoint::KIND, &self.webhook_endpoint_id))
@@ -258,13 +252,7 @@ impl Operation for RedeliverWebhook {
     const DECLARATION: Declaration = SERVICE.administer("RedeliverWebhook");
     type Output = Delivery;
 
-    fn to_outcome(output: &Delivery) -> Result<Value> {
-        Ok(outcome(output))
-    }
-
-    async fn replay(&self, context: &Context, outcome: Value) -> Result<Delivery> {
-        replay(context, &outcome).await
-    }
+    outcome_as_job_id!(find_delivery);
 
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<Delivery>> {
         Ok(AuditRecord::new(json!({})).target(DELIVERY_KIND, &self.webhook_delivery_id))
@@ -295,17 +283,6 @@ async fn find_delivery(context: &Context, id: &JobId) -> Result<Delivery> {
     let is_delivery = |found: &JobHeader| found.queue() == JobQueue::Deliveries;
     let header = found.filter(is_delivery).ok_or_else(|| Error::not_found(DELIVERY_KIND, id))?;
     Delivery::of(header)?.with_attempt(jobs).await
-}
-
-/// Returns the recorded outcome of an operation that creates a delivery: its id.
-fn outcome(delivery: &Delivery) -> Value {
-    json!(delivery.header.id)
-}
-
-/// Returns the current delivery of a recorded operation.
-async fn replay(context: &Context, outcome: &Value) -> Result<Delivery> {
-    let id = outcome.as_str().ok_or_else(|| Error::internal("a recorded outcome is malformed: expected an id"))?;
-    find_delivery(context, &id.parse()?).await
 }
 
 /// Checks a URL. A name is checked again at each delivery, when it is resolved.

@@ -8,7 +8,7 @@
 //! ```
 
 use folio_types::op::Write;
-use folio_types::{Error, Reason, Result, Timestamp};
+use folio_types::{Error, Reason, Result, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -65,20 +65,26 @@ pub struct AgentRun {
     /// The reason of a failure, for people. None: the run did not fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The thread of the run. The agent of another thread may not write the extraction. None: an older version of Folio started the
+    /// run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
 }
 
 impl AgentRun {
     /// Returns the run with which an extraction begins.
-    pub(crate) fn first() -> Self {
-        Self { number: 1, ..Self::default() }
+    pub(crate) fn first(thread: Option<ThreadId>) -> Self {
+        Self { number: 1, thread, ..Self::default() }
     }
 }
 
 /// A step of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentStep {
-    /// Starts a further run, for example to correct the data.
-    Start,
+    /// Starts a further run, for example to correct the data. It replaces a run in progress.
+    Start {
+        thread: ThreadId,
+    },
     Identify(DocumentType),
     /// Replaces the data, and the evidence for its values.
     Write(AgentData),
@@ -111,22 +117,28 @@ impl Extraction {
         self.agent.as_ref().map_or(ExtractionState::Completed, |agent| agent.state)
     }
 
+    /// Returns true if the newest run of an agent is the one of a thread.
+    pub fn is_run_of(&self, thread: &ThreadId) -> bool {
+        self.agent.as_ref().is_some_and(|run| run.thread.as_ref().is_none_or(|found| found == thread))
+    }
+
     /// Returns the extraction after a step of its agent, with the version and time of the extraction before.
     ///
     /// # Errors
-    /// `EXTRACTION_ENDED` if no run is in progress and the step is not [`AgentStep::Start`].
+    /// `EXTRACTION_ENDED` if no run is in progress and the step does not start one.
     pub(crate) fn after_step(self, write: &Write<ExtractionChange>, step: &AgentStep) -> Result<Self> {
         // A prompt run without an agent counts as the first run.
-        let run = self.agent.clone().unwrap_or_else(AgentRun::first);
-        if *step != AgentStep::Start && self.state() != ExtractionState::InProgress {
+        let run = self.agent.clone().unwrap_or_else(|| AgentRun::first(None));
+        if !matches!(step, AgentStep::Start { .. }) && self.state() != ExtractionState::InProgress {
             let message = format!("the extraction is {}: no agent works on it", self.state().as_str());
             return Err(Error::precondition(Reason::ExtractionEnded, message));
         }
         let with_run = |run: AgentRun, extraction: Self| Self { agent: Some(run), ..extraction };
         match step {
-            AgentStep::Start => {
-                let number = run.number.saturating_add(1);
-                Ok(with_run(AgentRun { state: ExtractionState::InProgress, number, failure: None, ..run }, self))
+            AgentStep::Start { thread } => {
+                let (number, thread) = (run.number.saturating_add(1), Some(thread.clone()));
+                let state = ExtractionState::InProgress;
+                Ok(with_run(AgentRun { state, number, failure: None, thread, ..run }, self))
             }
             AgentStep::Identify(found) => Ok(with_run(AgentRun { document_type: Some(found.clone()), ..run }, self)),
             AgentStep::Write(AgentData { data, citations, confidences, text_generation }) => {
@@ -147,12 +159,14 @@ impl Extraction {
             AgentStep::Complete { report, approvals } => {
                 let mut extraction = self;
                 if let Some(approvals) = approvals {
-                    // A decision of a person is kept.
+                    // The rule has evaluated the whole data, so its earlier approvals do not count. A decision of a person is kept.
+                    let withdrawn = extraction.fields.unsupported(&approvals.paths.iter().cloned().collect());
                     let is_open = |path: &&String| !extraction.fields.reviews.contains_key(*path);
                     let paths = approvals.paths.iter().filter(is_open).cloned().collect();
-                    let approvals = Review { paths, ..approvals.clone() };
+                    let approvals = Review { paths, withdrawn, ..approvals.clone() };
                     let fields = extraction.fields.clone().reviewed(write, &approvals, extraction.current())?;
-                    extraction.verified = extraction.verified || fields.is_approved(&approvals.required);
+                    let is_verified_by_user = extraction.verified && extraction.verified_by.is_some();
+                    extraction.verified = is_verified_by_user || fields.is_approved(&approvals.required);
                     extraction.fields = fields;
                 }
                 extraction.report = ExtractionReport::clone(report);
@@ -172,8 +186,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::golden::{assert_golden, at, extraction};
-    use crate::{CitationKind, FieldDecision, FieldLog, NewExtraction, Resource as _, WordBoxes};
+    use crate::golden::{assert_golden, at, extraction, user};
+    use crate::{CitationKind, FieldChangeKind, FieldDecision, FieldLog, NewExtraction, Resource as _, WordBoxes};
 
     fn write(change: ExtractionChange, expected: Expected) -> Write<ExtractionChange> {
         Write::by_platform(extraction().org, "step".parse().unwrap(), at(), expected, change)
@@ -182,6 +196,14 @@ mod tests {
     fn step(before: &Extraction, step: AgentStep) -> Result<Extraction> {
         let write = write(ExtractionChange::Agent(Box::new(step)), Expected::Version(before.version));
         Ok(Extraction::apply(&before.id, &write, Some(before.clone()))?.after.unwrap())
+    }
+
+    fn thread(name: &str) -> ThreadId {
+        ThreadId::derive(&[name])
+    }
+
+    fn start() -> AgentStep {
+        AgentStep::Start { thread: thread("further") }
     }
 
     fn begun() -> Extraction {
@@ -195,7 +217,7 @@ mod tests {
             report: ExtractionReport::default(),
             approvals: None,
         };
-        let write = write(ExtractionChange::Begin(Box::new(new)), Expected::Absent);
+        let write = write(ExtractionChange::Begin(Box::new(new), thread("first")), Expected::Absent);
         Extraction::apply(&stored.id, &write, None).unwrap().after.unwrap()
     }
 
@@ -238,7 +260,9 @@ mod tests {
         let written = step(&identified, data(json!({"total": 5}))).unwrap();
         assert_eq!((&written.original, &written.edited, written.version), (&json!({"total": 5}), &None, 3));
         assert_eq!((written.report.citations.len(), written.report.confidences.len()), (1, 1));
-        assert_golden("agent", written.clone());
+        assert_golden("agent_thread", written.clone());
+        let of_older_version = written.agent.clone().map(|run| AgentRun { thread: None, ..run });
+        assert_golden("agent", Extraction { agent: of_older_version, ..written.clone() });
         let completed = step(&written, complete(None)).unwrap();
         assert_eq!((completed.state(), completed.verified), (ExtractionState::Completed, false));
         assert_eq!(completed.agent.as_ref().unwrap().document_type.as_ref().unwrap().name, "invoice");
@@ -256,7 +280,8 @@ mod tests {
             for refused in [invoice(), data(json!({})), complete(None), AgentStep::Fail { reason: String::new() }] {
                 assert_eq!(step(&ended, refused.clone()).unwrap_err().reason, Reason::ExtractionEnded, "{refused:?}");
             }
-            let again = step(&ended, AgentStep::Start).unwrap();
+            let again = step(&ended, start()).unwrap();
+            assert!(again.is_run_of(&thread("further")) && !again.is_run_of(&thread("first")));
             assert_eq!(
                 (again.state(), again.agent.as_ref().unwrap().failure.clone()),
                 (ExtractionState::InProgress, None)
@@ -310,5 +335,31 @@ mod tests {
         let completed = step(&rejected, complete(Some(by_rule))).unwrap();
         assert_eq!(completed.fields.reviews["name"].decision, FieldDecision::Rejected);
         assert!(completed.fields.reviews["total"].is_by_rule && !completed.verified);
+    }
+
+    #[test]
+    fn a_further_completion_withdraws_the_earlier_approvals_of_the_rule() {
+        let by_rule = |paths: &[&str]| Review {
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            decision: Some(FieldDecision::Approved),
+            is_by_rule: true,
+            data: None,
+            required: vec!["total".to_owned()],
+            withdrawn: Vec::new(),
+        };
+        let written = step(&begun(), data(json!({"total": 5, "name": "a"}))).unwrap();
+        let completed = step(&written, complete(Some(by_rule(&["total", "name"])))).unwrap();
+        assert!(completed.verified);
+        let again = step(&completed, start()).unwrap();
+        let changed = step(&again, data(json!({"total": 5, "name": "b"}))).unwrap();
+        // A check of the rule that names both values fails now.
+        for before in [&again, &changed] {
+            let completed = step(before, complete(Some(by_rule(&[])))).unwrap();
+            assert!(!completed.verified && completed.fields.reviews.is_empty(), "{completed:?}");
+            let last = completed.fields.changes.last().unwrap();
+            assert_eq!((last.kind, last.is_by_rule), (FieldChangeKind::Reset, true));
+        }
+        let by_user = Extraction { verified: true, verified_by: Some(user()), ..again };
+        assert!(step(&by_user, complete(Some(by_rule(&[])))).unwrap().verified);
     }
 }

@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write};
-use folio_types::{Digest, Error, OrgId, Result, Timestamp, UnknownFields, limits};
+use folio_types::{Digest, Error, OrgId, Result, Timestamp, UnknownFields, UserId, limits};
 use serde_json::Value;
 
 use crate::kind::{IndexedFields, Kind, read};
@@ -87,6 +87,8 @@ pub struct ResourceWrite {
     pub op: OpKey,
     /// Digest of the request, or of the arguments of the tool call.
     pub digest: Digest,
+    /// The user on whose behalf the write happens.
+    pub by: UserId,
     pub at: Timestamp,
     pub expected: Expected,
     /// True if the change deletes the resource.
@@ -102,7 +104,7 @@ impl fmt::Debug for ResourceWrite {
 
 impl ResourceWrite {
     pub fn new<R: Resource>(id: &R::Id, write: Write<R::Change>) -> Self {
-        let Write { org, op, digest, at, expected, .. } = write.clone();
+        let Write { org, op, digest, by, at, expected, .. } = write.clone();
         let deletes = write.change == R::DELETE;
         let target = id.clone();
         let apply = move |record: Option<&[u8]>| {
@@ -121,6 +123,7 @@ impl ResourceWrite {
             org,
             op,
             digest,
+            by,
             at,
             expected,
             deletes,

@@ -207,7 +207,7 @@ fn change<C>(write: &Write<C>, path: String, kind: FieldChangeKind) -> FieldChan
 }
 
 fn bounded(value: &Value) -> Value {
-    crate::extraction::bounded(value.clone(), FIELD_VALUE_BYTES)
+    crate::extraction_report::bounded(value.clone(), FIELD_VALUE_BYTES)
 }
 
 /// Returns the canonical path of a member of the object at a path. A name that is empty or contains `.`, `[`, `]` or `"` is

@@ -15,6 +15,7 @@ mod dependent;
 mod document;
 mod entered_row;
 mod extraction;
+mod extraction_report;
 mod field_review;
 pub mod fields;
 #[cfg(test)]
@@ -51,10 +52,11 @@ pub use document::{
     TextState, text_record_of,
 };
 pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
-pub use extraction::{
-    CITATIONS_MAX, CONFIDENCES_MAX, CONFLICT_VALUE_BYTES, CONFLICTS_MAX, Citation, CitationKind, Conflict, Extraction,
-    ExtractionChange, ExtractionFilter, ExtractionReport, FieldConfidence, NewExtraction, ORIGINAL_CHARS,
-    ORIGINALS_MAX, OriginalText, QUOTE_CHARS, REPORT_PATH_BYTES, SECTION_CHARS,
+pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
+pub use extraction_report::{
+    CITATIONS_MAX, CONFIDENCES_MAX, CONFLICT_VALUE_BYTES, CONFLICTS_MAX, Citation, CitationKind, Conflict,
+    ExtractionReport, FieldConfidence, ORIGINAL_CHARS, ORIGINALS_MAX, OriginalText, QUOTE_CHARS, REPORT_PATH_BYTES,
+    SECTION_CHARS,
 };
 pub use field_review::{
     FIELD_CHANGES_MAX, FIELD_VALUE_BYTES, FieldChange, FieldChangeKind, FieldDecision, FieldLog, FieldReview,
@@ -69,7 +71,7 @@ pub use model_settings::{
 };
 pub use organization::{Organization, OrganizationChange, OrganizationFilter, TagRuns, TagRunsPatch};
 pub use page_image::{ImageFormat, MAX_DPI, PageImage};
-pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision, check_prompt_content};
+pub use prompt::{NewPrompt, Prompt, PromptChange, PromptFilter, PromptRevision, PromptUpdate, check_prompt_content};
 pub use proposal::{
     NewProposal, PROPOSAL_REASON_CHARS, Proposal, ProposalChange, ProposalFilter, ProposalOutcome, ProposalState,
     ProposedResources, SimilarProposal,

@@ -63,34 +63,43 @@ pub struct Prompt {
 #[derive(Debug, Clone, PartialEq)]
 pub enum PromptChange {
     /// Creates a prompt with its first revision.
-    Create {
-        /// Unique among the live prompts of the organization.
-        name: String,
-        content: String,
-        /// Schema that answers must match. None: free text.
-        schema: Option<SchemaRevId>,
-        /// Model that runs the prompt. None: the default model of the run.
-        model: Option<String>,
-        /// None: 0.
-        temperature: Option<Temperature>,
-        is_run_by_agent: bool,
-        tags: Vec<TagId>,
-    },
+    Create(NewPrompt),
     /// Adds a revision if anything except the name differs from the newest revision; a new name alone renames the
-    /// prompt. None: unchanged.
-    Update {
-        name: Option<String>,
-        content: Option<String>,
-        /// Inner None: no schema.
-        schema: Option<Option<SchemaRevId>>,
-        /// Inner None: the default model of the run.
-        model: Option<Option<String>>,
-        /// Inner None: 0.
-        temperature: Option<Option<Temperature>>,
-        is_run_by_agent: Option<bool>,
-        tags: Option<Vec<TagId>>,
-    },
+    /// prompt.
+    Update(PromptUpdate),
     Delete,
+}
+
+/// The fields of a new prompt.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NewPrompt {
+    /// Unique among the live prompts of the organization.
+    pub name: String,
+    pub content: String,
+    /// Schema that answers must match. None: free text.
+    pub schema: Option<SchemaRevId>,
+    /// Model that runs the prompt. None: the default model of the run.
+    pub model: Option<String>,
+    /// None: 0.
+    pub temperature: Option<Temperature>,
+    /// True if the extraction agent runs the prompt.
+    pub is_run_by_agent: bool,
+    pub tags: Vec<TagId>,
+}
+
+/// The changed fields of a prompt. None: unchanged.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PromptUpdate {
+    pub name: Option<String>,
+    pub content: Option<String>,
+    /// Inner None: no schema.
+    pub schema: Option<Option<SchemaRevId>>,
+    /// Inner None: the default model of the run.
+    pub model: Option<Option<String>>,
+    /// Inner None: 0.
+    pub temperature: Option<Option<Temperature>>,
+    pub is_run_by_agent: Option<bool>,
+    pub tags: Option<Vec<TagId>>,
 }
 
 /// All conditions must hold.
@@ -179,7 +188,8 @@ impl Resource for Prompt {
             Ok(Plan { after: Some(prompt), result })
         };
         match (&write.change, before) {
-            (PromptChange::Create { name, content, schema, model, temperature, is_run_by_agent, tags }, None) => {
+            (PromptChange::Create(new), None) => {
+                let NewPrompt { name, content, schema, model, temperature, is_run_by_agent, tags } = new;
                 let latest = PromptRevision {
                     revid: PromptRevId::new(id.clone(), 1),
                     org: write.org.clone(),
@@ -195,10 +205,8 @@ impl Resource for Prompt {
                 };
                 done(Self { id: id.clone(), version: 1, created_at: write.at, latest }, true)
             }
-            (
-                PromptChange::Update { name, content, schema, model, temperature, is_run_by_agent, tags },
-                Some(before),
-            ) => {
+            (PromptChange::Update(update), Some(before)) => {
+                let PromptUpdate { name, content, schema, model, temperature, is_run_by_agent, tags } = update;
                 let mut latest = before.latest.clone();
                 latest.name.clone_from(name.as_ref().unwrap_or(&before.latest.name));
                 latest.content.clone_from(content.as_ref().unwrap_or(&before.latest.content));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use folio_history::job::{
-    DELIVERY_KIND, ItemOutcome, JobCommand, JobFilter, JobHeader, JobPage, JobQueue, JobWrite, JobWritten, NewJob,
-    OpenJobRow, WaitReason,
+    DELIVERY_KIND, ItemOutcome, ItemState, JobCommand, JobFilter, JobHeader, JobItem, JobPage, JobPages, JobQueue,
+    JobWrite, JobWritten, NewJob, OpenJobRow, WaitReason,
 };
 use folio_types::limits::{JOB_OUTCOME_BYTES, JOB_PAGE_ITEMS, JOB_RETENTION};
 use folio_types::page::{Page, PageRequest};
@@ -171,6 +171,12 @@ async fn pages(context: &Context) -> Outcome {
     let first = JobPage { items: header.items.clone() };
     let expected: Vec<JobPage> = [rest.first(), Some(&first), rest.get(1)].into_iter().flatten().cloned().collect();
     same!(stored, expected, "the pages by number");
+    let done = |item: &JobItem| JobItem { state: ItemState::Done, ..item.clone() };
+    let last = JobPage { items: rest.iter().skip(1).flat_map(|page| &page.items).map(done).collect() };
+    let pages = header.pages.clone().map(|pages| JobPages { current: 2, ..pages });
+    store.finish(&JobHeader { items: last.items.clone(), pages, ..header.clone() }).await?;
+    store.create(&header, &rest).await?;
+    same!(store.pages(&header, &[2]).await?, vec![last], "a page that ended, after a late creation of its job");
     store.remove(org, &header.id).await?;
     store.remove(org, &header.id).await?;
     refused!(store.pages(&header, &[1]).await, Internal, "a removed page");

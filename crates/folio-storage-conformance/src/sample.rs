@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use folio_resources::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
-    ModelSettings, ModelSettingsChange, ModelSettingsId, NewProposal, NewToken, Organization, OrganizationChange,
-    OrganizationFilter, Prompt, PromptChange, PromptFilter, Proposal, ProposalChange, ProposalFilter, ProposalOutcome,
-    ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange, SchemaFilter, Tag, TagChange,
-    TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange,
-    WebhookEndpointFilter,
+    ModelSettings, ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization,
+    OrganizationChange, OrganizationFilter, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
+    ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange,
+    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint,
+    WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
@@ -146,28 +146,14 @@ impl Sample for Schema {
 impl Sample for Prompt {
     fn create(seed: &Seed) -> PromptChange {
         let (name, content) = (seed.name.clone(), seed.content.to_string());
-        PromptChange::Create {
-            name,
-            content,
-            schema: seed.schema(),
-            model: None,
-            temperature: None,
-            is_run_by_agent: false,
-            tags: seed.all(),
-        }
+        let (schema, tags) = (seed.schema(), seed.all());
+        PromptChange::Create(NewPrompt { name, content, schema, tags, ..NewPrompt::default() })
     }
 
     fn update(seed: &Seed) -> PromptChange {
         let (name, content) = (Some(seed.name.clone()), Some(seed.content.to_string()));
-        PromptChange::Update {
-            name,
-            content,
-            schema: Some(seed.schema()),
-            model: None,
-            temperature: None,
-            is_run_by_agent: None,
-            tags: Some(seed.all()),
-        }
+        let (schema, tags) = (Some(seed.schema()), Some(seed.all()));
+        PromptChange::Update(PromptUpdate { name, content, schema, tags, ..PromptUpdate::default() })
     }
 
     fn filters(seed: &Seed) -> Vec<PromptFilter> {

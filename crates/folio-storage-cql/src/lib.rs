@@ -101,6 +101,7 @@ mod revisions;
 mod rows;
 mod serial_read_retry;
 mod session;
+mod shared_batch;
 mod table;
 mod texts;
 mod threads;

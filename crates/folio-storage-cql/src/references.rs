@@ -12,8 +12,9 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::reference_queue::{Changes, EntryChange};
+use super::reference_queue::{Changes, EntryChange, KeyedChange};
 use super::session::{ConditionalResult, Read};
+use super::shared_batch::Results;
 use super::table::Part;
 use super::values::micros;
 use super::{ops, retry};
@@ -63,20 +64,17 @@ async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -
 }
 
 /// Changes an entry in one batch with the concurrent changes of this process.
-async fn change_entry(keyspace: &Keyspace, org: &OrgId, referenced: &str, change: (String, EntryChange)) -> Result<()> {
-    let execute = async |changes: Changes| change_entries(keyspace, org, referenced, changes).await;
+async fn change_entry(keyspace: &Keyspace, org: &OrgId, referenced: &str, change: KeyedChange) -> Result<()> {
+    let execute = async |changes: Vec<KeyedChange>| {
+        change_entries(keyspace, org, referenced, changes.into_iter().collect()).await
+    };
     keyspace.references.change((org, referenced), change, execute).await
 }
 
 /// Changes entries and their count. Returns a result for each entry: `NOT_FOUND` for an added one if the referenced
 /// resource is not live.
-async fn change_entries(
-    keyspace: &Keyspace,
-    org: &OrgId,
-    referenced: &str,
-    mut changes: Changes,
-) -> BTreeMap<String, Result<()>> {
-    let mut results = BTreeMap::new();
+async fn change_entries(keyspace: &Keyspace, org: &OrgId, referenced: &str, mut changes: Changes) -> Results {
+    let mut results = Results::new();
     let outcome = try_change_entries(keyspace, org, referenced, &mut changes, &mut results).await;
     // The remaining changes share the outcome.
     results.extend(changes.into_keys().map(|key| (key, outcome.clone())));
@@ -89,7 +87,7 @@ async fn try_change_entries(
     org: &OrgId,
     referenced: &str,
     changes: &mut Changes,
-    results: &mut BTreeMap<String, Result<()>>,
+    results: &mut Results,
 ) -> Result<()> {
     let aggregates = &keyspace.tables.aggregates;
     // The count of the last refused attempt. If the count has changed, it explains the refusal.
@@ -134,7 +132,7 @@ async fn remove_completed(
     org: &OrgId,
     referenced: &str,
     changes: &mut Changes,
-    results: &mut BTreeMap<String, Result<()>>,
+    results: &mut Results,
 ) -> Result<()> {
     let reads = changes.iter().map(|(key, change)| async move {
         let entry = (Part::Reference, key.as_str());

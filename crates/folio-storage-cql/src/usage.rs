@@ -3,17 +3,17 @@
 //! readers find the record.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::{Error, OrgId, Result, Timestamp};
 use futures::{StreamExt as _, TryStreamExt as _};
 use moka::sync::Cache;
-use tokio::sync::{Mutex as AsyncMutex, oneshot};
-use tokio::time::Instant;
 
 use super::keyspace::Keyspace;
+use super::shared_batch::{BatchItem, Results, SharedBatch};
 use super::table::{HourRow, RecordRow};
 use super::values::micros;
 use folio_storage::value::{decode, encode};
@@ -27,11 +27,19 @@ const DAY: i64 = 24 * HOUR;
 const BUCKETS_CACHED: u64 = 50_000;
 /// Maximum number of partitions that are read concurrently.
 const PARTITIONS_AT_ONCE: usize = 4;
-/// Minimum time between two writes of a process to a bucket, unless the first one had [`BATCH_ROWS`] records. A record
-/// after a longer pause is written at once.
+/// Minimum time between two writes of a process to a bucket, unless the first one had [`RecordRow::BATCH_MAX`] records. A
+/// record after a longer pause is written at once.
 const WRITE_INTERVAL: Duration = Duration::from_millis(200);
-/// Maximum number of records of a batch, about 500 bytes each.
-const BATCH_ROWS: usize = 50;
+
+impl BatchItem for RecordRow {
+    /// A record has about 500 bytes.
+    const BATCH_MAX: usize = 50;
+    const INTERVAL: Option<Duration> = Some(WRITE_INTERVAL);
+
+    fn key(&self) -> &str {
+        &self.key
+    }
+}
 
 pub(crate) struct UsageRecords {
     keyspace: Arc<Keyspace>,
@@ -39,78 +47,30 @@ pub(crate) struct UsageRecords {
     buckets: Cache<(OrgId, i64), Arc<Bucket>>,
 }
 
-/// The writes of this process to a bucket of an organization. Each waiting record has a caller, so that the calls in flight
-/// bound the records.
+/// The writes of this process to a bucket of an organization.
 #[derive(Debug, Default)]
 struct Bucket {
-    waiting: Mutex<Vec<Waiting>>,
-    /// Locked by the caller that writes. Time from which the next write is sent. None: the rows of the day and of the bucket
-    /// are not written.
-    next_at: AsyncMutex<Option<Instant>>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    row: RecordRow,
-    result: oneshot::Sender<Result<()>>,
+    records: SharedBatch<RecordRow>,
+    /// True if this process has written the rows of the day and of the bucket.
+    is_indexed: AtomicBool,
 }
 
 impl Bucket {
     /// Writes a record together with those of concurrent callers. `write` writes the rows of a batch; its argument is true
-    /// for the first write to the bucket.
-    ///
-    /// A cancelled caller may have taken the records of others: these are written again, which changes nothing.
-    async fn put<F>(&self, row: RecordRow, write: impl Fn(Vec<RecordRow>, bool) -> F + Send) -> Result<()>
+    /// until a write to the bucket has succeeded.
+    async fn put<F>(&self, row: RecordRow, write: impl Fn(Vec<RecordRow>, bool) -> F + Send + Sync) -> Result<()>
     where
         F: Future<Output = Result<()>> + Send,
     {
-        loop {
-            let (result, mut receiver) = oneshot::channel();
-            self.lock().push(Waiting { row: row.clone(), result });
-            let mut next_at = tokio::select! {
-                biased;
-                result = &mut receiver => match result {
-                    Ok(result) => return result,
-                    // The caller that wrote the record was cancelled.
-                    Err(_) => continue,
-                },
-                guard = self.next_at.lock() => guard,
-            };
-            loop {
-                match receiver.try_recv() {
-                    Ok(result) => return result,
-                    Err(oneshot::error::TryRecvError::Closed) => break,
-                    Err(oneshot::error::TryRecvError::Empty) => {}
-                }
-                if let Some(at) = *next_at {
-                    tokio::time::sleep_until(at).await;
-                }
-                let (rows, results): (Vec<_>, Vec<_>) =
-                    self.take().into_iter().map(|waiting| (waiting.row, waiting.result)).unzip();
-                let pause = if rows.len() < BATCH_ROWS { WRITE_INTERVAL } else { Duration::ZERO };
-                let written = write(rows, next_at.is_none()).await;
-                if written.is_ok() {
-                    *next_at = Some(Instant::now() + pause);
-                }
-                for result in results {
-                    // The caller may have been cancelled.
-                    let _ = result.send(written.clone());
-                }
+        let execute = async |rows: Vec<RecordRow>| {
+            let keys: Vec<String> = rows.iter().map(|row| row.key.clone()).collect();
+            let written = write(rows, !self.is_indexed.load(Ordering::SeqCst)).await;
+            if written.is_ok() {
+                self.is_indexed.store(true, Ordering::SeqCst);
             }
-        }
-    }
-
-    /// Removes the records of the next batch: the oldest ones.
-    fn take(&self) -> Vec<Waiting> {
-        let mut waiting = self.lock();
-        waiting.retain(|record| !record.result.is_closed());
-        let count = waiting.len().min(BATCH_ROWS);
-        waiting.drain(..count).collect()
-    }
-
-    /// Locks for a few instructions, never across an await.
-    fn lock(&self) -> MutexGuard<'_, Vec<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+            keys.into_iter().map(|key| (key, written.clone())).collect::<Results>()
+        };
+        self.records.execute(row, execute).await
     }
 }
 
@@ -213,9 +173,9 @@ impl UsageStore for UsageRecords {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use folio_types::Reason;
-    use futures::FutureExt as _;
-    use tokio::sync::Notify;
 
     use super::*;
 
@@ -254,7 +214,7 @@ mod tests {
         let (bucket, written) = (&bucket, &batches);
         let put = move |number| bucket.put(row(number), move |rows, is_first| written.write(rows, is_first));
         put(0).await.unwrap();
-        let count = i64::try_from(BATCH_ROWS).unwrap();
+        let count = i64::try_from(RecordRow::BATCH_MAX).unwrap();
         futures::future::try_join_all((1..=count + 1).map(put)).await.unwrap();
         batches.assert(&[(vec![0], true), ((1..=count).collect(), false), (vec![count + 1], false)]);
     }
@@ -271,26 +231,5 @@ mod tests {
         assert!(bucket.put(row(1), write).await.is_err());
         bucket.put(row(1), write).await.unwrap();
         assert_eq!(*calls.lock().unwrap(), [true, true]);
-    }
-
-    #[tokio::test]
-    async fn a_record_that_a_cancelled_caller_took_is_written_by_its_own_caller() {
-        let (bucket, batches, started) = (Bucket::default(), Batches::default(), Notify::new());
-        let write = |rows, is_first| batches.write(rows, is_first);
-        bucket.put(row(0), write).await.unwrap();
-        let mut cancelled = Box::pin(bucket.put(row(1), |_, _| {
-            started.notify_one();
-            std::future::pending()
-        }));
-        let mut other = Box::pin(bucket.put(row(2), write));
-        // The first caller waits for the end of the interval, the second one for the first.
-        assert!(cancelled.as_mut().now_or_never().is_none() && other.as_mut().now_or_never().is_none());
-        tokio::select! {
-            _ = cancelled.as_mut() => panic!("the write does not end"),
-            () = started.notified() => {}
-        }
-        drop(cancelled);
-        other.await.unwrap();
-        batches.assert(&[(vec![0], true), (vec![2], false)]);
     }
 }

@@ -351,13 +351,14 @@ mod tests {
         let other = OpKey::Request { user: UserId::platform(), request: "other".parse().unwrap() };
         assert_ne!(of_extraction(&other, None, &made)[0].id, event.id, "another write");
         let step = |step, before: &Extraction| apply(ExtractionChange::Agent(Box::new(step)), Some(before));
-        let begun = apply(ExtractionChange::Begin(Box::new(new)), None);
+        let begun = apply(ExtractionChange::Begin(Box::new(new), ThreadId::derive(&["t"])), None);
         let complete = AgentStep::Complete { report: Box::default(), approvals: None };
         let completed = step(complete, &begun);
         assert!(names(None, &begun).is_empty());
         assert!(names(Some(&begun), &step(AgentStep::Fail { reason: "x".into() }, &begun)).is_empty());
         assert_eq!(names(Some(&begun), &completed), ["extraction.completed"]);
-        assert!(names(Some(&completed), &step(AgentStep::Start, &completed)).is_empty());
+        let start = AgentStep::Start { thread: ThreadId::derive(&["further"]) };
+        assert!(names(Some(&completed), &step(start, &completed)).is_empty());
         assert!(!event.body().unwrap().contains("secret"), "the data are not part of the event");
     }
 

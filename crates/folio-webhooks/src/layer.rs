@@ -20,8 +20,8 @@ use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobLimits, JobWrite,
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{
-    Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite, WebhookEndpoint,
-    decode_value,
+    Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite, TextState,
+    WebhookEndpoint, decode_value,
 };
 use folio_storage::value::{PageBoxes, PageText};
 use folio_storage::{
@@ -107,7 +107,7 @@ impl Resources {
         let Some(before) = self.stored(write).await? else { return Ok(Vec::new()) };
         let Ok(Some(after)) = write.record_after(Some(&before)) else { return Ok(Vec::new()) };
         match (read::<Document>(&before)?, read::<Document>(&after)?) {
-            (Some(before), Some(after)) => self.tag_runs.after_tags(&before, &after, &write.op, write.at).await,
+            (Some(before), Some(after)) => self.tag_runs.after_tags(&before, &after, &write.by, write.at).await,
             _ => Ok(Vec::new()),
         }
     }
@@ -258,12 +258,21 @@ impl TextStore for Texts {
     async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
         let document = id.parse::<DocumentId>().ok();
         let event = document.as_ref().and_then(|document| event::of_text(org, document, &update));
-        let runs = match &document {
-            Some(document) => self.tag_runs.after_text(org, document, &update).await?,
-            None => Vec::new(),
-        };
-        written(&self.outbox, org, event.as_slice(), self.below.ingest(org, id, update)).await?;
+        let write = |update| written(&self.outbox, org, event.as_slice(), self.below.ingest(org, id, update));
+        let Some(document) = document.filter(|_| update.state.is_settled()) else { return write(update).await };
+        let (at, is_ready) = (update.at, update.state == TextState::Ready);
+        let proposal = self.tag_runs.proposal_of_text(org, &document, at).await?;
+        if !is_ready {
+            write(update).await?;
+            self.tag_runs.publish(org, proposal.as_slice()).await;
+            return Ok(());
+        }
+        let (tags, mut runs) = self.tag_runs.of_text(org, &document, at, &[]).await?;
+        runs.extend(proposal);
+        write(update).await?;
         self.tag_runs.publish(org, &runs).await;
+        let (_, late) = self.tag_runs.of_text(org, &document, at, &tags).await?;
+        self.tag_runs.publish(org, &late).await;
         Ok(())
     }
 

@@ -6,13 +6,10 @@
 use std::sync::Arc;
 
 use folio_history::job::{EXTRACTION_KIND, ExtractionInput, JobLimits, JobQueue, NewJob, TagRun, TagRunWrite};
-use folio_resources::{Document, Organization, Prompt, PromptFilter, TextState};
-use folio_storage::{
-    IngestUpdate, JobPageStore, JobRecordStore, JobStore, ResourceStore, Stores, create_job, hint_job,
-};
-use folio_types::op::OpKey;
+use folio_resources::{Document, Organization, Prompt, PromptFilter};
+use folio_storage::{JobPageStore, JobRecordStore, JobStore, ResourceStore, Stores, create_job, hint_job};
 use folio_types::page::PageRequest;
-use folio_types::{DocumentId, Error, JobId, OrgId, Principal, Result, Role, TagId, Timestamp, UserId};
+use folio_types::{DocumentId, JobId, OrgId, Principal, Result, Role, TagId, Timestamp, UserId};
 use futures::future::try_join_all;
 use serde_json::json;
 
@@ -46,26 +43,39 @@ impl TagRuns {
         }
     }
 
-    /// Creates the jobs of a step of ingestion, and returns their ids. The caller writes the text afterwards.
+    /// Creates the job that makes a proposal for a document whose text is settled, and returns its id. `at`: the time of the text,
+    /// which the caller writes afterwards. None: the upload requested no proposal, or the organization has too many open jobs.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the text must not be written.
-    pub(crate) async fn after_text(&self, org: &OrgId, id: &DocumentId, update: &IngestUpdate) -> Result<Vec<JobId>> {
-        if !update.state.is_settled() {
-            return Ok(Vec::new());
-        }
-        let Some(document) = self.documents.get(org, id).await? else { return Ok(Vec::new()) };
-        let proposal = auto_create::create((&*self.jobs, &self.pages), &self.limits, &document, update.at).await?;
-        let mut jobs: Vec<JobId> = proposal.into_iter().collect();
-        if update.state == TextState::Ready {
-            let cause = TagRun { at: update.at, write: TagRunWrite::Text };
-            jobs.extend(self.create(&document, &document.tags, &document.created_by, &cause).await?);
-        }
-        Ok(jobs)
+    /// `STORE_UNAVAILABLE`: the caller must not write the text.
+    pub(crate) async fn proposal_of_text(&self, org: &OrgId, id: &DocumentId, at: Timestamp) -> Result<Option<JobId>> {
+        let Some(document) = self.documents.get(org, id).await? else { return Ok(None) };
+        auto_create::create((&*self.jobs, &self.pages), &self.limits, &document, at).await
+    }
+
+    /// Creates the jobs of a text that becomes ready, for the tags of the document except `known`. Returns these tags and the ids
+    /// of the jobs. `at`: the time of the text. The caller calls it before it writes the text, and again afterwards: a document
+    /// that gets a tag between the first call and the write may have no text when the job of the tag runs.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: the caller must not write the text, or must repeat the write.
+    pub(crate) async fn of_text(
+        &self,
+        org: &OrgId,
+        id: &DocumentId,
+        at: Timestamp,
+        known: &[TagId],
+    ) -> Result<(Vec<TagId>, Vec<JobId>)> {
+        let Some(document) = self.documents.get(org, id).await? else { return Ok((Vec::new(), Vec::new())) };
+        let tags: Vec<TagId> = document.tags.iter().filter(|tag| !known.contains(tag)).cloned().collect();
+        let cause = TagRun { at, write: TagRunWrite::Text };
+        let jobs = self.create(&document, &tags, &document.created_by, &cause).await?;
+        Ok((tags, jobs))
     }
 
     /// Creates the jobs of a change that adds tags to a document, and returns their ids. The caller writes the change
-    /// afterwards. `op`: the request or call that changes the document.
+    /// afterwards. `by`: the user on whose behalf the document is changed. The jobs of a change by the platform run for the user
+    /// who uploaded the document.
     ///
     /// # Errors
     /// `STORE_UNAVAILABLE`: the change must not be written.
@@ -73,14 +83,11 @@ impl TagRuns {
         &self,
         before: &Document,
         after: &Document,
-        op: &OpKey,
+        by: &UserId,
         at: Timestamp,
     ) -> Result<Vec<JobId>> {
         let added: Vec<TagId> = after.tags.iter().filter(|tag| !before.tags.contains(tag)).cloned().collect();
-        let user = match op {
-            OpKey::Request { user, .. } if *user != UserId::platform() => user,
-            OpKey::Request { .. } | OpKey::Call(_) => &after.created_by,
-        };
+        let user = if *by == UserId::platform() { &after.created_by } else { by };
         let cause = TagRun { at, write: TagRunWrite::Document(after.version) };
         self.create(after, &added, user, &cause).await
     }

@@ -15,22 +15,23 @@ use folio_history::job::{DELIVERY_KIND, ItemRun, JobFilter, JobHeader, JobLimits
 use folio_jobs::{Dependencies, ItemTask, JobHints, JobKind as _, Jobs, SingleProcess};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_resources::{
-    Document, DocumentChange, DocumentPatch, Extraction, NewDocument, Organization, OrganizationChange, Prompt,
-    PromptChange, Resource, Tag, TagChange, TagRunsPatch, TextState, WebhookEndpoint, WebhookEndpointChange,
+    Document, DocumentChange, DocumentPatch, Extraction, NewDocument, NewPrompt, Organization, OrganizationChange,
+    Prompt, PromptChange, Resource, Tag, TagChange, TagRunsPatch, TextState, WebhookEndpoint, WebhookEndpointChange,
     WebhookEndpointId,
 };
-use folio_storage::{IngestUpdate, SharedOptions, SharedStores, Stores, TextStore};
+use folio_storage::{IngestUpdate, ResourceStore, SharedOptions, SharedStores, Stores, TextStore};
 use folio_storage_conformance::layer::{Layered, TextLayer};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::wait_for;
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write};
 use folio_types::page::PageRequest;
 use folio_types::{
-    BlobId, Digest, DocumentId, Environment, ExtractionId, Incarnation, OrgId, PromptId, Reason, Result, Secret,
-    System, TagId, UserId,
+    BlobId, CallId, Digest, DocumentId, Environment, ExtractionId, Incarnation, OrgId, PromptId, Reason, Result,
+    Secret, System, TagId, ThreadId, TurnId, UserId,
 };
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
+use tempfile::TempDir;
 use tokio::sync::watch;
 
 use crate::event::Source;
@@ -68,6 +69,17 @@ async fn receiver() -> (Arc<Received>, SocketAddr) {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
     (received, address)
+}
+
+/// Returns a sandbox with a document, and with an endpoint at a receiver. `allowed`: the private networks that the operator
+/// allows.
+async fn start(allowed: &[&str]) -> (Arc<Received>, TempDir, Sandbox) {
+    let (received, address) = receiver().await;
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), allowed);
+    test.create_endpoint(address).await;
+    test.create_document().await;
+    (received, folder, test)
 }
 
 struct Sandbox {
@@ -151,6 +163,18 @@ impl Sandbox {
     fn ready(&self) -> IngestUpdate {
         let at = self.environment.now();
         IngestUpdate { state: TextState::Ready, pages: Vec::new(), lacks_program: false, at }
+    }
+
+    /// Stores the text of the document with its events.
+    async fn ingest(&self, update: IngestUpdate) {
+        let stores = self.with_events(self.stores.clone());
+        stores.texts.ingest(&self.org, self.document.as_str(), update).await.unwrap();
+    }
+
+    /// Creates a delivery of an event whose record may not be stored.
+    async fn create_delivery(&self, event: &Event) -> JobHeader {
+        let key = (&self.org, &self.endpoint);
+        crate::create_delivery(&*self.stores.jobs, key, event, &["a"], event.at).await.unwrap()
     }
 
     /// Returns all deliveries.
@@ -245,16 +269,11 @@ async fn an_event_is_delivered_although_the_process_dies_after_the_record() {
 
 #[tokio::test]
 async fn nothing_is_sent_before_the_record_is_stored() {
-    let (received, address) = receiver().await;
-    let folder = tempfile::tempdir().unwrap();
-    let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
-    test.create_endpoint(address).await;
-    test.create_document().await;
+    let (received, _folder, test) = start(&["127.0.0.1"]).await;
     let kind = test.jobs();
     let events = crate::event::of_text(&test.org, &test.document, &test.ready());
     let event = events.unwrap();
-    let key = (&test.org, &test.endpoint);
-    let job = crate::create_delivery(&*test.stores.jobs, key, &event, &["a"], event.at).await.unwrap();
+    let job = test.create_delivery(&event).await;
     let (early, record) = test.attempt(&kind, job.clone()).await;
     assert_eq!((early.unwrap_err().reason, record), (Reason::StoreUnavailable, Value::Null));
     let old = JobHeader { created_at: event.at - Duration::from_secs(601), ..job.clone() };
@@ -272,17 +291,12 @@ async fn nothing_is_sent_before_the_record_is_stored() {
 
 #[tokio::test]
 async fn a_text_whose_write_was_repeated_has_one_event() {
-    let (received, address) = receiver().await;
-    let folder = tempfile::tempdir().unwrap();
-    let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
-    test.create_endpoint(address).await;
-    test.create_document().await;
+    let (received, _folder, test) = start(&["127.0.0.1"]).await;
     let (lost, repeated) = (test.ready(), test.ready());
     let repeated = IngestUpdate { at: lost.at + Duration::from_secs(1), ..repeated };
     let lost = crate::event::of_text(&test.org, &test.document, &lost).unwrap();
-    let key = (&test.org, &test.endpoint);
-    let lost = crate::create_delivery(&*test.stores.jobs, key, &lost, &["a"], lost.at).await.unwrap();
-    test.with_events(test.stores.clone()).texts.ingest(&test.org, test.document.as_str(), repeated).await.unwrap();
+    let lost = test.create_delivery(&lost).await;
+    test.ingest(repeated).await;
     let kind = test.jobs();
     for job in test.deliveries().await {
         let attempt = test.attempt(&kind, job.clone()).await.0;
@@ -293,10 +307,7 @@ async fn a_text_whose_write_was_repeated_has_one_event() {
 
 #[tokio::test]
 async fn an_event_of_an_extraction_is_sent_only_if_its_write_was_decided() {
-    let (received, address) = receiver().await;
-    let folder = tempfile::tempdir().unwrap();
-    let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
-    test.create_endpoint(address).await;
+    let (received, _folder, test) = start(&["127.0.0.1"]).await;
     let (kind, at, extraction) = (test.jobs(), test.environment.now(), ExtractionId::derive(&["x"]));
     for (name, state) in
         [("done", Some(OpState::Done(OpResult::Deleted))), ("refused", Some(OpState::Conflict)), ("unknown", None)]
@@ -305,8 +316,7 @@ async fn an_event_of_an_extraction_is_sent_only_if_its_write_was_decided() {
         let source = Source::Extraction { extraction: extraction.clone(), op: op.clone() };
         let event = Event { source: Some(source), ..Event::test(&test.org, &test.endpoint, &[name], at) };
         let event = Event { name: "extraction.completed".to_owned(), ..event };
-        let key = (&test.org, &test.endpoint);
-        let job = crate::create_delivery(&*test.stores.jobs, key, &event, &["a"], at).await.unwrap();
+        let job = test.create_delivery(&event).await;
         if let Some(state) = state {
             let row = OpRow { op, digest: Digest::of(b"x"), state, at };
             test.stores.ops.close(&test.org, &Extraction::target(&extraction), row).await.unwrap();
@@ -319,13 +329,9 @@ async fn an_event_of_an_extraction_is_sent_only_if_its_write_was_decided() {
 
 #[tokio::test]
 async fn a_failed_attempt_is_recorded_repeated_and_reported_to_the_endpoint() {
-    let (received, address) = receiver().await;
-    let folder = tempfile::tempdir().unwrap();
-    let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
-    test.create_endpoint(address).await;
-    test.create_document().await;
-    let (kind, stores) = (test.jobs(), test.with_events(test.stores.clone()));
-    stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
+    let (received, _folder, test) = start(&["127.0.0.1"]).await;
+    let kind = test.jobs();
+    test.ingest(test.ready()).await;
     let jobs = test.deliveries().await;
     let [job] = jobs.as_slice() else { panic!("{} deliveries", jobs.len()) };
     assert_eq!((job.kind.as_str(), job.items[0].id.as_str()), (DELIVERY_KIND, test.endpoint.as_str()));
@@ -351,13 +357,9 @@ async fn a_failed_attempt_is_recorded_repeated_and_reported_to_the_endpoint() {
 
 #[tokio::test]
 async fn an_address_that_the_operator_does_not_allow_receives_nothing() {
-    let (received, address) = receiver().await;
-    let folder = tempfile::tempdir().unwrap();
-    let test = Sandbox::open(folder.path(), &[]);
-    test.create_endpoint(address).await;
+    let (received, _folder, test) = start(&[]).await;
     let event = Event::test(&test.org, &test.endpoint, &["r"], test.environment.now());
-    let key = (&test.org, &test.endpoint);
-    let job = crate::create_delivery(&*test.stores.jobs, key, &event, &["a"], event.at).await.unwrap();
+    let job = test.create_delivery(&event).await;
     let (refused, _) = test.attempt(&test.jobs(), job).await;
     assert!(refused.unwrap_err().message.contains("not public"));
     assert_eq!(received.all().len(), 0);
@@ -373,8 +375,8 @@ async fn an_unreachable_endpoint_is_not_tried_by_each_delivery() {
     let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
     test.create_endpoint(address).await;
     test.create_document().await;
-    let (kind, stores) = (test.jobs(), test.with_events(test.stores.clone()));
-    stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
+    let kind = test.jobs();
+    test.ingest(test.ready()).await;
     let job = test.deliveries().await.remove(0);
     let (refused, record) = test.attempt(&kind, job.clone()).await;
     assert!(refused.unwrap_err().message.contains("cannot connect"));
@@ -392,25 +394,24 @@ async fn change<R: Resource>(test: &Sandbox, stores: &Stores, id: &R::Id, expect
     stores.of::<R>().decide(id, write).await.unwrap();
 }
 
+/// Creates a prompt with a tag. Returns the change that adds the tag to a document without tags.
+async fn create_tagged_prompt(test: &Sandbox) -> DocumentChange {
+    let tag = TagId::derive(&["t"]);
+    let create = TagChange::Create { name: "t".into(), color: None, description: None };
+    change::<Tag>(test, &test.stores, &tag, Expected::Absent, create).await;
+    let (name, content, tags) = ("p".into(), "c".into(), vec![tag.clone()]);
+    let create = PromptChange::Create(NewPrompt { name, content, tags, ..NewPrompt::default() });
+    change::<Prompt>(test, &test.stores, &PromptId::derive(&["p"]), Expected::Absent, create).await;
+    DocumentChange::Update(DocumentPatch { tags: Some(vec![tag]), ..DocumentPatch::default() })
+}
+
 #[tokio::test]
 async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_each_new_tag() {
     let folder = tempfile::tempdir().unwrap();
     let test = Sandbox::open(folder.path(), &[]);
     test.create_document().await;
     let stores = test.with_events(test.stores.clone());
-    let (tag, prompt) = (TagId::derive(&["t"]), PromptId::derive(&["p"]));
-    let create = TagChange::Create { name: "t".into(), color: None, description: None };
-    change::<Tag>(&test, &stores, &tag, Expected::Absent, create).await;
-    let create = PromptChange::Create {
-        name: "p".into(),
-        content: "c".into(),
-        schema: None,
-        model: None,
-        temperature: None,
-        is_run_by_agent: false,
-        tags: vec![tag.clone()],
-    };
-    change::<Prompt>(&test, &stores, &prompt, Expected::Absent, create).await;
+    let tagged = create_tagged_prompt(&test).await;
     let runs = async || {
         let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
         found.items.into_iter().map(|job| job.input["tag_run"]["write"].clone()).rev().collect::<Vec<_>>()
@@ -418,10 +419,7 @@ async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_
     stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
     assert_eq!(runs().await, [] as [Value; 0], "the document has no tag");
 
-    let patch =
-        |tags: Vec<TagId>| DocumentChange::Update(DocumentPatch { tags: Some(tags), ..DocumentPatch::default() });
-    let tagged = patch(vec![tag.clone()]);
-    change::<Document>(&test, &stores, &test.document, Expected::Version(1), tagged.clone()).await;
+    change::<Document>(&test, &stores, &test.document, Expected::Version(1), tagged).await;
     assert_eq!(runs().await, [json!({ "document": 2 })]);
     assert_eq!(test.shared.jobs.waiting(folio_storage::JOB_HINTS).await.unwrap(), 1, "a hint after the write");
     let update = test.ready();
@@ -470,6 +468,54 @@ async fn a_text_that_is_settled_creates_the_job_of_a_requested_proposal_once() {
         let hints = test.shared.jobs.waiting(folio_storage::JOB_HINTS).await.unwrap();
         assert_eq!(hints > 0, expected > 0, "a hint after the write");
     }
+}
+
+/// Adds a tag to the document before its text is stored.
+struct TagsBeforeText {
+    document: DocumentId,
+    resources: ResourceStore<Document>,
+    write: Write<DocumentChange>,
+}
+
+#[async_trait]
+impl TextLayer for TagsBeforeText {
+    async fn ingest(&self, below: &dyn TextStore, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
+        self.resources.decide(&self.document, self.write.clone()).await?;
+        below.ingest(org, id, update).await
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_runs_on_a_text_although_the_document_gets_the_tag_while_the_text_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_document().await;
+    let (tagged, stores) = (create_tagged_prompt(&test).await, &test.stores);
+    let (key, at) = ("tagged".parse().unwrap(), test.environment.now());
+    let write = Write::by_platform(test.org.clone(), key, at, Expected::Version(1), tagged);
+    let layer = TagsBeforeText { document: test.document.clone(), resources: stores.of(), write };
+    let stores = test.with_events(Stores { texts: Layered::over(layer, &stores.texts), ..stores.clone() });
+    stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
+    let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
+    let runs: Vec<_> = found.items.iter().map(|job| &job.input["tag_run"]["write"]).collect();
+    assert_eq!(runs, [&json!("text")]);
+}
+
+#[tokio::test]
+async fn a_prompt_runs_for_the_user_on_whose_behalf_a_call_tags_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_document().await;
+    let tagged = create_tagged_prompt(&test).await;
+    let (key, at) = ("tagged".parse().unwrap(), test.environment.now());
+    let write = Write::by_platform(test.org.clone(), key, at, Expected::Version(1), tagged);
+    let call = CallId::new(TurnId::new(ThreadId::derive(&["t"]), 1), 1, 1);
+    let write = Write { op: OpKey::Call(call), by: UserId::derive(&["u"]), ..write };
+    let stores = test.with_events(test.stores.clone());
+    stores.of::<Document>().decide(&test.document, write).await.unwrap();
+    let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
+    let users: Vec<_> = found.items.iter().map(|job| job.principal.user.clone()).collect();
+    assert_eq!(users, [UserId::derive(&["u"])]);
 }
 
 #[test]

@@ -6,13 +6,14 @@ use async_trait::async_trait;
 use folio_conversation::Conversations;
 use folio_history::command::{ApproveAnswer, ApproveCommand, ChatCommand};
 use folio_history::event::Event;
+use folio_history::job::{ItemState, JobHeader, JobItem, JobState};
 use folio_history::peer::{EventStream, SharedPeer};
 use folio_jobs::{ItemTask, JobKind, wait_reason};
-use folio_resources::ExtractionState;
+use folio_resources::{Extraction, ExtractionState};
 use folio_storage::Stores;
 use folio_tools::extraction::{AGENT_JOB_KIND, AgentRunInput, RunEnd, end_run};
 use folio_types::limits::JOB_FAILURES_MAX;
-use folio_types::{Environment, Error, ExtractionId, Principal, Reason, Result, Role, TurnId};
+use folio_types::{Code, Environment, Error, ExtractionId, Principal, Reason, Result, Role, ThreadId, TurnId};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -69,11 +70,23 @@ impl AgentRuns {
     /// Drives the run of an item, and returns the outcome of the item. `id`: the extraction of the run.
     ///
     /// # Errors
-    /// `NO_EXTRACTION` if the agent did not complete the extraction. After an error for which the job attempts the item again,
-    /// the extraction is still in progress.
+    /// `NO_EXTRACTION` if the agent did not complete the extraction; `VERSION_CONFLICT`, without a model call, if the extraction does
+    /// not name the run. After an error for which the job attempts the item again, the extraction is still in progress.
     pub(crate) async fn run(&self, task: &ItemTask, id: &ExtractionId, input: &AgentRunInput) -> Result<Value> {
+        // The job of a run of its own is created before the request changes the extraction.
+        let found = self.stores.of::<Extraction>().get(&task.principal.org, id).await?;
+        let Some(found) = found.filter(|found| found.is_run_of(&input.thread)) else {
+            let message = "the run has not begun, another run has replaced it, or its extraction was deleted";
+            return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+        };
+        if found.state() == ExtractionState::Failed {
+            // An earlier attempt or the request has stored the end of the run.
+            let failure = found.agent.and_then(|run| run.failure).unwrap_or_default();
+            return Err(Error::precondition(Reason::NoExtraction, failure));
+        }
+        let run = (id, &input.thread);
         let error = match self.drive(&task.principal, input.message()?).await {
-            Ok(reason) => match self.end(&task.principal, (id, input.number), &reason).await? {
+            Ok(reason) => match self.end(&task.principal, run, &reason).await? {
                 ExtractionState::Failed => Error::precondition(Reason::NoExtraction, reason),
                 ExtractionState::Completed | ExtractionState::InProgress => {
                     return Ok(json!({ "extraction_id": id.as_str() }));
@@ -82,7 +95,7 @@ impl AgentRuns {
             Err(error) => error,
         };
         if is_last_attempt(task, &error) {
-            self.end(&task.principal, (id, input.number), &error.message).await?;
+            self.end(&task.principal, run, &error.message).await?;
         }
         Err(error)
     }
@@ -113,15 +126,26 @@ impl AgentRuns {
         }
     }
 
-    /// Cancels the turn of a run that is not attempted again, so that its calls create nothing more.
-    pub(crate) async fn cancel(&self, principal: &Principal, turn: &TurnId) {
-        if let Err(error) = self.runner.cancel(principal, turn).await {
-            tracing::warn!(%error, %turn, "the turn of a failed run is not cancelled");
-        }
+    /// Cancels the turn of a run that is not attempted again, so that its calls create nothing more. A thread has one run, which
+    /// is its first turn.
+    pub(crate) async fn cancel(&self, principal: &Principal, thread: &ThreadId) -> Result<()> {
+        ignore_missing(self.runner.cancel(principal, &TurnId::new(thread.clone(), 1)).await)
     }
 
-    async fn end(&self, principal: &Principal, run: (&ExtractionId, u32), reason: &str) -> Result<ExtractionState> {
+    async fn end(
+        &self,
+        principal: &Principal,
+        run: (&ExtractionId, &ThreadId),
+        reason: &str,
+    ) -> Result<ExtractionState> {
         end_run(&self.stores, principal, run, reason, self.environment.now()).await
+    }
+
+    /// Ends the run of an item that an ended job, or an ended item, left open: fails an extraction that is still in progress, and
+    /// cancels the turn. Idempotent.
+    pub(crate) async fn abort(&self, job: &JobHeader, item: &JobItem, run: (&ExtractionId, &ThreadId)) -> Result<()> {
+        ignore_missing(self.end(&job.principal, run, &failure(job, item)).await.map(drop))?;
+        self.cancel(&job.principal, run.1).await
     }
 }
 
@@ -151,10 +175,37 @@ impl JobKind for AgentJobs {
     }
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
-        let subject = task.subject().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
-        let id: ExtractionId = subject.parse()?;
-        let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", task.job.id));
-        let input: AgentRunInput = serde_json::from_value(task.job.input.clone()).map_err(malformed)?;
+        let id: ExtractionId = task.subject()?.parse()?;
+        let input: AgentRunInput = task.job.read_input()?;
         self.0.run(&task, &id, &input).await
+    }
+
+    async fn end_job(&self, job: &JobHeader) -> Result<()> {
+        let input: AgentRunInput = job.read_input()?;
+        // The attempt of a done item followed the turn to its end.
+        for item in &job.items {
+            if item.state != ItemState::Done {
+                let id: ExtractionId = item.id.parse()?;
+                self.0.abort(job, item, (&id, &input.thread)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the reason for which a job left the run of an item open.
+pub(crate) fn failure(job: &JobHeader, item: &JobItem) -> String {
+    match (&item.state, &job.state) {
+        (ItemState::Failed(error), _) | (_, JobState::Failed(error)) => error.message.clone(),
+        (_, JobState::Cancelled) => "the job of the run was cancelled".to_owned(),
+        _ => "the job of the run ended".to_owned(),
+    }
+}
+
+/// Ignores that the extraction was deleted, or that the turn did not start.
+fn ignore_missing(ended: Result<()>) -> Result<()> {
+    match ended {
+        Err(error) if error.code == Code::NotFound => Ok(()),
+        ended => ended,
     }
 }

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_history::job::{AUTO_CREATE_KIND, AutoCreateInput};
+use folio_history::job::{AUTO_CREATE_KIND, AutoCreateInput, ItemState, JobHeader};
 use folio_jobs::{ItemTask, JobKind};
 use folio_tools::ToolResources;
-use folio_tools::auto_create::{AutoCreateStart, Options, end_auto_create, propose_similar, start_auto_create};
-use folio_types::{DocumentId, Error, Result, Role};
+use folio_tools::auto_create::{
+    AutoCreateStart, Options, end_auto_create, open_run, propose_similar, start_auto_create,
+};
+use folio_types::{DocumentId, Result, Role};
 use serde_json::Value;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use crate::agent_jobs::{AgentRuns, is_last_attempt};
+use crate::agent_jobs::{AgentRuns, failure, is_last_attempt};
 
 pub(crate) struct AutoCreateJobs {
     pub(crate) resources: ToolResources,
@@ -53,16 +55,27 @@ impl JobKind for AutoCreateJobs {
         }
         result
     }
+
+    async fn end_job(&self, job: &JobHeader) -> Result<()> {
+        // The attempt of a done item has stored the proposal.
+        for item in job.items.iter().filter(|item| item.state != ItemState::Done) {
+            let document: DocumentId = item.id.parse()?;
+            if let Some(run) = open_run(&self.resources, &job.principal, &document).await? {
+                self.runs.cancel(&job.principal, &run.thread).await?;
+                let reason = failure(job, item);
+                end_auto_create(&self.resources, &self.options, &job.principal, &run, &reason).await?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl AutoCreateJobs {
     /// Runs an attempt of an item, and returns the outcome of the item.
     async fn attempt(&self, task: ItemTask) -> Result<Value> {
         let (resources, principal) = (&self.resources, &task.principal);
-        let subject = task.subject().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
-        let document: DocumentId = subject.parse()?;
-        let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", task.job.id));
-        let input: AutoCreateInput = serde_json::from_value(task.job.input.clone()).map_err(malformed)?;
+        let document: DocumentId = task.subject()?.parse()?;
+        let input: AutoCreateInput = task.job.read_input()?;
         let options = &self.options;
         let (run, result) = match start_auto_create(resources, options, principal, &document, &input).await? {
             AutoCreateStart::Done(outcome) => return Ok(outcome),
@@ -74,7 +87,7 @@ impl AutoCreateJobs {
             AutoCreateStart::Run(run) => {
                 let ended = self.runs.drive(principal, run.message()?).await;
                 if ended.as_ref().is_err_and(|error| is_last_attempt(&task, error)) {
-                    self.runs.cancel(principal, &run.turn()).await;
+                    self.runs.cancel(principal, &run.thread).await?;
                 }
                 let ended = match ended {
                     Ok(reason) => end_auto_create(resources, options, principal, &run, &reason).await,

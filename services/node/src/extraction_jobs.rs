@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_history::job::{ItemState, JobHeader};
+use folio_history::job::{ItemState, JobHeader, JobItem};
 use folio_jobs::{ItemTask, JobKind};
 use folio_metering::{BudgetMeter, BudgetScope};
+use folio_resources::Prompt;
 use folio_storage::BudgetRoot;
 use folio_tools::ToolResources;
-use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, run_job_item};
-use folio_types::{Error, Result, Role};
+use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, run_job_item};
+use folio_types::{Result, Role};
 use serde_json::Value;
 
 use crate::agent_jobs::AgentRuns;
@@ -21,28 +22,24 @@ pub(crate) struct ExtractionJobs {
 }
 
 impl ExtractionJobs {
-    /// Gives an item its part of the job's credit budget: the rest divided by the number of open items. An item whose earlier
-    /// attempt was interrupted keeps its part. A failed item returns the part that it still has. None: the job has no
-    /// budget.
+    /// Gives an item its part of the job's credit budget: the rest divided by the number of open items without a part. An item
+    /// whose earlier attempt was interrupted keeps its part. An ended item has its part if its node died in the last attempt, or
+    /// if the part could not be returned; it returns the part first. None: the job has no budget.
     async fn part_of(&self, task: &ItemTask) -> Result<Option<BudgetScope>> {
-        let job = &task.run.job;
-        let malformed = |error| Error::internal(format!("the input of the job {job} is malformed: {error}"));
-        let input: JobInput = serde_json::from_value(task.job.input.clone()).map_err(malformed)?;
-        let Some(credits) = input.credit_budget else { return Ok(None) };
+        let job = &task.job;
+        let Some(credits) = job.read_input::<JobInput>()?.credit_budget else { return Ok(None) };
         let (budgets, org) = (self.resources.stores.budgets(), task.principal.org.clone());
-        let budget = BudgetScope::new(budgets, org, BudgetRoot::job(job), credits);
-        budget.take_back_of(&failed_items(&task.job)).await?;
-        let shares = u64::try_from(task.job.progress().open()).unwrap_or(u64::MAX);
-        budget.grant(task.run.item.to_string(), shares).await.map(Some)
+        let budget = BudgetScope::new(budgets, org, BudgetRoot::job(&job.id), credits);
+        let open = u64::try_from(job.progress().open()).unwrap_or(u64::MAX);
+        let ended = |child: &str| child.parse::<u32>().is_ok_and(|item| has_ended(job, item));
+        budget.grant(task.run.item.to_string(), open, ended).await.map(Some)
     }
 }
 
-/// Returns the numbers of the failed items of the current page. Such an item has its part if its node died in the last attempt, or if the part
-/// could not be returned.
-fn failed_items(job: &JobHeader) -> Vec<String> {
-    let numbered = job.items.iter().zip(job.items_before().saturating_add(1)..);
-    let failed = numbered.filter(|(item, _)| matches!(item.state, ItemState::Failed(_)));
-    failed.map(|(_, number)| number.to_string()).collect()
+/// Returns true if an item has ended. All items of the pages before the current one have.
+fn has_ended(job: &JobHeader, item: u32) -> bool {
+    let found = job.index_of(item).and_then(|index| job.items.get(index));
+    item <= job.items_before() || found.is_some_and(JobItem::has_ended)
 }
 
 #[async_trait]
@@ -56,7 +53,7 @@ impl JobKind for ExtractionJobs {
     }
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
-        let subject = task.subject().ok_or_else(|| Error::internal("an item of a job has no subject"))?;
+        let subject = task.subject()?;
         let part = self.part_of(&task).await?;
         let mut resources = self.resources.clone();
         if let Some(part) = &part {
@@ -76,6 +73,27 @@ impl JobKind for ExtractionJobs {
         // If the part was not returned, the next attempt finds the extraction and returns the part.
         outcome.and_then(|outcome| returned.map(|()| outcome))
     }
+
+    /// Ends the runs of the agent for items that were attempted and are not done.
+    async fn end_job(&self, job: &JobHeader) -> Result<()> {
+        let numbered = job.items.iter().enumerate().filter_map(|(index, item)| Some((job.number_of(index)?, item)));
+        let left: Vec<_> = numbered.filter(|(_, item)| item.attempt > 0 && item.state != ItemState::Done).collect();
+        let (stores, org) = (&self.resources.stores, job.org());
+        if left.is_empty() {
+            return Ok(());
+        }
+        let prompt = stores.of::<Prompt>().revision(org, &job.read_input::<JobInput>()?.prompt).await?;
+        // The agent may have run the revision of a deleted prompt.
+        if prompt.is_some_and(|prompt| !prompt.is_run_by_agent) {
+            return Ok(());
+        }
+        for (number, item) in left {
+            if let Some((id, thread)) = agent_run_of_item(stores, &job.principal, &job.id, number).await? {
+                self.agent.abort(job, item, (&id, &thread)).await?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -83,13 +101,13 @@ mod tests {
     use std::time::Duration;
 
     use folio_history::job::{JobPages, NewJob};
-    use folio_types::{JobId, OrgId, Principal, Reason, Timestamp, UserId};
+    use folio_types::{Error, JobId, OrgId, Principal, Reason, Timestamp, UserId};
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn failed_items_are_numbered_like_their_runs() {
+    fn ended_items_are_numbered_like_their_runs() {
         let new = NewJob {
             id: JobId::derive(&["j"]),
             principal: Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member),
@@ -100,14 +118,16 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
         };
         let mut job = new.header().unwrap();
-        assert_eq!(failed_items(&job), Vec::<String>::new());
+        let ended = |job: &JobHeader, items: [u32; 7]| items.map(|item| has_ended(job, item));
+        assert_eq!(ended(&job, [0, 1, 2, 3, 4, 5, 6]), [true, false, false, false, false, false, false]);
         let failed = || ItemState::Failed(Error::unavailable(Reason::NodeLost, "the node died"));
         (job.items[0].state, job.items[1].state) = (failed(), ItemState::Done);
         (job.items[2].state, job.items[3].state) = (ItemState::Running, failed());
         assert_eq!(job.run_of(2).unwrap().item, 3);
-        assert_eq!(failed_items(&job), ["1", "4"]);
-        job.pages = Some(JobPages { items: 104, current: 1, ..JobPages::default() });
+        assert_eq!(ended(&job, [0, 1, 2, 3, 4, 5, 6]), [true, true, true, false, true, false, false]);
+        job.pages = Some(JobPages { items: 105, current: 1, ..JobPages::default() });
         assert_eq!(job.run_of(2).unwrap().item, 103);
-        assert_eq!(failed_items(&job), ["101", "104"], "the items of the second page");
+        let found = ended(&job, [1, 100, 101, 102, 103, 104, 105]);
+        assert_eq!(found, [true, true, true, true, false, true, false], "the items of the second page");
     }
 }

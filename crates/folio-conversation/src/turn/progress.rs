@@ -6,6 +6,9 @@
 //! | two identical calls failed | a further identical call is refused without running |
 //! | three consecutive rounds in which every call failed, did not run or repeated another | the turn ends: `NO_PROGRESS` |
 //!
+//! A page text that the model no longer has may be read again: only a call of the last [`PAGE_TEXT_ROUNDS`] rounds makes the next
+//! one a repetition.
+//!
 //! A rejected call has not failed, because an approver takes part in the turn. A call that did not run, because it refers
 //! to a call that failed, has not failed either: after a correction of the other call, the same call may succeed.
 
@@ -13,10 +16,12 @@ use std::borrow::Cow;
 
 use folio_history::journal::{CallResult, CallStatus};
 use folio_history::{CallRecord, RoundRecord, TurnRecord};
+use folio_tools::extraction::PAGE_TEXT_TOOL;
 use folio_types::{Error, Reason, Timestamp};
 use serde_json::Value;
 
 use super::{Machine, references};
+use crate::window::PAGE_TEXT_ROUNDS;
 
 /// Number of identical failed calls after which a further one is refused.
 const IDENTICAL_FAILURES_MAX: usize = 2;
@@ -97,7 +102,9 @@ pub(super) fn is_stuck(record: &TurnRecord) -> bool {
         !is_correction
             && round.calls.iter().all(|call| {
                 let is_failed = matches!(call.status(), Some(CallStatus::Failed | CallStatus::NotRun));
-                let mut earlier = calls(record.rounds.iter().take(at));
+                let is_page_text = call.call.name == PAGE_TEXT_TOOL;
+                let compared_from = if is_page_text { at.saturating_sub(PAGE_TEXT_ROUNDS) } else { 0 };
+                let mut earlier = calls(record.rounds.iter().take(at).skip(compared_from));
                 is_failed || earlier.any(|earlier| is_repetition(earlier, (round, call)))
             })
     })

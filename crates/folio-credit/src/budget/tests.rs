@@ -43,14 +43,18 @@ fn a_child_spends_its_part_and_returns_the_rest() {
 }
 
 #[test]
-fn the_last_child_receives_the_whole_rest() {
+fn open_children_receive_equal_parts_and_the_last_one_the_whole_rest() {
     let mut budget = budget(10);
-    for (child, shares, part) in [("a", 3, 3), ("b", 2, 3), ("c", 1, 4)] {
-        budget.grant(child, shares).unwrap();
+    for (child, part) in [("a", 3), ("b", 3), ("c", 4)] {
+        budget.grant(child, 3).unwrap();
         assert_eq!(budget.parts[child].credits, part, "{child}");
     }
     budget.grant("d", 0).unwrap();
     assert_eq!(budget.parts["d"].credits, 0);
+    budget.take_back("a");
+    budget.take_back("b");
+    budget.grant("e", 4).unwrap();
+    assert_eq!(budget.parts["e"].credits, 3, "two of the four open children have parts");
 }
 
 #[test]

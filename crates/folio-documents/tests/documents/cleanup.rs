@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use folio_history::thread::{Append, Fence, NewThread};
 use folio_resources::{
-    DocumentChange, Extraction, ExtractionChange, ExtractionReport, NewExtraction, Organization, OrganizationChange,
-    Prompt, PromptChange, Resource as _, TagRunsPatch,
+    DocumentChange, Extraction, ExtractionChange, ExtractionReport, NewExtraction, NewPrompt, Organization,
+    OrganizationChange, Prompt, PromptChange, Resource as _, TagRunsPatch,
 };
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob, Stores};
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
@@ -132,15 +132,7 @@ async fn change_prompt(fixture: &Fixture, key: &str, expected: Expected, change:
 
 async fn create_prompt(fixture: &Fixture) -> PromptId {
     let (name, content) = ("read".to_owned(), "Read it.".to_owned());
-    let create = PromptChange::Create {
-        name,
-        content,
-        schema: None,
-        model: None,
-        temperature: None,
-        is_run_by_agent: false,
-        tags: vec![],
-    };
+    let create = PromptChange::Create(NewPrompt { name, content, ..NewPrompt::default() });
     change_prompt(fixture, "create-prompt", Expected::Absent, create).await
 }
 

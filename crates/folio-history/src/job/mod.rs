@@ -47,6 +47,7 @@ use folio_types::limits::{
 use folio_types::{
     Digest, Error, Incarnation, JobId, OrgId, Principal, Reason, Result, Timestamp, UnknownFields, UserId,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -282,6 +283,15 @@ impl JobHeader {
         JobQueue::of(&self.kind)
     }
 
+    /// Reads the input, whose format the kind of the job defines.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the input is malformed.
+    pub fn read_input<T: DeserializeOwned>(&self) -> Result<T> {
+        let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", self.id));
+        T::deserialize(&self.input).map_err(malformed)
+    }
+
     /// Returns the fence of the next write.
     pub fn fence(&self) -> Fence {
         Fence { epoch: self.epoch, version: self.version }
@@ -336,11 +346,15 @@ impl JobHeader {
         (index < self.items.len()).then_some(index)
     }
 
+    /// Returns the number of the item with this index in the current page, from 1. None: no job has so many items.
+    pub fn number_of(&self, index: usize) -> Option<u32> {
+        u32::try_from(index).ok()?.checked_add(1)?.checked_add(self.items_before())
+    }
+
     /// Returns the running attempt of the item with this index. None: no attempt of it runs.
     pub fn run_of(&self, index: usize) -> Option<ItemRun> {
         let item = self.items.get(index).filter(|item| item.state == ItemState::Running)?;
-        let number = u32::try_from(index).ok()?.checked_add(1)?.checked_add(self.items_before())?;
-        Some(ItemRun { job: self.id.clone(), item: number, epoch: self.epoch, attempt: item.attempt })
+        Some(ItemRun { job: self.id.clone(), item: self.number_of(index)?, epoch: self.epoch, attempt: item.attempt })
     }
 
     /// Returns the list entry of the job. It changes only when the job ends.

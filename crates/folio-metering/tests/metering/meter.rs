@@ -107,7 +107,7 @@ async fn a_call_that_may_exceed_its_part_of_a_budget_is_refused() {
     let meter = fixture.meter(1_000).await;
     let (store, root) = (fixture.stores.budgets(), BudgetRoot::job(&JobId::derive(&["budget"])));
     let scope = BudgetScope::new(store.clone(), fixture.org.clone(), root.clone(), 24);
-    let part = scope.grant("1".to_owned(), 2).await.unwrap();
+    let part = scope.grant("1".to_owned(), 2, |_| false).await.unwrap();
     let budgeted = BudgetMeter::new(Arc::new(meter.clone()), part.clone());
     make_call(&budgeted, fixture.call("a", 5_000), 2_000).await;
     let refused = budgeted.request_permit(fixture.call("b", 5_000)).await.unwrap_err();
@@ -120,9 +120,10 @@ async fn a_call_that_may_exceed_its_part_of_a_budget_is_refused() {
     assert_eq!((budget.own.used, budget.rest(), budget.parts.len()), (10, 14, 0));
     let late = budgeted.request_permit(fixture.call("d", 1_000)).await.unwrap_err();
     assert_eq!(late.reason, Reason::BudgetExhausted, "a returned part pays for no call");
-    let dead = BudgetMeter::new(Arc::new(meter.clone()), scope.grant("2".to_owned(), 1).await.unwrap());
+    let dead = BudgetMeter::new(Arc::new(meter.clone()), scope.grant("2".to_owned(), 1, |_| false).await.unwrap());
     let unsettled = dead.request_permit(fixture.call("e", 1_000)).await.unwrap();
-    scope.take_back_of(&["2".to_owned(), "3".to_owned()]).await.unwrap();
+    let next = scope.grant("3".to_owned(), 1, |child| child == "2").await.unwrap();
+    next.take_back().await.unwrap();
     dead.settle(unsettled, Settlement::NotSent).await.unwrap();
     let budget = store.read(&fixture.org, &root).await.unwrap().unwrap();
     assert_eq!((budget.own.used, budget.rest(), budget.parts.len()), (12, 12, 0), "the call of a dead owner is used");

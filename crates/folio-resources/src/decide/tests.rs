@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, ExtractionReport, KINDS, NewDocument,
-    NewExtraction, Prompt, PromptChange, PromptRevision, Schema, SchemaChange, Tag, TagChange, golden,
+    NewExtraction, NewPrompt, Prompt, PromptChange, PromptRevision, PromptUpdate, Schema, SchemaChange, Tag, TagChange,
+    golden,
 };
 
 fn at(seconds: i64) -> Timestamp {
@@ -192,15 +193,13 @@ fn ids(tags: &[TagId]) -> BTreeSet<String> {
 #[test]
 fn a_retained_revision_keeps_its_references_until_the_deletion() {
     let schema = SchemaRevId::new(SchemaId::derive(&["schema"]), 3);
-    let create = PromptChange::Create {
+    let create = PromptChange::Create(NewPrompt {
         name: "p".into(),
         content: "x".into(),
         schema: Some(schema.clone()),
-        model: None,
-        temperature: None,
-        is_run_by_agent: false,
         tags: tags(&["one", "two", "one"]),
-    };
+        ..NewPrompt::default()
+    });
     let first = written(decide(&prompt_write(Expected::Absent, create), &StoredState::default()));
     let mut referenced = ids(&tags(&["one", "two"]));
     referenced.insert(schema.of.to_string());
@@ -210,15 +209,8 @@ fn a_retained_revision_keeps_its_references_until_the_deletion() {
     assert_eq!(first.name_revisions, [NewName { of: schema.of.to_string(), number: 3, name }]);
     assert!(matches!(revision(&first), Some((1, _))), "{first:?}");
 
-    let update = PromptChange::Update {
-        name: None,
-        content: None,
-        schema: Some(None),
-        model: None,
-        temperature: None,
-        is_run_by_agent: None,
-        tags: Some(tags(&["two", "three"])),
-    };
+    let tags_after = Some(tags(&["two", "three"]));
+    let update = PromptChange::Update(PromptUpdate { schema: Some(None), tags: tags_after, ..PromptUpdate::default() });
     let state = StoredState { record: Some(record(&first)), ..StoredState::default() };
     let second = written(decide(&prompt_write(Expected::Version(1), update), &state));
     assert_eq!(second.add_references, ids(&tags(&["three"])));
@@ -235,16 +227,7 @@ fn a_retained_revision_keeps_its_references_until_the_deletion() {
 fn edit_of_revision(number: u32, op: OpKey, content: &str) -> (ResourceWrite, StoredState) {
     let mut sample = golden::prompt();
     sample.latest.revid.version = number;
-    let content = Some(content.to_owned());
-    let edit = PromptChange::Update {
-        name: None,
-        content,
-        schema: None,
-        model: None,
-        temperature: None,
-        is_run_by_agent: None,
-        tags: None,
-    };
+    let edit = PromptChange::Update(PromptUpdate { content: Some(content.to_owned()), ..PromptUpdate::default() });
     let write = ResourceWrite::new::<Prompt>(&sample.id, write(op, Expected::Version(9), edit));
     let stored = encode_value(Prompt::KIND, Prompt::FORMAT, &Record::Live(sample)).unwrap();
     (write, StoredState { record: Some(stored), ..StoredState::default() })
@@ -315,15 +298,7 @@ fn a_rename_adds_no_revision() {
 #[test]
 fn a_rename_of_a_prompt_adds_no_revision() {
     let sample = golden::prompt();
-    let rename = PromptChange::Update {
-        name: Some("q".into()),
-        content: None,
-        schema: None,
-        model: None,
-        temperature: None,
-        is_run_by_agent: None,
-        tags: None,
-    };
+    let rename = PromptChange::Update(PromptUpdate { name: Some("q".into()), ..PromptUpdate::default() });
     let write = ResourceWrite::new::<Prompt>(&sample.id, write(request("p"), Expected::Version(9), rename));
     let stored = encode_value(Prompt::KIND, Prompt::FORMAT, &Record::Live(sample.clone())).unwrap();
     let plan = written(decide(&write, &StoredState { record: Some(stored), ..StoredState::default() }));
@@ -340,15 +315,7 @@ fn a_revision_keeps_the_fields_of_a_newer_build_that_its_predecessor_has() {
     stored["live"]["owner"] = json!("a team");
     stored["live"]["latest"]["priority"] = json!(0.5);
     let content = Some("Read it again.".to_owned());
-    let edit = PromptChange::Update {
-        name: None,
-        content,
-        schema: None,
-        model: None,
-        temperature: None,
-        is_run_by_agent: None,
-        tags: None,
-    };
+    let edit = PromptChange::Update(PromptUpdate { content, ..PromptUpdate::default() });
     let write = ResourceWrite::new::<Prompt>(&sample.id, write(request("p"), Expected::Version(9), edit));
     let bytes = [&[Prompt::FORMAT], stored.to_string().as_bytes()].concat();
     let plan = written(decide(&write, &StoredState { record: Some(bytes), ..StoredState::default() }));

@@ -123,7 +123,7 @@ faults! {
     /// The audit log of an erased organization stays readable.
     AuditLogKept = "audit-log-kept", audit, records, ["erasure"];
     /// A row is written although another write was executed first.
-    RowOverwritten = "row-overwritten", rows, rows, ["access"];
+    RowOverwritten = "row-overwritten", rows, rows, ["access", "jobs"];
     /// The rows of a removed group remain.
     RowGroupKept = "row-group-kept", rows, rows, ["access", "jobs"];
     /// A write of a job is not refused for its epoch or version: it is sent again under the stored ones.

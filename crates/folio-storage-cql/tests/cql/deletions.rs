@@ -1,6 +1,6 @@
 //! Tests that the clean-up of a deleted resource removes a bounded number of rows at once.
 
-use folio_resources::{Prompt, PromptChange};
+use folio_resources::{NewPrompt, Prompt, PromptChange, PromptUpdate};
 use folio_storage::Stores;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::{OrgId, PromptId, Timestamp};
@@ -22,28 +22,13 @@ async fn decide(stores: &Stores, org: &OrgId, id: &PromptId, version: u64, chang
 async fn the_revisions_of_a_deleted_prompt_are_removed_in_pages() {
     let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
     let (stores, id) = (&opened.stores, PromptId::derive(&[org.as_str(), "a prompt"]));
-    let (schema, model, temperature) = (None, None, None);
-    let create = PromptChange::Create {
-        name: "a prompt".to_owned(),
-        content: "revision 0".to_owned(),
-        schema,
-        model,
-        temperature,
-        is_run_by_agent: false,
-        tags: Vec::new(),
-    };
+    let (name, content) = ("a prompt".to_owned(), "revision 0".to_owned());
+    let create = PromptChange::Create(NewPrompt { name, content, ..NewPrompt::default() });
     decide(stores, &org, &id, 0, create).await;
     for version in 1..REVISIONS {
         let content = Some(format!("revision {version}"));
-        let (name, schema, model, temperature, is_run_by_agent, tags) = (None, None, None, None, None, None);
-        decide(
-            stores,
-            &org,
-            &id,
-            version,
-            PromptChange::Update { name, content, schema, model, temperature, is_run_by_agent, tags },
-        )
-        .await;
+        let update = PromptChange::Update(PromptUpdate { content, ..PromptUpdate::default() });
+        decide(stores, &org, &id, version, update).await;
     }
     decide(stores, &org, &id, REVISIONS, PromptChange::Delete).await;
     let conditional_writes = || {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_resources::{Prompt, PromptChange, Tag, TagChange};
+use folio_resources::{NewPrompt, Prompt, PromptChange, Tag, TagChange};
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_types::op::{Expected, OpKey, OpState, Write, WriteOutcome};
@@ -207,15 +207,8 @@ impl Fixture {
 
     /// Uses the tag in a prompt, so that the tag cannot be deleted.
     async fn use_tag(&self) {
-        let create = PromptChange::Create {
-            name: "uses".to_owned(),
-            content: "Read.".to_owned(),
-            schema: None,
-            model: None,
-            temperature: None,
-            is_run_by_agent: false,
-            tags: vec![self.tag.clone()],
-        };
+        let (name, content, tags) = ("uses".to_owned(), "Read.".to_owned(), vec![self.tag.clone()]);
+        let create = PromptChange::Create(NewPrompt { name, content, tags, ..NewPrompt::default() });
         self.change_prompt("use", Expected::Absent, create).await;
     }
 

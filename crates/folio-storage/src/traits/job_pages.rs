@@ -38,11 +38,12 @@ impl JobPageStore {
         Self(rows)
     }
 
-    /// Stores the pages after the first one of a job that is not created yet. Idempotent.
+    /// Stores the pages after the first one of a job that is not created yet. Idempotent. A page that is stored remains: another
+    /// process may have created the job with the same pages, and the owner may have stored the end of a page.
     pub async fn create(&self, header: &JobHeader, pages: &[JobPage]) -> Result<()> {
         let store = |(page, number): (&JobPage, u32)| {
             let page = page.clone();
-            async move { self.write(header, number, &page).await }
+            async move { self.insert(header, number, &page).await }
         };
         // Collected, because a stream of borrowed pages is not general enough for the bounds of a task.
         let writes: Vec<_> = pages.iter().zip(1..).map(store).collect();
@@ -84,6 +85,13 @@ impl JobPageStore {
     /// Removes all pages of a job. Idempotent.
     pub async fn remove(&self, org: &OrgId, job: &JobId) -> Result<()> {
         self.0.remove_group(org, &group(job)).await
+    }
+
+    async fn insert(&self, header: &JobHeader, number: u32, page: &JobPage) -> Result<()> {
+        let Some(key) = key(header, number) else { return Ok(()) };
+        let (group, after) = (group(&header.id), encode(page)?);
+        let row = ConditionalRow { group, key, before: None, after, guard: None };
+        self.0.compare_and_set(header.org(), row).await.map(drop)
     }
 
     async fn write(&self, header: &JobHeader, number: u32, page: &JobPage) -> Result<()> {

@@ -18,9 +18,7 @@ use folio_resources::{
 };
 use folio_types::op::{Expected, OpKey, OpState, Target, Write, WriteOutcome};
 use folio_types::profile::{AUTO_CREATE_PROFILE, Subject};
-use folio_types::{
-    Code, Digest, DocumentId, Error, OrgId, Principal, ProposalId, Reason, Result, ThreadId, Timestamp, TurnId,
-};
+use folio_types::{Code, Digest, DocumentId, Error, OrgId, Principal, ProposalId, Reason, Result, ThreadId, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Options, created_by_run, remove_unused};
@@ -65,11 +63,6 @@ impl AutoCreateRun {
             ephemeral: true,
             ..NewThread::new(self.thread.clone(), principal, AUTO_CREATE_PROFILE, vec![self.document.clone()], at)
         }
-    }
-
-    /// Returns the only turn of the run.
-    pub fn turn(&self) -> TurnId {
-        TurnId::new(self.thread.clone(), 1)
     }
 
     /// Returns the message that starts or joins the turn of the run.
@@ -162,6 +155,21 @@ pub async fn start_auto_create(
     }
     stores.threads.create(run.new_thread(principal, now)).await?;
     Ok(AutoCreateStart::Run(run))
+}
+
+/// Returns the run on the current text of a document whose agent has started, and which has no proposal yet. None: no such run.
+pub async fn open_run(
+    resources: &ToolResources,
+    principal: &Principal,
+    document: &DocumentId,
+) -> Result<Option<AutoCreateRun>> {
+    let (stores, org) = (&resources.stores, &principal.org);
+    let found = stores.of::<Document>().get_with_text(org, document).await?;
+    let Some(text) = found.and_then(|(_, text)| text) else { return Ok(None) };
+    let run = AutoCreateRun::new(org, document, text.at);
+    let has_started = stores.threads.header(org, &run.thread).await?.is_some();
+    let is_open = has_started && stores.of::<Proposal>().get(org, &run.proposal).await?.is_none();
+    Ok(Some(run).filter(|_| is_open))
 }
 
 /// Stores the proposal of a run whose turn has ended, and deletes what the run created and does not propose. `reason`: the

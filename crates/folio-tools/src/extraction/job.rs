@@ -2,7 +2,9 @@
 
 use folio_history::job::{EXTRACTION_KIND, ItemRun, KIND, Steps};
 use folio_resources::{Document, Extraction, ExtractionChange, ExtractionState, Prompt, PromptRevision, Resource as _};
+use folio_storage::Stores;
 use folio_types::op::{Expected, OpKey, OpRow, OpState, Target, Write, WriteOutcome};
+use folio_types::profile::Subject;
 use folio_types::{
     CallId, Code, Digest, DocumentId, Error, ExtractionId, JobId, OrgId, Principal, Reason, RequestId, Result, ThreadId,
 };
@@ -10,7 +12,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::agent::{AgentRunInput, FIRST_RUN, agent_model, new_agent_extraction};
+use super::agent::{AgentRunInput, agent_model, new_agent_extraction};
 use super::tag_run::{self, TagRunEffect};
 use super::{Request, batch_tool, check_ready, engine};
 use crate::tool::ToolResources;
@@ -37,12 +39,13 @@ pub enum ItemProgress {
     Agent(ExtractionId, Box<AgentRunInput>),
 }
 
-/// Runs an item: extracts the data of a document and stores them. If the agent runs the prompt, only the extraction in progress
-/// and the thread of the run are created. An attempt finds the extraction of an earlier attempt, and then calls no model; it
+/// Runs an item: extracts the data of a document and stores them. If the agent runs the prompt, only the thread of the run and
+/// the extraction in progress are created. An attempt finds the extraction of an earlier attempt, and then calls no model; it
 /// also finds the answered windows of an earlier attempt. `steps` receives the number of answered windows.
 ///
 /// # Errors
-/// The errors of [`super::run`]; `VERSION_CONFLICT` if another process closed the write.
+/// The errors of [`super::run`]; `VERSION_CONFLICT` if another process closed the write, or if a run by a tag began for an
+/// earlier text of the document and is not stored.
 pub async fn run_job_item(
     resources: &ToolResources,
     principal: &Principal,
@@ -58,30 +61,43 @@ pub async fn run_job_item(
     if let Some(call) = &call {
         check_succeeded(resources, &principal.org, &run.job, call).await?;
     }
+    let org = &principal.org;
+    let begun = match &tag_run {
+        Some(_) if run.attempt > 1 => agent_run_of_item(&resources.stores, principal, &run.job, run.item).await?,
+        _ => None,
+    };
+    if let Some((id, thread)) = begun
+        && let Some(found) = resources.stores.of::<Extraction>().get(org, &id).await?
+    {
+        // The document may have another text now.
+        return Ok(progress_of(found, thread));
+    }
+    let thread = agent_thread(principal, &run.job, run.item);
     let effect = match &tag_run {
         None => {
             let request = run.effect()?;
-            let extraction = ExtractionId::derive(&[principal.org.as_str(), principal.user.as_str(), request.as_str()]);
+            let extraction = ExtractionId::derive(&[org.as_str(), principal.user.as_str(), request.as_str()]);
             let content = json!({ "job": JOB_KIND, "input": input, "document": document.as_str() });
             Effect { extraction, request, digest: Digest::of_json(&content) }
         }
-        Some(cause) => match tag_run::effect(resources, &principal.org, &document, &prompt, cause).await? {
+        Some(cause) => match tag_run::effect(resources, org, &document, &prompt, cause).await? {
             TagRunEffect::Run(effect) => effect,
-            TagRunEffect::Exists(effect) => return progress(resources, principal, &effect).await,
+            TagRunEffect::Exists(extraction) => return Ok(progress_of(*extraction, thread)),
             TagRunEffect::Skip(reason) => return Ok(ItemProgress::Done(json!({ "skipped": reason }))),
         },
     };
-    let (stores, org, id) = (&resources.stores, &principal.org, &effect.extraction);
+    let (stores, id) = (&resources.stores, &effect.extraction);
     let op = OpKey::Request { user: principal.user.clone(), request: effect.request.clone() };
     if let Some(row) = stores.ops.row(org, &Extraction::target(id), &op).await? {
         check_done(&row, &effect.digest)?;
-        return progress(resources, principal, &effect).await;
+        return progress(stores, org, id, thread).await;
     }
     let revision = stores.of::<Prompt>().revision(org, &prompt).await?;
     let revision = revision.ok_or_else(|| Error::not_found("prompt revision", &prompt))?;
     let is_run_by_agent = revision.is_run_by_agent;
     let change = if is_run_by_agent {
-        begin(resources, org, &document, revision, (model.as_deref(), fallback_model.as_deref())).await?
+        let models = (model.as_deref(), fallback_model.as_deref());
+        begin(resources, principal, (id, &thread), &document, revision, models).await?
     } else {
         let request = Request {
             principal: principal.clone(),
@@ -110,48 +126,71 @@ pub async fn run_job_item(
         WriteOutcome::VersionMismatch if tag_run.is_some() => {}
         WriteOutcome::VersionMismatch => return Err(Error::request_id_conflict()),
     }
-    if is_run_by_agent {
-        progress(resources, principal, &effect).await
-    } else {
-        Ok(ItemProgress::Done(extracted_as(id)))
-    }
+    if is_run_by_agent { progress(stores, org, id, thread).await } else { Ok(ItemProgress::Done(extracted_as(id))) }
 }
 
-/// Returns the change that creates the extraction on which the agent works. `requested`, `fallback`: the requested model, and
-/// the model if the prompt names none that conversations may use.
+/// Returns the thread in which the agent works for an item. All attempts of the item share it.
+fn agent_thread(principal: &Principal, job: &JobId, item: u32) -> ThreadId {
+    let (org, user, item) = (principal.org.as_str(), principal.user.as_str(), item.to_string());
+    ThreadId::derive(&["extraction agent of an item", org, user, job.as_str(), &item])
+}
+
+/// Returns the extraction on which the agent works for an item, and the thread of the run. None: no attempt began a run. `item`:
+/// the number of the item, from 1.
+pub async fn agent_run_of_item(
+    stores: &Stores,
+    principal: &Principal,
+    job: &JobId,
+    item: u32,
+) -> Result<Option<(ExtractionId, ThreadId)>> {
+    let thread = agent_thread(principal, job, item);
+    let header = stores.threads.header(&principal.org, &thread).await?;
+    Ok(match header.and_then(|header| header.subject) {
+        Some(Subject::Extraction(id)) => Some((id, thread)),
+        _ => None,
+    })
+}
+
+/// Creates the thread of a run of the agent, and returns the change that creates its extraction. `requested`, `fallback`: the
+/// requested model, and the model if the prompt names none that conversations may use.
 async fn begin(
     resources: &ToolResources,
-    org: &OrgId,
+    principal: &Principal,
+    (id, thread): (&ExtractionId, &ThreadId),
     document: &DocumentId,
     prompt: PromptRevision,
     (requested, fallback): (Option<&str>, Option<&str>),
 ) -> Result<ExtractionChange> {
-    let found = resources.stores.of::<Document>().get(org, document).await?;
+    let found = resources.stores.of::<Document>().get(&principal.org, document).await?;
     let found = found.ok_or_else(|| Error::not_found("document", document))?;
     check_ready(&found)?;
-    let models = resources.models.catalogue(org).await?;
+    let models = resources.models.catalogue(&principal.org).await?;
     let model = agent_model(&models, requested, &[prompt.model.as_deref(), fallback])?.to_owned();
-    Ok(ExtractionChange::Begin(Box::new(new_agent_extraction(found.id, prompt, model))))
+    let (thread, revision) = (thread.clone(), prompt.revid.clone());
+    let run = AgentRunInput { thread: thread.clone(), prompt: revision, model: model.clone(), correction: None };
+    let new_thread = run.new_thread(principal, id, found.id.clone(), resources.environment.now());
+    let stored = resources.stores.threads.create(new_thread).await?;
+    if stored.subject != Some(Subject::Extraction(id.clone())) {
+        let message = "the document got another text while the run of the agent began";
+        return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+    }
+    Ok(ExtractionChange::Begin(Box::new(new_agent_extraction(found.id, prompt, model)), thread))
 }
 
-/// Returns the state of an item whose extraction is stored. The first run of the agent on it may not have completed it; then
-/// the thread of the run is created, unless an earlier attempt has created it. A run of another user is driven by the job of
-/// that user.
-async fn progress(resources: &ToolResources, principal: &Principal, effect: &Effect) -> Result<ItemProgress> {
-    let (stores, org, id) = (&resources.stores, &principal.org, &effect.extraction);
-    let is_first_run = |extraction: &Extraction| {
-        let run = extraction.agent.as_ref();
-        run.is_some_and(|run| run.number == FIRST_RUN && run.state != ExtractionState::Completed)
-    };
+/// Returns the state of an item whose extraction was stored.
+async fn progress(stores: &Stores, org: &OrgId, id: &ExtractionId, thread: ThreadId) -> Result<ItemProgress> {
     let found = stores.of::<Extraction>().get(org, id).await?;
-    let Some(extraction) = found.filter(|found| is_first_run(found) && found.created_by == principal.user) else {
-        return Ok(ItemProgress::Done(extracted_as(id)));
-    };
-    let user = principal.user.as_str();
-    let thread = ThreadId::derive(&["extraction agent of an item", org.as_str(), user, effect.request.as_str()]);
-    let run = AgentRunInput::first(&extraction, thread);
-    stores.threads.create(run.new_thread(principal, &extraction, resources.environment.now())).await?;
-    Ok(ItemProgress::Agent(id.clone(), Box::new(run)))
+    Ok(found.map_or_else(|| ItemProgress::Done(extracted_as(id)), |found| progress_of(found, thread)))
+}
+
+/// Returns the state of an item with an extraction. `thread`: the thread of the item. If it is not the thread of the newest run, a
+/// person has started another run, or another job drives the run.
+fn progress_of(extraction: Extraction, thread: ThreadId) -> ItemProgress {
+    if extraction.state() == ExtractionState::Completed || !extraction.is_run_of(&thread) {
+        return ItemProgress::Done(extracted_as(&extraction.id));
+    }
+    let Extraction { id, prompt, model, .. } = extraction;
+    ItemProgress::Agent(id, Box::new(AgentRunInput { thread, prompt, model, correction: None }))
 }
 
 fn extracted_as(id: &ExtractionId) -> Value {

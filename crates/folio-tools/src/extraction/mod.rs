@@ -35,13 +35,13 @@ mod windows;
 
 pub use crate::document_text::check_ready;
 pub use agent::{
-    AGENT_JOB_KIND, AgentRunInput, FIRST_RUN, PAGE_TEXT_TOOL, RunEnd, agent_model, end_run, new_agent_extraction,
+    AGENT_JOB_KIND, AgentRunInput, PAGE_TEXT_TOOL, RunEnd, agent_model, end_run, new_agent_extraction,
     page_text_removed,
 };
 pub use citation::{Cited, check_again, cite};
 pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, PlannedRun, Request, plan, run, unfenced};
-pub use job::{ItemProgress, JOB_KIND, JobInput, run_job_item};
+pub use job::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, run_job_item};
 pub use metered::complete_metered;
 pub use options::Options;
 pub use review::{check_review, plan_review};

@@ -7,7 +7,7 @@
 
 use async_trait::async_trait;
 use folio_history::journal::WorkingExtraction;
-use folio_resources::{Extraction, ExtractionFilter};
+use folio_resources::{Extraction, ExtractionFilter, ExtractionState};
 use folio_types::{DocumentId, ExtractionId, PromptRevId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -77,8 +77,17 @@ impl<'a> ExtractionView<'a> {
             verified: record.verified,
             data: record.current(),
             stored_data: None,
-            note: None,
+            note: partial_data(record).map(str::to_owned),
         }
+    }
+
+    /// Adds a note before the note that exists.
+    fn with_note(self, note: &str) -> Self {
+        let note = match &self.note {
+            Some(existing) => format!("{note} {existing}"),
+            None => note.to_owned(),
+        };
+        Self { note: Some(note), ..self }
     }
 
     /// Returns the working copy with the edits and verification of the stored extraction.
@@ -90,7 +99,20 @@ impl<'a> ExtractionView<'a> {
         let note = "The stored extraction was changed outside of this conversation. data is the copy of this conversation; \
                     stored_data is current. edited and verified describe stored_data, and update_extraction_field \
                     changes it.";
-        Self { data: &working.data, stored_data: Some(record.current()), note: Some(note.to_owned()), ..stored }
+        Self { data: &working.data, stored_data: Some(record.current()), ..stored }.with_note(note)
+    }
+}
+
+/// Returns a note if the data is what the agent of the profile `extraction` has written so far.
+fn partial_data(record: &Extraction) -> Option<&'static str> {
+    match record.state() {
+        ExtractionState::Completed => None,
+        ExtractionState::InProgress => {
+            Some("Another agent is working on this extraction: its data is partial and may not match the schema.")
+        }
+        ExtractionState::Failed => {
+            Some("Another agent did not complete this extraction: its data is partial and may not match the schema.")
+        }
     }
 }
 
@@ -99,7 +121,7 @@ fn after_deletion(deleted: &ExtractionId, found: Result<Extraction, ToolError>) 
     match found {
         Ok(found) => {
             let note = format!("The working extraction {deleted} was deleted. This is the newest stored extraction.");
-            Ok(json!(ExtractionView { note: Some(note), ..ExtractionView::stored(&found) }))
+            Ok(json!(ExtractionView::stored(&found).with_note(&note)))
         }
         Err(ToolError::ForModel(text)) => {
             Err(ToolError::ForModel(format!("The working extraction {deleted} was deleted. {text}")))

@@ -16,8 +16,8 @@ pub(crate) const STORED_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// The effect of an item whose prompt shares a tag with its document.
 pub(super) enum TagRunEffect {
     Run(Effect),
-    /// The extraction of the run is stored.
-    Exists(Effect),
+    /// The extraction of the run, which is stored.
+    Exists(Box<Extraction>),
     /// The run has no effect, for this reason.
     Skip(&'static str),
 }
@@ -57,8 +57,8 @@ pub(super) async fn effect(
     let request: RequestId = format!("tag-run.{}", digest.as_str()).parse()?;
     let extraction = ExtractionId::derive(&[org.as_str(), request.as_str()]);
     let stored = resources.stores.of::<Extraction>().get(org, &extraction).await?;
-    let effect = Effect { extraction, request, digest };
-    Ok(if stored.is_some() { TagRunEffect::Exists(effect) } else { TagRunEffect::Run(effect) })
+    let effect = || TagRunEffect::Run(Effect { extraction, request, digest });
+    Ok(stored.map_or_else(effect, |found| TagRunEffect::Exists(Box::new(found))))
 }
 
 fn decide(document: Option<&Document>, prompt: Option<&Prompt>, cause: &TagRun, now: Timestamp) -> Decision {
@@ -83,7 +83,7 @@ fn decide(document: Option<&Document>, prompt: Option<&Prompt>, cause: &TagRun, 
 mod tests {
     use std::collections::BTreeMap;
 
-    use folio_resources::{DocumentChange, NewDocument, PromptChange, Resource};
+    use folio_resources::{DocumentChange, NewDocument, NewPrompt, PromptChange, Resource};
     use folio_types::op::{Expected, Write};
     use folio_types::{BlobId, PromptId, TagId};
 
@@ -117,16 +117,9 @@ mod tests {
     }
 
     fn prompt(tag: &str) -> Prompt {
-        let create = PromptChange::Create {
-            name: "p".into(),
-            content: "c".into(),
-            schema: None,
-            model: None,
-            temperature: None,
-            is_run_by_agent: false,
-            tags: vec![TagId::derive(&[tag])],
-        };
-        created(&PromptId::derive(&["p"]), create)
+        let (name, content, tags) = ("p".into(), "c".into(), vec![TagId::derive(&[tag])]);
+        let create = NewPrompt { name, content, tags, ..NewPrompt::default() };
+        created(&PromptId::derive(&["p"]), PromptChange::Create(create))
     }
 
     #[test]

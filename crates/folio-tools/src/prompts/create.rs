@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use folio_resources::{Prompt, PromptChange, check_prompt_content};
+use folio_resources::{NewPrompt, Prompt, PromptChange, PromptUpdate, check_prompt_content};
 use folio_types::TagId;
 use folio_types::limits::NAME_CHARS;
 use folio_types::op::Expected;
@@ -85,19 +85,17 @@ impl WriteCall for CreatePrompt {
         let (schema, tags) = (LinkedSchema::of_plan(plan).schema, self.tags);
         Ok(match plan.expected {
             Expected::Absent => {
-                PromptChange::Create { name, content, schema, model, temperature: None, is_run_by_agent: false, tags }
+                PromptChange::Create(NewPrompt { name, content, schema, model, tags, ..NewPrompt::default() })
             }
             // The next revision has exactly the arguments of the call, like a first revision. It keeps the temperature, because
             // the tool has no such argument.
-            Expected::Version(_) => PromptChange::Update {
-                name: None,
+            Expected::Version(_) => PromptChange::Update(PromptUpdate {
                 content: Some(content),
                 schema: Some(schema),
                 model: Some(model),
-                temperature: None,
-                is_run_by_agent: None,
                 tags: Some(tags),
-            },
+                ..PromptUpdate::default()
+            }),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use folio_resources::{Prompt, PromptChange, check_prompt_content};
+use folio_resources::{Prompt, PromptChange, PromptUpdate, check_prompt_content};
 use folio_types::TagId;
 use serde::Deserialize;
 use serde_json::Value;
@@ -69,14 +69,12 @@ impl WriteCall for UpdatePrompt {
     }
 
     async fn change(self, _: &CallContext, plan: &Plan) -> Result<PromptChange, ToolError> {
-        Ok(PromptChange::Update {
-            name: None,
+        Ok(PromptChange::Update(PromptUpdate {
             content: self.arguments.content,
             schema: self.arguments.schema_id.map(|_| LinkedSchema::of_plan(plan).schema),
             model: self.arguments.model.map(|model| Some(model).filter(|model| !model.is_empty())),
-            temperature: None,
-            is_run_by_agent: None,
             tags: self.tags,
-        })
+            ..PromptUpdate::default()
+        }))
     }
 }

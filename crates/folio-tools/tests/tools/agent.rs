@@ -1,14 +1,14 @@
 //! Tests of the tools of the profile `extraction`, on a document with two pages.
 
 use folio_resources::{
-    AgentStep, CitationKind, Extraction, ExtractionChange, ExtractionReport, ExtractionState, NewExtraction,
+    AgentStep, CitationKind, Document, Extraction, ExtractionChange, ExtractionReport, ExtractionState, NewExtraction,
 };
 use folio_storage::NewPage;
-use folio_tools::extraction::{apply_edit, check_replacement};
+use folio_tools::extraction::{apply_edit, check_again, check_replacement, end_run};
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, OpState, Write, WriteOutcome};
 use folio_types::profile::Subject;
-use folio_types::{Digest, ExtractionId, Reason, SchemaRevId, limits};
+use folio_types::{Digest, ExtractionId, Reason, SchemaRevId, ThreadId, limits};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, format_of, text};
@@ -34,13 +34,19 @@ async fn begun(properties: Option<Value>) -> (Fixture, ExtractionId) {
     };
     let id = ExtractionId::derive(&["agent"]);
     let (org, at) = (test.context.principal.org.clone(), test.context.resources.environment.now());
-    let change = ExtractionChange::Begin(Box::new(new));
+    let change = ExtractionChange::Begin(Box::new(new), test.context.call.turn.thread.clone());
     let write = Write::by_platform(org, "begin".parse().unwrap(), at, Expected::Absent, change);
     let extractions = test.context.resources.stores.of::<Extraction>();
     assert!(matches!(extractions.decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
     test.tools = Registry::standard().unwrap().profile("extraction").unwrap();
     test.context.subject = Some(Subject::Extraction(id.clone()));
     (test, id)
+}
+
+/// Starts a further run of the agent, in a thread.
+async fn start_run(test: &Fixture, id: &ExtractionId, thread: ThreadId) {
+    let start = AgentStep::Start { thread };
+    test.write_extraction(id.as_str(), ExtractionChange::Agent(Box::new(start))).await;
 }
 
 fn total(value: Value, confidence: f64, quote: &str) -> Value {
@@ -141,6 +147,7 @@ async fn nested_fields_are_merged_updated_and_removed() {
 #[tokio::test]
 async fn invalid_arguments_are_described_and_nothing_is_written() {
     let (mut test, id) = begun(None).await;
+    let name = "x".repeat(1_025);
     let page = |page: u32, quote: &str| {
         let mut arguments = total(json!(120.5), 0.5, quote);
         arguments["citations"]["total"]["page"] = page.into();
@@ -159,6 +166,7 @@ async fn invalid_arguments_are_described_and_nothing_is_written() {
             (page(1, "12"), "citations.total: the quote has 2 characters"),
             (json!({ "fields": {}, "confidences": {} }), "at least one field"),
             (json!({ "fields": "x", "confidences": {} }), "fields must be an object"),
+            (json!({ "fields": { name.clone(): { "a": 1 } }, "confidences": {} }), "use shorter names"),
             (json!({ "fields": { "a": { "b": 1 } }, "confidences": { "a": 1 } }), "confidences.a must be an object"),
         ],
     )
@@ -174,6 +182,7 @@ async fn invalid_arguments_are_described_and_nothing_is_written() {
                 json!({ "path": "a", "value": 1, "confidence": 1, "citation": {} }),
                 "citation: expected an object with page",
             ),
+            (json!({ "path": "a", "value": { name: 1 }, "confidence": 1 }), "use shorter names"),
         ],
     )
     .await;
@@ -281,7 +290,7 @@ async fn a_further_run_corrects_a_completed_extraction() {
     let (mut test, id) = begun(None).await;
     test.ok("extract_fields", total(json!(120.5), 0.5, "Total: 120.50")).await;
     test.ok("complete_extraction", json!({})).await;
-    test.write_extraction(id.as_str(), ExtractionChange::Agent(Box::new(AgentStep::Start))).await;
+    start_run(&test, &id, test.context.call.turn.thread.clone()).await;
     test.ok("update_field", json!({ "path": "number", "value": "INV-7", "confidence": 1 })).await;
     test.ok("complete_extraction", json!({})).await;
     let stored = test.extraction(&id).await;
@@ -292,4 +301,41 @@ async fn a_further_run_corrects_a_completed_extraction() {
     let kinds: Vec<CitationKind> = stored.report.citations.iter().map(|citation| citation.kind).collect();
     assert_eq!(kinds, [CitationKind::Cited, CitationKind::Located]);
     assert!(stored.fields.changes.iter().all(|change| change.is_by_agent));
+}
+
+#[tokio::test]
+async fn a_run_that_another_one_replaced_changes_nothing() {
+    let (mut test, id) = begun(None).await;
+    test.ok("extract_fields", total(json!(120.5), 0.5, "Total: 120.50")).await;
+    let (context, none) = (test.next(), json!({}));
+    let plan = test.plan(&context, "complete_extraction", &none).await.unwrap();
+    start_run(&test, &id, ThreadId::derive(&["further"])).await;
+    let replaced = "Another run has replaced this one, so the extraction cannot be changed. End your turn.";
+    assert_eq!(test.error_of("complete_extraction", none.clone()).await, replaced);
+    assert_eq!(test.error_of("remove_field", json!({ "path": "total" })).await, replaced);
+    let planned_before = test.run(&context, "complete_extraction", &none, &plan).await.unwrap_err();
+    assert_eq!(planned_before, ToolError::Conflict);
+    let (resources, principal) = (&test.context.resources, &test.context.principal);
+    let (stores, thread, at) = (&resources.stores, &test.context.call.turn.thread, resources.environment.now());
+    let state = end_run(stores, principal, (&id, thread), "the replaced run ended", at).await.unwrap();
+    assert_eq!(state, ExtractionState::InProgress);
+    let stored = test.extraction(&id).await;
+    assert_eq!((stored.state(), stored.version), (ExtractionState::InProgress, 3));
+}
+
+#[tokio::test]
+async fn citations_of_an_earlier_text_are_checked_again_after_another_write() {
+    let (mut test, id) = begun(None).await;
+    test.ok("extract_fields", total(json!(120.5), 0.5, "Total: 120.50")).await;
+    let earlier = test.extraction(&id).await.report.text_generation;
+    let document = test.document();
+    test.ingest(&document, vec![NewPage::of_text(1, "Invoice INV-8".to_owned())]).await;
+    test.ok("update_field", json!({ "path": "number", "value": "INV-8", "confidence": 1 })).await;
+    let stored = test.extraction(&id).await;
+    assert_eq!((stored.report.citations.len(), stored.report.text_generation), (1, earlier));
+    let (stores, org) = (&test.context.resources.stores, &test.context.principal.org);
+    let document = stores.of::<Document>().get(org, &document).await.unwrap().unwrap();
+    let checked = check_again(stores, &document, stored).await.unwrap().report;
+    let paths: Vec<&str> = checked.citations.iter().map(|citation| citation.path.as_str()).collect();
+    assert_eq!((paths, checked.text_generation), (vec!["number"], document.text_generation));
 }

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use folio_llm::{ModelError, TimeLimit};
-use folio_resources::{Conflict, ExtractionChange, OriginalText};
+use folio_resources::{AgentStep, Conflict, ExtractionChange, OriginalText};
 use folio_storage::value::TextGap;
 use folio_storage::{NewPage, UsageRecord};
 use folio_testkit::wait_for;
 use folio_tools::extraction::{Options, Request, apply_edit, run};
-use folio_types::{Code, Reason, Temperature};
+use folio_types::{Code, Reason, Temperature, ThreadId};
 use serde_json::json;
 
 use crate::fixture::{Fixture, format_of, text, usage};
@@ -294,6 +294,24 @@ async fn the_result_states_whether_it_is_edited_and_verified() {
     test.context.working.extraction = None;
     let shown = test.ok("get_extraction_result", json!({})).await;
     assert_eq!((&shown["data"], state(&shown)), (&json!({ "total": 3 }), (json!(true), json!(false), json!(null))));
+}
+
+#[tokio::test]
+async fn the_result_states_that_an_agent_has_not_completed_the_data() {
+    let mut test = Fixture::new().await;
+    test.invoice_prompt().await;
+    let made = test.extract(r#"{"total": 1}"#).await;
+    let id = text(&made["extraction_id"]);
+    let start = AgentStep::Start { thread: ThreadId::derive(&["correction"]) };
+    test.write_extraction(&id, ExtractionChange::Agent(Box::new(start))).await;
+    let shown = test.ok("get_extraction_result", json!({})).await;
+    assert!(text(&shown["note"]).starts_with("Another agent is working on this extraction"), "{shown}");
+    let fail = AgentStep::Fail { reason: "x".to_owned() };
+    test.write_extraction(&id, ExtractionChange::Agent(Box::new(fail))).await;
+    test.write_extraction(&id, ExtractionChange::Edit { data: json!({ "total": 3 }) }).await;
+    let shown = test.ok("get_extraction_result", json!({})).await;
+    let note = text(&shown["note"]);
+    assert!(note.contains("changed outside") && note.contains("did not complete this extraction"), "{shown}");
 }
 
 #[tokio::test]

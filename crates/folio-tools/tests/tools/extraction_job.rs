@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use folio_history::job::{ItemRun, JobFilter, KIND, Steps, TagRun, TagRunWrite};
 use folio_llm::{ModelError, TimeLimit};
-use folio_resources::{AgentStep, ExtractionChange, ExtractionState, Prompt, PromptChange};
+use folio_resources::{AgentStep, ExtractionChange, ExtractionState, Prompt, PromptChange, PromptUpdate};
 use folio_storage::{JOB_HINTS, NewPage, hinted_job};
 use folio_tools::ToolResources;
-use folio_tools::extraction::{self, ItemProgress, JobInput, Options};
+use folio_tools::extraction::{self, ItemProgress, JobInput, Options, agent_run_of_item};
 use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, Target, Write, WriteOutcome};
 use folio_types::page::PageRequest;
-use folio_types::{Digest, DocumentId, Error, Incarnation, JobId, Principal, PromptId, PromptRevId, Reason};
+use folio_types::{Digest, DocumentId, Error, Incarnation, JobId, Principal, PromptId, PromptRevId, Reason, ThreadId};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -112,35 +112,67 @@ async fn a_prompt_runs_once_on_each_text_of_a_document_with_its_tag() {
     assert_eq!(test.extraction(&id).await.original, json!({ "total": 120.5 }), "the first extraction is kept");
 }
 
+/// Stores that the agent runs a prompt, and returns the revision.
+async fn run_by_agent(test: &Fixture, first: &str) -> PromptRevId {
+    let (resources, org) = (&test.context.resources, test.context.principal.org.clone());
+    let change = PromptChange::Update(PromptUpdate { is_run_by_agent: Some(true), ..PromptUpdate::default() });
+    let (prompt, at) = (first.parse::<PromptRevId>().unwrap().of, resources.environment.now());
+    let write = Write::by_platform(org, "agent".parse().unwrap(), at, Expected::Version(1), change);
+    assert!(matches!(resources.stores.of::<Prompt>().decide(&prompt, write).await.unwrap(), WriteOutcome::Row(_)));
+    PromptRevId::new(prompt, 2)
+}
+
+#[tokio::test]
+async fn a_run_of_the_agent_by_a_tag_keeps_its_extraction_and_belongs_to_one_job() {
+    let mut test = Fixture::new().await;
+    let tag = text(&test.ok("create_tag", json!({ "name": "invoices" })).await["tag_id"]);
+    let arguments = json!({ "name": "Total", "content": "Read the total.", "tag_ids": [tag] });
+    let first = text(&test.ok("create_prompt", arguments).await["prompt_revid"]);
+    let prompt = run_by_agent(&test, &first).await;
+    let tagged = test.add_document("tagged.txt", &["Total 120.5"], &[tag.parse().unwrap()]).await;
+    let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
+    let tag_run = Some(TagRun { at: resources.environment.now(), write: TagRunWrite::Prompt });
+    let call = None;
+    let input = json!(JobInput { prompt, model: None, fallback_model: None, call, credit_budget: None, tag_run });
+    let run = async |job: &str, attempt: u32| {
+        let run = ItemRun { job: JobId::derive(&[job]), item: 1, epoch: 1, attempt };
+        let steps = watch::channel(None).0;
+        extraction::run_job_item(&resources, &principal, &run, tagged.as_str(), &input, steps).await.unwrap()
+    };
+    let begun = run("one", 1).await;
+    let ItemProgress::Agent(id, _) = begun.clone() else { panic!("{begun:?}") };
+    let of_other_job = outcome(run("other", 1).await);
+    assert_eq!(of_other_job, json!({ "extraction_id": id }), "the job that began the run drives it");
+    test.next();
+    test.ingest(&tagged, vec![NewPage::of_text(1, "Total 7")]).await;
+    assert_eq!(run("one", 2).await, begun, "a later attempt after the document got another text");
+    let of_new_text = run("new text", 1).await;
+    assert!(matches!(&of_new_text, ItemProgress::Agent(other, _) if *other != id), "{of_new_text:?}");
+}
+
 #[tokio::test]
 async fn the_first_run_of_the_agent_on_an_item_is_the_same_for_all_attempts() {
     let mut test = Fixture::new().await;
     let (_, first) = test.invoice_prompt().await;
+    let prompt = run_by_agent(&test, &first).await;
     let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
-    let change = PromptChange::Update {
-        name: None,
-        content: None,
-        schema: None,
-        model: None,
-        temperature: None,
-        is_run_by_agent: Some(true),
-        tags: None,
-    };
-    let (prompt, at) = (first.parse::<PromptRevId>().unwrap().of, resources.environment.now());
-    let write = Write::by_platform(principal.org.clone(), "agent".parse().unwrap(), at, Expected::Version(1), change);
-    assert!(matches!(resources.stores.of::<Prompt>().decide(&prompt, write).await.unwrap(), WriteOutcome::Row(_)));
-    let (input, document) = (input(&PromptRevId::new(prompt, 2).to_string()), test.document().to_string());
+    let (input, document) = (input(&prompt.to_string()), test.document().to_string());
     let run = async |number: u32| {
         let (run, steps) = (attempt(1, 1, number), watch::channel(None).0);
         extraction::run_job_item(&resources, &principal, &run, &document, &input, steps).await.unwrap()
     };
     let begun = run(1).await;
     let ItemProgress::Agent(id, agent) = begun.clone() else { panic!("{begun:?}") };
-    assert_eq!((agent.number, test.extraction(&id).await.state()), (1, ExtractionState::InProgress));
+    let stored = test.extraction(&id).await;
+    assert!(stored.is_run_of(&agent.thread) && stored.state() == ExtractionState::InProgress);
+    let found = agent_run_of_item(&resources.stores, &principal, &attempt(1, 1, 1).job, 1).await.unwrap();
+    assert_eq!(found, Some((id.clone(), agent.thread.clone())));
     assert_eq!(run(2).await, begun);
-    extraction::end_run(&resources.stores, &principal, (&id, 1), "stopped", at).await.unwrap();
+    let at = resources.environment.now();
+    extraction::end_run(&resources.stores, &principal, (&id, &agent.thread), "stopped", at).await.unwrap();
     assert_eq!((test.extraction(&id).await.state(), run(3).await), (ExtractionState::Failed, begun));
-    test.write_extraction(id.as_str(), ExtractionChange::Agent(Box::new(AgentStep::Start))).await;
+    let start = AgentStep::Start { thread: ThreadId::derive(&["correction"]) };
+    test.write_extraction(id.as_str(), ExtractionChange::Agent(Box::new(start))).await;
     assert_eq!(outcome(run(4).await), json!({ "extraction_id": id }), "a person started another run");
     assert!(test.models.requests().is_empty());
 }

@@ -1,6 +1,6 @@
 //! Tests of the prompt tools.
 
-use folio_resources::{Prompt, PromptChange};
+use folio_resources::{Prompt, PromptChange, PromptUpdate};
 use folio_types::Temperature;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use serde_json::json;
@@ -62,15 +62,7 @@ async fn a_new_version_keeps_the_temperature() {
     let (_, first) = test.invoice_prompt().await;
     let temperature = Some(Temperature::new("temperature", 0.7).unwrap());
     let (stores, principal) = (&test.context.resources.stores, &test.context.principal);
-    let change = PromptChange::Update {
-        name: None,
-        content: None,
-        schema: None,
-        model: None,
-        temperature: Some(temperature),
-        is_run_by_agent: None,
-        tags: None,
-    };
+    let change = PromptChange::Update(PromptUpdate { temperature: Some(temperature), ..PromptUpdate::default() });
     let (id, at) = (id_of(&first).parse().unwrap(), test.context.resources.environment.now());
     let key = "temperature".parse().unwrap();
     let write = Write::by_platform(principal.org.clone(), key, at, Expected::Version(1), change);

@@ -224,6 +224,7 @@ pub(crate) struct Server {
     pub(crate) data_age: Arc<DataAge>,
     pub(crate) model: Arc<Scripted>,
     /// The dependencies of the node, with which a test starts another node.
+    pub(crate) node: Option<Node>,
     pub(crate) node_parts: NodeParts,
     pub(crate) channel: Channel,
     pub(crate) address: std::net::SocketAddr,
@@ -320,7 +321,7 @@ impl Server {
             stores: stores.clone(),
             open_turns: Layered::over(Arc::clone(&index_reads), &shared.turns),
             nodes: Some(Arc::clone(&data_age) as Arc<dyn NodeStore>),
-            conversations: Arc::new(node),
+            conversations: Arc::new(node.clone()),
             models: Arc::clone(&model) as Arc<dyn Models>,
             providers,
             meter,
@@ -345,6 +346,7 @@ impl Server {
             index_reads,
             data_age,
             model,
+            node: Some(node),
             node_parts: parts,
             channel,
             address,
@@ -419,6 +421,7 @@ impl Server {
         if let Some(serving) = self.serving.take() {
             serving.await.unwrap().unwrap();
         }
+        drop(self.node.take());
         if let Some(store) = self.store.take() {
             store.close().await;
         }

@@ -1,5 +1,7 @@
 //! Repeated and failed calls.
 
+use folio_tools::extraction::PAGE_TEXT_TOOL;
+
 use super::*;
 use crate::turn::ToolResult;
 use crate::turn::progress::REFUSED;
@@ -126,6 +128,30 @@ fn three_rounds_in_which_every_call_failed_or_repeated_an_earlier_one_end_the_tu
     ];
     for (rounds, end) in cases {
         assert_eq!(rounds_until_end(rounds), end, "{rounds:?}");
+    }
+}
+
+#[test]
+fn a_page_text_that_the_model_no_longer_has_may_be_read_again() {
+    let read = |page: u32| {
+        let mut reply = calls_reply(&["r1"]);
+        reply.calls[0].name = PAGE_TEXT_TOOL.into();
+        reply.calls[0].arguments = json!({ "page": page });
+        reply
+    };
+    for (pages, end) in [
+        ([1, 2, 3, 1, 2, 3, 1, 2].as_slice(), None),
+        ([1, 2, 1, 2, 1].as_slice(), Some(5)),
+        ([1, 1, 1, 1].as_slice(), Some(4)),
+    ] {
+        let mut rig = Rig::started();
+        let ended = pages.iter().zip(1..).find_map(|(page, round)| {
+            rig.reply(read(*page));
+            rig.run();
+            rig.end().is_some().then_some(round)
+        });
+        assert_eq!(ended, end, "{pages:?}");
+        assert_eq!(is_without_progress(rig.end()), end.is_some());
     }
 }
 

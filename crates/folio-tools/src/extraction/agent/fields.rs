@@ -12,7 +12,7 @@ use folio_types::{Error, Timestamp};
 use serde_json::{Map, Value};
 
 use super::super::model_evidence::QUOTE_CHARS_MIN;
-use crate::path::{Missing, Path};
+use crate::path::{Missing, PATH_BYTES, Path};
 
 /// Maximum number of problems that an error lists.
 const PROBLEMS_MAX: usize = 20;
@@ -92,6 +92,10 @@ impl Fields {
 
     pub(super) fn add_confidences(&mut self, confidences: impl IntoIterator<Item = (String, f64)>) {
         self.confidences.extend(confidences);
+    }
+
+    pub(super) fn has_citations(&self) -> bool {
+        !self.citations.is_empty()
     }
 
     pub(super) fn add_citations(&mut self, citations: impl IntoIterator<Item = Citation>) {
@@ -176,6 +180,31 @@ fn mirror_of(path: &str, value: &Value, leaf: &dyn Fn(&str) -> Value) -> Value {
             items.iter().enumerate().map(mirrored).collect()
         }
         _ => leaf(path),
+    }
+}
+
+/// Checks that the names in a value of a call are so short that a path can name each value. The paths of many values below a long
+/// name would need much more memory than the call.
+///
+/// # Errors
+/// The problem. `name`: the argument.
+pub(super) fn check_names(name: &str, value: &Value) -> Result<(), String> {
+    if are_short(value, PATH_BYTES) {
+        return Ok(());
+    }
+    Err(format!("{name} contains a value whose path has more than {PATH_BYTES} bytes; use shorter names"))
+}
+
+/// Returns true if the names on the way to each value have at most `max` bytes, with one byte between two of them.
+fn are_short(value: &Value, max: usize) -> bool {
+    let is_short = |bytes: usize, below: &Value| {
+        let rest = max.checked_sub(bytes.saturating_add(1));
+        rest.is_some_and(|rest| are_short(below, rest))
+    };
+    match value {
+        Value::Object(members) => members.iter().all(|(name, member)| is_short(name.len(), member)),
+        Value::Array(items) => items.iter().all(|item| is_short(0, item)),
+        _ => true,
     }
 }
 

@@ -27,7 +27,7 @@ use crate::rules::excerpt;
 use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput};
 
-pub use run::{AGENT_JOB_KIND, AgentRunInput, FIRST_RUN, RunEnd, agent_model, end_run, new_agent_extraction};
+pub use run::{AGENT_JOB_KIND, AgentRunInput, RunEnd, agent_model, end_run, new_agent_extraction};
 pub use text::{PAGE_TEXT_TOOL, page_text_removed};
 
 pub(super) fn tools() -> Vec<Tool> {
@@ -68,6 +68,10 @@ struct StepWrite<C>(C);
 impl<C: StepCall> StepWrite<C> {
     async fn step(&self, context: &CallContext, extraction: &Extraction) -> Result<AgentStep, ToolError> {
         match extraction.state() {
+            ExtractionState::InProgress if !extraction.is_run_of(&context.call.turn.thread) => {
+                let text = "Another run has replaced this one, so the extraction cannot be changed. End your turn.";
+                Err(ToolError::ForModel(text.to_owned()))
+            }
             ExtractionState::InProgress => self.0.step(context, extraction).await,
             state => {
                 let text = format!("The extraction is {}, so it cannot be changed. End your turn.", state.as_str());

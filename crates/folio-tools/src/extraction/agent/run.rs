@@ -23,8 +23,6 @@ use serde_json::json;
 
 /// The name of the kind of job.
 pub const AGENT_JOB_KIND: &str = "extraction_agent";
-/// Number of the run with which an extraction begins.
-pub const FIRST_RUN: u32 = 1;
 /// Maximum number of attempts to store the end of a run while other writes change the extraction.
 const ATTEMPTS: u32 = 5;
 
@@ -34,11 +32,9 @@ const EXTRACT: &str =
 /// The start of the message of a run that corrects an extraction. The words of the person follow.
 const CORRECT: &str = "Correct the extraction as follows, and complete it again. Do not change anything else.";
 
-/// A run. The input of a job whose only item is the extraction.
+/// A run. The input of a job of its own, whose only item is the extraction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRunInput {
-    /// Number of the run of the extraction, from 1.
-    pub number: u32,
     /// The thread of the run, whose subject is the extraction.
     pub thread: ThreadId,
     pub prompt: PromptRevId,
@@ -72,21 +68,20 @@ pub fn new_agent_extraction(document: DocumentId, prompt: PromptRevision, model:
 }
 
 impl AgentRunInput {
-    /// Returns the input of the first run on an extraction.
-    pub(in crate::extraction) fn first(extraction: &Extraction, thread: ThreadId) -> Self {
-        let (prompt, model) = (extraction.prompt.clone(), extraction.model.clone());
-        Self { number: FIRST_RUN, thread, prompt, model, correction: None }
-    }
-
-    /// Returns the thread of the run, which is hidden and outlives each job of the run.
-    pub fn new_thread(&self, principal: &Principal, extraction: &Extraction, at: Timestamp) -> NewThread {
-        let documents = vec![extraction.document.clone()];
+    /// Returns the thread of the run, which is hidden and outlives the job of the run.
+    pub fn new_thread(
+        &self,
+        principal: &Principal,
+        extraction: &ExtractionId,
+        document: DocumentId,
+        at: Timestamp,
+    ) -> NewThread {
         NewThread {
-            subject: Some(Subject::Extraction(extraction.id.clone())),
+            subject: Some(Subject::Extraction(extraction.clone())),
             model: Some(self.model.clone()),
             ephemeral: true,
             expires_at: Some(at.saturating_add(JOB_OPEN_MAX + DAY).unwrap_or(Timestamp::MAX)),
-            ..NewThread::new(self.thread.clone(), principal, EXTRACTION_PROFILE, documents, at)
+            ..NewThread::new(self.thread.clone(), principal, EXTRACTION_PROFILE, vec![document], at)
         }
     }
 
@@ -139,15 +134,15 @@ impl RunEnd {
     }
 }
 
-/// Stores that a run has failed, unless the agent completed the extraction, or a later run has started. Returns the state that is
-/// then stored. Idempotent, so the job and the request of a run may both call it.
+/// Stores that the run of a thread has failed, unless the agent completed the extraction, or a later run has started. Returns the
+/// state that is then stored. Idempotent, so the job and the request of a run may both call it.
 ///
 /// # Errors
 /// `NOT_FOUND` if the extraction was deleted; `VERSION_CONFLICT` if other writes change it too often.
 pub async fn end_run(
     stores: &Stores,
     principal: &Principal,
-    (id, number): (&ExtractionId, u32),
+    (id, thread): (&ExtractionId, &ThreadId),
     reason: &str,
     at: Timestamp,
 ) -> Result<ExtractionState> {
@@ -155,8 +150,7 @@ pub async fn end_run(
     for _ in 0..ATTEMPTS {
         let found = extractions.get(&principal.org, id).await?;
         let found = found.ok_or_else(|| Error::not_found("extraction", id))?;
-        let is_newest = found.agent.as_ref().is_some_and(|agent| agent.number == number);
-        if found.state() != ExtractionState::InProgress || !is_newest {
+        if found.state() != ExtractionState::InProgress || !found.is_run_of(thread) {
             return Ok(found.state());
         }
         let step = AgentStep::Fail { reason: reason.to_owned() };
@@ -192,8 +186,7 @@ mod tests {
     fn the_job_and_the_request_of_a_run_send_the_same_message() {
         let thread = ThreadId::derive(&["run"]);
         let prompt = PromptRevId::new(PromptId::derive(&["prompt"]), 2);
-        let input =
-            AgentRunInput { number: 1, thread: thread.clone(), prompt, model: "model".to_owned(), correction: None };
+        let input = AgentRunInput { thread: thread.clone(), prompt, model: "model".to_owned(), correction: None };
         let stored: AgentRunInput = serde_json::from_value(json!(input)).unwrap();
         let message = input.message().unwrap();
         assert_eq!(stored.message().unwrap(), message);

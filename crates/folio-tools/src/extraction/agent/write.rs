@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::review::selected;
-use super::fields::{Fields, PageQuote, confidence, confidences, quote, quotes};
+use super::fields::{Fields, PageQuote, check_names, confidence, confidences, quote, quotes};
 use super::quote_check::{CheckedQuotes, check_quotes};
 use super::{StepCall, document_of, invalid, shown, step_tool};
 use crate::arguments::{anything, object_or_text, optional, required, text};
@@ -81,6 +81,7 @@ impl StepCall for ExtractFields {
         if self.fields.as_object().is_none_or(serde_json::Map::is_empty) {
             return Err(invalid(&["fields must be an object with at least one field".to_owned()]));
         }
+        check_names("fields", &self.fields).map_err(|problem| invalid(&[problem]))?;
         let checked = (confidences(&self.fields, &self.confidences), quotes(&self.fields, self.citations.as_ref()));
         let (confidences, quotes) = match checked {
             (Ok(confidences), Ok(quotes)) => (confidences, quotes),
@@ -117,6 +118,7 @@ struct UpdateField {
 impl StepCall for UpdateField {
     async fn step(&self, context: &CallContext, extraction: &Extraction) -> Result<AgentStep, ToolError> {
         let path: Path = self.path.parse()?;
+        check_names("value", &self.value).map_err(|problem| invalid(&[problem]))?;
         let confidence = confidence(&self.confidence).map_err(|problem| invalid(&[problem]))?;
         let stated = self.citation.as_ref().map(quote).transpose();
         let stated = stated.map_err(|problem| invalid(&[format!("citation: {problem}")]))?;
@@ -180,6 +182,11 @@ async fn written(
     if !missing.is_empty() {
         return Err(invalid(&missing));
     }
+    // Citations of an earlier text keep its version, so that readers check all of them again.
+    let text_generation = match fields.has_citations() {
+        true => extraction.report.text_generation,
+        false => document.text_generation,
+    };
     fields.add_citations(citations);
-    Ok(AgentStep::Write(fields.into_data(document.text_generation)))
+    Ok(AgentStep::Write(fields.into_data(text_generation)))
 }

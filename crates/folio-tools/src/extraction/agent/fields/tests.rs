@@ -133,6 +133,20 @@ fn a_removed_item_takes_its_evidence_and_later_items_keep_theirs() {
 }
 
 #[test]
+fn a_path_can_name_each_value_of_a_call() {
+    let (long, half) = ("x".repeat(PATH_BYTES), "x".repeat(PATH_BYTES / 2));
+    let nested = json!({ half.clone(): [[{ "y": 1 }]] });
+    for short in [json!(1), json!([1, {}]), json!({ half.clone(): { "y": 1 } }), nested] {
+        assert_eq!(check_names("fields", &short), Ok(()), "{short}");
+    }
+    for refused in [json!({ long: 1 }), json!([{ half.clone(): { half: {} } }])] {
+        assert!(
+            check_names("value", &refused).unwrap_err().starts_with("value contains a value whose path has more than")
+        );
+    }
+}
+
+#[test]
 fn confidences_have_the_shape_of_the_fields() {
     let fields = json!({"total": 5, "seller": {"name": "A"}, "items": [{"n": 1}, {"n": 2}], "none": null, "tags": []});
     let good = json!({"total": 0, "seller": {"name": 1}, "items": [{"n": 0.5}, {"n": 0.25}], "tags": []});
