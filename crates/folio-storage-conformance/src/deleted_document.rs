@@ -36,6 +36,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
         sha256: Digest::of(b"hello").as_str().to_owned(),
         blob: BlobId::derive(&[&name]),
         is_protected: false,
+        has_auto_create: false,
         tags: vec![context.tag("tag").await?],
         metadata: BTreeMap::from([("subject".to_owned(), word.to_owned())]),
     };
