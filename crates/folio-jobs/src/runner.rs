@@ -220,9 +220,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Ends what the items of the current page left open, all of which have ended, stores the page, and continues with the next one.
-    /// The job fails if the next page is
-    /// missing or unreadable, because a later start cannot repair it.
+    /// Ends the work that the items of the current page left open, stores the page, all of whose items have ended, and continues with
+    /// the next one. The job fails if the next page is missing or unreadable, because a later start cannot repair it.
     async fn advance(&mut self, page: u32) -> Result<(), Stop> {
         let pages = self.shared.dependencies.stores.job_pages();
         self.kind.end_job(&self.header).await?;

@@ -122,7 +122,7 @@ pub async fn run_job_item(
     };
     match stores.of::<Extraction>().decide(id, write).await? {
         WriteOutcome::Row(row) => check_done(&row, &effect.digest)?,
-        // The job of another user stored the extraction of the same run meanwhile.
+        // Another job stored the extraction of the same run meanwhile.
         WriteOutcome::VersionMismatch if tag_run.is_some() => {}
         WriteOutcome::VersionMismatch => return Err(Error::request_id_conflict()),
     }
