@@ -90,7 +90,7 @@ async fn invariant_5_a_long_document_becomes_a_job_that_another_node_continues_w
         server.model.answer(r#"{"total": 12.5}"#);
     }
     let next = Node::start(folio_node::Options::default(), server.node_parts.clone()).await.unwrap();
-    let ended = wait_for("the job ends", LIMIT, || async {
+    let ended = wait_for("the job ends", 3 * LIMIT, || async {
         let job = found().await;
         (job["state"] == "JOB_STATE_COMPLETED").then_some(job)
     })
