@@ -243,7 +243,7 @@ fn of_turn(kind: EventKind, reported: &mut u32) -> Vec<AgentEvent> {
 /// Returns the result of a run after the closing event of its turn.
 ///
 /// # Errors
-/// That of the turn, if the turn can be resumed. The job resumes it.
+/// The error of the turn, if the turn can be resumed. The job resumes it.
 async fn end(context: &Context, run: &StartedRun, turn: &TurnId, closing: &EventKind) -> Result<AgentResult> {
     let (stores, principal) = (context.stores(), context.principal());
     match RunEnd::of(closing) {
