@@ -49,6 +49,7 @@ store! {
     compare_and_set(&OrgId, ConditionalRow) -> bool;
     put(&OrgId, &str, &str, Vec<u8>) -> ();
     remove(&OrgId, &str, &str) -> ();
+    remove_group(&OrgId, &str) -> ();
 }
 
 store! {
