@@ -14,10 +14,11 @@ use folio_history::job::JobLimits;
 use folio_history::peer::SharedPeer;
 use folio_jobs::{JobHints, JobKind, Jobs};
 use folio_llm::Models;
-use folio_metering::SharedMeter;
+use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
 use folio_tools::{Registry, ToolResources, auto_create};
+use folio_types::profile::AUTO_CREATE_PROFILE;
 use folio_types::{Environment, Incarnation, Result, Timestamp};
 use futures::future::OptionFuture;
 use tokio::sync::watch;
@@ -265,7 +266,9 @@ async fn start_jobs(
     let agent = Arc::new(AgentRuns::new(runner, parts.stores.clone(), Arc::clone(&parts.environment)));
     kinds.push(Arc::new(AgentJobs(Arc::clone(&agent))));
     let (options, runs) = (parts.auto_create.clone(), Arc::clone(&agent));
-    kinds.push(Arc::new(AutoCreateJobs { resources: resources.clone(), options, runs }));
+    let meter: SharedMeter = Arc::new(OperationMeter::new(Arc::clone(&parts.meter), AUTO_CREATE_PROFILE));
+    let automatic = ToolResources { meter, ..resources.clone() };
+    kinds.push(Arc::new(AutoCreateJobs { resources: automatic, options, runs }));
     kinds.push(Arc::new(ExtractionJobs { resources, agent }));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),
