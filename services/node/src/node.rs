@@ -12,7 +12,7 @@ use folio_conversation::{
 use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
 use folio_history::peer::SharedPeer;
-use folio_jobs::{JobHints, JobKind, Jobs};
+use folio_jobs::{JobHints, JobKind, Jobs, JobsSnapshot};
 use folio_llm::Models;
 use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
@@ -159,6 +159,11 @@ impl Node {
 
     pub(crate) fn conversations(&self) -> Conversations {
         self.inner.current().conversations
+    }
+
+    /// Returns the numbers of jobs since the start of the current incarnation.
+    pub fn jobs_snapshot(&self) -> JobsSnapshot {
+        self.inner.current().jobs.snapshot()
     }
 
     pub fn snapshot(&self) -> Snapshot {
