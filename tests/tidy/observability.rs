@@ -100,7 +100,7 @@ fn counts_failures_of_tenants(line: &str) -> bool {
     let calls = line.contains(r#"status=~"UNAVAILABLE"#)
         && !line.split_once(r#"method!~""#).is_some_and(|(_, not)| methods.iter().all(|method| not.contains(method)));
     let turns =
-        line.contains(r#"outcome="failed""#) && !line.contains(r#"error!~"SPU_EXHAUSTED|QUOTA_EXCEEDED|MODEL_.*""#);
+        line.contains(r#"outcome="failed""#) && !line.contains(r#"error!~"SPU_EXHAUSTED|QUOTA_EXCEEDED|BUDGET_EXHAUSTED|MODEL_.*""#);
     calls || turns
 }
 
