@@ -40,9 +40,9 @@ pub struct EndedJobs {
     pub seconds: u64,
 }
 
-/// What a sweep found in a queue.
+/// Numbers of jobs that a sweep found in a queue.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Swept {
+pub(crate) struct SweepCounts {
     pub(crate) open: u64,
     pub(crate) ready: u64,
 }
@@ -54,14 +54,14 @@ pub(crate) struct JobMetrics {
 
 #[derive(Debug, Default)]
 struct Inner {
-    swept: BTreeMap<JobQueue, Swept>,
+    counts: BTreeMap<JobQueue, SweepCounts>,
     /// Number and sum of seconds by kind and end.
     ended: BTreeMap<(&'static str, &'static str), (u64, u64)>,
 }
 
 impl JobMetrics {
-    pub(crate) fn set_swept(&self, swept: BTreeMap<JobQueue, Swept>) {
-        self.inner().swept = swept;
+    pub(crate) fn set_sweep(&self, counts: BTreeMap<JobQueue, SweepCounts>) {
+        self.inner().counts = counts;
     }
 
     /// Counts a job. An open job is not counted. `kind`: None if this build does not know the kind.
@@ -78,7 +78,7 @@ impl JobMetrics {
     pub(crate) fn snapshot(&self, running: impl Fn(JobQueue) -> u64) -> JobsSnapshot {
         let inner = self.inner();
         let queues = JobQueue::ALL.map(|queue| {
-            let Swept { open, ready } = inner.swept.get(&queue).copied().unwrap_or_default();
+            let SweepCounts { open, ready } = inner.counts.get(&queue).copied().unwrap_or_default();
             QueueLoad { queue, open, ready, running: running(queue) }
         });
         let ended = inner.ended.iter().map(|(&(kind, end), &(count, seconds))| EndedJobs { kind, end, count, seconds });
@@ -118,7 +118,7 @@ mod tests {
         {
             metrics.count_end(kind, job);
         }
-        metrics.set_swept([(JobQueue::Deliveries, Swept { open: 3, ready: 1 })].into());
+        metrics.set_sweep([(JobQueue::Deliveries, SweepCounts { open: 3, ready: 1 })].into());
         let JobsSnapshot { queues, ended } = metrics.snapshot(|queue| u64::from(queue == JobQueue::Work));
         let ended_jobs = |kind, count, seconds| EndedJobs { kind, end: "cancelled", count, seconds };
         assert_eq!(ended, [ended_jobs("other", 1, 9), ended_jobs("test", 2, 18)]);

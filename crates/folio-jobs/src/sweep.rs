@@ -10,7 +10,7 @@ use folio_history::job::{JobCommand, JobHeader, JobQueue, JobWrite, OpenJobRow, 
 use folio_types::{OrgId, Reason, Result, Timestamp};
 use ractor::ActorRef;
 
-use crate::metrics::Swept;
+use crate::metrics::SweepCounts;
 use crate::shared::{Key, Shared};
 use crate::supervisor::SupervisorMsg;
 
@@ -45,12 +45,12 @@ struct Found {
     /// Number of jobs that may still start.
     free: HashMap<(OrgId, JobQueue), usize>,
     /// Numbers for the metrics.
-    swept: BTreeMap<JobQueue, Swept>,
+    counts: BTreeMap<JobQueue, SweepCounts>,
 }
 
 impl Found {
-    fn swept(&mut self, queue: JobQueue) -> &mut Swept {
-        self.swept.entry(queue).or_default()
+    fn counts(&mut self, queue: JobQueue) -> &mut SweepCounts {
+        self.counts.entry(queue).or_default()
     }
 }
 
@@ -78,7 +78,7 @@ impl Sweeper {
             let rows = self.shared.jobs().open(after.as_ref(), ROWS_PER_READ).await?;
             let has_more = rows.len() == ROWS_PER_READ;
             for row in rows {
-                found.swept(row.queue).open += 1;
+                found.counts(row.queue).open += 1;
                 match self.check(&row, &mut found).await {
                     Ok(()) => {}
                     Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
@@ -92,7 +92,7 @@ impl Sweeper {
             }
         }
         self.waiting = found.waiting;
-        self.shared.metrics.set_swept(found.swept);
+        self.shared.metrics.set_sweep(found.counts);
         self.shared.jobs().compact_open().await?;
         self.delete_expired().await
     }
@@ -145,7 +145,7 @@ impl Sweeper {
                     *free -= 1;
                     let _ = self.supervisor.send_message(SupervisorMsg::Start(row.queue, key));
                 }
-                found.swept(row.queue).ready += 1;
+                found.counts(row.queue).ready += 1;
             }
             RowAction::Expire => self.expire(header).await?,
         }
