@@ -196,7 +196,7 @@ async fn documented(test: &TestCluster) {
         (format!("folio_{name}"), kind.to_owned())
     });
     assert_eq!(rows.collect::<BTreeMap<_, _>>(), metrics, "left: docs/observability.md, right: /metrics");
-    let known = "error kind le method model operation outcome provider server status system tool";
+    let known = "error kind le method model operation outcome provider queue server status system tool";
     let unknown: Vec<_> = labels.iter().filter(|label| !known.split(' ').any(|name| name == *label)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }

@@ -99,8 +99,8 @@ fn counts_failures_of_tenants(line: &str) -> bool {
     let methods = ["RunExtraction", "DiscoverModels", "TestProvider"];
     let calls = line.contains(r#"status=~"UNAVAILABLE"#)
         && !line.split_once(r#"method!~""#).is_some_and(|(_, not)| methods.iter().all(|method| not.contains(method)));
-    let turns =
-        line.contains(r#"outcome="failed""#) && !line.contains(r#"error!~"SPU_EXHAUSTED|QUOTA_EXCEEDED|MODEL_.*""#);
+    let turns = line.contains(r#"outcome="failed""#)
+        && !line.contains(r#"error!~"SPU_EXHAUSTED|QUOTA_EXCEEDED|BUDGET_EXHAUSTED|MODEL_.*""#);
     calls || turns
 }
 

@@ -46,7 +46,8 @@ pub trait JobKind: Send + Sync {
     /// Returns the role that the principal needs at each start.
     fn role_min(&self) -> Role;
 
-    /// Runs an item and returns its outcome. The future is dropped when the job is cancelled, paused or taken over, and the
+    /// Runs an item and returns its outcome. An outcome with the member `skipped` states the reason for which the item had no
+    /// effect. The future is dropped when the job is cancelled, paused or taken over, and the
     /// item is attempted again. An effect must therefore be written under [`ItemRun::effect`], which is the same for all
     /// attempts, and model calls under [`ItemRun::ledger_key`].
     ///

@@ -8,6 +8,7 @@
 //! | [`JobKind`] | does the work of an item |
 //! | [`JobControl`] | creates jobs and changes them for users, in any process |
 //! | [`JobHints`] | hints of jobs that can start, through Redis |
+//! | [`JobsSnapshot`] | numbers of jobs for the metrics of the node |
 //!
 //! [`folio_history::job`] decides; this crate reads, writes and waits. It must not know what an item is. A job survives
 //! its node: the sweep of the node at which it is placed starts it again once the membership reports the owner dead.
@@ -17,6 +18,7 @@ mod actor;
 mod control;
 mod hints;
 mod kind;
+mod metrics;
 mod runner;
 mod shared;
 mod supervisor;
@@ -37,6 +39,7 @@ use ractor::{Actor, ActorRef};
 pub use control::{JobControl, JobRequest};
 pub use hints::JobHints;
 pub use kind::{ItemTask, JobKind, wait_reason};
+pub use metrics::{EndedJobs, JobsSnapshot, QueueLoad};
 
 use crate::shared::Shared;
 use crate::supervisor::{Supervisor, SupervisorMsg};
@@ -159,6 +162,12 @@ impl Jobs {
     /// Returns the number of jobs that have an actor.
     pub fn running(&self) -> usize {
         self.handle.shared.running_count()
+    }
+
+    /// Returns the numbers of jobs for the metrics.
+    pub fn snapshot(&self) -> JobsSnapshot {
+        let shared = &self.handle.shared;
+        shared.metrics.snapshot(|queue| u64::try_from(shared.running_in(queue)).unwrap_or(u64::MAX))
     }
 
     /// Starts no further item, waits for running items until the deadline, hands the jobs over to other nodes and stops.

@@ -14,7 +14,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
-use tracing::Instrument as _;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::kind::wait_reason;
 use crate::shared::{Key, Shared};
@@ -45,6 +46,8 @@ struct Runner<'a> {
     /// Time of the next [`Self::check`]. The end of an item or of a page does not move it, so that a job with short items also
     /// renews its slot.
     next_check: Instant,
+    /// Time that the job waited until this start, in seconds. The span of the first attempt takes it.
+    waited: Option<f64>,
 }
 
 /// An attempt of an item that this runner started.
@@ -84,7 +87,8 @@ pub(crate) async fn run(shared: &Shared, key: &Key) -> Result<(), Stop> {
     let owner = shared.dependencies.incarnation.clone();
     let items_max = usize::try_from(shared.options.limits.items_running_max).unwrap_or(usize::MAX);
     let next_check = Instant::now() + shared.options.poll_interval;
-    let mut runner = Runner { shared, key, kind, header, items_max, next_check };
+    let waited = header.ready_since().map(|since| shared.now().duration_since(since).as_secs_f64().max(0.0));
+    let mut runner = Runner { shared, key, kind, header, items_max, next_check, waited };
     runner.write("start", JobCommand::Start { owner, access: access.clone() }, None).await?;
     // The start failed the job of a principal without access.
     let Ok(principal) = access else { return Ok(()) };
@@ -147,9 +151,14 @@ impl Runner<'_> {
             let (steps, progress) = watch::channel(None);
             let (record, recorded) = watch::channel(None);
             let task = ItemTask { job: self.header.clone(), principal: principal.clone(), run, steps, record };
-            let kind = Arc::clone(&self.kind);
-            let work = async move { Some(kind.run_item(task).await) };
-            let id = running.tasks.spawn(work.in_current_span()).id();
+            let (kind, span) = (Arc::clone(&self.kind), item_span(self.kind.name(), self.waited.take()));
+            let of_attempt = span.clone();
+            let work = async move {
+                let result = kind.run_item(task).await;
+                record_end(&of_attempt, &result);
+                Some(result)
+            };
+            let id = running.tasks.spawn(work.instrument(span)).id();
             running.attempts.insert(id, Attempt { index, item, attempt, progress, record: recorded });
         }
         Ok(())
@@ -286,6 +295,69 @@ impl Runner<'_> {
                 Ok(())
             }
             JobWritten::Done(_) | JobWritten::Refused(_) => Err(Stop::Replaced),
+        }
+    }
+}
+
+/// Returns the span of an attempt. `waited`: the time that the job waited until its start, in seconds.
+fn item_span(kind: &'static str, waited: Option<f64>) -> Span {
+    let span = tracing::info_span!(
+        "job_item",
+        otel.name = format_args!("run item {kind}"),
+        otel.status_code = Empty,
+        "folio.job.kind" = kind,
+        "folio.job.waited_seconds" = Empty,
+        "folio.item.outcome" = Empty,
+        "error.type" = Empty,
+    );
+    if let Some(seconds) = waited {
+        span.record("folio.job.waited_seconds", seconds);
+    }
+    span
+}
+
+/// Records the end of an attempt. The span of an attempt that was interrupted has no outcome.
+fn record_end(span: &Span, result: &Result<Value, Error>) {
+    let outcome = outcome_of(result);
+    span.record("folio.item.outcome", outcome);
+    if let Err(error) = result {
+        span.record("error.type", error.reason.as_str());
+    }
+    if outcome == FAILED {
+        span.record("otel.status_code", "error");
+    }
+}
+
+const FAILED: &str = "failed";
+
+/// Returns the name of the outcome of an attempt: `done`, `skipped` ([`JobKind::run_item`]), `waits` if the item or its job waits
+/// for credit, capacity, a store or a decision, `failed`.
+fn outcome_of(result: &Result<Value, Error>) -> &'static str {
+    match result {
+        Ok(value) if value.get("skipped").is_some() => "skipped",
+        Ok(_) => "done",
+        Err(error) if wait_reason(error).is_some() => "waits",
+        Err(_) => FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_attempt_has_one_outcome() {
+        let error = |reason| Err(Error::exhausted(reason, "no"));
+        for (result, outcome) in [
+            (Ok(json!({ "extraction_id": "e" })), "done"),
+            (Ok(json!("skipped")), "done"),
+            (Ok(json!({ "skipped": "the document has no text" })), "skipped"),
+            (error(Reason::CreditExhausted), "waits"),
+            (error(Reason::BudgetExhausted), "failed"),
+        ] {
+            assert_eq!(outcome_of(&result), outcome, "{result:?}");
         }
     }
 }

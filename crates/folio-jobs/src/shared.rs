@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use folio_history::job::JobQueue;
+use folio_history::job::{JobHeader, JobQueue};
 use folio_storage::JobRecordStore;
 use folio_types::{Incarnation, JobId, Liveness, OrgId, Timestamp};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::metrics::JobMetrics;
 use crate::{Dependencies, JobKind, Options};
 
 /// Maximum number of running deliveries of an organization. Each takes seconds at most.
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     kinds: BTreeMap<&'static str, Arc<dyn JobKind>>,
     running: Mutex<HashMap<Key, RunningJob>>,
+    pub(crate) metrics: JobMetrics,
     /// Notified when an actor ends.
     ended: Notify,
     pub(crate) wake: Notify,
@@ -52,6 +54,7 @@ impl Shared {
             options,
             kinds,
             running: Mutex::default(),
+            metrics: JobMetrics::default(),
             ended: Notify::new(),
             wake: Notify::new(),
             rechecks_all: AtomicBool::new(false),
@@ -73,6 +76,12 @@ impl Shared {
     /// None: this build does not know the kind.
     pub(crate) fn kind(&self, name: &str) -> Option<Arc<dyn JobKind>> {
         self.kinds.get(name).cloned()
+    }
+
+    /// Counts an ended job for the metrics.
+    pub(crate) fn count_end(&self, job: &JobHeader) {
+        let kind = self.kinds.get_key_value(job.kind.as_str()).map(|(name, _)| *name);
+        self.metrics.count_end(kind, job);
     }
 
     /// Returns the liveness of an owner of a job that has no actor in this process.
@@ -107,6 +116,11 @@ impl Shared {
 
     pub(crate) fn running_count(&self) -> usize {
         self.running().len()
+    }
+
+    /// Returns the number of jobs of a queue that have an actor.
+    pub(crate) fn running_in(&self, queue: JobQueue) -> usize {
+        self.running().values().filter(|job| job.queue == queue).count()
     }
 
     /// Returns the maximum number of running jobs of an organization in a queue.

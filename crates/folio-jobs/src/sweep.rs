@@ -2,7 +2,7 @@
 //! ([`JobKind::end_job`](crate::JobKind::end_job)) and removes their rows from the index, and deletes records after their
 //! retention.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use folio_history::job::{JobCommand, JobHeader, JobQueue, JobWrite, OpenJobRow, 
 use folio_types::{OrgId, Reason, Result, Timestamp};
 use ractor::ActorRef;
 
+use crate::metrics::SweepCounts;
 use crate::shared::{Key, Shared};
 use crate::supervisor::SupervisorMsg;
 
@@ -43,6 +44,14 @@ struct Found {
     waiting: HashMap<Key, Timestamp>,
     /// Number of jobs that may still start.
     free: HashMap<(OrgId, JobQueue), usize>,
+    /// Numbers for the metrics.
+    counts: BTreeMap<JobQueue, SweepCounts>,
+}
+
+impl Found {
+    fn counts(&mut self, queue: JobQueue) -> &mut SweepCounts {
+        self.counts.entry(queue).or_default()
+    }
 }
 
 impl Sweeper {
@@ -69,6 +78,7 @@ impl Sweeper {
             let rows = self.shared.jobs().open(after.as_ref(), ROWS_PER_READ).await?;
             let has_more = rows.len() == ROWS_PER_READ;
             for row in rows {
+                found.counts(row.queue).open += 1;
                 match self.check(&row, &mut found).await {
                     Ok(()) => {}
                     Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
@@ -82,6 +92,7 @@ impl Sweeper {
             }
         }
         self.waiting = found.waiting;
+        self.shared.metrics.set_sweep(found.counts);
         self.shared.jobs().compact_open().await?;
         self.delete_expired().await
     }
@@ -114,6 +125,10 @@ impl Sweeper {
                     None => shared.dependencies.stores.job_pages().remove(&key.0, &key.1).await?,
                 }
                 shared.jobs().remove_open(std::slice::from_ref(row)).await?;
+                // A row that the store moved to another time may stay; its job is then counted twice.
+                if let Some(header) = &header {
+                    shared.count_end(header);
+                }
             }
             RowAction::Skip => {}
             RowAction::CheckAt(at) => {
@@ -124,11 +139,14 @@ impl Sweeper {
                 };
                 found.waiting.insert(key, at.min(recheck));
             }
-            RowAction::Start if header.as_ref().is_some_and(|header| shared.kind(&header.kind).is_some()) => {
-                *free -= 1;
-                let _ = self.supervisor.send_message(SupervisorMsg::Start(row.queue, key));
+            RowAction::Start => {
+                // A job of a kind that this build does not know stays queued.
+                if header.as_ref().is_some_and(|header| shared.kind(&header.kind).is_some()) {
+                    *free -= 1;
+                    let _ = self.supervisor.send_message(SupervisorMsg::Start(row.queue, key));
+                }
+                found.counts(row.queue).ready += 1;
             }
-            RowAction::Start => {}
             RowAction::Expire => self.expire(header).await?,
         }
         Ok(())

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::job::{
-    ItemRun, ItemState, JobCommand, JobFilter, JobHeader, JobLimits, JobState, JobWrite, JobWritten, NewJob, Steps,
-    WaitReason,
+    ItemRun, ItemState, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, JobState, JobWrite, JobWritten, NewJob,
+    Steps, WaitReason,
 };
 use folio_resources::{Member, MemberWrite};
 use folio_storage::{SharedOptions, SlotStore, Stores};
@@ -21,7 +21,9 @@ use folio_types::{
 };
 use serde_json::{Value, json};
 
-use crate::{Dependencies, Failpoint, ItemTask, JobControl, JobHints, JobKind, JobRequest, Jobs, Options, Placement};
+use crate::{
+    Dependencies, Failpoint, ItemTask, JobControl, JobHints, JobKind, JobRequest, Jobs, Options, Placement, QueueLoad,
+};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -561,6 +563,32 @@ async fn the_kind_of_an_ended_job_is_notified_whatever_ended_the_job_until_it_su
         assert!(ended.contains(&job.id), "{job:?}: {ended:?}");
     }
     assert_eq!(ended.len(), 4, "only the notification that failed is repeated: {ended:?}");
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn the_metrics_count_open_running_and_ended_jobs() {
+    let sandbox = Sandbox::new();
+    sandbox.kind.set("one", Some(Script::Hang));
+    let jobs = sandbox.start("a").await;
+    let job = sandbox.create("j", &["one"]).await;
+    let done = sandbox.create("k", &["two"]).await;
+    sandbox.wait_for_end(&done).await;
+    // The first notification of the kind fails, and each job is counted once it has left the index.
+    let completed = wait_for("a counted job", LIMIT, || async {
+        let snapshot = jobs.snapshot();
+        snapshot.ended.into_iter().find(|ended| ended.end == "completed")
+    })
+    .await;
+    assert_eq!((completed.kind, completed.count), ("test", 1));
+    let expected = QueueLoad { queue: JobQueue::Work, open: 1, ready: 0, running: 1 };
+    wait_for("one open job, which runs", LIMIT, || async { jobs.snapshot().queues.contains(&expected).then_some(()) })
+        .await;
+    sandbox.command(&job, JobCommand::Cancel).await;
+    wait_for("the cancelled job", LIMIT, || async {
+        jobs.snapshot().ended.iter().any(|ended| (ended.end, ended.count) == ("cancelled", 1)).then_some(())
+    })
+    .await;
     jobs.stop().await;
 }
 

@@ -12,6 +12,7 @@ mod budget;
 mod counters;
 mod escrow;
 mod meter;
+mod operation_meter;
 mod options;
 mod prices;
 mod quota;
@@ -33,6 +34,7 @@ use counters::ReservedGuard;
 pub use escrow::{Closing, Draw, Escrow};
 pub use folio_resources::quota::AbandonedCalls;
 pub use meter::{Balance, CreditMeter};
+pub use operation_meter::OperationMeter;
 pub use options::Options;
 pub use prices::{Price, PriceOptions};
 pub use quota::QuotaMeter;
@@ -47,7 +49,7 @@ pub struct MeteredCall {
     pub user: UserId,
     /// Unique: (turn, round, call, epoch, attempt), or (job, item, epoch, attempt).
     pub key: String,
-    /// `chat`, `extraction`, …
+    /// `chat`, `extraction`, `batch`, `auto_create`, …
     pub operation: &'static str,
     pub model: String,
     pub prices: ModelPrices,

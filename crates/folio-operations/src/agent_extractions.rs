@@ -247,9 +247,9 @@ fn of_turn(kind: EventKind, reported: &mut u32) -> Vec<AgentEvent> {
 async fn end(context: &Context, run: &StartedRun, turn: &TurnId, closing: &EventKind) -> Result<AgentResult> {
     let (stores, principal) = (context.stores(), context.principal());
     match RunEnd::of(closing) {
-        RunEnd::Ended(reason) => {
+        RunEnd::Ended(error) => {
             let now = context.environment().now();
-            extraction::end_run(stores, principal, (&run.extraction, &run.thread), &reason, now).await?;
+            extraction::end_run(stores, principal, (&run.extraction, &run.thread), &error.message, now).await?;
         }
         RunEnd::Waiting { .. } => {}
         RunEnd::Interrupted(error) => return Err(error),

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use folio_credit::LedgerRow;
 use folio_history::thread::NewThread;
 use folio_resources::{
-    Document, DocumentChange, Extraction, ExtractionChange, ExtractionReport, NewDocument, NewExtraction, Prompt,
+    AgentData, AgentStep, Document, DocumentChange, DocumentType, Extraction, ExtractionChange, ExtractionReport,
+    NewDocument, NewExtraction, NewProposal, Prompt, Proposal, ProposalChange, ProposalOutcome, ProposedResources,
     Resource, Schema, Tag, TextState,
 };
 use folio_types::message::Usage;
@@ -16,7 +17,7 @@ use folio_types::{
     BlobId, BlobKey, Digest, DocumentId, ExtractionId, OrgId, Principal, PromptRevId, Role, SchemaRevId, TagId,
     ThreadId, Timestamp, UserId,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Failure;
 use super::sample::{Sample, Seed};
@@ -154,6 +155,59 @@ impl Context {
         self.sample::<Document>(&Seed::named(name)).await
     }
 
+    /// Creates an extraction and stores the steps of its agent, with a word in each step.
+    pub(crate) async fn agent_extraction(
+        &self,
+        document: &DocumentId,
+        prompt: &PromptRevId,
+        word: &str,
+    ) -> Result<(), Failure> {
+        let (store, id) = (self.stores.of::<Extraction>(), self.extraction_id());
+        let new = Box::new(new_extraction(document, prompt, json!({})));
+        let begin = ExtractionChange::Begin(new, self.thread_id());
+        done(store.decide(&id, self.write(Expected::Absent, begin)?).await?)?;
+        let data = json!({ "read": word });
+        let steps = [
+            AgentStep::Identify(DocumentType { name: word.to_owned(), confidence: 0.9 }),
+            AgentStep::Write(AgentData { data, citations: vec![], confidences: vec![], text_generation: None }),
+            AgentStep::Fail { reason: word.to_owned() },
+        ];
+        for (step, version) in steps.into_iter().zip(1..) {
+            let step = ExtractionChange::Agent(Box::new(step));
+            done(store.decide(&id, self.write(Expected::Version(version), step)?).await?)?;
+        }
+        Ok(())
+    }
+
+    /// Creates a proposal of a run that failed, and one that is rejected, with a word in each.
+    pub(crate) async fn proposals(
+        &self,
+        document: &DocumentId,
+        prompt: &PromptRevId,
+        word: &str,
+    ) -> Result<(), Failure> {
+        let store = self.stores.of::<Proposal>();
+        let proposed = ProposedResources {
+            schema: None,
+            is_schema_reused: false,
+            prompt: prompt.clone(),
+            extraction: self.extraction_id(),
+            document_type: Some(word.to_owned()),
+            similar: None,
+        };
+        let failed = ProposalOutcome::Failed { reason: word.to_owned() };
+        for (outcome, decision) in [(failed, None), (ProposalOutcome::Proposed(proposed), Some(ProposalChange::Reject))]
+        {
+            let (id, document) = (self.id::<Proposal>(), document.clone());
+            let create = ProposalChange::Create(Box::new(NewProposal { document, outcome, thread: None }));
+            done(store.decide(&id, self.write(Expected::Absent, create)?).await?)?;
+            if let Some(decision) = decision {
+                done(store.decide(&id, self.write(Expected::Version(1), decision)?).await?)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) async fn delete_document(&self, id: &DocumentId) -> Result<(), Failure> {
         let version = self.stores.of::<Document>().get(&self.org, id).await?.map_or(0, |document| document.version);
         let write = self.write(Expected::Version(version), DocumentChange::Delete)?;
@@ -224,7 +278,11 @@ pub(crate) fn create_document(name: &str, tags: &[TagId]) -> DocumentChange {
 }
 
 pub(crate) fn create_extraction(document: &DocumentId, prompt: &PromptRevId, data: Value) -> ExtractionChange {
-    ExtractionChange::Create(Box::new(NewExtraction {
+    ExtractionChange::Create(Box::new(new_extraction(document, prompt, data)))
+}
+
+fn new_extraction(document: &DocumentId, prompt: &PromptRevId, data: Value) -> NewExtraction {
+    NewExtraction {
         document: document.clone(),
         prompt: prompt.clone(),
         schema: None,
@@ -232,7 +290,7 @@ pub(crate) fn create_extraction(document: &DocumentId, prompt: &PromptRevId, dat
         data,
         report: ExtractionReport::default(),
         approvals: None,
-    }))
+    }
 }
 
 /// Returns the op row of a write. Fails on a version mismatch.

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use folio_resources::{Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, NewDocument};
 use folio_types::op::Expected;
-use folio_types::{BlobId, Digest, DocumentId, OrgId, limits};
+use folio_types::{BlobId, Digest, DocumentId, OrgId, TurnId, limits};
 use serde_json::json;
 
 use super::context::{Context, create_extraction, done};
-use super::threads_append::{appended, batch, ended, request};
+use super::threads_append::{appended, batch_with_state, request};
 use super::{Failure, Outcome, check};
-use folio_storage::Stores;
+use folio_storage::{BudgetRoot, Stores};
 
 /// The start of the clock, in seconds. It is earlier than in all suites, so that the clean-up here does not affect
 /// them.
@@ -25,7 +25,8 @@ pub struct FilledDocument {
     document: DocumentId,
 }
 
-/// Creates a document with a word in its name, metadata, pages, bytes, extractions and thread, and nowhere else.
+/// Creates a document with a word in its name, metadata, pages, bytes, extractions, proposals and thread with its budget, and
+/// nowhere else.
 pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<FilledDocument, Failure> {
     let context = Context::new(stores.clone(), "filled-document", nonce).since(SECONDS);
     let (document, name) = (context.document_id(), format!("the {word}.txt"));
@@ -57,7 +58,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
     Ok(FilledDocument { context, document })
 }
 
-/// Creates an extraction that is edited, and one that is deleted.
+/// Creates an extraction that is edited, one that is deleted, one of an agent, and proposals.
 async fn extractions(context: &Context, document: &DocumentId, word: &str) -> Outcome {
     let store = context.stores.of::<Extraction>();
     let prompt = context.prompt("prompt", None, &[]).await?;
@@ -68,7 +69,8 @@ async fn extractions(context: &Context, document: &DocumentId, word: &str) -> Ou
         done(store.decide(&id, context.write(Expected::Absent, create)?).await?)?;
         done(store.decide(&id, context.write(Expected::Version(1), change)?).await?)?;
     }
-    Ok(())
+    context.agent_extraction(document, &prompt, word).await?;
+    context.proposals(document, &prompt, word).await
 }
 
 async fn thread(context: &Context, document: &DocumentId, word: &str) -> Outcome {
@@ -76,9 +78,12 @@ async fn thread(context: &Context, document: &DocumentId, word: &str) -> Outcome
     let mut new = context.new_thread(std::slice::from_ref(document));
     new.title = format!("About the {word}");
     let header = threads.create(new).await?;
-    let mut append = batch(context, header.fence(), vec![ended(1, word)]);
+    let mut append = batch_with_state(context, header.fence(), word);
     append.request = Some(request(context, 1)?);
-    appended(threads.append(&context.org, &header.id, append).await?).map(|_| ())
+    appended(threads.append(&context.org, &header.id, append).await?)?;
+    let (budgets, turn) = (context.stores.budgets(), TurnId::new(header.id, 1));
+    let root = BudgetRoot::turn(&turn);
+    Ok(budgets.change(&context.org, &root, 5, |budget| budget.reserve(None, word, 2)).await?)
 }
 
 impl FilledDocument {
@@ -104,6 +109,7 @@ impl FilledDocument {
         check!(expired_threads.len() == 1, "the thread of a deleted document expires with it: {expired_threads:?}");
         for (org, thread) in expired_threads {
             threads.delete(org, thread, None).await?;
+            self.context.stores.budgets().remove(org, thread.as_str()).await?;
         }
         Ok(())
     }

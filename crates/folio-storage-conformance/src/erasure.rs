@@ -5,27 +5,30 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use folio_credit::{AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
-use folio_history::job::{ItemOutcome, JobCommand, JobFilter, JobHeader};
+use folio_history::job::{
+    DELIVERY_KIND, EXTRACTION_KIND, ItemOutcome, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, NewJob,
+};
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
-    Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewProposal,
-    NewToken, Organization, OrganizationChange, Proposal, ProposalChange, ProposalOutcome, Provider, Schema,
-    SchemaChange, SealedKey, TokenChange, TokenFilter, TokenRecord,
+    Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
+    Organization, OrganizationChange, Proposal, ProposalFilter, Provider, Schema, SchemaChange, SealedKey, TokenChange,
+    TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::access::Role;
+use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::Token;
-use folio_types::{BlockId, Environment as _, GrantId, OrgId, System, Timestamp, TokenId, TurnId};
+use folio_types::{BlockId, Environment as _, GrantId, JobId, OrgId, Principal, System, Timestamp, TokenId, TurnId};
 use serde_json::json;
 
 use super::context::{Context, blob_key, create_extraction, done};
 use super::jobs::{executed, new_job, start};
-use super::threads_append::{appended, batch, ended, request};
+use super::threads_append::{appended, batch_with_state, request};
 use super::{Failure, Outcome, check, same};
-use folio_storage::{HourSums, Stores, UsageHour, UsageRecord, UsageSum};
+use folio_storage::{BudgetRoot, HourSums, Stores, UsageHour, UsageRecord, UsageSum, create_job};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (stores, at) = (&context.stores, context.now());
@@ -68,6 +71,9 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let filter = ThreadFilter::default();
     let settings = context.stores.of::<ModelSettings>().get(org, ModelSettings::fixed_id()).await?;
     let tokens = context.stores.of::<TokenRecord>().list(org, &TokenFilter::default(), &page).await?;
+    let proposals = context.stores.of::<Proposal>().list(org, &ProposalFilter::default(), &page).await?;
+    let endpoints = context.stores.of::<WebhookEndpoint>().list(org, &WebhookEndpointFilter::default(), &page).await?;
+    let deliveries = JobFilter { queue: JobQueue::Deliveries, ..JobFilter::default() };
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
     let mut counts = vec![
         found.len(),
@@ -81,6 +87,9 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         access.members(org).await?.len(),
         audit.list(org, &low, &high, false, 10).await?.len(),
         usize::from(settings.is_some()),
+        proposals.items.len(),
+        endpoints.items.len(),
+        jobs.list(org, &deliveries, &page).await?.items.len(),
     ];
     counts.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
     Ok(counts)
@@ -114,7 +123,11 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     done(stores.of::<TokenRecord>().decide(&revoked, revoke).await?)?;
     filled_document(&context, &name).await?;
     filled_thread(&context, &name).await?;
-    filled_job(&context, &name).await?;
+    for kind in [EXTRACTION_KIND, DELIVERY_KIND] {
+        filled_job(&context, kind, &name).await?;
+    }
+    filled_pages(&context, &name).await?;
+    filled_endpoint(&context, &name).await?;
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
     let entry = AuditEntry::new("request", AuditKind::ChangeApplied, context.now(), user, word);
@@ -147,10 +160,8 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     let prompt = context.prompt(name, Some(&schema), &[]).await?;
     let write = context.write(Expected::Absent, create_extraction(&id, &prompt, json!({ "read": name })))?;
     done(stores.of::<Extraction>().decide(&context.extraction_id(), write).await?)?;
-    let outcome = ProposalOutcome::Failed { reason: name.to_owned() };
-    let proposal = NewProposal { document: id.clone(), outcome, thread: None };
-    let write = context.write(Expected::Absent, ProposalChange::Create(Box::new(proposal)))?;
-    done(stores.of::<Proposal>().decide(&context.id::<Proposal>(), write).await?)?;
+    context.agent_extraction(&id, &prompt, name).await?;
+    context.proposals(&id, &prompt, name).await?;
     // Creates and deletes a schema, whose tombstone and op rows are in no list.
     let schema = context.schema(&format!("deleted {name}")).await?;
     let delete = context.write(Expected::Version(1), SchemaChange::Delete)?;
@@ -163,7 +174,7 @@ async fn filled_thread(context: &Context, name: &str) -> Outcome {
     new.title = name.to_owned();
     new.expires_at = context.now().checked_add(folio_types::limits::DAY).ok();
     let header = threads.create(new).await?;
-    let mut append = batch(context, header.fence(), vec![ended(1, name)]);
+    let mut append = batch_with_state(context, header.fence(), name);
     append.request = Some(request(context, 1)?);
     let turn = TurnId::new(header.id.clone(), 1);
     let until = Timestamp::from_second(2_000_000_000).unwrap_or(Timestamp::MAX);
@@ -171,9 +182,10 @@ async fn filled_thread(context: &Context, name: &str) -> Outcome {
     appended(threads.append(&context.org, &header.id, append).await?).map(|_| ())
 }
 
-async fn filled_job(context: &Context, name: &str) -> Outcome {
+/// Creates a job of a kind with an outcome. A delivery contains an event and an attempt.
+async fn filled_job(context: &Context, kind: &str, name: &str) -> Outcome {
     // Uses the real time, because the row of the index expires by the clock of the store.
-    let new = JobHeader { created_at: System.now(), ..new_job(context, "extraction", json!({ "name": name }))? };
+    let new = JobHeader { created_at: System.now(), ..new_job(context, kind, json!({ "name": name }))? };
     let header = context.stores.jobs.create(new).await?;
     let started = executed(context, &header, start(context), None).await?;
     let begun = executed(context, &started, JobCommand::Begin { item: 0 }, None).await?;
@@ -181,6 +193,34 @@ async fn filled_job(context: &Context, name: &str) -> Outcome {
     let finish = JobCommand::Finish { item: 0, result: Ok(()) };
     let done = executed(context, &begun, finish, Some(outcome)).await?;
     executed(context, &done, JobCommand::Cancel, None).await.map(drop)
+}
+
+/// Creates a job with two pages and a credit budget.
+async fn filled_pages(context: &Context, name: &str) -> Outcome {
+    let (stores, org) = (&context.stores, &context.org);
+    let new = NewJob {
+        id: JobId::derive(&context.parts().each_ref().map(String::as_str)),
+        principal: Principal::new(org.clone(), context.user.clone(), Role::Member),
+        kind: EXTRACTION_KIND.to_owned(),
+        input: json!({}),
+        items: (0..=JOB_PAGE_ITEMS).map(|number| format!("{name} {number}")).collect(),
+        running_max: Duration::from_secs(3_600),
+        at: System.now(),
+    };
+    let job = create_job(&*stores.jobs, &stores.job_pages(), &JobLimits::default(), new).await?;
+    let root = BudgetRoot::job(&job.id);
+    Ok(stores.budgets().change(org, &root, 5, |budget| budget.reserve(None, name, 2)).await?)
+}
+
+async fn filled_endpoint(context: &Context, name: &str) -> Outcome {
+    let secret = SealedKey { master: "m1".to_owned(), sealed: format!("sealed for {name}") };
+    let event_types = BTreeSet::from(["document.ready".to_owned()]);
+    let create =
+        WebhookEndpointChange::Create { url: name.to_owned(), event_types, secret: Some(secret), enabled: true };
+    let (endpoints, id) = (context.stores.of::<WebhookEndpoint>(), context.id::<WebhookEndpoint>());
+    done(endpoints.decide(&id, context.write(Expected::Absent, create)?).await?)?;
+    let report = WebhookEndpointChange::Report { error: Some(format!("error of {name}")) };
+    done(endpoints.decide(&id, context.write(Expected::Version(1), report)?).await?).map(drop)
 }
 
 async fn filled_account(context: &Context, name: &str) -> Outcome {

@@ -1,9 +1,10 @@
 //! Conformance suite of [`folio_storage::ThreadStore`]: the fence of a journal.
 
-use folio_history::journal::{End, Ended, Entry};
+use folio_history::journal::{End, Ended, Entry, WorkingState};
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, OpenTurn, Phase, RequestRow, ThreadHeader};
 use folio_types::message::FinishReason;
 use folio_types::{Digest, Incarnation, Timestamp, limits};
+use serde_json::json;
 
 use super::context::Context;
 use super::{Failure, Outcome, check, refused, same};
@@ -20,6 +21,14 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 /// Returns an append that changes only the journal.
 pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> Append {
     Append { entries, ..Append::new(u128::from(context.fresh()) + 1, fence, context.now()) }
+}
+
+/// Returns an append that changes the journal and the working state of an agent, with a word in both.
+pub(crate) fn batch_with_state(context: &Context, fence: Fence, word: &str) -> Append {
+    let mut append = batch(context, fence, vec![ended(1, word)]);
+    let profile_state = Some(Box::new(json!({ "found": word })));
+    append.change.working = Some(WorkingState { profile_state, ..WorkingState::default() });
+    append
 }
 
 pub(crate) fn ended(turn: u32, text: &str) -> Entry {

@@ -135,6 +135,8 @@ pub struct Profile {
     /// offer: the organization's default model.
     pub model: Option<&'static str>,
     pub answer: ProfileAnswer,
+    /// True if the usage names the profile as the operation of all model calls of a turn, including those of tools.
+    pub has_own_usage: bool,
 }
 
 impl Profile {

@@ -6,6 +6,7 @@ use folio_storage::{JobPageStore, JobRecordStore, create_job};
 use folio_types::{JobId, Principal, Result, Role, Timestamp};
 use serde_json::json;
 
+use crate::counters::Counters;
 use crate::outbox::is_store_failure;
 
 /// Creates the job of a document whose upload requested a proposal. `at`: the time of the write that settles the text. None: the
@@ -15,7 +16,7 @@ use crate::outbox::is_store_failure;
 /// `STORE_UNAVAILABLE`: the text must not be written.
 pub(crate) async fn create(
     (jobs, pages): (&dyn JobRecordStore, &JobPageStore),
-    limits: &JobLimits,
+    (limits, counters): (&JobLimits, &Counters),
     document: &Document,
     at: Timestamp,
 ) -> Result<Option<JobId>> {
@@ -37,6 +38,7 @@ pub(crate) async fn create(
         Err(error) if is_store_failure(&error) => Err(error),
         // A full queue must not prevent the text of a document.
         Err(error) => {
+            counters.count_refused_jobs(AUTO_CREATE_KIND, error.reason.as_str(), 1);
             tracing::warn!(%error, document = %id, "no agent makes a proposal for a document");
             Ok(None)
         }

@@ -1,6 +1,6 @@
 //! Events, and the records from which they derive. Pure.
 
-use folio_history::job::{EXTRACTION_KIND, JobHeader, JobState, JobWrite};
+use folio_history::job::{EXTRACTION_KIND, JobState, JobWrite};
 use folio_history::journal::{End, Entry};
 use folio_history::thread::Append;
 use folio_resources::{Extraction, ExtractionState, Proposal, ProposalState, TextState, WebhookEndpointId};
@@ -216,20 +216,10 @@ pub(crate) fn of_proposal(op: &OpKey, is_new: bool, after: &Proposal) -> Vec<Eve
     vec![new(EventType::ProposalReady, None), new(EventType::InboxWaiting, Some("proposal"))]
 }
 
-/// Returns the name of the state of an ended job. None: the job is open.
-pub(crate) fn end_of(job: &JobHeader) -> Option<&'static str> {
-    match &job.state {
-        JobState::Completed => Some("completed"),
-        JobState::Failed(_) => Some("failed"),
-        JobState::Cancelled => Some("cancelled"),
-        JobState::Queued | JobState::Running | JobState::Waiting { .. } | JobState::Paused => None,
-    }
-}
-
 /// Returns the event of a write of a job. None: the write does not end a job that runs a prompt.
 pub(crate) fn of_job(write: &JobWrite) -> Option<Event> {
     let after = &write.after;
-    let state = end_of(after).filter(|_| !write.before.is_ended() && after.kind == EXTRACTION_KIND)?;
+    let state = after.end().filter(|_| !write.before.is_ended() && after.kind == EXTRACTION_KIND)?;
     let (org, progress) = (after.org(), after.progress());
     let mut data = json!({
         "organization_id": org, "job_id": after.id, "state": state, "version": after.version, "items": progress.items,

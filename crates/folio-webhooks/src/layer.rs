@@ -32,15 +32,16 @@ use folio_types::op::{OpKey, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{BlobId, DocumentId, JobId, OrgId, RequestId, Result, ThreadId, Timestamp};
 
+use crate::counters::Counters;
 use crate::event::{self, Event, EventType};
-use crate::outbox::{Counters, Outbox};
+use crate::outbox::Outbox;
 use crate::tag_runs::TagRuns;
 
 /// Returns the stores with a layer that creates the jobs that writes cause. `hints`: the queue of hints of jobs; `limits`: the
 /// limits of jobs.
 pub fn with_events(stores: Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Stores {
-    let outbox = Arc::new(Outbox::new(&stores, Arc::clone(&hints), counters));
-    let tag_runs = Arc::new(TagRuns::new(&stores, hints, limits));
+    let outbox = Arc::new(Outbox::new(&stores, Arc::clone(&hints), counters.clone()));
+    let tag_runs = Arc::new(TagRuns::new(&stores, hints, limits, counters));
     let resources = Resources {
         below: Arc::clone(&stores.resources),
         outbox: Arc::clone(&outbox),

@@ -14,6 +14,7 @@
 //! nothing until it has read the record.
 
 mod auto_create;
+mod counters;
 mod delivery;
 mod event;
 mod layer;
@@ -24,9 +25,9 @@ mod tag_runs;
 #[cfg(test)]
 mod tests;
 
+pub use counters::Counters;
 pub use delivery::{Attempt, Delivery, DeliveryState, admit, create_delivery, open_deliveries};
 pub use event::{EVENT_BYTES, Event, EventId, EventType};
 pub use layer::with_events;
-pub use outbox::Counters;
 pub use sender::DeliveryJobs;
 pub use signature::{generate_secret, signing_key};

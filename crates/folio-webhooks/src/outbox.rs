@@ -13,6 +13,7 @@ use folio_types::{Error, JobId, OrgId, Reason, Result};
 use futures::future::try_join_all;
 use moka::future::Cache;
 
+use crate::counters::Counters;
 use crate::delivery::{admit, create_delivery, open_deliveries};
 use crate::event::{Event, EventType};
 
@@ -25,18 +26,6 @@ const OPEN_TTL: Duration = Duration::from_secs(10);
 const CACHED_MAX: u64 = 10_000;
 /// Maximum number of endpoints that are read, because concurrent creations may exceed [`ENDPOINTS_MAX`].
 const READ_MAX: u64 = 2 * ENDPOINTS_MAX;
-
-/// Counts the events that are not delivered to an endpoint because it has too many open deliveries. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub struct Counters {
-    dropped: Arc<AtomicU64>,
-}
-
-impl Counters {
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-}
 
 struct Subscription {
     endpoint: WebhookEndpointId,
@@ -132,7 +121,7 @@ impl Outbox {
             Err(error) if is_store_failure(&error) => Err(error),
             // An endpoint must not prevent the write of a state.
             Err(error) => {
-                self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+                self.counters.count_dropped();
                 tracing::warn!(%error, %endpoint, event = event.name.as_str(), "an event is not delivered to an endpoint");
                 Ok(None)
             }

@@ -12,7 +12,7 @@ use folio_resources::{
     Document, Extraction, Proposal, Resource as _, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointId,
 };
 use folio_storage::Stores;
-use folio_types::op::{Expected, OpKey, OpState, Target, Write};
+use folio_types::op::{Expected, OpKey, OpState, Target, Write, WriteOutcome};
 use folio_types::{Code, Environment, Error, OrgId, Reason, RequestId, Result, Role};
 use moka::sync::Cache;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -22,8 +22,9 @@ use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHO
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
+use crate::counters::Counters;
 use crate::delivery::{Attempt, Delivery};
-use crate::event::{Event, EventType, Source, end_of};
+use crate::event::{Event, EventType, Source};
 use crate::signature::sign;
 
 /// Maximum time for a connection, and for an attempt with its connection.
@@ -53,6 +54,7 @@ pub struct DeliveryJobs {
     providers: Providers,
     environment: Arc<dyn Environment>,
     client: reqwest::Client,
+    counters: Counters,
     unreachable: Cache<WebhookEndpointId, ()>,
 }
 
@@ -65,7 +67,12 @@ impl std::fmt::Debug for DeliveryJobs {
 impl DeliveryJobs {
     /// # Errors
     /// `INTERNAL` if the HTTP client cannot be created.
-    pub fn new(stores: Stores, providers: Providers, environment: Arc<dyn Environment>) -> Result<Self> {
+    pub fn new(
+        stores: Stores,
+        providers: Providers,
+        environment: Arc<dyn Environment>,
+        counters: Counters,
+    ) -> Result<Self> {
         let builder = reqwest::Client::builder()
             .user_agent(concat!("folio/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
@@ -75,7 +82,7 @@ impl DeliveryJobs {
         let client =
             client.map_err(|error| Error::internal(format!("cannot create the client of webhooks: {error}")))?;
         let unreachable = Cache::builder().max_capacity(UNREACHABLE_MAX).time_to_live(UNREACHABLE_FOR).build();
-        Ok(Self { stores, providers, environment, client, unreachable })
+        Ok(Self { stores, providers, environment, client, counters, unreachable })
     }
 
     /// Returns true if the record of an event is stored.
@@ -92,7 +99,7 @@ impl DeliveryJobs {
             }
             Source::Job { job, version, state } => {
                 let found = self.stores.jobs.header(org, job).await?;
-                found.is_some_and(|found| found.version == *version && end_of(&found) == Some(state.as_str()))
+                found.is_some_and(|found| found.version == *version && found.end() == Some(state.as_str()))
             }
             Source::Extraction { extraction, op } => self.is_done(org, &Extraction::target(extraction), op).await?,
             Source::Proposal { proposal, op } => self.is_done(org, &Proposal::target(proposal), op).await?,
@@ -202,13 +209,21 @@ impl DeliveryJobs {
     /// attempt reports again.
     async fn report(&self, endpoint: WebhookEndpoint, error: Option<&str>) {
         let at = self.environment.now();
-        if endpoint.clone().reported(error, at) == endpoint {
+        let after = endpoint.clone().reported(error, at);
+        if after == endpoint {
             return;
         }
+        let is_disabled = endpoint.enabled && !after.enabled;
         let (org, key) = (endpoint.org.clone(), RequestId::generate(self.environment.as_ref()));
         let change = WebhookEndpointChange::Report { error: error.map(str::to_owned) };
         let write = Write::by_platform(org, key, at, Expected::Version(endpoint.version), change);
         match self.stores.of::<WebhookEndpoint>().decide(&endpoint.id, write).await {
+            // Another attempt may have changed the endpoint meanwhile, and have disabled it.
+            Ok(WriteOutcome::Row(_)) if is_disabled => {
+                self.counters.count_disabled_endpoint();
+                let (org, endpoint) = (&endpoint.org, &endpoint.id);
+                tracing::warn!(%org, %endpoint, "a webhook endpoint is disabled, because it failed for too long");
+            }
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, endpoint = %endpoint.id, "the state of an endpoint is not stored"),
         }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use folio_history::job::{EXTRACTION_KIND, ExtractionInput, JobLimits, JobQueue, NewJob, TagRun, TagRunWrite};
 use folio_resources::{Document, Organization, Prompt, PromptFilter};
 use folio_storage::{JobPageStore, JobRecordStore, JobStore, ResourceStore, Stores, create_job, hint_job};
-use folio_types::page::PageRequest;
+use folio_types::page::{Page, PageRequest};
 use folio_types::{DocumentId, JobId, OrgId, Principal, Result, Role, TagId, Timestamp, UserId};
 use futures::future::try_join_all;
 use serde_json::json;
 
 use crate::auto_create;
+use crate::counters::{Counters, TOO_MANY_PROMPTS};
 use crate::outbox::is_store_failure;
 
 /// Maximum number of prompts that run on a document after one write. Further ones do not run.
@@ -28,10 +29,11 @@ pub(crate) struct TagRuns {
     prompts: ResourceStore<Prompt>,
     hints: Arc<dyn JobStore>,
     limits: JobLimits,
+    counters: Counters,
 }
 
 impl TagRuns {
-    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, limits: JobLimits) -> Self {
+    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Self {
         Self {
             jobs: Arc::clone(&stores.jobs),
             pages: stores.job_pages(),
@@ -40,6 +42,7 @@ impl TagRuns {
             prompts: stores.of(),
             hints,
             limits,
+            counters,
         }
     }
 
@@ -50,7 +53,7 @@ impl TagRuns {
     /// `STORE_UNAVAILABLE`: the caller must not write the text.
     pub(crate) async fn proposal_of_text(&self, org: &OrgId, id: &DocumentId, at: Timestamp) -> Result<Option<JobId>> {
         let Some(document) = self.documents.get(org, id).await? else { return Ok(None) };
-        auto_create::create((&*self.jobs, &self.pages), &self.limits, &document, at).await
+        auto_create::create((&*self.jobs, &self.pages), (&self.limits, &self.counters), &document, at).await
     }
 
     /// Creates the jobs of a text that becomes ready, for the tags of the document except `known`. Returns these tags and the ids
@@ -107,7 +110,7 @@ impl TagRuns {
         let org = &document.org;
         let filter = PromptFilter { any_tag: tags.to_vec(), ..PromptFilter::default() };
         let request = PageRequest { size: PROMPTS_MAX, ..PageRequest::default() };
-        let prompts = self.prompts.list(org, &filter, &request).await?.items;
+        let Page { items: prompts, total, .. } = self.prompts.list(org, &filter, &request).await?;
         if prompts.is_empty() {
             return Ok(Vec::new());
         }
@@ -115,6 +118,7 @@ impl TagRuns {
         if organization.is_some_and(|organization| organization.tag_runs.disabled) {
             return Ok(Vec::new());
         }
+        self.counters.count_refused_jobs(EXTRACTION_KIND, TOO_MANY_PROMPTS, total.saturating_sub(PROMPTS_MAX.into()));
         let created = prompts.iter().map(|prompt| self.create_one(document, prompt, user, cause));
         Ok(try_join_all(created).await?.into_iter().flatten().collect())
     }
@@ -151,6 +155,7 @@ impl TagRuns {
             Err(error) if is_store_failure(&error) => Err(error),
             // A full queue must not prevent the change of a document.
             Err(error) => {
+                self.counters.count_refused_jobs(EXTRACTION_KIND, error.reason.as_str(), 1);
                 let document = &document.id;
                 tracing::warn!(%error, %document, prompt = %revid, "a prompt does not run on a document with its tag");
                 Ok(None)

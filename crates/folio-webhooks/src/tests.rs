@@ -123,7 +123,12 @@ impl Sandbox {
     }
 
     fn jobs(&self) -> DeliveryJobs {
-        DeliveryJobs::new(self.stores.clone(), self.providers.clone(), Arc::clone(&self.environment)).unwrap()
+        self.counted_jobs(Counters::default())
+    }
+
+    fn counted_jobs(&self, counters: Counters) -> DeliveryJobs {
+        let environment = Arc::clone(&self.environment);
+        DeliveryJobs::new(self.stores.clone(), self.providers.clone(), environment, counters).unwrap()
     }
 
     async fn create_endpoint(&self, address: SocketAddr) {
@@ -356,6 +361,25 @@ async fn a_failed_attempt_is_recorded_repeated_and_reported_to_the_endpoint() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_fails_for_5_days_is_disabled_and_counted_once() {
+    let (received, _folder, test) = start(&["127.0.0.1"]).await;
+    *received.status.lock().unwrap() = StatusCode::SERVICE_UNAVAILABLE;
+    let at = test.environment.now() - Duration::from_secs(6 * 24 * 60 * 60);
+    let report = WebhookEndpointChange::Report { error: Some("503".to_owned()) };
+    let write = Write::by_platform(test.org.clone(), "report".parse().unwrap(), at, Expected::Version(1), report);
+    test.stores.of::<WebhookEndpoint>().decide(&test.endpoint, write).await.unwrap();
+    test.ingest(test.ready()).await;
+    let job = test.deliveries().await.remove(0);
+    let counters = Counters::default();
+    let kind = test.counted_jobs(counters.clone());
+    for _ in 0..2 {
+        test.attempt(&kind, job.clone()).await.0.unwrap_err();
+        assert!(!test.stored_endpoint().await.enabled);
+    }
+    assert_eq!((counters.disabled_endpoints(), received.all().len()), (1, 1));
+}
+
+#[tokio::test]
 async fn an_address_that_the_operator_does_not_allow_receives_nothing() {
     let (received, _folder, test) = start(&[]).await;
     let event = Event::test(&test.org, &test.endpoint, &["r"], test.environment.now());
@@ -468,6 +492,21 @@ async fn a_text_that_is_settled_creates_the_job_of_a_requested_proposal_once() {
         let hints = test.shared.jobs.waiting(folio_storage::JOB_HINTS).await.unwrap();
         assert_eq!(hints > 0, expected > 0, "a hint after the write");
     }
+}
+
+#[tokio::test]
+async fn jobs_that_do_not_follow_a_write_are_counted_by_kind_and_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_document_with(true).await;
+    let limits = JobLimits { waiting_max: 0, running_max: 0, ..JobLimits::default() };
+    let counters = Counters::default();
+    let stores = with_events(test.stores.clone(), Arc::clone(&test.shared.jobs), limits, counters.clone());
+    let tagged = create_tagged_prompt(&test).await;
+    stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
+    change::<Document>(&test, &stores, &test.document, Expected::Version(1), tagged).await;
+    let refused = [(("auto_create", "QUEUE_FULL"), 1), (("extraction", "QUEUE_FULL"), 1)];
+    assert_eq!(counters.refused_jobs(), refused);
 }
 
 /// Adds a tag to the document before its text is stored.

@@ -86,8 +86,8 @@ impl AgentRuns {
         }
         let run = (id, &input.thread);
         let error = match self.drive(&task.principal, input.message()?).await {
-            Ok(reason) => match self.end(&task.principal, run, &reason).await? {
-                ExtractionState::Failed => Error::precondition(Reason::NoExtraction, reason),
+            Ok(ended) => match self.end(&task.principal, run, &ended.message).await? {
+                ExtractionState::Failed => Error::precondition(Reason::NoExtraction, ended.message),
                 ExtractionState::Completed | ExtractionState::InProgress => {
                     return Ok(json!({ "extraction_id": id.as_str() }));
                 }
@@ -100,9 +100,9 @@ impl AgentRuns {
         Err(error)
     }
 
-    /// Starts, joins or resumes the turn of a run, and follows it to its end. Returns the reason of the failure of an extraction that
-    /// is then still in progress, or of a run that has not stored one.
-    pub(crate) async fn drive(&self, principal: &Principal, message: ChatCommand) -> Result<String> {
+    /// Starts, joins or resumes the turn of a run, and follows it to its end. Returns the error of an extraction that is then still
+    /// in progress, or of a run that has not stored one.
+    pub(crate) async fn drive(&self, principal: &Principal, message: ChatCommand) -> Result<Error> {
         let mut events = self.runner.start(principal, message).await?;
         let mut last = None;
         while let Some(event) = events.next().await {
@@ -112,7 +112,7 @@ impl AgentRuns {
             let ended_early = || Error::unavailable(Reason::NodeLost, "the events of the run ended early");
             let Event { turn, kind, .. } = last.ok_or_else(ended_early)?;
             match RunEnd::of(&kind) {
-                RunEnd::Ended(reason) => return Ok(reason),
+                RunEnd::Ended(error) => return Ok(error),
                 RunEnd::Interrupted(error) => return Err(error),
                 // A person decided about an earlier round.
                 RunEnd::Waiting { round, is_resumable: true } => {

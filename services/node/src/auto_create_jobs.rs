@@ -5,14 +5,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use folio_history::job::{AUTO_CREATE_KIND, AutoCreateInput, ItemState, JobHeader};
 use folio_jobs::{ItemTask, JobKind};
+use folio_resources::ProposalState;
 use folio_tools::ToolResources;
 use folio_tools::auto_create::{
-    AutoCreateStart, Options, end_auto_create, open_run, propose_similar, start_auto_create,
+    AutoCreateRun, AutoCreateStart, Options, end_auto_create, open_run, propose_similar, start_auto_create,
 };
-use folio_types::{DocumentId, Result, Role};
+use folio_types::{DocumentId, Error, Principal, Result, Role};
 use serde_json::Value;
-use tracing::Instrument as _;
 use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::agent_jobs::{AgentRuns, failure, is_last_attempt};
 
@@ -90,7 +91,7 @@ impl AutoCreateJobs {
                     self.runs.cancel(principal, &run.thread).await?;
                 }
                 let ended = match ended {
-                    Ok(reason) => end_auto_create(resources, options, principal, &run, &reason).await,
+                    Ok(error) => self.end(principal, &run, &error).await,
                     Err(error) => Err(error),
                 };
                 (run, ended)
@@ -100,8 +101,17 @@ impl AutoCreateJobs {
             && is_last_attempt(&task, error)
         {
             // The outcome is a failed proposal, or the last extraction before the error.
-            return end_auto_create(resources, options, principal, &run, &error.message).await;
+            return self.end(principal, &run, error).await;
         }
         result
+    }
+
+    /// Stores the proposal of a run, and records the error of a run that failed in the span. Returns the outcome of the item.
+    async fn end(&self, principal: &Principal, run: &AutoCreateRun, error: &Error) -> Result<Value> {
+        let outcome = end_auto_create(&self.resources, &self.options, principal, run, &error.message).await?;
+        if outcome.get("state").and_then(Value::as_str) == Some(ProposalState::Failed.as_str()) {
+            Span::current().record("error.type", error.reason.as_str());
+        }
+        Ok(outcome)
     }
 }

@@ -12,12 +12,13 @@ use folio_conversation::{
 use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
 use folio_history::peer::SharedPeer;
-use folio_jobs::{JobHints, JobKind, Jobs};
+use folio_jobs::{JobHints, JobKind, Jobs, JobsSnapshot};
 use folio_llm::Models;
-use folio_metering::SharedMeter;
+use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
 use folio_tools::{Registry, ToolResources, auto_create};
+use folio_types::profile::AUTO_CREATE_PROFILE;
 use folio_types::{Environment, Incarnation, Result, Timestamp};
 use futures::future::OptionFuture;
 use tokio::sync::watch;
@@ -160,6 +161,11 @@ impl Node {
         self.inner.current().conversations
     }
 
+    /// Returns the numbers of jobs since the start of the current incarnation.
+    pub fn jobs_snapshot(&self) -> JobsSnapshot {
+        self.inner.current().jobs.snapshot()
+    }
+
     pub fn snapshot(&self) -> Snapshot {
         self.conversations().snapshot()
     }
@@ -265,7 +271,9 @@ async fn start_jobs(
     let agent = Arc::new(AgentRuns::new(runner, parts.stores.clone(), Arc::clone(&parts.environment)));
     kinds.push(Arc::new(AgentJobs(Arc::clone(&agent))));
     let (options, runs) = (parts.auto_create.clone(), Arc::clone(&agent));
-    kinds.push(Arc::new(AutoCreateJobs { resources: resources.clone(), options, runs }));
+    let meter: SharedMeter = Arc::new(OperationMeter::new(Arc::clone(&parts.meter), AUTO_CREATE_PROFILE));
+    let automatic = ToolResources { meter, ..resources.clone() };
+    kinds.push(Arc::new(AutoCreateJobs { resources: automatic, options, runs }));
     kinds.push(Arc::new(ExtractionJobs { resources, agent }));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),

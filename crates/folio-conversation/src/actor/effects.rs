@@ -8,7 +8,7 @@ use folio_history::TurnRecord;
 use folio_history::event::Event;
 use folio_history::journal::{Entry, Intent, Mention};
 use folio_history::thread::Append;
-use folio_metering::{BudgetMeter, BudgetScope, SharedMeter};
+use folio_metering::{BudgetMeter, BudgetScope, OperationMeter, SharedMeter};
 use folio_storage::BudgetRoot;
 use folio_tools::{CallContext, ToolResources};
 use folio_types::{DocumentId, Principal, Role, TurnId};
@@ -239,9 +239,14 @@ impl State {
         }
     }
 
-    /// Returns the meter of a turn's model calls: with the budget of the turn, if it has one.
+    /// Returns the meter of a turn's model calls: with the operation of the profile, and with the budget of the turn, if the
+    /// profile or the turn has one.
     fn meter_of(&self, record: &TurnRecord, turn: &TurnId) -> SharedMeter {
-        let meter = self.shared.dependencies.meter.clone();
+        let mut meter = self.shared.dependencies.meter.clone();
+        let profile = self.loaded.as_ref().map(|loaded| &loaded.profile.profile);
+        if let Some(profile) = profile.filter(|profile| profile.has_own_usage) {
+            meter = Arc::new(OperationMeter::new(meter, profile.name));
+        }
         let Some(credits) = record.accepted.options.credit_budget() else { return meter };
         let (budgets, org) = (self.stores().budgets(), self.org().clone());
         Arc::new(BudgetMeter::new(meter, BudgetScope::new(budgets, org, BudgetRoot::turn(turn), credits)))

@@ -122,6 +122,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
         limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
         model: None,
         answer: ProfileAnswer::Text,
+        has_own_usage: false,
     };
     (Registry::new([read, write], vec![profile]).unwrap(), max_running)
 }

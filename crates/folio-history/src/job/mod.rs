@@ -301,6 +301,25 @@ impl JobHeader {
         self.ended_at.is_some()
     }
 
+    /// Returns the name of the state of an ended job. None: the job is open.
+    pub fn end(&self) -> Option<&'static str> {
+        match &self.state {
+            JobState::Completed => Some("completed"),
+            JobState::Failed(_) => Some("failed"),
+            JobState::Cancelled => Some("cancelled"),
+            JobState::Queued | JobState::Running | JobState::Waiting { .. } | JobState::Paused => None,
+        }
+    }
+
+    /// Returns the time since which an open job can start. None: it is paused, or its node may run it.
+    pub fn ready_since(&self) -> Option<Timestamp> {
+        match &self.state {
+            JobState::Queued => Some(self.updated_at),
+            JobState::Waiting { retry_at, .. } => Some(*retry_at),
+            _ => None,
+        }
+    }
+
     /// Returns the time at which an open job fails.
     pub fn open_until(&self) -> Timestamp {
         self.created_at.saturating_add(JOB_OPEN_MAX).unwrap_or(Timestamp::MAX)

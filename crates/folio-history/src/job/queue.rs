@@ -24,6 +24,8 @@ pub enum JobQueue {
 }
 
 impl JobQueue {
+    pub const ALL: [Self; 2] = [Self::Work, Self::Deliveries];
+
     pub fn of(kind: &str) -> Self {
         if kind == DELIVERY_KIND { Self::Deliveries } else { Self::Work }
     }
@@ -36,7 +38,7 @@ impl JobQueue {
         }
     }
 
-    /// Returns the name of the running slots, and of the queue in hints.
+    /// Returns the name of the running slots, and of the queue in hints and metrics.
     pub fn slots(self) -> &'static str {
         match self {
             Self::Work => "jobs",

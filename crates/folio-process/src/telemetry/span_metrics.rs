@@ -55,6 +55,8 @@ const TOOL: &[(&str, &str)] = &[("gen_ai.tool.name", "tool"), ("error.type", "er
 const STORE: &[(&str, &str)] =
     &[("db.system.name", "system"), ("db.operation.name", "operation"), ("error.type", "error")];
 const PURCHASE: &[(&str, &str)] = &[("http.response.status_code", "status")];
+const JOB_ITEM: &[(&str, &str)] =
+    &[("folio.job.kind", "kind"), ("folio.item.outcome", "outcome"), ("error.type", "error")];
 const WEBHOOK: &[(&str, &str)] = &[("error.type", "error")];
 const AUTO_CREATE: &[(&str, &str)] = &[("folio.proposal.state", "outcome"), ("error.type", "error")];
 const INGESTION: &[(&str, &str)] = &[("error.type", "error")];
@@ -79,6 +81,7 @@ const DURATIONS: &[DurationMetric] = &[
     DurationMetric::of("execute_tool", "tool_seconds", TOOL, "Tool executions."),
     DurationMetric::of("store", "store_seconds", STORE, "Store operations."),
     DurationMetric::of("purchase", "purchase_seconds", PURCHASE, "Events of the payment system."),
+    DurationMetric::of("job_item", "job_item_seconds", JOB_ITEM, "Attempts of items of jobs."),
     DurationMetric::of("webhook", "webhook_seconds", WEBHOOK, "Attempts to deliver an event to a webhook endpoint."),
     DurationMetric::of(
         "auto_create",
@@ -111,6 +114,13 @@ const FIELDS: &[FieldMetric] = &[
         metric: "model_output_tokens_total",
         help: "Output tokens of model calls.",
         kind: Kind::Counter,
+    },
+    FieldMetric {
+        span: "job_item",
+        field: "folio.job.waited_seconds",
+        metric: "job_wait_seconds",
+        help: "Waits of jobs that could start, until the start, measured with the first item after it.",
+        kind: Kind::Histogram,
     },
     FieldMetric {
         span: "cite",

@@ -25,6 +25,7 @@ pub(super) fn profile(running_time: Duration) -> Profile {
         limits: ProfileLimits { model_calls: 30, running_time: Some(running_time), credit_budget: None },
         model: None,
         answer: ProfileAnswer::Text,
+        has_own_usage: true,
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) fn profile() -> Profile {
         limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
         model: None,
         answer: ProfileAnswer::Text,
+        has_own_usage: false,
     }
 }
 

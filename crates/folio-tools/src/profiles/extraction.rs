@@ -25,6 +25,7 @@ pub(super) fn profile() -> Profile {
         },
         model: None,
         answer: ProfileAnswer::Text,
+        has_own_usage: false,
     }
 }
 

@@ -8,6 +8,7 @@ use folio_breaker::BreakerState;
 use folio_cluster::Membership;
 use folio_documents::{ActiveUploads, IngestHandle};
 use folio_gateway::Counters;
+use folio_jobs::{EndedJobs, JobsSnapshot, QueueLoad};
 use folio_llm::EndpointStatus;
 use folio_node::Node;
 use folio_operations::RunningExports;
@@ -105,6 +106,7 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
     }
     if let Some(node) = &sources.node {
         page.gauge("page_images", "Page images that are being rendered.", as_u64(node.rendered_images()));
+        add_jobs(&mut page, &node.jobs_snapshot());
     }
     if let Some(load) = sources.ingest.as_ref().map(IngestHandle::load) {
         page.gauge("documents_reading", "Documents that this node reads now.", load.reading);
@@ -136,8 +138,7 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
         page.gauge("heartbeats_answered", help, membership.is_store_available().into());
     }
     add_credit(&mut page, &sources.credit);
-    let help = "Events that are not delivered to an endpoint, because it has too many open deliveries.";
-    page.counter("webhook_events_dropped_total", help, sources.webhooks.dropped());
+    add_webhooks(&mut page, &sources.webhooks);
     add_models(&mut page, sources.models.endpoints());
     let servers: Vec<CallCounters> = sources.stores.iter().filter_map(|store| store.call_counters()).collect();
     add_stores(&mut page, &servers);
@@ -152,6 +153,38 @@ fn add_credit(page: &mut MetricsBuilder, credit: &folio_metering::Counters) {
     page.counter("spu_refused_total", help, credit.refused());
     let help = "Model calls that were settled after their reservation had expired.";
     page.counter("spu_settled_late_total", help, credit.settled_late());
+}
+
+fn add_jobs(page: &mut MetricsBuilder, jobs: &JobsSnapshot) {
+    let mut add = |name, help, value: fn(&QueueLoad) -> u64| {
+        let label_of = |load: &QueueLoad| load.queue.slots().to_owned();
+        page.per_label((name, Kind::Gauge, help), &jobs.queues, "queue", label_of, value);
+    };
+    add("jobs_open", "Open jobs of all nodes, at the last sweep of this node.", |load| load.open);
+    add("jobs_ready", "Jobs that this node can start, at its last sweep.", |load| load.ready);
+    add("jobs_running", "Jobs that this node runs.", |load| load.running);
+    let mut add = |name, help, value: fn(&EndedJobs) -> u64| {
+        let family = Family::new(name, Kind::Counter, help);
+        page.0.push(jobs.ended.iter().fold(family, |family, ended| {
+            let labels = vec![("kind", ended.kind.to_owned()), ("outcome", ended.end.to_owned())];
+            family.with(labels, value(ended))
+        }));
+    };
+    add("jobs_ended_total", "Ended jobs that this node found.", |ended| ended.count);
+    let help = "Sum of the times from the creation to the end of ended jobs, in seconds.";
+    add("jobs_ended_seconds_total", help, |ended| ended.seconds);
+}
+
+fn add_webhooks(page: &mut MetricsBuilder, webhooks: &folio_webhooks::Counters) {
+    let help = "Events that are not delivered to an endpoint, because it has too many open deliveries.";
+    page.counter("webhook_events_dropped_total", help, webhooks.dropped());
+    let help = "Webhook endpoints that were disabled, because they failed for too long.";
+    page.counter("webhook_endpoints_disabled_total", help, webhooks.disabled_endpoints());
+    let help = "Runs of prompts by tags, and runs that make proposals, that were not created after a write.";
+    let family = Family::new("jobs_refused_total", Kind::Counter, help);
+    page.0.push(webhooks.refused_jobs().into_iter().fold(family, |family, ((kind, reason), count)| {
+        family.with(vec![("kind", kind.to_owned()), ("error", reason.to_owned())], count)
+    }));
 }
 
 /// The sum over the endpoints of a provider. Organizations may call it with their own keys, which are separate

@@ -68,6 +68,7 @@ pub(crate) struct SharedComponents {
     meter: SharedMeter,
     credit: CreditMeter,
     quotas: QuotaCache,
+    webhooks: folio_webhooks::Counters,
     environment: Arc<dyn Environment>,
 }
 
@@ -145,7 +146,16 @@ pub(crate) async fn start(
     };
     let meter: SharedMeter =
         Arc::new(QuotaMeter::new(meter, Slots::of_model_calls(quotas.clone(), Arc::clone(&shared.slots))));
-    let base = SharedComponents { stores, shared, models, meter, credit: credit.clone(), quotas, environment };
+    let base = SharedComponents {
+        stores,
+        shared,
+        models,
+        meter,
+        credit: credit.clone(),
+        quotas,
+        webhooks: webhooks.clone(),
+        environment,
+    };
 
     let cluster = match &embedded {
         Some(_) => None,
@@ -205,7 +215,7 @@ pub(crate) async fn start(
     };
     let gateway = match (listeners.public, conversations(&base.stores, cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
-            let SharedComponents { stores, shared, models, meter, credit, quotas: _, environment } = base;
+            let SharedComponents { stores, shared, models, meter, credit, environment, .. } = base;
             let providers = Providers::clone(&models);
             let components = Components {
                 quotas: settings.limits.quotas(),

@@ -63,7 +63,7 @@ impl RunningNode {
             _ => None,
         };
         let (stores, environment) = (base.stores.clone(), Arc::clone(&base.environment));
-        let deliveries = DeliveryJobs::new(stores, Providers::clone(&base.models), environment)?;
+        let deliveries = DeliveryJobs::new(stores, Providers::clone(&base.models), environment, base.webhooks.clone())?;
         // Other nodes read published events. A single process does not need them.
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
         let parts = NodeParts {

@@ -7,7 +7,7 @@ use folio_resources::{Document, TextState};
 use folio_storage::{IngestUpdate, create_job};
 use folio_testkit::wait_for;
 use folio_types::access::Scope;
-use folio_types::{DocumentId, Environment as _, JobId, Principal, Reason, Role, System};
+use folio_types::{DocumentId, Environment as _, JobId, Principal, Reason, Role, System, Timestamp};
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Client, Server, format};
@@ -169,6 +169,14 @@ async fn a_similar_document_gets_the_accepted_prompt_proposed() {
     assert_eq!(prompts["prompts"][0]["pending_proposal_id"], Value::Null, "the prompt was accepted before");
     client.call_ok("RejectProposal", json!({ "proposal_id": similar["proposal_id"] })).await;
     assert_eq!(counts(&client).await, [1, 1, 1], "the accepted prompt is kept");
+    // The records follow the settlements, which the jobs do not wait for.
+    let records = wait_for("the records of all model calls", LIMIT, || async {
+        let records = server.stores.usage.list(&client.org, Timestamp::UNIX_EPOCH, 100).await.unwrap();
+        (records.len() == server.model.calls()).then_some(records)
+    })
+    .await;
+    let operations: Vec<_> = records.iter().map(|record| record.operation.as_str()).collect();
+    assert_eq!(operations, ["auto_create"; 4], "those of the turn, of its tool, and of the run without an agent");
     server.stop().await;
 }
 

@@ -108,8 +108,8 @@ impl AgentRunInput {
 /// The state of a run when the events of its turn end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunEnd {
-    /// The turn has ended. An extraction that is still in progress has failed for this reason.
-    Ended(String),
+    /// The turn has ended. An extraction that is still in progress has failed with this error.
+    Ended(Error),
     /// The turn waits for decisions. `is_resumable`: no call of the round needs one.
     Waiting { round: u32, is_resumable: bool },
     /// The turn can be resumed.
@@ -119,13 +119,14 @@ pub enum RunEnd {
 impl RunEnd {
     /// Returns the state of the run after a closing event.
     pub fn of(closing: &EventKind) -> Self {
+        let ended = |message| Self::Ended(Error::precondition(Reason::NoExtraction, message));
         match closing {
-            EventKind::Completed { .. } => Self::Ended("the agent ended without completing the extraction".to_owned()),
+            EventKind::Completed { .. } => ended("the agent ended without completing the extraction"),
             EventKind::Failed { error, retriable: true } => Self::Interrupted(error.clone()),
-            EventKind::Failed { error, retriable: false } => Self::Ended(error.message.clone()),
-            EventKind::Cancelled => Self::Ended("the run was cancelled".to_owned()),
-            EventKind::Expired => Self::Ended("an approval of the run expired".to_owned()),
-            EventKind::Superseded => Self::Ended("another message replaced the run".to_owned()),
+            EventKind::Failed { error, retriable: false } => Self::Ended(error.clone()),
+            EventKind::Cancelled => ended("the run was cancelled"),
+            EventKind::Expired => ended("an approval of the run expired"),
+            EventKind::Superseded => ended("another message replaced the run"),
             EventKind::AwaitingApproval { round, pending, .. } => {
                 Self::Waiting { round: *round, is_resumable: pending.iter().all(|call| !call.needs_approval) }
             }
@@ -200,7 +201,7 @@ mod tests {
         let error = Error::internal("broken");
         let failed = |retriable| EventKind::Failed { error: error.clone(), retriable };
         assert_eq!(RunEnd::of(&failed(true)), RunEnd::Interrupted(error.clone()));
-        assert_eq!(RunEnd::of(&failed(false)), RunEnd::Ended("broken".to_owned()));
+        assert_eq!(RunEnd::of(&failed(false)), RunEnd::Ended(error.clone()));
         for ended in [EventKind::Cancelled, EventKind::Expired, EventKind::Superseded] {
             assert!(matches!(RunEnd::of(&ended), RunEnd::Ended(_)), "{ended:?}");
         }
