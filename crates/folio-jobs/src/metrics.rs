@@ -66,7 +66,7 @@ impl JobMetrics {
 
     /// Counts a job. An open job is not counted. `kind`: None if this build does not know the kind.
     pub(crate) fn count_end(&self, kind: Option<&'static str>, job: &JobHeader) {
-        let (Some(end), Some(ended_at)) = (job.end(), job.ended_at) else { return };
+        let (Some(end), Some(ended_at)) = (job.outcome(), job.ended_at) else { return };
         let took = Duration::try_from(ended_at.duration_since(job.created_at)).unwrap_or_default();
         let mut inner = self.inner();
         let (count, seconds) = inner.ended.entry((kind.unwrap_or(OTHER), end)).or_default();
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn ended_jobs_are_counted_by_kind_and_end_with_their_time_since_the_creation() {
-        let at = |seconds| Timestamp::constant(1_790_000_000 + seconds, 0);
+        let at = |seconds: i64| Timestamp::constant(1_790_000_000 + seconds, 0);
         let new = NewJob {
             id: JobId::derive(&["j"]),
             principal: Principal::new(OrgId::derive(&["o"]), UserId::derive(&["u"]), Role::Member),

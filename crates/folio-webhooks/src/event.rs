@@ -219,7 +219,7 @@ pub(crate) fn of_proposal(op: &OpKey, is_new: bool, after: &Proposal) -> Vec<Eve
 /// Returns the event of a write of a job. None: the write does not end a job that runs a prompt.
 pub(crate) fn of_job(write: &JobWrite) -> Option<Event> {
     let after = &write.after;
-    let state = after.end().filter(|_| !write.before.is_ended() && after.kind == EXTRACTION_KIND)?;
+    let state = after.outcome().filter(|_| !write.before.is_ended() && after.kind == EXTRACTION_KIND)?;
     let (org, progress) = (after.org(), after.progress());
     let mut data = json!({
         "organization_id": org, "job_id": after.id, "state": state, "version": after.version, "items": progress.items,

@@ -99,7 +99,7 @@ impl DeliveryJobs {
             }
             Source::Job { job, version, state } => {
                 let found = self.stores.jobs.header(org, job).await?;
-                found.is_some_and(|found| found.version == *version && found.end() == Some(state.as_str()))
+                found.is_some_and(|found| found.version == *version && found.outcome() == Some(state.as_str()))
             }
             Source::Extraction { extraction, op } => self.is_done(org, &Extraction::target(extraction), op).await?,
             Source::Proposal { proposal, op } => self.is_done(org, &Proposal::target(proposal), op).await?,

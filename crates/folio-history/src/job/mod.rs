@@ -302,7 +302,7 @@ impl JobHeader {
     }
 
     /// Returns the name of the state of an ended job. None: the job is open.
-    pub fn end(&self) -> Option<&'static str> {
+    pub fn outcome(&self) -> Option<&'static str> {
         match &self.state {
             JobState::Completed => Some("completed"),
             JobState::Failed(_) => Some("failed"),
