@@ -231,8 +231,8 @@ impl Sample for Proposal {
         let all = ProposalFilter { document: Some(seed.document()), ..ProposalFilter::default() };
         vec![
             all.clone(),
-            ProposalFilter { any_state: vec![ProposalState::Accepted], ..all.clone() },
-            ProposalFilter { any_prompt: vec![seed.prompt().of], ..all },
+            ProposalFilter { any_prompt: vec![seed.prompt().of], ..all.clone() },
+            ProposalFilter { any_prompt: vec![seed.prompt().of], any_state: vec![ProposalState::Accepted], ..all },
         ]
     }
 }
