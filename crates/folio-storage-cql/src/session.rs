@@ -346,8 +346,10 @@ impl Cql {
         Ok(self.rows(select, consistency, values).await?.into_iter().next())
     }
 
-    /// The write must be idempotent: the driver may repeat it.
+    /// The write must be idempotent: the driver may repeat it. The clock is checked although the write has no condition,
+    /// because its values may depend on the time: with a wrong clock, a row would be put into a bucket that no scan reads.
     pub(crate) async fn write(&self, statement: &PreparedStatement, values: Values) -> Result<()> {
+        self.options.environment.check_clock()?;
         let (sent, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
         let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, health).await?;
         done.map(|_| ()).map_err(|error| failed(&error))
@@ -367,6 +369,7 @@ impl Cql {
     }
 
     async fn write_batch(&self, statements: Statements<'_>) -> Result<()> {
+        self.options.environment.check_clock()?;
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(true);

@@ -9,7 +9,8 @@ use folio_storage::{OpenTurnStore, Stores};
 use folio_storage_cql::{CqlStore, Options};
 use folio_testkit::{Simulated, wait_for};
 use folio_types::{
-    Environment, Incarnation, OrgId, Principal, Reason, Result, Role, ThreadId, Timestamp, TurnId, UserId,
+    Code, Environment, Error, Incarnation, OrgId, Principal, Reason, Result, Role, System, ThreadId, Timestamp, TurnId,
+    UserId,
 };
 use futures::StreamExt as _;
 
@@ -147,4 +148,42 @@ async fn a_turn_is_not_accepted_if_its_row_is_acknowledged_after_its_bucket_may_
     assert_eq!(opened.stores.threads.header(&org, &new.id).await.unwrap(), None);
     assert!(matches!(opened.stores.threads.begin(new, append).await.unwrap(), Appended::Done(_)));
     opened.stores.erasure.erase(&[org].into()).await.unwrap();
+}
+
+/// A clock that is a month ahead.
+#[derive(Debug)]
+struct Ahead {
+    is_detected: bool,
+}
+
+impl Environment for Ahead {
+    fn now(&self) -> Timestamp {
+        System.now() + Duration::from_secs(31 * 24 * 3_600)
+    }
+
+    fn random(&self) -> u128 {
+        System.random()
+    }
+
+    fn check_clock(&self) -> Result<()> {
+        let error = || Error::new(Code::Unavailable, Reason::StoreUnavailable, "the clock is wrong");
+        if self.is_detected { Err(error()) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn a_process_with_a_wrong_clock_puts_no_row_into_a_bucket_of_the_future() {
+    let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
+    let mut stores = Vec::new();
+    for is_detected in [true, false] {
+        let environment = Arc::new(Ahead { is_detected });
+        let cql = CqlStore::open(Options { environment, ..options("folio_suites").await }).await.unwrap();
+        stores.push(cql.stores(opened.stores.blobs.clone()));
+    }
+    let [wrong, later] = &stores[..] else { panic!("two stores are open") };
+    let (new, append) = opening(&org, "ahead", System.now());
+    let refused = wrong.threads.begin(new, append).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::StoreUnavailable);
+    let rows = later.open_turns.scan(None, 10_000).await.unwrap();
+    assert_eq!(rows.iter().filter(|row| row.org == org).count(), 0);
 }
