@@ -8,6 +8,7 @@ use folio_storage::ResourceUsage;
 use folio_types::op::{ClosedAs, Expected, OpKey, OpResult, OpRow, Target, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{CallId, Digest, Reason, TurnId};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::context::{Context, done, row};
 use super::memory::Memory;
@@ -16,6 +17,9 @@ use super::{Failure, Outcome, check, extraction_lists, paging, refused, revision
 
 /// More rows than a system index has in any test.
 const ALL: usize = 100_000;
+
+/// Kinds that are tested at once, because most of their time is spent on waiting for the store.
+const CONCURRENT_KINDS: usize = 4;
 
 /// The answer of a store to a write.
 type Answer = folio_types::Result<WriteOutcome>;
@@ -32,11 +36,14 @@ pub(crate) struct Run {
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let kinds: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
     same!(SAMPLES.iter().map(|sampled| sampled.kind.name).collect::<BTreeSet<_>>(), kinds, "the kinds with samples");
-    for sampled in SAMPLES.iter().filter(|sampled| context.covers(sampled.kind.name)) {
+    let runs = SAMPLES.iter().filter(|sampled| context.covers(sampled.kind.name)).map(|sampled| {
         let mut run = Run::new(context.of_kind(sampled.kind.name));
-        let outcome = run.kind(sampled).await;
-        outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.name)))?;
-    }
+        async move {
+            let outcome = run.kind(sampled).await;
+            outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.name)))
+        }
+    });
+    stream::iter(runs).buffer_unordered(CONCURRENT_KINDS).try_collect::<()>().await?;
     if context.covers(Extraction::KIND) {
         let lists = context.of_kind("extraction_lists");
         extraction_lists::over_documents(&lists).await?;

@@ -31,7 +31,7 @@ impl CqlServer {
                 Err(error) => eprintln!("{:#}", error.context("ScyllaDB is not available; using Cassandra")),
             }
         }
-        Cassandra::start(1).map(Self::Cassandra)
+        Cassandra::start_shared().map(Self::Cassandra)
     }
 
     fn address(&self) -> String {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use self::node::Node;
+use self::node::{Kind, Node};
 pub use self::node::Node as CassandraNode;
 use crate::cache::{self, run_to_end};
 use crate::identity::Identity;
@@ -28,6 +28,14 @@ pub struct Cassandra {
 }
 
 impl Cassandra {
+    /// Starts one node that no test stops. It keeps the definitions of tables in memory, so that tables are created faster.
+    pub(crate) fn start_shared() -> Result<Self> {
+        let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
+        let port = ports::free(3)?;
+        let node = Node::start((&java, &jars), (1, "datacenter1"), port, "0", &Kind::Shared)?;
+        Ok(Self { nodes: vec![node], port })
+    }
+
     /// Starts one to three nodes of the data center `datacenter1` on free ports. Requires JDK 17; the first start
     /// downloads the jars (66 MB) with Maven.
     pub fn start(nodes: usize) -> Result<Self> {
@@ -44,7 +52,7 @@ impl Cassandra {
         let port = ports::free(2 + TOKENS.len() as u16)?;
         let mut cassandra = Self { nodes: Vec::new(), port };
         for ((token, datacenter), host) in tokens.iter().zip(datacenters).zip(1..) {
-            cassandra.nodes.push(Node::start((&java, &jars), (host, datacenter), port, token, nodes, None)?);
+            cassandra.nodes.push(Node::start((&java, &jars), (host, datacenter), port, token, &Kind::Durable { of: nodes })?);
         }
         Ok(cassandra)
     }
@@ -54,7 +62,7 @@ impl Cassandra {
     pub fn start_secured(identity: &Identity) -> Result<Self> {
         let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
         let port = ports::free(3)?;
-        let node = Node::start((&java, &jars), (1, "datacenter1"), port, "0", 1, Some(identity))?;
+        let node = Node::start((&java, &jars), (1, "datacenter1"), port, "0", &Kind::Secured(identity))?;
         Ok(Self { nodes: vec![node], port })
     }
 

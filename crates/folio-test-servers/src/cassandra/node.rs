@@ -16,6 +16,19 @@ use crate::storage;
 /// The limit is sufficient for a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(180);
 
+pub(super) enum Kind<'a> {
+    /// A member of a cluster of this number of nodes, which may be killed.
+    Durable { of: usize },
+    /// A single node that is not restarted.
+    Shared,
+    /// A single node that accepts only TLS and requires client certificates.
+    Secured(&'a Identity),
+}
+
+/// Options of a node whose definitions of tables and other system tables need not survive its end.
+const VOLATILE_SYSTEM: [&str; 2] =
+    ["-Dcassandra.test.flush_local_schema_changes=false", "-Dcassandra.unsafesystem=true"];
+
 #[derive(Debug)]
 pub struct Node {
     /// None: the node is stopped.
@@ -34,8 +47,7 @@ impl Node {
         (host, datacenter): (u8, &str),
         port: u16,
         token: &str,
-        of: usize,
-        identity: Option<&Identity>,
+        kind: &Kind<'_>,
     ) -> Result<Self> {
         let folder = storage::folder("cassandra")?;
         let host = Ipv4Addr::new(127, 0, 0, host);
@@ -49,10 +61,14 @@ impl Node {
         let settings = folder.path().join("conf");
         std::fs::create_dir_all(&settings)?;
         let mut text = fill(include_str!("cassandra.yaml"));
-        if of == 1 {
+        let is_single = !matches!(kind, Kind::Durable { of: 2.. });
+        if is_single {
             text.push_str(include_str!("single.yaml"));
         }
-        if let Some(identity) = identity {
+        if matches!(kind, Kind::Shared) {
+            text = text.replace("commitlog_sync: batch", "commitlog_sync: periodic\ncommitlog_sync_period: 10s");
+        }
+        if let Kind::Secured(identity) = kind {
             identity.write(&settings)?;
             text.push_str(&fill(include_str!("secured.yaml")));
         }
@@ -61,11 +77,14 @@ impl Node {
         std::fs::write(settings.join("cassandra-rackdc.properties"), format!("dc={datacenter}\nrack=rack1\n"))?;
         let mut options: Vec<_> = include_str!("jvm.options").lines().map(str::to_owned).collect();
         options.push(format!("-Dcassandra.initial_token={token}"));
-        let (heap, ring) = if of == 1 { ("-Xmx1g", 0) } else { ("-Xmx768m", 1_000) };
+        let (heap, ring) = if is_single { ("-Xmx1g", 0) } else { ("-Xmx768m", 1_000) };
         options.push(heap.to_owned());
         options.push(format!("-Dcassandra.ring_delay_ms={ring}"));
-        if of > 1 {
+        if !is_single {
             options.push("-Dcassandra.consistent.rangemovement=false".to_owned());
+        }
+        if matches!(kind, Kind::Shared) {
+            options.extend(VOLATILE_SYSTEM.map(str::to_owned));
         }
         let (java, jars) = (java.to_owned(), jars.to_owned());
         let mut node = Self { process: None, folder, java, jars, host, port, options };
