@@ -115,11 +115,6 @@ impl Budget {
         Some(BudgetUse { credits: of.credits, used, rest: self.rest_of(path) })
     }
 
-    /// Returns the names of the children of a part that have parts.
-    pub fn names(&self, path: &str) -> impl Iterator<Item = &str> {
-        self.children(path).map(|(path, _)| path.rsplit_once(PATH_SEPARATOR).map_or(path, |(_, name)| name))
-    }
-
     fn children<'a>(&'a self, path: &str) -> impl Iterator<Item = (&'a str, &'a Allotment)> {
         let parts = self.parts.iter().map(|(path, part)| (path.as_str(), part));
         parts.filter(move |(child, _)| parent_of(child) == path)
@@ -182,6 +177,13 @@ impl Budget {
         }
     }
 
+    /// Takes back the parts of the ended siblings of a child. `has_ended` receives the name of a sibling.
+    pub fn take_back_ended(&mut self, path: &str, has_ended: impl Fn(&str) -> bool) {
+        let siblings = self.children(parent_of(path)).map(|(sibling, _)| sibling);
+        let ended: Vec<String> = siblings.filter(|sibling| has_ended(name_of(sibling))).map(str::to_owned).collect();
+        ended.iter().for_each(|sibling| self.take_back(sibling));
+    }
+
     /// Returns the rest of a part, and of its own parts, to its parent. Their reservations count as used. The root keeps its
     /// credits, and only its parts return.
     pub fn take_back(&mut self, path: &str) {
@@ -196,6 +198,11 @@ impl Budget {
 /// Returns the path of the parent of a part.
 fn parent_of(path: &str) -> &str {
     path.rsplit_once(PATH_SEPARATOR).map_or("", |(parent, _)| parent)
+}
+
+/// Returns the name of a part among its siblings.
+fn name_of(path: &str) -> &str {
+    path.rsplit_once(PATH_SEPARATOR).map_or(path, |(_, name)| name)
 }
 
 /// Returns true if a part is another part or is in it. Every part is in the root.
