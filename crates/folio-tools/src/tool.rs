@@ -11,7 +11,7 @@ use folio_resources::Resource;
 use folio_storage::{JobStore, ResourceStore, Stores};
 use folio_types::op::{Expected, Target};
 use folio_types::profile::Subject;
-use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason, limits};
+use folio_types::{BudgetPart, CallId, Code, DocumentId, Environment, Error, Principal, Reason, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -66,6 +66,8 @@ pub struct CallContext {
     pub working: WorkingState,
     /// Model of the turn.
     pub model: String,
+    /// The part of a credit budget from which the jobs that the call creates receive their parts. None: no budget.
+    pub budget_part: Option<BudgetPart>,
 }
 
 /// The working state of a profile: one type per profile, which its tools read and replace. A thread stores it with each

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_credit::{Basis, Grant, GrantKind, Share};
+use folio_credit::{Basis, Grant, GrantKind};
 use folio_metering::{
     AbandonedCalls, BudgetMeter, BudgetScope, CreditMeter, Meter, MeteredCall, Options, Permit, QuotaMeter, Settlement,
-    UsageRecorder,
+    Share, UsageRecorder,
 };
 use folio_quotas::{QuotaCache, Slots};
 use folio_resources::quota::Quotas;
