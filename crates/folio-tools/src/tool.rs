@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use folio_history::job::JobLimits;
 use folio_history::journal::{Access, WorkingChange, WorkingState};
 use folio_llm::Models;
-use folio_metering::SharedMeter;
+use folio_metering::{BudgetMeter, BudgetScope, SharedMeter};
 use folio_resources::Resource;
 use folio_storage::{JobStore, ResourceStore, Stores};
 use folio_types::op::{Expected, Target};
 use folio_types::profile::Subject;
-use folio_types::{BudgetPart, CallId, Code, DocumentId, Environment, Error, Principal, Reason, limits};
+use folio_types::{BudgetPart, CallId, Code, DocumentId, Environment, Error, OrgId, Principal, Reason, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -47,6 +47,20 @@ pub struct ToolResources {
     pub job_hints: Arc<dyn JobStore>,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
+}
+
+impl ToolResources {
+    /// Returns the access to a part of a credit budget.
+    pub fn budget(&self, org: &OrgId, part: BudgetPart) -> BudgetScope {
+        BudgetScope::new(self.stores.budgets(), org.clone(), part)
+    }
+
+    /// Returns the resources with a part of a credit budget that pays for the model calls.
+    #[must_use]
+    pub fn paid_from(self, scope: BudgetScope) -> Self {
+        let meter = BudgetMeter::new(Arc::clone(&self.meter), scope, self.tasks.clone());
+        Self { meter: Arc::new(meter), ..self }
+    }
 }
 
 /// One call: its dependencies, its principal and the state of its turn.
