@@ -203,7 +203,10 @@ fn extracted_as(id: &ExtractionId) -> Value {
 }
 
 /// Checks that the tool call that created a job succeeded.
-async fn check_succeeded(resources: &ToolResources, org: &OrgId, job: &JobId, call: &CallId) -> Result<()> {
+///
+/// # Errors
+/// `STORE_UNAVAILABLE` if the call has no outcome yet; `VERSION_CONFLICT` if it was closed.
+pub async fn check_succeeded(resources: &ToolResources, org: &OrgId, job: &JobId, call: &CallId) -> Result<()> {
     let row = resources.stores.ops.row(org, &Target::new(KIND, job), &batch_tool::op_of(call)).await?;
     match row.map(|row| row.state) {
         Some(OpState::Done(_)) => Ok(()),
