@@ -37,7 +37,7 @@ pub struct ThreadHeader {
     /// Never changed. None: the first document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
-    /// The part of the budget of a job that pays for the calls of the turns. Never changed. None: no job pays for them.
+    /// The part of a credit budget that a job has for the turns. Never changed. None: no job pays for their calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_part: Option<BudgetPart>,
     /// If the creator set no title: empty until the first message.
@@ -186,7 +186,7 @@ pub struct NewThread {
     pub documents: Vec<DocumentId>,
     /// None: the first document.
     pub subject: Option<Subject>,
-    /// The part of the budget of a job that pays for the calls of the turns. None: no job pays for them.
+    /// The part of a credit budget that a job has for the turns. None: no job pays for their calls.
     pub budget_part: Option<BudgetPart>,
     /// May be empty.
     pub title: String,

@@ -116,7 +116,9 @@ impl Runner<'_> {
                 return Ok(());
             }
             if running.tasks.is_empty() {
-                let undecided = running.undecided.into_values().next();
+                // A node that drains leaves the other items to the next owner.
+                let has_startable = self.startable_item(&running).is_some();
+                let undecided = running.undecided.into_values().next().filter(|_| !has_startable);
                 let wait = running.wait.or_else(|| undecided.map(|error| (WaitReason::Approval, error, None)));
                 return match wait {
                     None => Ok(()),

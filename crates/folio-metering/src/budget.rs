@@ -152,9 +152,8 @@ impl UnpermittedCall {
         result.unwrap_or_else(|error| Err(Error::internal(format!("the task of a reservation failed: {error}"))))
     }
 
-    async fn settle_as_not_sent(&mut self) {
+    async fn settle_as_not_sent(&self) {
         self.scope.settle(&self.key, 0).await;
-        self.is_open = false;
     }
 }
 
@@ -183,10 +182,10 @@ impl Meter for BudgetMeter {
         let mut unpermitted = self.reserve(&call);
         unpermitted.stored().await?;
         let permit = self.inner.request_permit(call).await;
-        match &permit {
-            Ok(_) => unpermitted.is_open = false,
-            Err(_) => unpermitted.settle_as_not_sent().await,
+        if permit.is_err() {
+            unpermitted.settle_as_not_sent().await;
         }
+        unpermitted.is_open = false;
         permit
     }
 

@@ -114,8 +114,9 @@ pub(super) async fn start_job(context: &CallContext, arguments: &Value, plan: &P
         at,
     };
     let stores = &resources.stores;
-    create_job(&*stores.jobs, &stores.job_pages(), &resources.job_limits, new).await?;
-    if let Some(budget) = &budget {
+    let job = create_job(&*stores.jobs, &stores.job_pages(), &resources.job_limits, new).await?;
+    // A user may have cancelled the job of an earlier attempt, which returns its part only once.
+    if let Some(budget) = budget.as_ref().filter(|_| !job.is_ended()) {
         budget.grant(Share::Half, |_| false).await?;
     }
     let result = OpResult::Resource { id: plan.target.id().to_owned(), name: String::new() };
