@@ -47,5 +47,7 @@ mod tests {
         };
         assert_eq!(names(AUTO_CREATE_PROFILE), names(folio_types::profile::DOCUMENT_PROFILE));
         assert!(profile(&Options::default()).tools.iter().all(|tool| !tool.waits));
+        let limited = profile(&Options { credit_budget: Some(7), ..Options::default() });
+        assert_eq!(limited.limits.credit_budget, Some(7), "a setting");
     }
 }
