@@ -155,7 +155,14 @@ impl Conversations {
 
     pub async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let key = (principal.org.clone(), turn.thread.clone());
-        self.request(principal, &key, ANSWER_TIMEOUT, |reply| Request::GetTurn(turn.number, reply)).await
+        let make = |reply| Request::GetTurn(turn.number, reply);
+        let (view, part) = self.request(principal, &key, ANSWER_TIMEOUT, make).await?;
+        let Some(part) = part else { return Ok(view) };
+        let shared = &self.node.shared;
+        let budgets = shared.dependencies.stores.budgets();
+        let budget = shared.with_store_timeout(budgets.use_of(&principal.org, &part)).await;
+        // The turn is returned although the store does not answer.
+        Ok(TurnView { budget: budget.unwrap_or_default(), ..view })
     }
 
     /// None: no turn is open.

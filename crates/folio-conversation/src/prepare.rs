@@ -56,7 +56,7 @@ pub(crate) async fn refresh_chat(shared: &Shared, org: &OrgId, queued: PreparedC
 }
 
 fn chat_digest(command: &ChatCommand) -> Digest {
-    Digest::of_json(&json!({
+    let mut content = json!({
         "profile": command.profile,
         "documents": sorted(&command.documents),
         "ephemeral": command.ephemeral,
@@ -67,7 +67,12 @@ fn chat_digest(command: &ChatCommand) -> Digest {
         "auto_approve": command.auto_approve,
         "auto_approved_tools": command.auto_approved_tools,
         "truncate_to_message_count": command.truncate_to_message_count,
-    }))
+    });
+    // A chat of an older version has no such member.
+    if let (Some(credits), Some(content)) = (command.credit_budget, content.as_object_mut()) {
+        content.insert("credit_budget".to_owned(), credits.into());
+    }
+    Digest::of_json(&content)
 }
 
 /// Returns the thread that a chat without a thread creates.

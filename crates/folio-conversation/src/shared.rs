@@ -152,8 +152,9 @@ impl Shared {
         ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, tasks }
     }
 
-    /// Deletes a thread and then its credit budgets. If the second step fails, the row of the budget remains until the
-    /// organization is erased; it contains ids and numbers only.
+    /// Deletes a thread and then the credit budgets of its turns, also those that pay for open jobs. If the second step fails, or
+    /// a job writes at the same time, the row of a budget remains until the organization is erased; it contains ids and numbers
+    /// only.
     pub(crate) async fn delete_thread(&self, org: &OrgId, thread: &ThreadId, by: Option<&OpKey>) -> Result<()> {
         let stores = &self.dependencies.stores;
         stores.threads.delete(org, thread, by).await?;

@@ -19,7 +19,7 @@ mod ledger;
 mod tests;
 
 pub use account::{Account, BlockPart, InsufficientCredit, OpenBlock};
-pub use budget::{Allotment, Budget};
+pub use budget::{Allotment, Budget, Share};
 pub use decide::{AccountChange, AccountChangeOutcome, Ledger, ReserveOutcome, SettleDecision};
 pub use grant::{Grant, GrantKind};
 pub use ledger::{Basis, LedgerRow, SettlementRecord};
@@ -27,9 +27,8 @@ pub use ledger::{Basis, LedgerRow, SettlementRecord};
 use folio_types::{BlockId, GrantId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-/// Maximum credits of one grant or adjustment, and of a budget.
+/// Maximum credits of one grant or adjustment.
 // proto: GrantCreditRequest.credits "1 to {} credits"
-// proto: RunExtractionsRequest.credit_budget "1 to {} credits"
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
 /// Maximum number of grants with unused credit. Monthly allowances are exempt; each expires with its month.
 // proto: CreditService.GrantCredit "at most {} grants"

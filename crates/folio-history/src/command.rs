@@ -38,6 +38,10 @@ pub struct ChatCommand {
     /// Number of user and final assistant messages to keep; later ones are dropped. None: all. Always None for a new
     /// thread.
     pub truncate_to_message_count: Option<u32>,
+    /// Credits that the turn may use, within [`CREDIT_BUDGET_MAX`](folio_types::budget::CREDIT_BUDGET_MAX). None: no limit
+    /// but that of the profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
     /// Idempotency key: a repeated request joins, resumes or repeats its turn. None: the request is not idempotent.
     pub request_id: Option<RequestId>,
 }

@@ -6,9 +6,8 @@ use serde_json::Value;
 
 use crate::journal::{Access, CallStatus, WorkingState};
 use folio_resources::policy::ApprovalRequirement;
-use folio_types::Error;
 use folio_types::message::{FinishReason, Usage};
-use folio_types::{CallId, Digest, TurnId};
+use folio_types::{BudgetUse, CallId, Digest, Error, TurnId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -157,6 +156,9 @@ pub struct TurnView {
     /// Undecided calls of `pending` that the caller may approve. Empty in events, which all watchers share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvable: Vec<CallId>,
+    /// Use of the credit budget of the turn, in answers to a read of the turn. None: no budget, or not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetUse>,
 }
 
 impl TurnView {
@@ -178,6 +180,7 @@ impl TurnView {
             usage: Usage::default(),
             next_event: 1,
             approvable: Vec::new(),
+            budget: None,
         }
     }
 }

@@ -149,6 +149,9 @@ pub struct TurnOptions {
     /// None: unknown (an old entry).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<TurnProfile>,
+    /// Credits that the request permits the turn to use. None: no limit by the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
 }
 
 /// A reference in a message, resolved on the server within the organization.

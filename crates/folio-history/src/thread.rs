@@ -10,8 +10,8 @@ use folio_types::access::Principal;
 use folio_types::op::OpKey;
 use folio_types::profile::Subject;
 use folio_types::{
-    Digest, DocumentId, Error, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UnknownFields,
-    UserId,
+    BudgetPart, Digest, DocumentId, Error, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId,
+    UnknownFields, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,9 @@ pub struct ThreadHeader {
     /// Never changed. None: the first document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
+    /// The part of a credit budget that a job has for the turns. Never changed. None: no job pays for their calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_part: Option<BudgetPart>,
     /// If the creator set no title: empty until the first message.
     pub title: String,
     /// Model of the newest turn. None: the thread had no turn, and its creator chose no model.
@@ -183,6 +186,8 @@ pub struct NewThread {
     pub documents: Vec<DocumentId>,
     /// None: the first document.
     pub subject: Option<Subject>,
+    /// The part of a credit budget that a job has for the turns. None: no job pays for their calls.
+    pub budget_part: Option<BudgetPart>,
     /// May be empty.
     pub title: String,
     /// None: the default model.
@@ -208,6 +213,7 @@ impl NewThread {
             profile: profile.to_owned(),
             documents,
             subject: None,
+            budget_part: None,
             title: String::new(),
             model: None,
             ephemeral: false,
@@ -231,6 +237,7 @@ impl NewThread {
             profile: self.profile.clone(),
             documents: self.documents.clone(),
             subject: self.subject.clone(),
+            budget_part: self.budget_part.clone(),
             title: self.title.clone(),
             model: self.model.clone(),
             ephemeral: self.ephemeral,

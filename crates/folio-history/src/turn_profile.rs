@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use folio_types::DocumentId;
 use folio_types::profile::Subject;
+use folio_types::{BudgetPart, BudgetRoot, DocumentId, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -67,9 +67,13 @@ impl TurnOptions {
         self.profile.as_ref()?.running_seconds.map(Duration::from_secs)
     }
 
-    /// Returns the credits that the turn may use. None: no budget.
-    pub fn credit_budget(&self) -> Option<u64> {
-        self.profile.as_ref()?.credit_budget
+    /// Returns the parts of credit budgets that pay for the calls of a turn. Each of them must cover a call. `of_thread`: the part
+    /// that a job has for the thread. The last one is that of the turn itself, if the request or the profile limits its credit.
+    pub fn budget_parts(&self, of_thread: Option<&BudgetPart>, turn: &TurnId) -> Vec<BudgetPart> {
+        let of_profile = self.profile.as_ref().and_then(|profile| profile.credit_budget);
+        let credits = [self.credit_budget, of_profile].into_iter().flatten().min();
+        let own = credits.map(|credits| BudgetPart::whole(BudgetRoot::Turn(turn.clone()), credits));
+        of_thread.cloned().into_iter().chain(own).collect()
     }
 
     /// Returns the JSON Schema of the answer. None: the answer is text.
@@ -101,6 +105,8 @@ impl TurnOptions {
 
 #[cfg(test)]
 mod tests {
+    use folio_types::{JobId, ThreadId};
+
     use super::*;
 
     #[test]
@@ -111,20 +117,39 @@ mod tests {
         assert_eq!(old.subject(&[]), None);
     }
 
-    #[test]
-    fn a_call_waits_as_recorded_and_else_if_it_writes() {
+    fn profile(credit_budget: Option<u64>) -> TurnProfile {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let profile = TurnProfile {
+        TurnProfile {
             name: "test".to_owned(),
             version: 1,
             tools: names(&["read", "write", "waiting"]),
             waiting_tools: names(&["waiting"]),
             subject: Subject::Document(DocumentId::derive(&["document"])),
             running_seconds: None,
-            credit_budget: None,
+            credit_budget,
             answer: AnswerType::Text,
-        };
-        let recorded = TurnOptions { profile: Some(profile), ..TurnOptions::default() };
+        }
+    }
+
+    #[test]
+    fn the_smaller_budget_of_request_and_profile_and_that_of_the_thread_pay_for_a_turn() {
+        let turn = TurnId::new(ThreadId::derive(&["t"]), 2);
+        let of_item = BudgetPart::whole(BudgetRoot::Job(JobId::derive(&["j"])), 100).child(1);
+        for (of_request, of_profile, credits) in
+            [(None, None, None), (Some(5), None, Some(5)), (None, Some(7), Some(7)), (Some(5), Some(7), Some(5))]
+        {
+            let profile = Some(profile(of_profile));
+            let options = TurnOptions { profile, credit_budget: of_request, ..TurnOptions::default() };
+            let own = credits.map(|credits| BudgetPart::whole(BudgetRoot::Turn(turn.clone()), credits));
+            assert_eq!(options.budget_parts(None, &turn), own.iter().cloned().collect::<Vec<_>>());
+            let both: Vec<_> = [of_item.clone()].into_iter().chain(own).collect();
+            assert_eq!(options.budget_parts(Some(&of_item), &turn), both);
+        }
+    }
+
+    #[test]
+    fn a_call_waits_as_recorded_and_else_if_it_writes() {
+        let recorded = TurnOptions { profile: Some(profile(None)), ..TurnOptions::default() };
         for (options, tool, access, waits) in [
             (&recorded, "read", Access::ReadOnly, false),
             (&recorded, "write", Access::ReadWrite, false),

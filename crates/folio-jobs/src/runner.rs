@@ -1,7 +1,7 @@
 //! Runs one job: performs the commands of its state machine. The items run in tasks of their own, but only the actor
 //! of the job changes the header.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +69,8 @@ struct Running {
     attempts: HashMap<task::Id, Attempt>,
     /// The indexes of the items that pause.
     paused: HashMap<task::Id, usize>,
+    /// The items that wait for decisions, by index. They are attempted again after the job has waited.
+    undecided: BTreeMap<usize, Error>,
     /// The wait for credit, capacity or a store. No further attempt starts, and the job waits once the others have ended.
     wait: Option<(WaitReason, Error, Option<ItemOutcome>)>,
 }
@@ -114,7 +116,11 @@ impl Runner<'_> {
                 return Ok(());
             }
             if running.tasks.is_empty() {
-                return match running.wait {
+                // A node that drains leaves the other items to the next owner.
+                let has_startable = self.startable_item(&running).is_some();
+                let undecided = running.undecided.into_values().next().filter(|_| !has_startable);
+                let wait = running.wait.or_else(|| undecided.map(|error| (WaitReason::Approval, error, None)));
+                return match wait {
                     None => Ok(()),
                     Some((reason, error, outcome)) => {
                         let retry_at = retry_at(self.header.blocked_since, self.shared.now());
@@ -139,11 +145,7 @@ impl Runner<'_> {
             && running.wait.is_none()
             && !self.shared.draining.is_cancelled()
         {
-            let pending = |(index, item): (usize, &JobItem)| {
-                let is_paused = running.paused.values().any(|paused| *paused == index);
-                (item.state == ItemState::Pending && !is_paused).then_some(index)
-            };
-            let Some(index) = self.header.items.iter().enumerate().find_map(pending) else { return Ok(()) };
+            let Some(index) = self.startable_item(running) else { return Ok(()) };
             self.write("begin", JobCommand::Begin { item: index }, None).await?;
             // None: the job exceeded its running time.
             let Some(run) = self.header.run_of(index) else { return Ok(()) };
@@ -162,6 +164,16 @@ impl Runner<'_> {
             running.attempts.insert(id, Attempt { index, item, attempt, progress, record: recorded });
         }
         Ok(())
+    }
+
+    /// Returns the index of the first item of which an attempt may start now.
+    fn startable_item(&self, running: &Running) -> Option<usize> {
+        let startable = |(index, item): (usize, &JobItem)| {
+            let is_delayed =
+                running.undecided.contains_key(&index) || running.paused.values().any(|paused| *paused == index);
+            (item.state == ItemState::Pending && !is_delayed).then_some(index)
+        };
+        self.header.items.iter().enumerate().find_map(startable)
     }
 
     /// Handles the end of an attempt or a pause. An attempt that panicked counts as a failure of its item.
@@ -200,8 +212,8 @@ impl Runner<'_> {
     }
 
     /// Ends a failed attempt. `outcome`: the record of the attempt. An item that lacks credit or capacity which other attempts
-    /// may use is postponed. An item for which the job waits remains running until the other attempts have ended, because the
-    /// wait interrupts them.
+    /// may use is postponed, and so is an item that waits for decisions while another one can run. An item for which the job
+    /// waits remains running until the other attempts have ended, because the wait interrupts them.
     async fn handle_failure(
         &mut self,
         index: usize,
@@ -210,12 +222,18 @@ impl Runner<'_> {
         running: &mut Running,
     ) -> Result<(), Stop> {
         if let Some(reason) = wait_reason(&error) {
-            if matches!(reason, WaitReason::Credit | WaitReason::Limit) && !running.attempts.is_empty() {
-                self.items_max = running.attempts.len();
-                return self.write("postpone", JobCommand::Postpone { item: index }, None).await;
+            let has_running = !running.attempts.is_empty();
+            match reason {
+                WaitReason::Credit | WaitReason::Limit if has_running => self.items_max = running.attempts.len(),
+                WaitReason::Approval if has_running || self.startable_item(running).is_some() => {
+                    running.undecided.insert(index, error);
+                }
+                _ => {
+                    running.wait.get_or_insert((reason, error, outcome));
+                    return Ok(());
+                }
             }
-            running.wait.get_or_insert((reason, error, outcome));
-            return Ok(());
+            return self.write("postpone", JobCommand::Postpone { item: index }, None).await;
         }
         self.write("finish", JobCommand::Finish { item: index, result: Err(error) }, outcome).await?;
         let item = self.header.items.get(index).filter(|item| item.state == ItemState::Pending);

@@ -401,6 +401,32 @@ async fn an_item_without_capacity_is_postponed_while_others_run() {
 }
 
 #[tokio::test]
+async fn an_item_that_waits_for_decisions_delays_no_other_item() {
+    let sandbox = Sandbox::new();
+    let undecided = Error::precondition(Reason::TurnPending, "a call waits for an approval");
+    for item in ["one", "two"] {
+        sandbox.kind.set(item, Some(Script::Fail(undecided.clone())));
+    }
+    let limits = JobLimits { items_running_max: 1, ..JobLimits::default() };
+    let jobs = Jobs::start(sandbox.dependencies("a"), Options { limits, ..options() }).await.unwrap();
+    let job = sandbox.create("j", &["one", "two", "three"]).await;
+    let waits = |header: &JobHeader| matches!(header.state, JobState::Waiting { .. });
+    let waiting = sandbox.wait(&job, "the job waits", waits).await;
+    assert!(matches!(&waiting.state, JobState::Waiting { reason: WaitReason::Approval, .. }), "{waiting:?}");
+    let items: Vec<_> = waiting.items.iter().map(|item| (&item.state, item.attempt, item.failures)).collect();
+    let pending = (&ItemState::Pending, 1, 0);
+    assert_eq!(items, [pending, pending, (&ItemState::Done, 1, 0)], "each item was attempted once");
+    sandbox.kind.set("two", None);
+    sandbox.environment.advance(Duration::from_secs(60));
+    sandbox.wait(&job, "the second item ends", |header| waits(header) && header.progress().done == 2).await;
+    sandbox.kind.set("one", None);
+    sandbox.environment.advance(Duration::from_secs(60));
+    let ended = sandbox.wait_for_end(&job).await;
+    assert_eq!((&ended.state, ended.items[0].failures), (&JobState::Completed, 0));
+    jobs.stop().await;
+}
+
+#[tokio::test]
 async fn the_job_of_a_removed_member_fails() {
     let sandbox = Sandbox::new();
     let member = Member::new(sandbox.principal().user, "u", Role::Member, sandbox.environment.now());

@@ -1,85 +1,109 @@
-//! Budget of the model calls of a turn or a job, checked before credit is reserved.
+//! Budget of the model calls of a turn, a job or a request, checked before credit is reserved.
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use folio_credit::Budget;
-use folio_storage::{BudgetRoot, BudgetStore};
-use folio_types::{OrgId, Result};
+use folio_credit::{Budget, Share};
+use folio_storage::BudgetStore;
+use folio_types::{BudgetPart, Error, OrgId, Result};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::{Meter, MeteredCall, Permit, Settlement, SharedMeter};
 
-/// The budget that pays for calls: that of a root, or the part of one child of the root. Cheap to clone.
+/// The part of a budget that pays for calls. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct BudgetScope {
-    store: BudgetStore,
-    org: OrgId,
-    root: BudgetRoot,
-    /// Credits of the root.
-    credits: u64,
-    /// None: the calls are those of the root itself.
-    child: Option<String>,
+pub struct BudgetScope(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    Stored {
+        store: BudgetStore,
+        org: OrgId,
+        part: BudgetPart,
+    },
+    /// Only this process makes calls.
+    InMemory(Arc<Mutex<Budget>>),
 }
 
 impl BudgetScope {
-    pub fn new(store: BudgetStore, org: OrgId, root: BudgetRoot, credits: u64) -> Self {
-        Self { store, org, root, credits, child: None }
+    pub fn new(store: BudgetStore, org: OrgId, part: BudgetPart) -> Self {
+        Self(Source::Stored { store, org, part })
     }
 
-    /// Gives a child its part, as [`Budget::grant`] does, and returns the scope of the child. Before this, returns the unused
-    /// credits of the parts of the children for which `has_ended` is true to the root.
+    /// Creates the budget of one attempt of a request whose calls this process makes. It ends with the process.
+    pub fn of_request(credits: u64) -> Self {
+        Self(Source::InMemory(Arc::new(Mutex::new(Budget::new(1, credits)))))
+    }
+
+    fn path(&self) -> &str {
+        match &self.0 {
+            Source::Stored { part, .. } => &part.path,
+            Source::InMemory(_) => "",
+        }
+    }
+
+    async fn change(&self, change: impl Fn(&mut Budget) -> Result<()> + Send + Sync) -> Result<()> {
+        match &self.0 {
+            Source::Stored { store, org, part } => store.change(org, part, change).await,
+            Source::InMemory(budget) => change(&mut budget.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// Gives the part its credits, as [`Budget::grant`] does. Before this, returns the unused credits of the siblings for whose
+    /// names `has_ended` is true.
     ///
     /// # Errors
-    /// After `STORE_UNAVAILABLE` the child may have its part; the call can be repeated.
-    pub async fn grant(
-        &self,
-        child: String,
-        open: u64,
-        has_ended: impl Fn(&str) -> bool + Send + Sync,
-    ) -> Result<Self> {
+    /// Those of [`Budget::grant`]. After `STORE_UNAVAILABLE` the part may have its credits; the call can be repeated.
+    pub async fn grant(&self, share: Share, has_ended: impl Fn(&str) -> bool + Send + Sync) -> Result<()> {
+        let path = self.path();
         let grant = |budget: &mut Budget| {
-            let ended: Vec<String> = budget.parts.keys().filter(|name| has_ended(name)).cloned().collect();
-            ended.iter().for_each(|name| budget.take_back(name));
-            budget.grant(&child, open)
+            budget.take_back_ended(path, &has_ended);
+            budget.grant(path, share)
         };
-        self.store.change(&self.org, &self.root, self.credits, grant).await?;
-        Ok(Self { child: Some(child), ..self.clone() })
+        self.change(grant).await
     }
 
-    /// Returns the rest of the child's part to the root. Idempotent. Calls of the child that are not settled count as used.
+    /// Returns the rest of the part, and of its own parts, to its parent. Idempotent. Calls that are not settled count as used.
     ///
     /// # Errors
     /// After `STORE_UNAVAILABLE` the call can be repeated.
     pub async fn take_back(&self) -> Result<()> {
-        let Some(child) = &self.child else { return Ok(()) };
+        let path = self.path();
         let take_back = |budget: &mut Budget| {
-            budget.take_back(child);
+            budget.take_back(path);
             Ok(())
         };
-        self.store.change(&self.org, &self.root, self.credits, take_back).await
+        self.change(take_back).await
     }
 
     async fn reserve(&self, key: &str, credits: u64) -> Result<()> {
-        let reserve = |budget: &mut Budget| budget.reserve(self.child.as_deref(), key, credits);
-        self.store.change(&self.org, &self.root, self.credits, reserve).await
+        let path = self.path();
+        self.change(|budget: &mut Budget| budget.reserve(path, key, credits)).await
     }
 
     /// A failure is harmless: the call counts with its maximum price.
     async fn settle(&self, key: &str, charge: u64) {
+        let path = self.path();
         let settle = |budget: &mut Budget| {
-            budget.settle(self.child.as_deref(), key, charge);
+            budget.settle(path, key, charge);
             Ok(())
         };
-        if let Err(error) = self.store.change(&self.org, &self.root, self.credits, settle).await {
-            tracing::warn!(org = %self.org, key, %error, "a model call counts with its maximum price in its credit budget");
+        if let Err(error) = self.change(settle).await {
+            tracing::warn!(key, %error, "a model call counts with its maximum price in its credit budget");
         }
     }
 }
 
-/// Reserves the maximum price of a call in a budget before it requests a permit from the inner meter. If a request for a
-/// permit is dropped, its reservation counts as used.
+/// Reserves the maximum price of a call in a budget before it requests a permit from the inner meter.
 #[derive(Clone)]
 pub struct BudgetMeter {
     inner: SharedMeter,
     scope: BudgetScope,
+    /// Owner of the tasks that write reservations, and of those that return the reservations of dropped requests.
+    tasks: TaskTracker,
 }
 
 impl std::fmt::Debug for BudgetMeter {
@@ -89,8 +113,62 @@ impl std::fmt::Debug for BudgetMeter {
 }
 
 impl BudgetMeter {
-    pub fn new(inner: SharedMeter, scope: BudgetScope) -> Self {
-        Self { inner, scope }
+    pub fn new(inner: SharedMeter, scope: BudgetScope, tasks: TaskTracker) -> Self {
+        Self { inner, scope, tasks }
+    }
+
+    /// Starts the write of the reservation of a call.
+    fn reserve(&self, call: &MeteredCall) -> UnpermittedCall {
+        let (scope, key, credits) = (self.scope.clone(), call.key.clone(), self.max_price(call));
+        let write = async move { scope.reserve(&key, credits).await };
+        UnpermittedCall {
+            scope: self.scope.clone(),
+            key: call.key.clone(),
+            tasks: self.tasks.clone(),
+            write: Some(self.tasks.spawn(write.in_current_span())),
+            is_open: true,
+        }
+    }
+}
+
+/// The reservation of a call that has no permit yet. Dropping it returns the reservation in a background task.
+struct UnpermittedCall {
+    scope: BudgetScope,
+    key: String,
+    tasks: TaskTracker,
+    /// The write of the reservation, in a task of its own: a write that a dropped caller interrupts may be stored after the
+    /// reservation was returned. None: it has ended.
+    write: Option<JoinHandle<Result<()>>>,
+    /// If false, a permit was issued, or nothing is reserved.
+    is_open: bool,
+}
+
+impl UnpermittedCall {
+    /// Waits until the reservation is stored.
+    async fn stored(&mut self) -> Result<()> {
+        let Some(write) = &mut self.write else { return Ok(()) };
+        let result = write.await;
+        self.write = None;
+        result.unwrap_or_else(|error| Err(Error::internal(format!("the task of a reservation failed: {error}"))))
+    }
+
+    async fn settle_as_not_sent(&self) {
+        self.scope.settle(&self.key, 0).await;
+    }
+}
+
+impl Drop for UnpermittedCall {
+    fn drop(&mut self) {
+        let Some(runtime) = Handle::try_current().ok().filter(|_| self.is_open) else { return };
+        let (scope, key, write) = (self.scope.clone(), std::mem::take(&mut self.key), self.write.take());
+        let settle = async move {
+            if let Some(write) = write {
+                // The settlement finds nothing if the write failed.
+                let _ = write.await;
+            }
+            scope.settle(&key, 0).await;
+        };
+        self.tasks.spawn_on(settle, &runtime);
     }
 }
 
@@ -101,12 +179,13 @@ impl Meter for BudgetMeter {
     }
 
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
-        let key = call.key.clone();
-        self.scope.reserve(&key, self.max_price(&call)).await?;
+        let mut unpermitted = self.reserve(&call);
+        unpermitted.stored().await?;
         let permit = self.inner.request_permit(call).await;
         if permit.is_err() {
-            self.scope.settle(&key, 0).await;
+            unpermitted.settle_as_not_sent().await;
         }
+        unpermitted.is_open = false;
         permit
     }
 

@@ -32,6 +32,7 @@ pub use budget::{BudgetMeter, BudgetScope};
 pub use counters::Counters;
 use counters::ReservedGuard;
 pub use escrow::{Closing, Draw, Escrow};
+pub use folio_credit::Share;
 pub use folio_resources::quota::AbandonedCalls;
 pub use meter::{Balance, CreditMeter};
 pub use operation_meter::OperationMeter;

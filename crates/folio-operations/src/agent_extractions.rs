@@ -64,6 +64,9 @@ pub struct StartExtraction {
     pub prompt_revid: PromptRef,
     /// None: the prompt's model if conversations may use it, else the default model.
     pub model: Option<String>,
+    /// Credits that the model calls of the run may cost. None: no budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
 }
 
 impl Operation for StartExtraction {
@@ -72,7 +75,7 @@ impl Operation for StartExtraction {
 
     async fn run(self, context: &Context) -> Result<AgentEvents> {
         let prompt = context.revision::<Prompt>(&self.prompt_revid).await?;
-        let job = begin(context, &self.document_id, prompt, self.model.as_deref()).await?;
+        let job = begin(context, &self.document_id, prompt, (self.model.as_deref(), self.credit_budget)).await?;
         start(context, job).await
     }
 }
@@ -82,7 +85,7 @@ pub(crate) async fn begin(
     context: &Context,
     document: &DocumentId,
     prompt: PromptRevision,
-    model: Option<&str>,
+    (model, credit_budget): (Option<&str>, Option<u64>),
 ) -> Result<JobHeader> {
     let document = context.find::<Document>(document).await?;
     extraction::check_ready(&document)?;
@@ -90,7 +93,7 @@ pub(crate) async fn begin(
     let model = chat_model(context, model, prompt.model.as_deref()).await?;
     let new = extraction::new_agent_extraction(document.id.clone(), prompt, model.clone());
     let id = ExtractionId::derive(&context.request.id_parts());
-    let input = AgentRunInput { thread: thread.clone(), prompt: prompt_revid, model, correction: None };
+    let input = AgentRunInput { credit_budget, ..AgentRunInput::new(thread.clone(), prompt_revid, model) };
     let job = create_run(context, (&id, document.id), input).await?;
     context.create::<Extraction>(ExtractionChange::Begin(Box::new(new), thread)).await?;
     Ok(job)
@@ -105,6 +108,9 @@ pub struct CorrectExtraction {
     pub text: String,
     /// None: the model of the extraction if conversations may use it, else the default model.
     pub model: Option<String>,
+    /// Credits that the model calls of the run may cost. None: no budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
 }
 
 impl Operation for CorrectExtraction {
@@ -117,8 +123,9 @@ impl Operation for CorrectExtraction {
         let document = context.find::<Document>(&found.document).await?;
         extraction::check_ready(&document)?;
         let model = chat_model(context, self.model.as_deref(), Some(&found.model)).await?;
-        let (thread, correction) = (run_thread(context), Some(self.text));
-        let input = AgentRunInput { thread: thread.clone(), prompt: found.prompt, model, correction };
+        let (thread, correction, credit_budget) = (run_thread(context), Some(self.text), self.credit_budget);
+        let run = AgentRunInput::new(thread.clone(), found.prompt, model);
+        let input = AgentRunInput { correction, credit_budget, ..run };
         let job = create_run(context, (&self.extraction_id, document.id), input).await?;
         let start_step = ExtractionChange::Agent(Box::new(AgentStep::Start { thread }));
         context.update::<Extraction>(&self.extraction_id, None, start_step).await?;

@@ -1,8 +1,8 @@
 //! Operations on extractions.
 
-use folio_credit::AMOUNT_MAX;
 use folio_history::job;
 use folio_jobs::JobRequest;
+use folio_metering::BudgetScope;
 use folio_resources::fields;
 use folio_resources::{
     CreationPeriod, Document, Extraction, ExtractionChange, ExtractionFilter, ExtractionState, FieldChange,
@@ -57,6 +57,9 @@ pub struct RunExtraction {
     pub prompt_revid: PromptRef,
     /// None: the prompt's model, or the default model if the prompt names none.
     pub model: Option<String>,
+    /// Credits that the model calls may cost. None: no budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
 }
 
 /// The result of [`RunExtraction`].
@@ -89,8 +92,8 @@ impl Operation for RunExtraction {
         }
         let revision = context.revision::<Prompt>(&self.prompt_revid).await?;
         if revision.is_run_by_agent && !is_job {
-            let model = self.model.as_deref();
-            let job = agent_extractions::begin(context, &self.document_id, revision, model).await?;
+            let limits = (self.model.as_deref(), self.credit_budget);
+            let job = agent_extractions::begin(context, &self.document_id, revision, limits).await?;
             return Ok(ExtractionRun::Job(Box::new(JobView::read(context, job).await?)));
         }
         let prompt = revision.revid;
@@ -108,6 +111,11 @@ impl Operation for RunExtraction {
                 steps: None,
             };
             let resources = context.tool_resources()?;
+            let resources = match self.credit_budget {
+                // Another attempt of the request does not pay for answered windows, so each attempt has a budget of its own.
+                Some(credits) => resources.paid_from(BudgetScope::of_request(credits)),
+                None => resources,
+            };
             let planned = extraction::plan(&resources, run).await?;
             if !planned.is_job() {
                 let extracted = planned.run().await?;
@@ -117,7 +125,7 @@ impl Operation for RunExtraction {
             // Recorded before the job is created, so that a repeated request cannot extract the document itself.
             request.record(stores, job).await?;
         }
-        let job = create_job(context, prompt, (self.model, None), &[self.document_id]).await?;
+        let job = create_job(context, prompt, (self.model, self.credit_budget), &[self.document_id]).await?;
         Ok(ExtractionRun::Job(Box::new(job)))
     }
 }
@@ -129,7 +137,7 @@ async fn create_job(
     (model, credit_budget): (Option<String>, Option<u64>),
     documents: &[DocumentId],
 ) -> Result<JobView> {
-    let input = extraction::JobInput { prompt, model, fallback_model: None, call: None, credit_budget, tag_run: None };
+    let input = extraction::JobInput { model, credit_budget, ..extraction::JobInput::new(prompt) };
     let request = JobRequest {
         id: JobId::derive(&context.request.id_parts()),
         principal: context.principal().clone(),
@@ -154,7 +162,7 @@ pub struct RunExtractions {
     pub prompt_revid: PromptRef,
     /// None: the prompt's model, or the default model if the prompt names none.
     pub model: Option<String>,
-    /// Credits that the model calls of the job may cost, from 1 to [`AMOUNT_MAX`]. None: no budget.
+    /// Credits that the model calls of the job may cost. None: no budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credit_budget: Option<u64>,
 }
@@ -167,15 +175,8 @@ impl Operation for RunExtractions {
     outcome_as_job_id!(JobView::find);
 
     async fn run(self, context: &Context) -> Result<JobView> {
-        if self.credit_budget.is_some_and(|credits| credits == 0 || credits > AMOUNT_MAX) {
-            return Err(Error::invalid_field("credit_budget", format!("must be from 1 to {AMOUNT_MAX} credits")));
-        }
         let documents = Selector::new(&self.document_ids, self.document_filter.as_deref())?;
         let prompt = runnable_prompt(context, &self.prompt_revid, self.model.as_deref()).await?;
-        if prompt.is_run_by_agent && self.credit_budget.is_some() {
-            let problem = "must be unset for a prompt that the agent runs, because a turn of the agent has no budget";
-            return Err(Error::invalid_field("credit_budget", problem));
-        }
         let selected = documents.read(context).await?;
         if selected.is_empty() {
             return Err(Error::invalid_field("document_filter", "no document with a text matches"));

@@ -10,7 +10,7 @@ use folio_jobs::JobRequest;
 use folio_types::access::Scope;
 use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::page::Order;
-use folio_types::{Error, JobId, Reason, Result};
+use folio_types::{BudgetUse, Error, JobId, Reason, Result};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
@@ -45,17 +45,23 @@ pub struct JobView {
     pub header: JobHeader,
     /// The outcomes of the items of the page that are done, in the order of the items.
     pub outcomes: Vec<ItemOutcome>,
+    /// None: the job has no budget, or its part has returned to the turn that created the job.
+    pub budget: Option<BudgetUse>,
 }
 
 impl JobView {
-    /// Reads the outcomes of a job.
+    /// Reads the outcomes of a job, and the use of its credit budget.
     pub(crate) async fn read(context: &Context, header: JobHeader) -> Result<Self> {
         let has_outcomes = header.progress().done > 0;
         let outcomes = match has_outcomes {
             true => context.jobs().outcomes(header.org(), &header.id, header.items_before()).await?,
             false => Vec::new(),
         };
-        Ok(Self { header, outcomes })
+        let budget = match header.budget_part() {
+            Some(part) => context.stores().budgets().use_of(header.org(), &part).await?,
+            None => None,
+        };
+        Ok(Self { header, outcomes, budget })
     }
 
     pub(crate) async fn find(context: &Context, id: &JobId) -> Result<Self> {
@@ -239,7 +245,7 @@ async fn add_outcomes(context: &Context, job: &JobHeader, items: &mut [ItemView]
 }
 
 /// Creates a job with the items of an ended job that are not done. It has the kind and the input of the ended job, with its
-/// credit budget.
+/// credit budget. The retry of a job that a turn created has no budget.
 #[derive(Debug, Clone, Serialize)]
 pub struct RetryJob {
     pub job_id: JobId,
@@ -270,8 +276,9 @@ impl Operation for RetryJob {
         }
         let mut input = job.input;
         if let Some(input) = input.as_object_mut() {
-            // The items of a job of a tool call run only if the call created this job.
+            // The items of a job of a tool call run only if the call created this job, which returns its part of a budget.
             input.remove("call");
+            input.remove("budget_part");
         }
         let request = JobRequest {
             id: JobId::derive(&context.request.id_parts()),

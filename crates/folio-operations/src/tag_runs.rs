@@ -58,14 +58,8 @@ pub(crate) async fn plan(context: &Context, prompt: &Prompt) -> Result<Option<Ta
 /// Creates the job of a revision. None: the organization has too many open jobs, or the job was deleted after its retention.
 async fn start(context: &Context, prompt: &Prompt, selected: &[Selected]) -> Result<Option<JobView>> {
     let (principal, revid) = (context.principal(), &prompt.latest.revid);
-    let input = ExtractionInput {
-        prompt: revid.clone(),
-        model: None,
-        fallback_model: None,
-        call: None,
-        credit_budget: None,
-        tag_run: Some(TagRun { at: context.environment().now(), write: TagRunWrite::Prompt }),
-    };
+    let tag_run = Some(TagRun { at: context.environment().now(), write: TagRunWrite::Prompt });
+    let input = ExtractionInput { tag_run, ..ExtractionInput::new(revid.clone()) };
     let request = JobRequest {
         id: JobId::derive(&[principal.org.as_str(), "tag runs of a prompt", &revid.to_string()]),
         principal: principal.clone(),

@@ -5,6 +5,7 @@
 
 use folio_history::command::{ChatCommand, IfBusy, IfPending};
 use folio_history::journal::Mention;
+use folio_types::budget::check_credit_budget;
 use folio_types::message::Message;
 use folio_types::{Error, FieldViolation, Reason, Result, ThreadId, limits};
 use prost::Message as _;
@@ -37,6 +38,7 @@ pub fn parse(request: v1::ChatRequest) -> Result<ChatCommand> {
         if_busy: fields::choice::<v1::IfBusy>("if_busy", request.if_busy)?.try_into().unwrap_or(IfBusy::Reject),
         if_pending: if_pending.try_into().unwrap_or(IfPending::Reject),
         truncate_to_message_count: request.truncate_to_message_count,
+        credit_budget: check_credit_budget(request.credit_budget)?,
         request_id: fields::request_id(&request.request_id)?,
         history: parse_history(request.history)?,
     })
@@ -59,6 +61,7 @@ pub fn encode(command: &ChatCommand) -> v1::ChatRequest {
         if_pending: v1::IfPending::from(command.if_pending).into(),
         truncate_to_message_count: command.truncate_to_message_count,
         request_id: fields::text_of(command.request_id.as_ref()),
+        credit_budget: command.credit_budget,
     }
 }
 
@@ -176,6 +179,7 @@ mod tests {
             if_busy: IfBusy::Enqueue,
             if_pending: IfPending::Supersede,
             truncate_to_message_count: Some(3),
+            credit_budget: Some(7),
             request_id: Some("r".parse().unwrap()),
             ..ChatCommand::new("hello")
         };
@@ -241,7 +245,7 @@ mod tests {
         let bad_id = message(Kind::Tool(v1::ToolMessage { call_id: "a b".into(), ..Default::default() }));
         let schema = mention(Target::SchemaRevid(SchemaId::derive(&["s"]).to_string()));
         type Change<'a> = &'a dyn Fn(&mut v1::ChatRequest);
-        let cases: [(&str, Change<'_>); 23] = [
+        let cases: [(&str, Change<'_>); 24] = [
             ("text", &|r| r.text.clear()),
             ("text", &|r| r.text = "x".repeat(limits::USER_TEXT_BYTES + 1)),
             ("text", &|r| r.text = "  ".into()),
@@ -259,6 +263,7 @@ mod tests {
             ("mentions[0].schema_revid", &|r| r.mentions = vec![schema.clone()]),
             ("auto_approved_tools[0]", &|r| r.auto_approved_tools = vec![String::new()]),
             ("truncate_to_message_count", &|r| r.truncate_to_message_count = Some(1)),
+            ("credit_budget", &|r| r.credit_budget = Some(0)),
             ("ephemeral", &|r| (r.thread_id, r.ephemeral) = (ThreadId::derive(&["t"]).to_string(), true)),
             ("history", &|r| r.history = vec![v1::Message::default()]),
             ("history", &|r| set_history(r, vec![user(1); 201])),

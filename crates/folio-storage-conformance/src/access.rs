@@ -1,10 +1,10 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`] and [`folio_storage::BudgetStore`].
 
-use folio_credit::Budget;
+use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite};
-use folio_storage::{BudgetRoot, ConditionalRow};
+use folio_storage::ConditionalRow;
 use folio_types::access::Role;
-use folio_types::{JobId, ThreadId, TokenId, TurnId, UserId};
+use folio_types::{BudgetPart, BudgetRoot, BudgetUse, JobId, ThreadId, TokenId, TurnId, UserId};
 
 use super::context::Context;
 use super::{Outcome, check, refused, same};
@@ -124,42 +124,69 @@ async fn uses(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// Concurrent calls never exceed a budget, and the budget of a turn is that of the newest turn of its thread.
+/// Concurrent calls never exceed a budget, each turn of a thread has a budget of its own, and a group divides its part.
 async fn budgets(context: &Context) -> Outcome {
     let (store, org) = (context.stores.budgets(), &context.org);
     let thread = ThreadId::derive(&["budget", org.as_str()]);
-    let [first, second] = [1, 2].map(|number| BudgetRoot::turn(&TurnId::new(thread.clone(), number)));
-    same!(store.read(org, &first).await?, None, "the budget of a new turn");
+    let turn = |number, credits| BudgetPart::whole(BudgetRoot::Turn(TurnId::new(thread.clone(), number)), credits);
+    let [first, second] = [turn(1, 5), turn(2, 8)];
+    same!(store.read(org, &first.root).await?, None, "the budget of a new turn");
+    same!(store.use_of(org, &first).await?, Some(BudgetUse::unused(5)), "the use of an unused budget");
     let calls = ["a", "b", "c", "d"].map(|key| {
         let (store, first) = (store.clone(), first.clone());
-        async move { store.change(org, &first, 5, |budget| budget.reserve(None, key, 2)).await }
+        async move { store.change(org, &first, |budget| budget.reserve("", key, 2)).await }
     });
     let reserved = futures::future::join_all(calls).await;
     same!(reserved.iter().filter(|result| result.is_ok()).count(), 2, "permitted calls of a budget");
     for result in reserved.into_iter().filter(Result::is_err) {
         refused!(result, BudgetExhausted, "a call that exceeds the rest of the budget");
     }
-    let rest = store.read(org, &first).await?.map(|budget| budget.rest());
-    same!(rest, Some(1), "the rest of the budget");
-    same!(store.read(&context.other(), &first).await?, None, "a budget of another organization");
-    store.change(org, &second, 7, |budget| budget.grant("child", 1)).await?;
-    let rest = store.read(org, &second).await?.map(|budget| (budget.number, budget.rest()));
-    same!(rest, Some((2, 0)), "the budget of the next turn after its child received all of it");
-    let late = store.change(org, &first, 5, |budget| budget.reserve(None, "late", 1)).await;
-    refused!(late, VersionConflict, "a call of an earlier turn");
-    let job = JobId::derive(&["budget", org.as_str()]);
-    store.change(org, &BudgetRoot::job(&job), 3, |budget| budget.grant("1", 3)).await?;
-    let parts = store.read(org, &BudgetRoot::job(&job)).await?.map(|budget| (budget.parts.len(), budget.rest()));
-    same!(parts, Some((1, 2)), "the budget of a job with a part");
-    store.remove(org, thread.as_str()).await?;
-    store.remove(org, thread.as_str()).await?;
-    same!(store.read(org, &second).await?, None, "the budget of a deleted thread");
-    let late = |budget: &mut Budget| {
-        budget.settle(None, "a", 1);
-        budget.take_back("child");
-        Ok(())
+    same!(store.use_of(org, &first).await?, Some(BudgetUse { credits: 5, used: 4, rest: 1 }), "the use of a budget");
+    same!(store.read(&context.other(), &first.root).await?, None, "a budget of another organization");
+
+    let job = second.child(JobId::derive(&["budget", org.as_str()]));
+    let item = job.child(1);
+    let grant = |budget: &mut Budget| budget.grant(&item.path, Share::Equal { open: 1 });
+    refused!(store.change(org, &item, grant).await, BudgetExhausted, "a part of a group that has none");
+    same!(store.use_of(org, &job).await?, None, "the use of a missing part");
+    store.change(org, &job, |budget| budget.grant(&job.path, Share::Half)).await?;
+    store.change(org, &item, grant).await?;
+    store.change(org, &item, |budget| budget.reserve(&item.path, "c", 3)).await?;
+    same!(store.use_of(org, &job).await?, Some(BudgetUse { credits: 4, used: 3, rest: 0 }), "the use of a group");
+    let take_back = |part: BudgetPart| {
+        let store = store.clone();
+        async move {
+            let take_back = |budget: &mut Budget| {
+                budget.take_back(&part.path);
+                Ok(())
+            };
+            store.change(org, &part, take_back).await
+        }
     };
-    store.change(org, &second, 7, late).await?;
-    same!(store.read(org, &second).await?, None, "the budget of a deleted thread after a late settlement");
+    take_back(job.clone()).await?;
+    let used = Some(BudgetUse { credits: 8, used: 3, rest: 5 });
+    same!(store.use_of(org, &second).await?, used, "the use of the next turn after its group returned");
+    store.change(org, &first, |budget| budget.reserve("", "late", 1)).await?;
+    same!(store.use_of(org, &second).await?, used, "a call of an earlier turn is paid from its own budget");
+
+    let of_job = BudgetPart::whole(BudgetRoot::Job(JobId::derive(&["budget", org.as_str()])), 3);
+    store.change(org, &of_job, |budget| budget.grant("1", Share::Equal { open: 3 })).await?;
+    let parts = store.read(org, &of_job.root).await?.map(|budget| (budget.parts.len(), budget.rest()));
+    same!(parts, Some((1, 2)), "the budget of a job with a part");
+    for _ in 0..2 {
+        store.remove(org, thread.as_str()).await?;
+        for budget in [&first, &second] {
+            same!(store.read(org, &budget.root).await?, None, "a budget of a deleted thread");
+        }
+    }
+    same!(store.use_of(org, &job).await?, None, "the use of a part of a deleted thread");
+    store
+        .change(org, &second, |budget| {
+            budget.settle("", "a", 1);
+            Ok(())
+        })
+        .await?;
+    take_back(job).await?;
+    same!(store.read(org, &second.root).await?, None, "the budget of a deleted thread after a late settlement");
     Ok(())
 }

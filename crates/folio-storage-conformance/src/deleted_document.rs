@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use folio_resources::{Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, NewDocument};
 use folio_types::op::Expected;
-use folio_types::{BlobId, Digest, DocumentId, OrgId, TurnId, limits};
+use folio_types::{BlobId, BudgetPart, BudgetRoot, Digest, DocumentId, OrgId, TurnId, limits};
 use serde_json::json;
 
 use super::context::{Context, create_extraction, done};
 use super::threads_append::{appended, batch_with_state, request};
 use super::{Failure, Outcome, check};
-use folio_storage::{BudgetRoot, Stores};
+use folio_storage::Stores;
 
 /// The start of the clock, in seconds. It is earlier than in all suites, so that the clean-up here does not affect
 /// them.
@@ -82,8 +82,8 @@ async fn thread(context: &Context, document: &DocumentId, word: &str) -> Outcome
     append.request = Some(request(context, 1)?);
     appended(threads.append(&context.org, &header.id, append).await?)?;
     let (budgets, turn) = (context.stores.budgets(), TurnId::new(header.id, 1));
-    let root = BudgetRoot::turn(&turn);
-    Ok(budgets.change(&context.org, &root, 5, |budget| budget.reserve(None, word, 2)).await?)
+    let budget = BudgetPart::whole(BudgetRoot::Turn(turn), 5);
+    Ok(budgets.change(&context.org, &budget, |budget| budget.reserve("", word, 2)).await?)
 }
 
 impl FilledDocument {

@@ -21,14 +21,17 @@ use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::Token;
-use folio_types::{BlockId, Environment as _, GrantId, JobId, OrgId, Principal, System, Timestamp, TokenId, TurnId};
+use folio_types::{
+    BlockId, BudgetPart, BudgetRoot, Environment as _, GrantId, JobId, OrgId, Principal, System, Timestamp, TokenId,
+    TurnId,
+};
 use serde_json::json;
 
 use super::context::{Context, blob_key, create_extraction, done};
 use super::jobs::{executed, new_job, start};
 use super::threads_append::{appended, batch_with_state, request};
 use super::{Failure, Outcome, check, same};
-use folio_storage::{BudgetRoot, HourSums, Stores, UsageHour, UsageRecord, UsageSum, create_job};
+use folio_storage::{HourSums, Stores, UsageHour, UsageRecord, UsageSum, create_job};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (stores, at) = (&context.stores, context.now());
@@ -208,8 +211,8 @@ async fn filled_pages(context: &Context, name: &str) -> Outcome {
         at: System.now(),
     };
     let job = create_job(&*stores.jobs, &stores.job_pages(), &JobLimits::default(), new).await?;
-    let root = BudgetRoot::job(&job.id);
-    Ok(stores.budgets().change(org, &root, 5, |budget| budget.reserve(None, name, 2)).await?)
+    let budget = BudgetPart::whole(BudgetRoot::Job(job.id), 5);
+    Ok(stores.budgets().change(org, &budget, |budget| budget.reserve("", name, 2)).await?)
 }
 
 async fn filled_endpoint(context: &Context, name: &str) -> Outcome {

@@ -243,6 +243,7 @@ fn threads() -> Vec<Sample> {
         profile: "document".into(),
         documents: vec![document_id()],
         subject: None,
+        budget_part: None,
         title: "What is the total?".into(),
         model: Some("model".into()),
         ephemeral: false,
@@ -260,11 +261,13 @@ fn threads() -> Vec<Sample> {
         unknown: UnknownFields::default(),
     };
     let subject = Some(Subject::Extraction(extraction_id()));
+    let budget_part = Some(BudgetPart::whole(BudgetRoot::Job(JobId::derive(&["golden"])), 5_000).child(2));
     let request = RequestRow { request: "client-7".parse().unwrap(), turn: 5, digest: Digest::of(b"golden") };
     let removed_by = OpKey::Request { user: user(), request: "client-8".parse().unwrap() };
     let open = OpenTurnRow { org: org(), turn: TurnId::new(thread_id(), 5), epoch: 3, at: at(), until: at() };
     vec![
         sample("subject", ThreadRecord::Live(Box::new(ThreadHeader { subject, ..header.clone() }))),
+        sample("paid_by_job", ThreadRecord::Live(Box::new(ThreadHeader { budget_part, ..header.clone() }))),
         sample("live", ThreadRecord::Live(Box::new(header))),
         sample("tombstone", ThreadRecord::Tombstone { epoch: 3, version: 18, by: None }),
         sample(
@@ -465,6 +468,7 @@ fn credit() -> Vec<Sample> {
         parts: [("item 1".to_owned(), part)].into(),
         unknown: UnknownFields::default(),
     };
+    let group = [("job".to_owned(), Allotment::default()), ("job/1".to_owned(), Allotment::default())].into();
     vec![
         sample("empty", Account::default()),
         sample("full", account),
@@ -472,6 +476,7 @@ fn credit() -> Vec<Sample> {
             "unused",
             Budget { number: 1, own: Allotment { credits: 100, ..Allotment::default() }, ..Budget::default() },
         ),
+        sample("group", Budget { parts: group, ..budget.clone() }),
         sample("used", budget),
         sample("granted", AccountEntry::Granted(grant)),
         sample("granted_bare", AccountEntry::Granted(plain)),

@@ -9,5 +9,5 @@ use folio_types::profile::Profile;
 use crate::auto_create::Options;
 
 pub(crate) fn all(options: &Options) -> Vec<Profile> {
-    vec![document::profile(), extraction::profile(), auto_create::profile(options.running_time)]
+    vec![document::profile(), extraction::profile(), auto_create::profile(options)]
 }

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use folio_history::job::JobLimits;
 use folio_history::journal::{Access, WorkingChange, WorkingState};
 use folio_llm::Models;
-use folio_metering::SharedMeter;
+use folio_metering::{BudgetMeter, BudgetScope, SharedMeter};
 use folio_resources::Resource;
 use folio_storage::{JobStore, ResourceStore, Stores};
 use folio_types::op::{Expected, Target};
 use folio_types::profile::Subject;
-use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason, limits};
+use folio_types::{BudgetPart, CallId, Code, DocumentId, Environment, Error, OrgId, Principal, Reason, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -49,6 +49,20 @@ pub struct ToolResources {
     pub tasks: TaskTracker,
 }
 
+impl ToolResources {
+    /// Returns the access to a part of a credit budget.
+    pub fn budget(&self, org: &OrgId, part: BudgetPart) -> BudgetScope {
+        BudgetScope::new(self.stores.budgets(), org.clone(), part)
+    }
+
+    /// Returns the resources with a part of a credit budget that pays for the model calls.
+    #[must_use]
+    pub fn paid_from(self, scope: BudgetScope) -> Self {
+        let meter = BudgetMeter::new(Arc::clone(&self.meter), scope, self.tasks.clone());
+        Self { meter: Arc::new(meter), ..self }
+    }
+}
+
 /// One call: its dependencies, its principal and the state of its turn.
 #[derive(Clone)]
 pub struct CallContext {
@@ -66,6 +80,8 @@ pub struct CallContext {
     pub working: WorkingState,
     /// Model of the turn.
     pub model: String,
+    /// The part of a credit budget from which the jobs that the call creates receive their parts. None: no budget.
+    pub budget_part: Option<BudgetPart>,
 }
 
 /// The working state of a profile: one type per profile, which its tools read and replace. A thread stores it with each

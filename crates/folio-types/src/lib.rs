@@ -7,6 +7,7 @@
 mod named_enum;
 
 pub mod access;
+pub mod budget;
 mod coverage;
 pub mod environment;
 mod error;
@@ -30,6 +31,7 @@ pub mod token;
 mod unknown_fields;
 
 pub use access::{Principal, Role};
+pub use budget::{BudgetPart, BudgetRoot, BudgetUse};
 pub use coverage::{Coverage, INCOMPLETE_PAGES_MAX, counted};
 pub use environment::{Environment, System};
 pub use error::{Code, Error, FieldViolation, Reason, Result};

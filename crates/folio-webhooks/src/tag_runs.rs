@@ -133,14 +133,7 @@ impl TagRuns {
     ) -> Result<Option<JobId>> {
         let (org, revid) = (&document.org, &prompt.latest.revid);
         let identity = json!({ "prompt": revid, "document": document.id, "cause": cause }).to_string();
-        let input = ExtractionInput {
-            prompt: revid.clone(),
-            model: None,
-            fallback_model: None,
-            call: None,
-            credit_budget: None,
-            tag_run: Some(cause.clone()),
-        };
+        let input = ExtractionInput { tag_run: Some(cause.clone()), ..ExtractionInput::new(revid.clone()) };
         let new = NewJob {
             id: JobId::derive(&[org.as_str(), "tag run", &identity]),
             principal: Principal::new(org.clone(), user.clone(), Role::Member),

@@ -10,7 +10,7 @@ use folio_tools::ToolResources;
 use folio_tools::auto_create::{
     AutoCreateRun, AutoCreateStart, Options, end_auto_create, open_run, propose_similar, start_auto_create,
 };
-use folio_types::{DocumentId, Error, Principal, Result, Role};
+use folio_types::{BudgetPart, BudgetRoot, DocumentId, Error, Principal, Result, Role};
 use serde_json::Value;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
@@ -72,6 +72,14 @@ impl JobKind for AutoCreateJobs {
 }
 
 impl AutoCreateJobs {
+    /// Returns the resources of a run without the agent. The profile limits the credit of the turn of the agent.
+    fn resources_of(&self, job: &JobHeader) -> ToolResources {
+        let resources = self.resources.clone();
+        let Some(credits) = self.options.credit_budget else { return resources };
+        let budget = resources.budget(job.org(), BudgetPart::whole(BudgetRoot::Job(job.id.clone()), credits));
+        resources.paid_from(budget)
+    }
+
     /// Runs an attempt of an item, and returns the outcome of the item.
     async fn attempt(&self, task: ItemTask) -> Result<Value> {
         let (resources, principal) = (&self.resources, &task.principal);
@@ -82,7 +90,8 @@ impl AutoCreateJobs {
             AutoCreateStart::Done(outcome) => return Ok(outcome),
             AutoCreateStart::Similar(run, similar) => {
                 let item = (&task.run, task.steps.clone());
-                let proposed = propose_similar(resources, principal, item, &run, *similar).await;
+                let resources = self.resources_of(&task.job);
+                let proposed = propose_similar(&resources, principal, item, &run, *similar).await;
                 (run, proposed)
             }
             AutoCreateStart::Run(run) => {

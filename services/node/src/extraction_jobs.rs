@@ -5,15 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use folio_history::job::{ItemState, JobHeader, JobItem};
 use folio_jobs::{ItemTask, JobKind};
-use folio_metering::{BudgetMeter, BudgetScope};
+use folio_metering::Share;
 use folio_resources::Prompt;
-use folio_storage::BudgetRoot;
 use folio_tools::ToolResources;
-use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, run_job_item};
-use folio_types::{Result, Role};
+use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, check_succeeded, run_job_item};
+use folio_types::{BudgetPart, Result, Role};
 use serde_json::Value;
 
-use crate::agent_jobs::AgentRuns;
+use crate::agent_jobs::{AgentRuns, is_last_attempt};
 
 pub(crate) struct ExtractionJobs {
     pub(crate) resources: ToolResources,
@@ -23,16 +22,40 @@ pub(crate) struct ExtractionJobs {
 
 impl ExtractionJobs {
     /// Gives an item its part of the job's credit budget: the rest divided by the number of open items without a part. An item
-    /// whose earlier attempt was interrupted keeps its part. An ended item has its part if its node died in the last attempt, or
-    /// if the part could not be returned; it returns the part first. None: the job has no budget.
-    async fn part_of(&self, task: &ItemTask) -> Result<Option<BudgetScope>> {
-        let job = &task.job;
-        let Some(credits) = job.read_input::<JobInput>()?.credit_budget else { return Ok(None) };
-        let (budgets, org) = (self.resources.stores.budgets(), task.principal.org.clone());
-        let budget = BudgetScope::new(budgets, org, BudgetRoot::job(&job.id), credits);
+    /// keeps its part until it ends. An ended item has its part if its node died in the last attempt, or if the part could not
+    /// be returned; it returns the part first. None: the job has no budget.
+    async fn part_of(&self, task: &ItemTask) -> Result<Option<BudgetPart>> {
+        let (job, org) = (&task.job, &task.principal.org);
+        let Some(part) = job.budget_part().map(|part| part.child(task.run.item)) else { return Ok(None) };
+        if let Some(call) = job.read_input::<JobInput>()?.call {
+            // Before the call succeeded, the job may not have received its part.
+            check_succeeded(&self.resources, org, &job.id, &call).await?;
+        }
         let open = u64::try_from(job.progress().open()).unwrap_or(u64::MAX);
         let ended = |child: &str| child.parse::<u32>().is_ok_and(|item| has_ended(job, item));
-        budget.grant(task.run.item.to_string(), open, ended).await.map(Some)
+        self.resources.budget(org, part.clone()).grant(Share::Equal { open }, ended).await?;
+        Ok(Some(part))
+    }
+
+    /// Ends the runs of the agent for items that were attempted and are not done.
+    async fn end_runs(&self, job: &JobHeader) -> Result<()> {
+        let numbered = job.items.iter().enumerate().filter_map(|(index, item)| Some((job.number_of(index)?, item)));
+        let left: Vec<_> = numbered.filter(|(_, item)| item.attempt > 0 && item.state != ItemState::Done).collect();
+        let (stores, org) = (&self.resources.stores, job.org());
+        if left.is_empty() {
+            return Ok(());
+        }
+        let prompt = stores.of::<Prompt>().revision(org, &job.read_input::<JobInput>()?.prompt).await?;
+        // The agent may have run the revision of a deleted prompt.
+        if prompt.is_some_and(|prompt| !prompt.is_run_by_agent) {
+            return Ok(());
+        }
+        for (number, item) in left {
+            if let Some((id, thread)) = agent_run_of_item(stores, &job.principal, &job.id, number).await? {
+                self.agent.abort(job, item, (&id, &thread)).await?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -55,44 +78,36 @@ impl JobKind for ExtractionJobs {
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let subject = task.subject()?;
         let part = self.part_of(&task).await?;
-        let mut resources = self.resources.clone();
-        if let Some(part) = &part {
-            resources.meter = Arc::new(BudgetMeter::new(resources.meter, part.clone()));
-        }
         let ItemTask { job, principal, run, steps, .. } = &task;
-        let progress = run_job_item(&resources, principal, run, subject, &job.input, steps.clone()).await;
+        let budget = part.clone().map(|part| self.resources.budget(&principal.org, part));
+        let resources = match &budget {
+            Some(budget) => self.resources.clone().paid_from(budget.clone()),
+            None => self.resources.clone(),
+        };
+        let progress = run_job_item(&resources, principal, run, subject, &job.input, steps.clone(), part).await;
         let outcome = match progress {
             Ok(ItemProgress::Done(outcome)) => Ok(outcome),
             Ok(ItemProgress::Agent(extraction, input)) => self.agent.run(&task, &extraction, &input).await,
             Err(error) => Err(error),
         };
-        let returned = match part {
-            Some(part) => part.take_back().await,
+        // The turn of a run that waits or is interrupted continues with the part, also outside of an attempt.
+        let is_attempted_again = outcome.as_ref().is_err_and(|error| !is_last_attempt(&task, error));
+        let returned = match budget.filter(|_| !is_attempted_again) {
+            Some(budget) => budget.take_back().await,
             None => Ok(()),
         };
         // If the part was not returned, the next attempt finds the extraction and returns the part.
         outcome.and_then(|outcome| returned.map(|()| outcome))
     }
 
-    /// Ends the runs of the agent for items that were attempted and are not done.
+    /// Ends the runs of the agent that the items left open. The part of an ended job, with those of its items, returns to the
+    /// budget of the turn that created the job; if the job is the root, those of its items return to it.
     async fn end_job(&self, job: &JobHeader) -> Result<()> {
-        let numbered = job.items.iter().enumerate().filter_map(|(index, item)| Some((job.number_of(index)?, item)));
-        let left: Vec<_> = numbered.filter(|(_, item)| item.attempt > 0 && item.state != ItemState::Done).collect();
-        let (stores, org) = (&self.resources.stores, job.org());
-        if left.is_empty() {
-            return Ok(());
+        self.end_runs(job).await?;
+        match job.budget_part().filter(|_| job.is_ended()) {
+            Some(part) => self.resources.budget(job.org(), part).take_back().await,
+            None => Ok(()),
         }
-        let prompt = stores.of::<Prompt>().revision(org, &job.read_input::<JobInput>()?.prompt).await?;
-        // The agent may have run the revision of a deleted prompt.
-        if prompt.is_some_and(|prompt| !prompt.is_run_by_agent) {
-            return Ok(());
-        }
-        for (number, item) in left {
-            if let Some((id, thread)) = agent_run_of_item(stores, &job.principal, &job.id, number).await? {
-                self.agent.abort(job, item, (&id, &thread)).await?;
-            }
-        }
-        Ok(())
     }
 }
 

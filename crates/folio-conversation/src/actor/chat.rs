@@ -117,6 +117,7 @@ impl State {
             rounds_max: profile.limits.model_calls,
             policy: prepared.policy.of_turn(&principal.user, principal.role, &header.profile),
             profile: Some(loaded.profile.turn_profile(subject)),
+            credit_budget: command.credit_budget,
         })
     }
 }

@@ -4,14 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use folio_history::TurnRecord;
 use folio_history::event::Event;
 use folio_history::journal::{Entry, Intent, Mention};
 use folio_history::thread::Append;
 use folio_metering::{BudgetMeter, BudgetScope, OperationMeter, SharedMeter};
-use folio_storage::BudgetRoot;
 use folio_tools::{CallContext, ToolResources};
-use folio_types::{DocumentId, Principal, Role, TurnId};
+use folio_types::{BudgetPart, DocumentId, Principal, Role, TurnId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -150,6 +148,7 @@ impl State {
         let work = self.task_context(loaded.work.clone());
         let calls = record.rounds.iter().flat_map(|round| &round.calls);
         let profile = loaded.profile.of_turn(record.accepted.options.tools());
+        let budget_parts = self.budget_parts(number);
         let model = ModelWork {
             work: work.clone(),
             user: record.accepted.user.clone(),
@@ -163,8 +162,8 @@ impl State {
             document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),
             write_counter: turn.write_counter.load(Ordering::SeqCst),
-            meter: self.meter_of(record, &call.turn),
-            has_budget: record.accepted.options.credit_budget().is_some(),
+            meter: self.meter_of(&budget_parts),
+            has_budget: !budget_parts.is_empty(),
             call,
         };
         work.spawn_uncancelled(Box::pin(model.run()));
@@ -239,23 +238,34 @@ impl State {
         }
     }
 
-    /// Returns the meter of a turn's model calls: with the operation of the profile, and with the budget of the turn, if the
-    /// profile or the turn has one.
-    fn meter_of(&self, record: &TurnRecord, turn: &TurnId) -> SharedMeter {
+    /// Returns the parts of credit budgets that pay for the calls of a turn. Empty: the turn has no budget.
+    pub(super) fn budget_parts(&self, number: u32) -> Vec<BudgetPart> {
+        let Some(machine) = self.loaded.as_ref().map(|loaded| &loaded.machine) else { return Vec::new() };
+        let turn = TurnId::new(self.thread().clone(), number);
+        let options = machine.history().turn(number).map(|record| &record.accepted.options);
+        options.map(|options| options.budget_parts(machine.header().budget_part.as_ref(), &turn)).unwrap_or_default()
+    }
+
+    /// Returns the meter of a turn's model calls: with the operation of the profile, if the profile has its own, and with the
+    /// budgets that pay for the turn.
+    fn meter_of(&self, budget_parts: &[BudgetPart]) -> SharedMeter {
         let mut meter = self.shared.dependencies.meter.clone();
         let profile = self.loaded.as_ref().map(|loaded| &loaded.profile.profile);
         if let Some(profile) = profile.filter(|profile| profile.has_own_usage) {
             meter = Arc::new(OperationMeter::new(meter, profile.name));
         }
-        let Some(credits) = record.accepted.options.credit_budget() else { return meter };
-        let (budgets, org) = (self.stores().budgets(), self.org().clone());
-        Arc::new(BudgetMeter::new(meter, BudgetScope::new(budgets, org, BudgetRoot::turn(turn), credits)))
+        for part in budget_parts {
+            let scope = BudgetScope::new(self.stores().budgets(), self.org().clone(), part.clone());
+            meter = Arc::new(BudgetMeter::new(meter, scope, self.shared.tracker.clone()));
+        }
+        meter
     }
 
     fn tool_work(&self, run: ToolRun, token: CancellationToken) -> Option<ToolWork> {
         let loaded = self.loaded.as_ref()?;
         let record = loaded.machine.history().turn(run.call.turn.number)?;
-        let spent = UsageRecorder::new(self.meter_of(record, &run.call.turn));
+        let budget_parts = self.budget_parts(run.call.turn.number);
+        let spent = UsageRecorder::new(self.meter_of(&budget_parts));
         let context = CallContext {
             resources: ToolResources { meter: spent.clone(), ..self.shared.resources() },
             // A turn acts as its requester, at most with the role of a member.
@@ -266,6 +276,8 @@ impl State {
             subject: record.accepted.options.subject(&loaded.machine.header().documents),
             working: record.working.clone(),
             model: record.accepted.options.model.clone(),
+            // A job that the call creates is paid from the budget that contains that of the turn.
+            budget_part: budget_parts.into_iter().next(),
         };
         let waited = record.round(run.call.round).filter(|round| round.paused.is_some()).and_then(|round| {
             let call = round.call(run.call.index)?;

@@ -8,7 +8,7 @@ use folio_llm::Catalogue;
 use folio_resources::policy::Policy;
 use folio_trace::TraceContext;
 use folio_types::op::OpKey;
-use folio_types::{Digest, Error, Principal, RequestId, Result};
+use folio_types::{BudgetPart, Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::events::StreamStart;
@@ -67,7 +67,8 @@ pub(crate) enum Request {
     Approve(Box<ApproveCommand>, Reply<ApproveAnswer>),
     Resume(u32, Reply<StreamStart>),
     Cancel(u32, Reply<TurnView>),
-    GetTurn(u32, Reply<TurnView>),
+    /// The answer contains the part of a credit budget whose use the caller reads. None: the turn has no budget.
+    GetTurn(u32, Reply<(TurnView, Option<BudgetPart>)>),
     OpenTurn(Reply<Option<TurnView>>),
     Watch(u32, u64, Reply<StreamStart>),
     /// The title, and the row of the request if it has an id.
@@ -119,7 +120,8 @@ impl Request {
                 drop(reply.send(Err(error)));
             }
             Self::Approve(_, reply) => drop(reply.send(Err(error))),
-            Self::Cancel(_, reply) | Self::GetTurn(_, reply) => drop(reply.send(Err(error))),
+            Self::Cancel(_, reply) => drop(reply.send(Err(error))),
+            Self::GetTurn(_, reply) => drop(reply.send(Err(error))),
             Self::OpenTurn(reply) => drop(reply.send(Err(error))),
             Self::Rename(_, _, reply) | Self::Fork(_, reply) => drop(reply.send(Err(error))),
             Self::Delete(_, reply) => drop(reply.send(Err(error))),

@@ -116,7 +116,8 @@ impl State {
                 self.submit(permit, Recipient::Cancel(reply), |ticket| Command::Cancel { ticket, turn }).await
             }
             Request::GetTurn(turn, reply) => {
-                let _ = reply.send(self.view_for(principal, turn));
+                let view = self.view_for(principal, turn);
+                let _ = reply.send(view.map(|view| (view, self.budget_parts(turn).pop())));
                 self.sweep_own().await
             }
             Request::OpenTurn(reply) => {

@@ -3,18 +3,17 @@
 use async_trait::async_trait;
 use folio_history::journal::Access;
 use folio_history::thread::NewThread;
-use folio_metering::AbandonedCalls;
+use folio_metering::{AbandonedCalls, BudgetScope, Share};
 use folio_resources::Resource as _;
 use folio_resources::audit::Ground;
 use folio_resources::policy::{Approver, Rule, Ruling};
-use folio_storage::BudgetRoot;
 use folio_tools::{
     CallContext, Plan, ProfileState, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolSpec,
     WriteTool,
 };
 use folio_types::op::{OpResult, Target};
 use folio_types::profile::{DocumentRule, Profile, ProfileAnswer, ProfileLimits, ProfileTool, Subject, SubjectKind};
-use folio_types::{ExtractionId, TagId};
+use folio_types::{BudgetPart, BudgetRoot, BudgetUse, ExtractionId, JobId, RequestId, TagId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -290,18 +289,74 @@ async fn no_model_call_is_made_that_may_exceed_the_credit_budget() {
     assert_eq!(failure(&events), (Reason::BudgetExhausted, false));
     assert_eq!(sandbox.models.requests().len(), 1);
     let (store, org) = (sandbox.stores.budgets(), sandbox.principal.org.clone());
-    let budget_of = |number| BudgetRoot::turn(&TurnId::new(thread.clone(), number));
-    let budget = store.read(&org, &budget_of(1)).await.unwrap().unwrap();
-    assert_eq!((budget.number, budget.own.used, budget.rest()), (1, 4, 3));
+    let turn = |number| TurnId::new(thread.clone(), number);
+    let first = Some(BudgetUse { credits: 7, used: 4, rest: 3 });
+    assert_eq!(sandbox.turn(&turn(1)).await.budget, first);
 
     sandbox.models.set_price(3);
     sandbox.models.then([say("Next.")]);
     let events = sandbox.run(sandbox.chat_in(&thread, "again")).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
-    let budget = store.read(&org, &budget_of(2)).await.unwrap().unwrap();
-    assert_eq!((budget.number, budget.rest()), (2, 4), "the next turn has a budget of its own");
+    let second = sandbox.turn(&turn(2)).await.budget;
+    assert_eq!(second, Some(BudgetUse { credits: 7, used: 3, rest: 4 }), "the next turn has a budget of its own");
+    assert_eq!(sandbox.turn(&turn(1)).await.budget, first);
     sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
-    assert_eq!(store.read(&org, &budget_of(2)).await.unwrap(), None);
+    for number in [1, 2] {
+        assert_eq!(store.read(&org, &BudgetRoot::Turn(turn(number))).await.unwrap(), None, "{number}");
+    }
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_chat_limits_the_credit_of_its_turn_below_the_limit_of_the_profile() {
+    let (sandbox, thread) = start(probe()).await;
+    sandbox.models.set_price(4);
+    let limited = |credits| ChatCommand { credit_budget: Some(credits), ..sandbox.chat_in(&thread, "x") };
+    let events = sandbox.run(limited(3)).await;
+    assert_eq!(failure(&events), (Reason::BudgetExhausted, false));
+    assert!(sandbox.models.requests().is_empty());
+    let turn = |number| TurnId::new(thread.clone(), number);
+    assert_eq!(sandbox.turn(&turn(1)).await.budget, Some(BudgetUse::unused(3)));
+    sandbox.models.then([say("Done.")]);
+    let events = sandbox.run(limited(1_000)).await;
+    assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
+    assert_eq!(sandbox.turn(&turn(2)).await.budget, Some(BudgetUse { credits: 7, used: 4, rest: 3 }));
+
+    let request_id: Option<RequestId> = Some("limited".parse().unwrap());
+    let repeated = |credits| ChatCommand { request_id: request_id.clone(), ..limited(credits) };
+    sandbox.run(repeated(3)).await;
+    let refused = sandbox.chat_error(repeated(2)).await;
+    assert_eq!(refused.reason, Reason::RequestIdConflict, "the budget is a part of the request");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_part_of_a_job_and_the_limit_of_the_profile_both_bound_the_turns_of_a_thread() {
+    let (sandbox, _) = start(probe()).await;
+    let (store, org) = (sandbox.stores.budgets(), sandbox.principal.org.clone());
+    let part = BudgetPart::whole(BudgetRoot::Job(JobId::derive(&["job"])), 20).child(1);
+    let (id, at) = (ThreadId::generate(&*sandbox.environment), sandbox.environment.now());
+    let new = NewThread::new(id, &sandbox.principal, PROBE, vec![sandbox.document.clone()], at);
+    let new = NewThread { subject: Some(subject()), budget_part: Some(part.clone()), ..new };
+    let thread = sandbox.stores.threads.create(new).await.unwrap().id;
+    sandbox.models.set_price(4);
+    let events = sandbox.run(sandbox.chat_in(&thread, "before the item starts")).await;
+    assert_eq!(failure(&events), (Reason::BudgetExhausted, false));
+
+    let scope = BudgetScope::new(store.clone(), org.clone(), part.clone());
+    scope.grant(Share::Half, |_| false).await.unwrap();
+    for used in [4, 8] {
+        sandbox.models.then([say("Done.")]);
+        let events = sandbox.run(sandbox.chat_in(&thread, "x")).await;
+        assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
+        let of_part = store.use_of(&org, &part).await.unwrap();
+        assert_eq!(of_part, Some(BudgetUse { credits: 10, used, rest: 10 - used }));
+    }
+    let events = sandbox.run(sandbox.chat_in(&thread, "x")).await;
+    assert_eq!(failure(&events), (Reason::BudgetExhausted, false));
+    assert_eq!(sandbox.models.requests().len(), 2);
+    let own = sandbox.turn(&TurnId::new(thread, 4)).await.budget;
+    assert_eq!(own, Some(BudgetUse::unused(7)), "the refused call returned its reservation in the budget of the turn");
     sandbox.finish().await;
 }
 

@@ -1,13 +1,13 @@
-//! Model check of a budget: two owners of the root, one of which is stale, change the stored row. A write is applied and
-//! answered, is applied but its answer is lost, arrives later, or never arrives. An owner dies at any time. In each
-//! reachable state, the calls that were permitted cost at most the budget.
+//! Model check of a budget: two owners, one of which is stale, change the stored row. A write is applied and answered, is
+//! applied but its answer is lost, arrives later, or never arrives. An owner dies at any time. In each reachable state, the
+//! calls that were permitted cost at most the budget, and each part covers its own parts.
 //!
 //! The search is breadth first up to a number of states or, with `FOLIO_CHECK_DEPTH` (`cargo xtask check-model`), up to
 //! that many steps. A fault omits one rule; the search must find the overdraft that the rule prevents.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use super::{Allotment, Budget};
+use super::{Allotment, Budget, Share, is_within, parent_of};
 
 const CREDITS: u64 = 3;
 /// Maximum cost of each call.
@@ -15,11 +15,25 @@ const COST: u64 = 2;
 const OWNERS: usize = 2;
 /// One call of each owner suffices for an overdraft.
 const CALLS_PER_OWNER: usize = 1;
-const CHILDREN: [Option<&str>; 2] = [None, Some("child")];
 /// Maximum number of writes that arrive late.
 const LATE_MAX: usize = 1;
-/// Maximum number of states without `FOLIO_CHECK_DEPTH`. All reachable states are about 270,000.
-const STATES_MAX: usize = 30_000;
+
+/// The parts of a search, by path.
+struct Scope {
+    name: &'static str,
+    /// Parts that owners grant and take back.
+    parts: &'static [&'static str],
+    /// Parts from which calls are paid.
+    payers: &'static [&'static str],
+    /// Maximum number of states without `FOLIO_CHECK_DEPTH`.
+    states_max: usize,
+}
+
+/// A root and its child, such as an item of a job. All reachable states are about 270,000.
+const CHILD: Scope = Scope { name: "child", parts: &["child"], payers: &["", "child"], states_max: 30_000 };
+/// A root and a group with an item, such as a turn and its job. The reachable states are more than 1,500,000.
+const GROUP: Scope =
+    Scope { name: "group", parts: &["group", "group/1"], payers: &["", "group/1"], states_max: 60_000 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
@@ -28,14 +42,16 @@ enum Fault {
     Unconditional,
     /// A returned part does not count its reservations as used.
     ReservationsForgotten,
+    /// A returned group does not count what its items used.
+    ItemsForgotten,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
-    Grant,
-    TakeBack,
-    Reserve { child: Option<&'static str>, call: usize },
-    Settle { child: Option<&'static str>, call: usize, charge: u64 },
+    Grant { part: &'static str },
+    TakeBack { part: &'static str },
+    Reserve { payer: &'static str, call: usize },
+    Settle { payer: &'static str, call: usize, charge: u64 },
 }
 
 /// A write that an owner has prepared from the row that it read.
@@ -49,7 +65,7 @@ struct Write {
 /// A permitted call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Call {
-    child: Option<&'static str>,
+    payer: &'static str,
     /// Actual cost. None: the call is in flight, or its owner died.
     charge: Option<u64>,
     is_settled: bool,
@@ -76,19 +92,21 @@ fn key(owner: usize, call: usize) -> String {
 
 /// Executes a step on the row that an owner read. None: the step is refused.
 fn changed(before: Option<&Budget>, owner: usize, step: &Step, fault: Fault) -> Option<Budget> {
-    let mut budget = Budget::open(before.cloned(), 1, CREDITS).ok()?;
+    let mut budget = before.cloned().unwrap_or_else(|| Budget::new(1, CREDITS));
     match step {
-        Step::Grant => budget.grant("child", 1).ok()?,
-        Step::TakeBack => {
-            if fault == Fault::ReservationsForgotten
-                && let Some(part) = budget.parts.get_mut("child")
-            {
-                part.reserved.clear();
+        Step::Grant { part } => budget.grant(part, Share::Equal { open: 1 }).ok()?,
+        Step::TakeBack { part } => {
+            for (path, returned) in budget.parts.iter_mut().filter(|(path, _)| is_within(path, part)) {
+                match fault {
+                    Fault::ReservationsForgotten => returned.reserved.clear(),
+                    Fault::ItemsForgotten if path != part => *returned = Allotment::default(),
+                    _ => {}
+                }
             }
-            budget.take_back("child");
+            budget.take_back(part);
         }
-        Step::Reserve { child, call } => budget.reserve(*child, &key(owner, *call), COST).ok()?,
-        Step::Settle { child, call, charge } => budget.settle(*child, &key(owner, *call), *charge),
+        Step::Reserve { payer, call } => budget.reserve(payer, &key(owner, *call), COST).ok()?,
+        Step::Settle { payer, call, charge } => budget.settle(payer, &key(owner, *call), *charge),
     }
     Some(budget)
 }
@@ -101,8 +119,8 @@ impl World {
     /// Records that an owner knows that its step is stored.
     fn confirm(&mut self, owner: usize, step: &Step) {
         match step {
-            Step::Reserve { child, call } => {
-                let new = Call { child: *child, charge: None, is_settled: false };
+            Step::Reserve { payer, call } => {
+                let new = Call { payer: *payer, charge: None, is_settled: false };
                 self.calls.entry((owner, *call)).or_insert(new);
             }
             Step::Settle { call, .. } => {
@@ -110,19 +128,20 @@ impl World {
                     call.is_settled = true;
                 }
             }
-            Step::Grant | Step::TakeBack => {}
+            Step::Grant { .. } | Step::TakeBack { .. } => {}
         }
     }
 
     /// Returns the steps that an owner may prepare. An owner makes a call once, and settles the calls that it made.
-    fn steps(&self, owner: usize) -> Vec<Step> {
-        let mut steps = vec![Step::Grant, Step::TakeBack];
+    fn steps(&self, owner: usize, scope: &Scope) -> Vec<Step> {
+        let parts = scope.parts.iter().copied();
+        let mut steps: Vec<Step> = parts.flat_map(|part| [Step::Grant { part }, Step::TakeBack { part }]).collect();
         for call in 0..CALLS_PER_OWNER {
             match self.calls.get(&(owner, call)) {
-                None => steps.extend(CHILDREN.map(|child| Step::Reserve { child, call })),
+                None => steps.extend(scope.payers.iter().copied().map(|payer| Step::Reserve { payer, call })),
                 Some(made) if !made.is_settled => {
                     let charges = made.charge.map_or(vec![0, COST], |charge| vec![charge]);
-                    steps.extend(charges.into_iter().map(|charge| Step::Settle { child: made.child, call, charge }));
+                    steps.extend(charges.into_iter().map(|charge| Step::Settle { payer: made.payer, call, charge }));
                 }
                 Some(_) => {}
             }
@@ -130,7 +149,7 @@ impl World {
         steps
     }
 
-    fn next(&self, fault: Fault) -> Vec<Self> {
+    fn next(&self, scope: &Scope, fault: Fault) -> Vec<Self> {
         let mut worlds = Vec::new();
         for (owner, Owner { is_dead, prepared }) in self.owners.iter().enumerate() {
             if *is_dead {
@@ -141,7 +160,7 @@ impl World {
             worlds.push(dead);
             match prepared {
                 None => {
-                    for step in self.steps(owner) {
+                    for step in self.steps(owner, scope) {
                         let Some(after) = changed(self.stored.as_ref(), owner, &step, fault) else { continue };
                         let mut world = self.clone();
                         if let Step::Settle { call, charge, .. } = &step
@@ -195,17 +214,20 @@ impl World {
         cost > CREDITS
     }
 
-    /// Returns true if the row counts more credits than it has.
+    /// Returns true if the root or a part counts more credits than it has, or if a part has no parent.
     fn is_inconsistent(&self) -> bool {
         let Some(Budget { own, parts, .. }) = &self.stored else { return false };
-        let in_parts: u64 = parts.values().map(|part| part.credits).sum();
-        let is_over = |part: &Allotment| part.spent() > part.credits;
-        own.spent() + in_parts > own.credits || parts.values().any(is_over)
+        let is_over = |path: &str, of: &Allotment| {
+            let children = parts.iter().filter(|(child, _)| parent_of(child) == path);
+            of.spent() + children.map(|(_, part)| part.credits).sum::<u64>() > of.credits
+        };
+        let has_parent = |path: &str| parent_of(path).is_empty() || parts.contains_key(parent_of(path));
+        is_over("", own) || parts.iter().any(|(path, part)| is_over(path, part) || !has_parent(path))
     }
 }
 
 /// Searches breadth first, and returns the first overdraft with the number of states.
-fn search(fault: Fault) -> (Option<World>, usize) {
+fn search(scope: &Scope, fault: Fault) -> (Option<World>, usize) {
     let depth_max = std::env::var("FOLIO_CHECK_DEPTH").ok().and_then(|depth| depth.parse::<u32>().ok());
     let mut visited = HashSet::new();
     let mut queue = VecDeque::from([(0_u32, World::default())]);
@@ -213,11 +235,11 @@ fn search(fault: Fault) -> (Option<World>, usize) {
         if world.is_overdrawn() || (fault == Fault::None && world.is_inconsistent()) {
             return (Some(world), visited.len());
         }
-        let is_over = depth_max.map_or(visited.len() >= STATES_MAX, |depth_max| depth >= depth_max);
+        let is_over = depth_max.map_or(visited.len() >= scope.states_max, |depth_max| depth >= depth_max);
         if is_over {
             continue;
         }
-        for next in world.next(fault) {
+        for next in world.next(scope, fault) {
             if visited.insert(format!("{next:?}")) {
                 queue.push_back((depth + 1, next));
             }
@@ -228,17 +250,22 @@ fn search(fault: Fault) -> (Option<World>, usize) {
 
 #[test]
 fn no_order_of_writes_and_deaths_overdraws_a_budget() {
-    let (overdrawn, states) = search(Fault::None);
-    assert_eq!(overdrawn, None);
-    assert!(states > 1_000, "{states} states");
-    println!("credit budget: {states} states");
+    for scope in [CHILD, GROUP] {
+        let (overdrawn, states) = search(&scope, Fault::None);
+        assert_eq!(overdrawn, None, "{}", scope.name);
+        assert!(states > 1_000, "{states} states");
+        println!("credit budget, {}: {states} states", scope.name);
+    }
 }
 
 #[test]
 fn each_omitted_rule_lets_a_budget_be_overdrawn() {
-    for (name, fault) in
-        [("condition", Fault::Unconditional), ("reservations of a returned part", Fault::ReservationsForgotten)]
-    {
-        assert!(search(fault).0.is_some(), "the search must find the overdraft without: {name}");
+    for (scope, fault, name) in [
+        (CHILD, Fault::Unconditional, "the condition"),
+        (CHILD, Fault::ReservationsForgotten, "the reservations of a returned part"),
+        (GROUP, Fault::ReservationsForgotten, "the reservations of a returned item"),
+        (GROUP, Fault::ItemsForgotten, "the items of a returned group"),
+    ] {
+        assert!(search(&scope, fault).0.is_some(), "the search must find the overdraft without {name}");
     }
 }

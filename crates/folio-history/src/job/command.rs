@@ -32,7 +32,8 @@ pub enum JobCommand {
         item: usize,
         result: Result<()>,
     },
-    /// Makes a running item pending without a failure, because it lacks credit or capacity that other running items use.
+    /// Makes a running item pending without a failure, because it lacks credit or capacity that other running items use, or
+    /// waits for decisions while other items can run.
     Postpone {
         item: usize,
     },

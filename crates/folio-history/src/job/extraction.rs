@@ -1,6 +1,6 @@
 //! The input of jobs that run a prompt on documents.
 
-use folio_types::{CallId, PromptRevId, Timestamp};
+use folio_types::{BudgetPart, CallId, PromptRevId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The input of a job of the kind [`super::EXTRACTION_KIND`]. The subjects of its items are the ids of documents.
@@ -18,9 +18,28 @@ pub struct ExtractionInput {
     /// Credits that the model calls of all items may cost. The owner of the job enforces it. None: no budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit_budget: Option<u64>,
+    /// The part of the budget of a turn that pays for the job, which a tool call of the turn created. None: the job has a
+    /// budget of its own, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_part: Option<BudgetPart>,
     /// None: a user or a tool call started the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag_run: Option<TagRun>,
+}
+
+impl ExtractionInput {
+    /// Returns the input of a job without options.
+    pub fn new(prompt: PromptRevId) -> Self {
+        Self {
+            prompt,
+            model: None,
+            fallback_model: None,
+            call: None,
+            credit_budget: None,
+            budget_part: None,
+            tag_run: None,
+        }
+    }
 }
 
 /// The write that causes a run of a prompt on a document with a common tag. The item runs once the write is stored.

@@ -27,6 +27,7 @@
 
 mod admission;
 mod auto_create;
+mod budget;
 mod command;
 mod extraction;
 mod item_run;

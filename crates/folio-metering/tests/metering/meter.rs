@@ -7,20 +7,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_credit::{Basis, Grant, GrantKind};
 use folio_metering::{
-    AbandonedCalls, BudgetMeter, BudgetScope, CreditMeter, Meter, MeteredCall, Options, QuotaMeter, Settlement,
-    UsageRecorder,
+    AbandonedCalls, BudgetMeter, BudgetScope, CreditMeter, Meter, MeteredCall, Options, Permit, QuotaMeter, Settlement,
+    Share, UsageRecorder,
 };
 use folio_quotas::{QuotaCache, Slots};
 use folio_resources::quota::Quotas;
 use folio_resources::{Organization, OrganizationChange, OwnQuotas};
-use folio_storage::{BudgetRoot, SharedOptions, Stores, UsageRecord, UsageStore};
+use folio_storage::{SharedOptions, Stores, UsageRecord, UsageStore};
 use folio_storage_conformance::layer::{Layered, UsageLayer};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::wait_for;
 use folio_types::message::Usage;
 use folio_types::models::ModelPrices;
 use folio_types::op::{Expected, Write};
-use folio_types::{Code, Environment, Error, GrantId, JobId, OrgId, Reason, Result, System, Timestamp, UserId};
+use folio_types::{
+    BudgetPart, BudgetRoot, BudgetUse, Code, Environment, Error, GrantId, JobId, OrgId, Reason, Result, System,
+    Timestamp, UserId,
+};
+use futures::FutureExt as _;
+use tokio_util::task::TaskTracker;
 
 const STOP: Duration = Duration::from_secs(10);
 
@@ -105,10 +110,12 @@ async fn invariant_5_a_call_is_charged_once_and_unused_credit_is_returned() {
 async fn a_call_that_may_exceed_its_part_of_a_budget_is_refused() {
     let fixture = Fixture::new();
     let meter = fixture.meter(1_000).await;
-    let (store, root) = (fixture.stores.budgets(), BudgetRoot::job(&JobId::derive(&["budget"])));
-    let scope = BudgetScope::new(store.clone(), fixture.org.clone(), root.clone(), 24);
-    let part = scope.grant("1".to_owned(), 2, |_| false).await.unwrap();
-    let budgeted = BudgetMeter::new(Arc::new(meter.clone()), part.clone());
+    let (store, whole) = (fixture.stores.budgets(), job_budget(24));
+    let part_of = |item: u32| BudgetScope::new(store.clone(), fixture.org.clone(), whole.child(item));
+    let budgeted_by = |part: &BudgetScope| budget_meter(&meter, part);
+    let part = part_of(1);
+    part.grant(Share::Equal { open: 2 }, |_| false).await.unwrap();
+    let budgeted = budgeted_by(&part);
     make_call(&budgeted, fixture.call("a", 5_000), 2_000).await;
     let refused = budgeted.request_permit(fixture.call("b", 5_000)).await.unwrap_err();
     assert_eq!(refused.reason, Reason::BudgetExhausted);
@@ -116,18 +123,76 @@ async fn a_call_that_may_exceed_its_part_of_a_budget_is_refused() {
     assert_eq!(repeated.reason, Reason::VersionConflict, "the meter refuses the call, so its reservation returns");
     make_call(&budgeted, fixture.call("c", 4_000), 3_000).await;
     part.take_back().await.unwrap();
-    let budget = store.read(&fixture.org, &root).await.unwrap().unwrap();
-    assert_eq!((budget.own.used, budget.rest(), budget.parts.len()), (10, 14, 0));
+    let used = async || store.use_of(&fixture.org, &whole).await.unwrap().unwrap();
+    assert_eq!(used().await, BudgetUse { credits: 24, used: 10, rest: 14 });
     let late = budgeted.request_permit(fixture.call("d", 1_000)).await.unwrap_err();
     assert_eq!(late.reason, Reason::BudgetExhausted, "a returned part pays for no call");
-    let dead = BudgetMeter::new(Arc::new(meter.clone()), scope.grant("2".to_owned(), 1, |_| false).await.unwrap());
+    part_of(2).grant(Share::Equal { open: 1 }, |_| false).await.unwrap();
+    let dead = budgeted_by(&part_of(2));
     let unsettled = dead.request_permit(fixture.call("e", 1_000)).await.unwrap();
-    let next = scope.grant("3".to_owned(), 1, |child| child == "2").await.unwrap();
+    let next = part_of(3);
+    next.grant(Share::Equal { open: 1 }, |item| item == "2").await.unwrap();
     next.take_back().await.unwrap();
     dead.settle(unsettled, Settlement::NotSent).await.unwrap();
-    let budget = store.read(&fixture.org, &root).await.unwrap().unwrap();
-    assert_eq!((budget.own.used, budget.rest(), budget.parts.len()), (12, 12, 0), "the call of a dead owner is used");
+    assert_eq!(used().await, BudgetUse { credits: 24, used: 12, rest: 12 }, "the call of a dead owner is used");
     meter.stop(STOP).await;
+}
+
+fn job_budget(credits: u64) -> BudgetPart {
+    BudgetPart::whole(BudgetRoot::Job(JobId::derive(&["budget"])), credits)
+}
+
+fn budget_meter(inner: &CreditMeter, scope: &BudgetScope) -> BudgetMeter {
+    BudgetMeter::new(Arc::new(inner.clone()), scope.clone(), TaskTracker::new())
+}
+
+#[tokio::test]
+async fn the_budget_of_a_request_bounds_its_calls() {
+    let fixture = Fixture::new();
+    let meter = fixture.meter(1_000).await;
+    let budgeted = budget_meter(&meter, &BudgetScope::of_request(12));
+    make_call(&budgeted, fixture.call("a", 5_000), 1_000).await;
+    make_call(&budgeted, fixture.call("b", 5_000), 5_000).await;
+    let refused = budgeted.request_permit(fixture.call("c", 1_000)).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::BudgetExhausted);
+    meter.stop(STOP).await;
+}
+
+/// A meter whose calls wait for ever.
+struct Waiting;
+
+#[async_trait]
+impl Meter for Waiting {
+    fn max_price(&self, _: &MeteredCall) -> u64 {
+        10
+    }
+
+    async fn request_permit(&self, _: MeteredCall) -> Result<Permit> {
+        std::future::pending().await
+    }
+
+    async fn settle(&self, _: Permit, _: Settlement) -> Result<u64> {
+        Ok(0)
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_while_it_waits_for_a_permit_returns_its_reservation() {
+    let fixture = Fixture::new();
+    let (store, budget, tasks) = (fixture.stores.budgets(), job_budget(24), TaskTracker::new());
+    let scope = BudgetScope::new(store.clone(), fixture.org.clone(), budget.clone());
+    let budgeted = BudgetMeter::new(Arc::new(Waiting), scope, tasks.clone());
+    let used = async || store.use_of(&fixture.org, &budget).await.unwrap().unwrap().used;
+    let (meter, call) = (budgeted.clone(), fixture.call("a", 1));
+    let request = tokio::spawn(async move { meter.request_permit(call).await.is_ok() });
+    wait_for("the reservation", STOP, || async { (used().await == 10).then_some(()) }).await;
+    request.abort();
+    wait_for("the return of the reservation", STOP, || async { (used().await == 0).then_some(()) }).await;
+
+    assert!(budgeted.request_permit(fixture.call("b", 1)).now_or_never().is_none());
+    wait_for("the end of the tasks", STOP, || async { tasks.is_empty().then_some(()) }).await;
+    let stored = store.read(&fixture.org, &budget.root).await.unwrap().unwrap();
+    assert!(stored.own.reserved.is_empty(), "dropped before the reservation was stored: {stored:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use super::time;
 use crate::{json, v1};
 
 impl From<&JobHeader> for v1::Job {
-    /// Converts a job without the results of its items.
+    /// Converts a job without the results of its items, and without the use of its budget.
     fn from(job: &JobHeader) -> Self {
         let progress = job.progress();
         let (state, wait) = state(&job.state);
@@ -33,6 +33,7 @@ impl From<&JobHeader> for v1::Job {
             end_time: job.ended_at.map(time::to_proto),
             expire_time: job.expires_at().map(time::to_proto),
             total_items: count(progress.items),
+            credit_budget: None,
         }
     }
 }

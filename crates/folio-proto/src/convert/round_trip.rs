@@ -124,10 +124,11 @@ fn finish() -> impl Strategy<Value = FinishReason> {
 fn turn_view() -> impl Strategy<Value = TurnView> {
     let status = value_of::<v1::TurnStatus, TurnStatus>(7);
     let head = (turn(), status, "\\PC{0,9}", "\\PC{0,9}", vec(round(), 0..3), vec(call_view(), 0..3));
-    let tail =
-        (of(timestamp()), working(), of(finish()), of(error()), any::<(bool, u64)>(), usage(), vec(call(), 0..3));
+    let budget = any::<[u64; 3]>().prop_map(|[credits, used, rest]| folio_types::BudgetUse { credits, used, rest });
+    let calls = (vec(call(), 0..3), of(budget));
+    let tail = (of(timestamp()), working(), of(finish()), of(error()), any::<(bool, u64)>(), usage(), calls);
     (head, tail).prop_map(|((turn, status, model, text, rounds, pending), tail)| {
-        let (expires_at, working, finish, error, (retriable, next_event), usage, approvable) = tail;
+        let (expires_at, working, finish, error, (retriable, next_event), usage, (approvable, budget)) = tail;
         TurnView {
             turn,
             status,
@@ -144,6 +145,7 @@ fn turn_view() -> impl Strategy<Value = TurnView> {
             usage,
             next_event,
             approvable,
+            budget,
         }
     })
 }

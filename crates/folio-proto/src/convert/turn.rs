@@ -4,7 +4,7 @@ use folio_history::command::{IfBusy, IfPending};
 use folio_history::event::{CallView, ResultView, RoundView, TurnStatus, TurnView};
 use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
 use folio_types::profile::SubjectKind;
-use folio_types::{Error, Result, limits};
+use folio_types::{BudgetUse, Error, Result, limits};
 
 use super::time;
 use crate::{fields, json, v1};
@@ -31,6 +31,7 @@ impl From<&TurnView> for v1::Turn {
             usage: Some(turn.usage.into()),
             next_event: turn.next_event,
             approvable_call_ids: turn.approvable.iter().map(ToString::to_string).collect(),
+            credit_budget: turn.budget.map(Into::into),
         }
     }
 }
@@ -58,7 +59,20 @@ impl TryFrom<v1::Turn> for TurnView {
             retriable: turn.retriable,
             usage: turn.usage.unwrap_or_default().into(),
             next_event: turn.next_event,
+            budget: turn.credit_budget.map(Into::into),
         })
+    }
+}
+
+impl From<BudgetUse> for v1::CreditBudget {
+    fn from(BudgetUse { credits, used, rest }: BudgetUse) -> Self {
+        Self { credits, used, rest }
+    }
+}
+
+impl From<v1::CreditBudget> for BudgetUse {
+    fn from(v1::CreditBudget { credits, used, rest }: v1::CreditBudget) -> Self {
+        Self { credits, used, rest }
     }
 }
 

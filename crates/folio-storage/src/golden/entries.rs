@@ -86,6 +86,7 @@ pub(super) fn entries() -> Vec<Sample> {
         ),
         sample("accepted_with_role", Entry::Accepted(Box::new(Accepted { role: Some(Role::Member), ..accepted() }))),
         sample("accepted_with_profile", Entry::Accepted(Box::new(accepted_with_profile()))),
+        sample("accepted_with_budget", Entry::Accepted(Box::new(accepted_with_budget()))),
         sample("accepted_with_state", Entry::Accepted(Box::new(Accepted { working: with_state(), ..accepted() }))),
         sample(
             "outcome_with_state",
@@ -170,6 +171,7 @@ fn accepted() -> Accepted {
             rounds_max: 10,
             policy: Policy::default(),
             profile: None,
+            credit_budget: None,
         },
         truncate_to: Some(4),
         working: working(),
@@ -207,6 +209,11 @@ fn accepted_with_profile() -> Accepted {
         answer: AnswerType::Json { schema: json!({"type": "object", "required": ["total"]}) },
     };
     Accepted { options: TurnOptions { profile: Some(profile), ..accepted.options.clone() }, ..accepted }
+}
+
+fn accepted_with_budget() -> Accepted {
+    let accepted = accepted();
+    Accepted { options: TurnOptions { credit_budget: Some(5_000), ..accepted.options.clone() }, ..accepted }
 }
 
 fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {

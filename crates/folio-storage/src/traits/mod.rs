@@ -30,7 +30,7 @@ use folio_resources::Resource;
 pub use access::{AccessStore, MEMBERS_MAX, quota_exceeded};
 pub use audit::{AuditStore, encode_checked as encode_audit_checked};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
-pub use budgets::{BudgetRoot, BudgetStore};
+pub use budgets::BudgetStore;
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};

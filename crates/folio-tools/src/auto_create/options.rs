@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use folio_types::budget::CREDIT_BUDGET_MAX;
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
 
@@ -15,6 +16,8 @@ folio_types::settings! {
         /// Minimum similarity of the first pages of the document and of one with an accepted proposal, from 0 to 1, at which the
         /// accepted prompt is proposed instead of a new one.
         pub similarity: f64 = 0.6,
+        /// Credits that the model calls of a run may cost. None: no budget.
+        pub credit_budget: Option<u64> = None,
     }
 }
 
@@ -25,6 +28,9 @@ impl Options {
         let mut problems = Problems::of("auto_create");
         problems.seconds("running_time_seconds", self.running_time, Duration::from_secs(1), DAY);
         problems.number("similarity", self.similarity, 0.0, 1.0);
+        if let Some(credits) = self.credit_budget {
+            problems.number("credit_budget", credits, 1, CREDIT_BUDGET_MAX);
+        }
         problems.into_result()
     }
 }
@@ -44,6 +50,10 @@ mod tests {
         for similarity in [-0.1, 1.1, f64::NAN] {
             let options = Options { similarity, ..Options::default() };
             assert_eq!(options.check().unwrap_err().problems.len(), 1);
+        }
+        for (credits, is_valid) in [(0, false), (1, true), (CREDIT_BUDGET_MAX, true), (CREDIT_BUDGET_MAX + 1, false)] {
+            let options = Options { credit_budget: Some(credits), ..Options::default() };
+            assert_eq!(options.check().is_ok(), is_valid, "{credits}");
         }
     }
 }

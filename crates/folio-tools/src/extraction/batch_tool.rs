@@ -3,12 +3,16 @@
 //! A job has no version that a write could expect. The op row of the call, in the partition of the job, is the deciding
 //! write: the job is created before it, and its items run only once the row states that the call succeeded
 //! ([`super::run_job_item`]). The items of a job whose call was closed fail.
+//!
+//! If the turn has a credit budget, the job receives its part between both writes: then the job exists, and returns the part
+//! when it ends, and no item has started.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_history::job::{JobQueue, KIND, NewJob};
+use folio_metering::Share;
 use folio_resources::Document;
 use folio_storage::{create_job, hint_job};
 use folio_types::limits::JOB_PAGE_ITEMS;
@@ -63,7 +67,7 @@ struct RunExtractions;
 impl WriteTool for RunExtractions {
     async fn plan(&self, context: &CallContext, arguments: &Value) -> Result<Plan, ToolError> {
         let Arguments { document_ids, prompt_revid } = arguments::parse(arguments)?;
-        let prompt = run_tool::planned_prompt(context, prompt_revid.as_deref()).await?;
+        let prompt = run_tool::planned_prompt(context, prompt_revid.as_deref()).await?.revid;
         let documents = parse_documents(&document_ids)?;
         for id in &documents {
             let document = subject::find::<Document>(context, id).await?;
@@ -98,22 +102,33 @@ pub(super) async fn start_job(context: &CallContext, arguments: &Value, plan: &P
     let id: JobId = plan.target.id().parse().map_err(|_| invalid_plan())?;
     let (resources, org, at) = (&context.resources, &context.principal.org, context.resources.environment.now());
     let (fallback_model, call) = (Some(context.model.clone()), Some(context.call.clone()));
+    let budget_part = context.budget_part.as_ref().map(|part| part.child(&id));
+    let budget = budget_part.clone().map(|part| resources.budget(org, part));
     let new = NewJob {
         id: id.clone(),
         principal: context.principal.clone(),
         kind: JOB_KIND.to_owned(),
-        input: json!(JobInput { prompt, model: None, fallback_model, call, credit_budget: None, tag_run: None }),
+        input: json!(JobInput { fallback_model, call, budget_part, ..JobInput::new(prompt) }),
         items: documents.iter().map(ToString::to_string).collect(),
         running_max: resources.job_limits.running_time,
         at,
     };
     let stores = &resources.stores;
-    create_job(&*stores.jobs, &stores.job_pages(), &resources.job_limits, new).await?;
+    let job = create_job(&*stores.jobs, &stores.job_pages(), &resources.job_limits, new).await?;
+    // A user may have cancelled the job of an earlier attempt, which returns its part only once.
+    if let Some(budget) = budget.as_ref().filter(|_| !job.is_ended()) {
+        budget.grant(Share::Half, |_| false).await?;
+    }
     let result = OpResult::Resource { id: plan.target.id().to_owned(), name: String::new() };
     let op = op_of(&context.call);
     let row = OpRow { op, digest: Digest::of_json(arguments), state: OpState::Done(result), at };
     let row = stores.ops.close(org, &plan.target, row).await?;
-    let result = into_result(WriteOutcome::Row(row))?;
+    let result = into_result(WriteOutcome::Row(row));
+    if let (Err(_), Some(budget)) = (&result, &budget) {
+        // Another process closed the call, and the job may have ended before it received the part.
+        budget.take_back().await?;
+    }
+    let result = result?;
     // A node that starts the job before the op row is stored makes it wait.
     hint_job(&*resources.job_hints, JobQueue::Work, org, &id).await;
     Ok(job_output(&plan.target, result))

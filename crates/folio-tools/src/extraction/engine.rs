@@ -173,7 +173,8 @@ impl PlannedRun<'_> {
                     requested_model_error.get_or_insert(error);
                 }
                 Err(RunError::Other(error))
-                    if requested_model_error.is_some() && error.reason == Reason::CreditExhausted => {}
+                    if requested_model_error.is_some()
+                        && matches!(error.reason, Reason::CreditExhausted | Reason::BudgetExhausted) => {}
                 result => return result.map_err(Error::from),
             }
             plan = loop {

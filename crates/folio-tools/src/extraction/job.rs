@@ -1,12 +1,14 @@
 //! Jobs that run one prompt on documents. An item is a document, and its effect is one extraction.
 
 use folio_history::job::{EXTRACTION_KIND, ItemRun, KIND, Steps};
+use folio_history::thread::NewThread;
 use folio_resources::{Document, Extraction, ExtractionChange, ExtractionState, Prompt, PromptRevision, Resource as _};
 use folio_storage::Stores;
 use folio_types::op::{Expected, OpKey, OpRow, OpState, Target, Write, WriteOutcome};
 use folio_types::profile::Subject;
 use folio_types::{
-    CallId, Code, Digest, DocumentId, Error, ExtractionId, JobId, OrgId, Principal, Reason, RequestId, Result, ThreadId,
+    BudgetPart, CallId, Code, Digest, DocumentId, Error, ExtractionId, JobId, OrgId, Principal, Reason, RequestId,
+    Result, ThreadId,
 };
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -41,7 +43,8 @@ pub enum ItemProgress {
 
 /// Runs an item: extracts the data of a document and stores them. If the agent runs the prompt, only the thread of the run and
 /// the extraction in progress are created. An attempt finds the extraction of an earlier attempt, and then calls no model; it
-/// also finds the answered windows of an earlier attempt. `steps` receives the number of answered windows.
+/// also finds the answered windows of an earlier attempt. `steps` receives the number of answered windows. `budget_part`: the
+/// part of a credit budget that pays for the item. The caller applies it to the meter, and the thread of a run keeps it.
 ///
 /// # Errors
 /// The errors of [`super::run`]; `VERSION_CONFLICT` if another process closed the write, or if a run by a tag began for an
@@ -53,9 +56,10 @@ pub async fn run_job_item(
     subject: &str,
     input: &Value,
     steps: watch::Sender<Option<Steps>>,
+    budget_part: Option<BudgetPart>,
 ) -> Result<ItemProgress> {
     let malformed = |error| Error::internal(format!("the input of the job {} is malformed: {error}", run.job));
-    let JobInput { prompt, model, fallback_model, call, credit_budget: _, tag_run } =
+    let JobInput { prompt, model, fallback_model, call, tag_run, .. } =
         JobInput::deserialize(input).map_err(malformed)?;
     let document: DocumentId = subject.parse()?;
     if let Some(call) = &call {
@@ -97,7 +101,7 @@ pub async fn run_job_item(
     let is_run_by_agent = revision.is_run_by_agent;
     let change = if is_run_by_agent {
         let models = (model.as_deref(), fallback_model.as_deref());
-        begin(resources, principal, (id, &thread), &document, revision, models).await?
+        begin(resources, principal, (id, &thread), &document, revision, models, budget_part).await?
     } else {
         let request = Request {
             principal: principal.clone(),
@@ -160,6 +164,7 @@ async fn begin(
     document: &DocumentId,
     prompt: PromptRevision,
     (requested, fallback): (Option<&str>, Option<&str>),
+    budget_part: Option<BudgetPart>,
 ) -> Result<ExtractionChange> {
     let found = resources.stores.of::<Document>().get(&principal.org, document).await?;
     let found = found.ok_or_else(|| Error::not_found("document", document))?;
@@ -167,9 +172,9 @@ async fn begin(
     let models = resources.models.catalogue(&principal.org).await?;
     let model = agent_model(&models, requested, &[prompt.model.as_deref(), fallback])?.to_owned();
     let (thread, revision) = (thread.clone(), prompt.revid.clone());
-    let run = AgentRunInput { thread: thread.clone(), prompt: revision, model: model.clone(), correction: None };
+    let run = AgentRunInput::new(thread.clone(), revision, model.clone());
     let new_thread = run.new_thread(principal, id, found.id.clone(), resources.environment.now());
-    let stored = resources.stores.threads.create(new_thread).await?;
+    let stored = resources.stores.threads.create(NewThread { budget_part, ..new_thread }).await?;
     if stored.subject != Some(Subject::Extraction(id.clone())) {
         let message = "the document got another text while the run of the agent began";
         return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
@@ -190,7 +195,7 @@ fn progress_of(extraction: Extraction, thread: ThreadId) -> ItemProgress {
         return ItemProgress::Done(extracted_as(&extraction.id));
     }
     let Extraction { id, prompt, model, .. } = extraction;
-    ItemProgress::Agent(id, Box::new(AgentRunInput { thread, prompt, model, correction: None }))
+    ItemProgress::Agent(id, Box::new(AgentRunInput::new(thread, prompt, model)))
 }
 
 fn extracted_as(id: &ExtractionId) -> Value {
@@ -198,7 +203,10 @@ fn extracted_as(id: &ExtractionId) -> Value {
 }
 
 /// Checks that the tool call that created a job succeeded.
-async fn check_succeeded(resources: &ToolResources, org: &OrgId, job: &JobId, call: &CallId) -> Result<()> {
+///
+/// # Errors
+/// `STORE_UNAVAILABLE` if the call has no outcome yet; `VERSION_CONFLICT` if it was closed.
+pub async fn check_succeeded(resources: &ToolResources, org: &OrgId, job: &JobId, call: &CallId) -> Result<()> {
     let row = resources.stores.ops.row(org, &Target::new(KIND, job), &batch_tool::op_of(call)).await?;
     match row.map(|row| row.state) {
         Some(OpState::Done(_)) => Ok(()),

@@ -41,7 +41,7 @@ pub use agent::{
 pub use citation::{Cited, check_again, cite};
 pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, PlannedRun, Request, plan, run, unfenced};
-pub use job::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, run_job_item};
+pub use job::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, check_succeeded, run_job_item};
 pub use metered::complete_metered;
 pub use options::Options;
 pub use review::{check_review, plan_review};

@@ -1,16 +1,18 @@
-//! The tool `run_extraction`. A document with more windows than a call may extract becomes a job.
+//! The tool `run_extraction`. A document with more windows than a call may extract becomes a job, and so does a run of the agent,
+//! if the prompt states that the agent runs it.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use folio_history::job::KIND;
-use folio_resources::{Extraction, ExtractionChange, Prompt, Resource as _};
+use folio_resources::{Extraction, ExtractionChange, Prompt, PromptRevision, Resource as _};
 use folio_types::op::{OpResult, Target};
 use folio_types::{DocumentId, Error, PromptRevId, Reason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::agent::agent_model;
 use super::batch_tool::{job_output, plan_job, start_job};
 use super::{Request, engine};
 use crate::arguments::{self, optional, text};
@@ -27,7 +29,7 @@ pub(super) fn tool() -> Tool {
         "run_extraction",
         "Runs a prompt on the conversation's document and stores the data as a new extraction. Needs a prompt \
          (create_prompt). Costs model calls; if it fails, nothing is stored. Result: extraction_id, document_id, \
-         prompt_revid, data, coverage; of a long document: job_id.",
+         prompt_revid, data, coverage; of a long document, or of a prompt that an agent runs: job_id.",
         vec![optional("prompt_revid", text(PROMPT_REVID)).or_empty()],
         ToolKind::Write(Arc::new(RunOrJob(Writes::new()))),
     );
@@ -43,7 +45,9 @@ impl WriteTool for RunOrJob {
         let plan = self.0.plan(context, arguments).await?;
         let request = request(context, &plan)?;
         let (document, prompt) = (request.document.clone(), request.prompt.clone());
-        let is_job = engine::plan(&context.resources, request).await?.is_job();
+        // The agent reads the document page by page, so no windows are planned.
+        let is_job = subject::find_revision::<Prompt>(context, &prompt).await?.is_run_by_agent
+            || engine::plan(&context.resources, request).await?.is_job();
         Ok(if is_job { plan_job(context, prompt, vec![document]) } else { plan })
     }
 
@@ -100,7 +104,7 @@ impl WriteCall for RunExtraction {
     }
 
     async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
-        let prompt = planned_prompt(context, self.prompt_revid.as_deref()).await?;
+        let prompt = planned_prompt(context, self.prompt_revid.as_deref()).await?.revid;
         let document = documents::of_conversation(context).await?;
         document_text::check_ready(&document)?;
         let resolved = json!(Resolved { prompt, document: document.id });
@@ -120,7 +124,7 @@ impl WriteCall for RunExtraction {
 }
 
 /// Resolves the prompt of a call, by default the working prompt, and checks that its model is available.
-pub(super) async fn planned_prompt(context: &CallContext, revid: Option<&str>) -> Result<PromptRevId, ToolError> {
+pub(super) async fn planned_prompt(context: &CallContext, revid: Option<&str>) -> Result<PromptRevision, ToolError> {
     let prompt = match revid {
         Some(revid) => prompts::revid(context, revid).await?,
         None => context.working.prompt_revid.clone().ok_or_else(|| {
@@ -132,8 +136,13 @@ pub(super) async fn planned_prompt(context: &CallContext, revid: Option<&str>) -
     let revision = subject::find_revision::<Prompt>(context, &prompt).await?;
     subject::name_revision::<Prompt>(context, &prompt).await?;
     let models = context.resources.models.catalogue(&context.principal.org).await?;
-    engine::model(&models, None, revision.model.as_deref(), Some(&context.model))?;
-    Ok(prompt)
+    let (of_prompt, of_turn) = (revision.model.as_deref(), Some(context.model.as_str()));
+    if revision.is_run_by_agent {
+        agent_model(&models, None, &[of_prompt, of_turn])?;
+    } else {
+        engine::model(&models, None, of_prompt, of_turn)?;
+    }
+    Ok(revision)
 }
 
 /// Maps errors of the model endpoint, which occur before any write, to `ForModel`: the model may repeat the call.

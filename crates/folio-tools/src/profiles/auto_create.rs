@@ -3,16 +3,17 @@
 //! what its calls may change.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use folio_types::profile::{
     AUTO_CREATE_PROFILE, DocumentRule, Profile, ProfileAnswer, ProfileLimits, ProfileTool, SubjectKind,
 };
 
 use super::document;
+use crate::auto_create::Options;
 
-/// `running_time`: maximum running time of a turn, which is a setting.
-pub(super) fn profile(running_time: Duration) -> Profile {
+/// The running time and the credit budget of a turn are settings.
+pub(super) fn profile(options: &Options) -> Profile {
+    let (running_time, credit_budget) = (Some(options.running_time), options.credit_budget);
     Profile {
         name: AUTO_CREATE_PROFILE,
         version: 1,
@@ -22,7 +23,7 @@ pub(super) fn profile(running_time: Duration) -> Profile {
         instructions: include_str!("auto_create.md"),
         guide: include_str!("document_guide.md"),
         tools: &TOOLS,
-        limits: ProfileLimits { model_calls: 30, running_time: Some(running_time), credit_budget: None },
+        limits: ProfileLimits { model_calls: 30, running_time, credit_budget },
         model: None,
         answer: ProfileAnswer::Text,
         has_own_usage: true,
@@ -45,6 +46,8 @@ mod tests {
             tools.specs().map(|spec| spec.name).collect::<Vec<_>>()
         };
         assert_eq!(names(AUTO_CREATE_PROFILE), names(folio_types::profile::DOCUMENT_PROFILE));
-        assert!(profile(Duration::from_secs(1)).tools.iter().all(|tool| !tool.waits));
+        assert!(profile(&Options::default()).tools.iter().all(|tool| !tool.waits));
+        let limited = profile(&Options { credit_budget: Some(7), ..Options::default() });
+        assert_eq!(limited.limits.credit_budget, Some(7), "a setting");
     }
 }

@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use folio_history::job::{ItemRun, JobFilter, KIND, Steps, TagRun, TagRunWrite};
 use folio_llm::{ModelError, TimeLimit};
 use folio_resources::{AgentStep, ExtractionChange, ExtractionState, Prompt, PromptChange, PromptUpdate};
-use folio_storage::{JOB_HINTS, NewPage, hinted_job};
-use folio_tools::ToolResources;
+use folio_storage::{JOB_HINTS, NewPage, OpStore, hinted_job};
+use folio_storage_conformance::layer::{Layered, OpLayer};
 use folio_tools::extraction::{self, ItemProgress, JobInput, Options, agent_run_of_item};
-use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, Target, Write, WriteOutcome};
+use folio_tools::{ToolError, ToolResources};
+use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, OpState, Target, Write, WriteOutcome};
 use folio_types::page::PageRequest;
-use folio_types::{Digest, DocumentId, Error, Incarnation, JobId, Principal, PromptId, PromptRevId, Reason, ThreadId};
+use folio_types::{
+    BudgetPart, BudgetRoot, BudgetUse, Digest, DocumentId, Error, Incarnation, JobId, OrgId, Principal, PromptId,
+    PromptRevId, Reason, ThreadId,
+};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -38,12 +43,11 @@ async fn run_job_item(
     input: &Value,
 ) -> Result<Value, Error> {
     let steps = watch::channel(None).0;
-    extraction::run_job_item(resources, principal, run, subject, input, steps).await.map(outcome)
+    extraction::run_job_item(resources, principal, run, subject, input, steps, None).await.map(outcome)
 }
 
 fn input(prompt: &str) -> Value {
-    let prompt = prompt.parse().unwrap();
-    json!(JobInput { prompt, model: None, fallback_model: None, call: None, credit_budget: None, tag_run: None })
+    json!(JobInput::new(prompt.parse().unwrap()))
 }
 
 #[tokio::test]
@@ -91,8 +95,7 @@ async fn a_prompt_runs_once_on_each_text_of_a_document_with_its_tag() {
     let tagged = test.add_document("tagged.txt", &["Total 120.5"], &[tag.parse().unwrap()]).await;
     let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
     let tag_run = Some(TagRun { at: resources.environment.now(), write: TagRunWrite::Prompt });
-    let (prompt, call) = (prompt.parse().unwrap(), None);
-    let input = json!(JobInput { prompt, model: None, fallback_model: None, call, credit_budget: None, tag_run });
+    let input = json!(JobInput { tag_run, ..JobInput::new(prompt.parse().unwrap()) });
     let run = async |job: &str, document: &DocumentId| {
         let run = ItemRun { job: JobId::derive(&[job]), item: 1, epoch: 1, attempt: 1 };
         run_job_item(&resources, &principal, &run, document.as_str(), &input).await
@@ -132,12 +135,11 @@ async fn a_run_of_the_agent_by_a_tag_keeps_its_extraction_and_belongs_to_one_job
     let tagged = test.add_document("tagged.txt", &["Total 120.5"], &[tag.parse().unwrap()]).await;
     let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
     let tag_run = Some(TagRun { at: resources.environment.now(), write: TagRunWrite::Prompt });
-    let call = None;
-    let input = json!(JobInput { prompt, model: None, fallback_model: None, call, credit_budget: None, tag_run });
+    let input = json!(JobInput { tag_run, ..JobInput::new(prompt) });
     let run = async |job: &str, attempt: u32| {
         let run = ItemRun { job: JobId::derive(&[job]), item: 1, epoch: 1, attempt };
         let steps = watch::channel(None).0;
-        extraction::run_job_item(&resources, &principal, &run, tagged.as_str(), &input, steps).await.unwrap()
+        extraction::run_job_item(&resources, &principal, &run, tagged.as_str(), &input, steps, None).await.unwrap()
     };
     let begun = run("one", 1).await;
     let ItemProgress::Agent(id, _) = begun.clone() else { panic!("{begun:?}") };
@@ -157,9 +159,10 @@ async fn the_first_run_of_the_agent_on_an_item_is_the_same_for_all_attempts() {
     let prompt = run_by_agent(&test, &first).await;
     let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
     let (input, document) = (input(&prompt.to_string()), test.document().to_string());
+    let part = BudgetPart::whole(BudgetRoot::Job(attempt(1, 1, 1).job), 90).child(1);
     let run = async |number: u32| {
-        let (run, steps) = (attempt(1, 1, number), watch::channel(None).0);
-        extraction::run_job_item(&resources, &principal, &run, &document, &input, steps).await.unwrap()
+        let (run, steps, part) = (attempt(1, 1, number), watch::channel(None).0, Some(part.clone()));
+        extraction::run_job_item(&resources, &principal, &run, &document, &input, steps, part).await.unwrap()
     };
     let begun = run(1).await;
     let ItemProgress::Agent(id, agent) = begun.clone() else { panic!("{begun:?}") };
@@ -167,6 +170,8 @@ async fn the_first_run_of_the_agent_on_an_item_is_the_same_for_all_attempts() {
     assert!(stored.is_run_of(&agent.thread) && stored.state() == ExtractionState::InProgress);
     let found = agent_run_of_item(&resources.stores, &principal, &attempt(1, 1, 1).job, 1).await.unwrap();
     assert_eq!(found, Some((id.clone(), agent.thread.clone())));
+    let thread = resources.stores.threads.header(&principal.org, &agent.thread).await.unwrap().unwrap();
+    assert_eq!(thread.budget_part, Some(part.clone()), "the part of the item pays for the turn");
     assert_eq!(run(2).await, begun);
     let at = resources.environment.now();
     extraction::end_run(&resources.stores, &principal, (&id, &agent.thread), "stopped", at).await.unwrap();
@@ -212,6 +217,68 @@ async fn the_tool_starts_a_job_whose_items_run_once_its_call_succeeded() {
 }
 
 #[tokio::test]
+async fn a_job_of_a_turn_with_a_budget_receives_half_of_the_rest_before_its_items_run() {
+    let mut test = Fixture::new().await;
+    test.invoice_prompt().await;
+    let turn = BudgetPart::whole(BudgetRoot::Turn(test.context.call.turn.clone()), 10);
+    test.context.budget_part = Some(turn.clone());
+    let (resources, org) = (test.context.resources.clone(), test.context.principal.org.clone());
+    let use_of = async |part: &BudgetPart| resources.stores.budgets().use_of(&org, part).await.unwrap();
+    let arguments = json!({ "document_ids": [test.document()] });
+    let context = test.next();
+    let mut jobs = Vec::new();
+    for _ in 0..2 {
+        let started = test.call_in(&context, "run_extractions", &arguments).await.unwrap().content;
+        let id: JobId = started["job_id"].as_str().unwrap().parse().unwrap();
+        let job = resources.stores.jobs.header(&org, &id).await.unwrap().unwrap();
+        assert_eq!(job.budget_part(), Some(turn.child(&id)));
+        assert_eq!(use_of(&turn).await, Some(BudgetUse { credits: 10, used: 0, rest: 5 }), "a repeated call");
+        jobs.push(turn.child(&id));
+    }
+    assert_eq!(use_of(&jobs[0]).await, Some(BudgetUse::unused(5)));
+
+    let mut closed = test.next();
+    closed.resources.stores.ops = Layered::over(ClosedFirst, &resources.stores.ops);
+    let refused = test.call_in(&closed, "run_extractions", &arguments).await.unwrap_err();
+    assert_eq!(refused, ToolError::Conflict);
+    assert_eq!(
+        use_of(&turn).await,
+        Some(BudgetUse { credits: 10, used: 0, rest: 5 }),
+        "the part of a closed call returns"
+    );
+}
+
+/// Another process closes each call before its outcome is stored.
+struct ClosedFirst;
+
+#[async_trait]
+impl OpLayer for ClosedFirst {
+    async fn close(&self, below: &dyn OpStore, org: &OrgId, target: &Target, row: OpRow) -> Result<OpRow, Error> {
+        below.close(org, target, OpRow { state: OpState::Aborted, ..row }).await
+    }
+}
+
+#[tokio::test]
+async fn run_extraction_starts_a_job_if_the_agent_runs_the_prompt() {
+    let mut test = Fixture::new().await;
+    let (_, first) = test.invoice_prompt().await;
+    let prompt = run_by_agent(&test, &first).await;
+    let started = test.ok("run_extraction", json!({ "prompt_revid": prompt })).await;
+    assert_eq!(started.as_object().unwrap().keys().collect::<Vec<_>>(), ["job_id", "note"]);
+    let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
+    let id: JobId = started["job_id"].as_str().unwrap().parse().unwrap();
+    let job = resources.stores.jobs.header(&principal.org, &id).await.unwrap().unwrap();
+    let (run, steps) = (ItemRun { job: id, item: 1, epoch: 1, attempt: 1 }, watch::channel(None).0);
+    let item = job.items[0].id.as_str();
+    let progress = extraction::run_job_item(&resources, &principal, &run, item, &job.input, steps, None).await;
+    assert!(matches!(progress, Ok(ItemProgress::Agent(..))), "{progress:?}");
+    assert!(test.models.requests().is_empty());
+    test.models.answer(r#"{"total": 120.5}"#);
+    let by_call = test.ok("run_extraction", json!({ "prompt_revid": first })).await;
+    assert!(by_call["extraction_id"].is_string(), "the first revision is run by one model call");
+}
+
+#[tokio::test]
 async fn the_tool_refuses_wrong_documents_before_it_starts_a_job() {
     let mut test = Fixture::new().await;
     test.invoice_prompt().await;
@@ -252,7 +319,7 @@ async fn a_document_with_more_windows_than_a_call_may_extract_becomes_a_job() {
     let run = |number, steps| {
         let (resources, principal, run) = (resources.clone(), principal.clone(), attempt(number));
         let (document, input) = (document.clone(), job.input.clone());
-        async move { extraction::run_job_item(&resources, &principal, &run, &document, &input, steps).await }
+        async move { extraction::run_job_item(&resources, &principal, &run, &document, &input, steps, None).await }
     };
     assert_eq!(run(1, steps.clone()).await.unwrap_err().reason, Reason::ModelTimeout);
     let Some(Steps { done: 1, total }) = *progress.borrow() else { panic!("{progress:?}") };

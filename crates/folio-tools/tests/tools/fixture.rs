@@ -76,6 +76,7 @@ impl Fixture {
             documents: vec![document],
             working: WorkingState::default(),
             model: "base".to_owned(),
+            budget_part: None,
         };
         let tools = Registry::standard().unwrap().profile("document").unwrap();
         Self { models, tools, context, environment, calls: AtomicU32::new(0), _store: store, _folder: folder }

@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
     /// The model [default: the model of the thread, otherwise of the server].
     #[arg(long)]
     model: Option<String>,
+    /// Credit that the model calls of each turn may cost [default: no budget].
+    #[arg(long, value_name = "CREDITS")]
+    budget: Option<u64>,
 }
 
 /// Runs the chat until the user quits, the input ends or a signal arrives. If the future is dropped, the terminal is
@@ -67,5 +70,5 @@ async fn run_session(arguments: Arguments) -> Result<()> {
     }
     let model = arguments.model.unwrap_or_default();
     let server = arguments.server.repeated();
-    Session::new(client, document, (model, server), screen, input, mentions).run().await
+    Session::new(client, document, (model, arguments.budget, server), screen, input, mentions).run().await
 }

@@ -36,6 +36,8 @@ pub(super) struct Session {
     document: v1::Document,
     /// The model of the next messages. Empty: the thread's model.
     model: String,
+    /// The credit budget of each turn. None: no budget.
+    credit_budget: Option<u64>,
     /// The argument `--server` with a leading blank, for command lines that the chat shows. Empty: they need no such argument.
     server: String,
     screen: ChatScreen,
@@ -62,7 +64,7 @@ impl Session {
     pub(super) fn new(
         client: Client,
         document: v1::Document,
-        (model, server): (String, String),
+        (model, credit_budget, server): (String, Option<u64>, String),
         screen: ChatScreen,
         input: Input,
         mentions: Mentions,
@@ -71,6 +73,7 @@ impl Session {
             client,
             document,
             model,
+            credit_budget,
             server,
             screen,
             input,
@@ -185,6 +188,7 @@ impl Session {
             text,
             mentions,
             model: self.model.clone(),
+            credit_budget: self.credit_budget,
             request_id: RequestId::generate(&System).to_string(),
             ..v1::ChatRequest::default()
         };

@@ -127,7 +127,8 @@ async fn measured(
     progress: &Progress,
 ) -> Result<v1::Extraction> {
     let (line, document_id) = (progress.line(&truth.document_id), truth.document_id.clone());
-    let found = extraction::run_prompt(client, document_id, prompt_revid.to_owned(), model.to_owned(), &line).await?;
+    let options = extraction::RunOptions { model: model.to_owned(), ..Default::default() };
+    let found = extraction::run_prompt(client, document_id, prompt_revid.to_owned(), options, &line).await?;
     let extraction_id = found.extraction_id.clone();
     let request = v1::DeleteExtractionRequest { extraction_id, ..Default::default() };
     if let Err(error) = answer(client.extractions().delete_extraction(request)).await {

@@ -10,6 +10,7 @@ use futures::StreamExt as _;
 use serde_json::Value;
 
 use super::export::{self, Destination, ExportFormat};
+use super::extraction::RunOptions;
 use super::{ModelArguments, StoresArguments, document, extraction, parsed, present, prompt, schema};
 use crate::chat::screen::ChatScreen;
 use crate::client::{Client, answer};
@@ -53,6 +54,9 @@ pub(crate) struct Arguments {
     /// Let the extraction agent read each file and write its data step by step. Default: the setting of the prompt.
     #[arg(long)]
     agent: bool,
+    /// Credit that the model calls for each file may cost, and those that derive a prompt [default: no budget].
+    #[arg(long, value_name = "CREDITS")]
+    budget: Option<u64>,
     #[command(flatten)]
     model: ModelArguments,
     /// Read the password of protected PDFs from the terminal, or from the first line of standard input. The password is
@@ -161,6 +165,7 @@ async fn extract(
     password: String,
 ) -> Result<Vec<String>> {
     let model = arguments.model.model.clone().unwrap_or_default();
+    let options = RunOptions { model, credit_budget: arguments.budget };
     let prompt = match (&arguments.prompt, &arguments.schema) {
         (Some(prompt), _) => Some(prompt::id(client, prompt, names::choose).await?),
         (None, Some(schema)) => Some(prompt_of(client, schema::revision_of(client, schema).await?).await?),
@@ -176,16 +181,16 @@ async fn extract(
         None => {
             let line = progress.line(&first.document.name);
             line.step("deriving a schema and a prompt");
-            derive(client, &first.document, &model, &line).await?
+            derive(client, &first.document, &options, &line).await?
         }
     };
     let extracting = read.iter().map(async |file| {
         let line = progress.line(&file.document.name);
         let document_id = file.document.document_id.clone();
-        let (prompt, model) = (prompt.clone(), model.clone());
+        let (prompt, options) = (prompt.clone(), options.clone());
         let extracted = match arguments.agent {
-            true => extraction::run_agent(client, document_id, prompt, model, &line).await,
-            false => extraction::run_prompt(client, document_id, prompt, model, &line).await,
+            true => extraction::run_agent(client, document_id, prompt, options, &line).await,
+            false => extraction::run_prompt(client, document_id, prompt, options, &line).await,
         };
         extracted.map(|extraction| (file, extraction)).map_err(|error| documents::failure(file.path, &error))
     });
@@ -260,7 +265,12 @@ async fn prompt_of(client: &Client, schema: v1::SchemaRevision) -> Result<String
 }
 
 /// Derives a schema and a prompt from a document, and prints both. A repeated derivation uses the same prompt.
-async fn derive(client: &Client, document: &v1::Document, model: &str, progress: &ProgressLine) -> Result<String> {
+async fn derive(
+    client: &Client,
+    document: &v1::Document,
+    options: &RunOptions,
+    progress: &ProgressLine,
+) -> Result<String> {
     let mark = mark(&document.document_id);
     let request =
         v1::ListPromptsRequest { page_size: 1, filter: names::filter(&mark), ..v1::ListPromptsRequest::default() };
@@ -273,7 +283,8 @@ async fn derive(client: &Client, document: &v1::Document, model: &str, progress:
         document_ids: vec![document.document_id.clone()],
         ephemeral: true,
         text: DERIVE.to_owned(),
-        model: model.to_owned(),
+        model: options.model.clone(),
+        credit_budget: options.credit_budget,
         ..v1::ChatRequest::default()
     };
     let mut screen = ChatScreen::new(Screen::hidden());

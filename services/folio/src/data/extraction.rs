@@ -97,6 +97,9 @@ pub(crate) struct Run {
     /// The model [default: the model of the prompt, otherwise of the organization].
     #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
+    /// Credit that the model calls may cost [default: no budget].
+    #[arg(long, value_name = "CREDITS")]
+    budget: Option<u64>,
     #[command(flatten)]
     data: DataArguments,
 }
@@ -111,8 +114,20 @@ pub(crate) struct Correct {
     /// The model [default: the model of the extraction, otherwise of the organization].
     #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
+    /// Credit that the model calls may cost [default: no budget].
+    #[arg(long, value_name = "CREDITS")]
+    budget: Option<u64>,
     #[command(flatten)]
     data: DataArguments,
+}
+
+/// The model and the credit budget of an extraction.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RunOptions {
+    /// Empty: the default model.
+    pub(super) model: String,
+    /// None: no budget.
+    pub(super) credit_budget: Option<u64>,
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {
@@ -241,7 +256,8 @@ async fn start(client: &Client, run: &Run) -> Result<View> {
     ensure!(is_ready, "{} has no text to extract from: {}", document.name, document.state_reason);
     let prompt_revid = prompt::id(client, &run.prompt, names::choose).await?;
     let progress = Progress::stderr().line(&document.name);
-    let extraction = run_prompt(client, document.document_id, prompt_revid, run.model.clone(), &progress).await?;
+    let options = RunOptions { model: run.model.clone(), credit_budget: run.budget };
+    let extraction = run_prompt(client, document.document_id, prompt_revid, options, &progress).await?;
     Ok(view(&extraction))
 }
 
@@ -250,11 +266,11 @@ pub(super) async fn run_prompt(
     client: &Client,
     document_id: String,
     prompt_revid: String,
-    model: String,
+    RunOptions { model, credit_budget }: RunOptions,
     progress: &ProgressLine,
 ) -> Result<v1::Extraction> {
     progress.step("extracting");
-    let request = v1::RunExtractionRequest { document_id, prompt_revid, model, ..Default::default() };
+    let request = v1::RunExtractionRequest { document_id, prompt_revid, model, credit_budget, ..Default::default() };
     match answer(client.extractions().run_extraction(request)).await? {
         v1::RunExtractionResponse { job: Some(job), .. } => {
             let extraction_id = job::wait_for_extraction(client, job.job_id, progress).await?;
@@ -269,22 +285,23 @@ pub(super) async fn run_agent(
     client: &Client,
     document_id: String,
     prompt_revid: String,
-    model: String,
+    RunOptions { model, credit_budget }: RunOptions,
     progress: &ProgressLine,
 ) -> Result<v1::Extraction> {
     progress.step("extracting");
-    let request = v1::StartExtractionRequest { document_id, prompt_revid, model, ..Default::default() };
+    let request = v1::StartExtractionRequest { document_id, prompt_revid, model, credit_budget, ..Default::default() };
     let events = answer(client.extractions().start_extraction(request)).await?;
     follow(events, |response| response.event, progress).await
 }
 
 /// Lets the agent correct an extraction as a person describes.
 async fn correct(client: &Client, correct: &Correct) -> Result<View> {
-    let Correct { extraction, text, model, data: _ } = correct;
+    let Correct { extraction, text, model, budget, data: _ } = correct;
     let (extraction_id, text, model) = (extraction.to_string(), text.clone(), model.clone());
     let progress = Progress::stderr().line(&extraction_id);
     progress.step("correcting");
-    let request = v1::CorrectExtractionRequest { extraction_id, text, model, ..Default::default() };
+    let credit_budget = *budget;
+    let request = v1::CorrectExtractionRequest { extraction_id, text, model, credit_budget, ..Default::default() };
     let events = answer(client.extractions().correct_extraction(request)).await?;
     Ok(view(&follow(events, |response| response.event, &progress).await?))
 }

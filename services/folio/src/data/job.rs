@@ -203,6 +203,9 @@ fn row(job: &v1::Job) -> Value {
         "job_id": job.job_id, "kind": job.kind, "state": state_name(job), "progress": progress(job),
         "reason": reason(job), "user_id": job.user_id, "input": parsed(&job.input_json),
         "items": job.items.iter().map(item).collect::<Vec<_>>(),
+        "credit_budget": job.credit_budget.as_ref().map(|budget| {
+            json!({ "credits": budget.credits, "used": budget.used, "rest": budget.rest })
+        }),
         "running_seconds": job.running_milliseconds / 1_000, "retry_time": time(job.retry_time.as_ref()),
         "create_time": time(job.create_time.as_ref()), "update_time": time(job.update_time.as_ref()),
         "end_time": time(job.end_time.as_ref()), "expire_time": time(job.expire_time.as_ref()),
@@ -269,6 +272,9 @@ mod tests {
         assert_eq!((&waiting["state"], &waiting["progress"]), (&json!("waiting"), &json!("1 of 2 done")));
         assert_eq!((&waiting["reason"], &waiting["items"][0]["state"]), (&json!("approval"), &json!("done")));
         assert_eq!(waiting["items"][0]["result"]["extraction_id"], "ext_1");
+        assert_eq!(waiting["credit_budget"], Value::Null);
+        job.credit_budget = Some(v1::CreditBudget { credits: 9, used: 2, rest: 7 });
+        assert_eq!(row(&job)["credit_budget"], json!({ "credits": 9, "used": 2, "rest": 7 }));
 
         job.items[1].state = v1::JobItemState::Running.into();
         (job.items[1].done_steps, job.items[1].steps) = (3, 12);

@@ -11,6 +11,7 @@ use folio_operations::extractions::{
 use folio_operations::{Call, ListPage};
 use folio_proto::{field_decision, fields, json, v1};
 use folio_resources::{Extraction, FieldChange};
+use folio_types::budget::check_credit_budget;
 use folio_types::{Error, Result, limits};
 use futures::TryStreamExt as _;
 use tonic::Request;
@@ -33,6 +34,7 @@ impl ExtractionService for Api {
             document_id: fields::id("document_id", &request.document_id)?,
             prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
             model: fields::optional_word("model", &request.model)?,
+            credit_budget: check_credit_budget(request.credit_budget)?,
         },
         |run| match run {
             ExtractionRun::Extracted(extraction) => {
@@ -50,7 +52,7 @@ impl ExtractionService for Api {
             document_filter: request.document_filter,
             prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
             model: fields::optional_word("model", &request.model)?,
-            credit_budget: request.credit_budget,
+            credit_budget: check_credit_budget(request.credit_budget)?,
         }
     });
 
@@ -63,6 +65,7 @@ impl ExtractionService for Api {
                 document_id: fields::id("document_id", &request.document_id)?,
                 prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
                 model: fields::optional_word("model", &request.model)?,
+                credit_budget: check_credit_budget(request.credit_budget)?,
             };
             Ok(Call::with_request_id(fields::request_id(&request.request_id)?, operation))
         };
@@ -78,6 +81,7 @@ impl ExtractionService for Api {
             let operation = CorrectExtraction {
                 extraction_id: fields::id("extraction_id", &request.extraction_id)?,
                 model: fields::optional_word("model", &request.model)?,
+                credit_budget: check_credit_budget(request.credit_budget)?,
                 text: request.text,
             };
             Ok(Call::with_request_id(fields::request_id(&request.request_id)?, operation))

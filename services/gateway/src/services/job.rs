@@ -54,7 +54,8 @@ fn item_to_proto(view: &ItemView) -> v1::JobItem {
 }
 
 pub(super) fn to_proto(view: &JobView) -> v1::Job {
-    let mut job = v1::Job::from(&view.header);
+    let credit_budget = view.budget.map(Into::into);
+    let mut job = v1::Job { credit_budget, ..v1::Job::from(&view.header) };
     for outcome in &view.outcomes {
         if let Some(item) = view.header.index_of(outcome.item).and_then(|index| job.items.get_mut(index)) {
             item.result_json = json::text(&outcome.value);

@@ -122,12 +122,8 @@ async fn a_correction_whose_job_is_refused_leaves_the_extraction_unchanged() {
 async fn a_job_whose_run_did_not_begin_makes_no_model_call() {
     let server = Server::start().await;
     let client = server.member().await;
-    let input = AgentRunInput {
-        thread: ThreadId::derive(&["run"]),
-        prompt: PromptRevId::new(PromptId::derive(&["prompt"]), 1),
-        model: "test-model".to_owned(),
-        correction: None,
-    };
+    let prompt = PromptRevId::new(PromptId::derive(&["prompt"]), 1);
+    let input = AgentRunInput::new(ThreadId::derive(&["run"]), prompt, "test-model".to_owned());
     let new = NewJob {
         id: JobId::derive(&["run"]),
         principal: Principal::new(client.org.clone(), client.user.clone(), Role::Member),

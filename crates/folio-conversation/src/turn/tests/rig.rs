@@ -379,6 +379,7 @@ pub(super) fn start(ticket: Ticket, request: &str, text: &str) -> Start {
             rounds_max: 10,
             policy: Policy::default(),
             profile: None,
+            credit_budget: None,
         },
         truncate_to: None,
         if_busy: IfBusy::Reject,

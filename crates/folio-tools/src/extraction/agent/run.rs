@@ -43,6 +43,9 @@ pub struct AgentRunInput {
     /// The words of the person that requests a correction. None: the agent extracts the document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<String>,
+    /// Credits that the turn of the run may use. None: no budget of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
 }
 
 /// Returns the model of a run: the requested one, else the first preferred one that conversations may use, else the default.
@@ -68,6 +71,11 @@ pub fn new_agent_extraction(document: DocumentId, prompt: PromptRevision, model:
 }
 
 impl AgentRunInput {
+    /// Returns a run that extracts the document, without a budget of its own.
+    pub fn new(thread: ThreadId, prompt: PromptRevId, model: String) -> Self {
+        Self { thread, prompt, model, correction: None, credit_budget: None }
+    }
+
     /// Returns the thread of the run, which is hidden and outlives the job of the run.
     pub fn new_thread(
         &self,
@@ -98,6 +106,7 @@ impl AgentRunInput {
             thread: Some(self.thread.clone()),
             mentions: vec![Mention::Prompt(self.prompt.clone())],
             model: Some(self.model.clone()),
+            credit_budget: self.credit_budget,
             // A thread has one run.
             request_id: Some(self.thread.as_str().parse()?),
             ..ChatCommand::new(text)
@@ -187,11 +196,13 @@ mod tests {
     fn the_job_and_the_request_of_a_run_send_the_same_message() {
         let thread = ThreadId::derive(&["run"]);
         let prompt = PromptRevId::new(PromptId::derive(&["prompt"]), 2);
-        let input = AgentRunInput { thread: thread.clone(), prompt, model: "model".to_owned(), correction: None };
+        let input =
+            AgentRunInput { credit_budget: Some(7), ..AgentRunInput::new(thread.clone(), prompt, "model".into()) };
         let stored: AgentRunInput = serde_json::from_value(json!(input)).unwrap();
         let message = input.message().unwrap();
         assert_eq!(stored.message().unwrap(), message);
         assert_eq!((message.thread, message.request_id.unwrap().as_str()), (Some(thread.clone()), thread.as_str()));
+        assert_eq!(message.credit_budget, Some(7));
         let correction = AgentRunInput { correction: Some("The total is 5.".to_owned()), ..input };
         assert!(correction.message().unwrap().text.ends_with("\n\nThe total is 5."));
     }
