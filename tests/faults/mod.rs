@@ -5,6 +5,7 @@ pub mod checker;
 mod coverage;
 mod credit_grants;
 mod injection;
+mod job_tables;
 pub mod log;
 pub mod memory;
 pub mod outage;
