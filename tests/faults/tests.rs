@@ -12,7 +12,7 @@ const APPROVALS: usize = 120;
 const DOCUMENTS: usize = 20;
 const BATCH_FAULTS: usize = 3;
 
-/// Locked exclusively by the test with three CQL servers, which needs the machine for itself.
+/// Locked exclusively by the test with three CQL servers, and by the batch, which need the machine for themselves.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Suspends a CQL server for 8 s. `cargo xtask outage` suspends it for longer and kills it.
@@ -57,7 +57,7 @@ fn random_faults_violate_no_invariant() {
 
 #[test]
 fn invariant_3_each_document_of_a_batch_under_random_faults_has_one_result() {
-    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+    let _exclusive = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
     let seed = folio_testkit::seed().to_string();
     let output = Command::new(binary("batch"))
         .args(["--seed", &seed, "--documents", &DOCUMENTS.to_string(), "--faults", &BATCH_FAULTS.to_string()])
