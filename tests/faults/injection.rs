@@ -38,6 +38,8 @@ pub(super) const JOB_STEPS: &[&str] = &[
     "begin:after",
     "finish:before",
     "finish:after",
+    "wait:before",
+    "wait:after",
     "complete:before",
     "complete:after",
 ];
