@@ -59,8 +59,8 @@ impl SimulatedUser {
         let (mut unfinished, mut number) = (Vec::new(), 0);
         while !*stop.borrow() {
             number += 1;
-            let work = *WORK.choose(&mut self.random).expect("a kind of work");
-            let done = self.do_work(work, &mut prompts, &format!("{name}-{number}"));
+            let (work, name) = (*WORK.choose(&mut self.random).expect("a kind of work"), format!("{name}-{number}"));
+            let done = self.do_work(work, &mut prompts, &name);
             if tokio::time::timeout(WORK_TIMEOUT, done).await.is_err() {
                 unfinished.push(format!("{work:?} {number} of {} took longer than {WORK_TIMEOUT:?}", self.name));
             }
