@@ -25,6 +25,9 @@ const STALE_ROW: Duration = Duration::from_secs(60);
 /// a fault run.
 const STUCK_JOB: Duration = Duration::from_secs(45);
 
+/// Time before the next start of a waiting job in which it counts as busy, so that it does not start while the evidence is read.
+const STARTS_SOON: Duration = Duration::from_secs(5);
+
 /// Time limits for turns and jobs to end.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeLimits {
@@ -107,11 +110,11 @@ fn track<Id: Ord + Clone>(seen: &mut BTreeMap<Id, (u64, Instant)>, busy: &BTreeM
     }
 }
 
-/// Returns true if a job runs or is to be started, or if the next sweep removes its row from the index.
+/// Returns true if a job runs or starts soon, or if the next sweep removes its row from the index.
 fn is_busy_job(job: &JobHeader, is_indexed: bool, now: Timestamp) -> bool {
     match &job.state {
         JobState::Queued | JobState::Running => true,
-        JobState::Waiting { retry_at, .. } => *retry_at <= now,
+        JobState::Waiting { retry_at, .. } => *retry_at <= now + STARTS_SOON,
         JobState::Paused => false,
         JobState::Completed | JobState::Failed(_) | JobState::Cancelled => is_indexed,
     }
@@ -185,7 +188,7 @@ mod tests {
         for state in [JobState::Queued, JobState::Running] {
             assert!(is_busy(state, true, 1));
         }
-        assert_eq!([is_busy(waiting(), true, 299), is_busy(waiting(), true, 300)], [false, true]);
+        assert_eq!([is_busy(waiting(), true, 294), is_busy(waiting(), true, 295)], [false, true]);
         assert!(!is_busy(JobState::Paused, true, 1));
         assert_eq!([true, false].map(|is_indexed| is_busy(JobState::Completed, is_indexed, 1)), [true, false]);
     }
