@@ -12,11 +12,11 @@ use rand::{Rng as _, SeedableRng as _};
 use tokio::task::JoinSet;
 
 use super::checker::{Evidence, Violation, check};
-use super::injection::{JOB_STEPS, PAGE_STEPS, inject, restart_dead};
+use super::incidents::Incidents;
+use super::injection::{JOB_STEPS, PAGE_STEPS};
 use super::log::Log;
 use super::refusals::Refusals;
 use super::run::{create_granter, create_job_user, setup};
-use super::schedule::Schedule;
 use super::servers::Servers;
 use super::settle::{TimeLimits, gather};
 use super::tables::Tables;
@@ -84,19 +84,12 @@ pub async fn run(plan: Plan) -> Result<BatchReport> {
         let ended = user.wait_for_job(&job).await;
         (ended, begun.elapsed())
     });
+    let time_limit = ENDED_WITHIN + ENDED_WITHIN_PER_DOCUMENT * u32::try_from(plan.documents)?;
     let failpoints = [JOB_STEPS, PAGE_STEPS].concat();
-    let end = begun + ENDED_WITHIN + ENDED_WITHIN_PER_DOCUMENT * u32::try_from(plan.documents)?;
-    let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
-    let (mut faults, mut died) = (0, 0);
-    while faults < plan.faults || !batch.is_finished() {
-        ensure!(Instant::now() < end, "the batch did not end in time");
-        let incident = schedule.next();
-        // The seed determines the time of the incident.
-        tokio::time::sleep(incident.after).await;
-        println!("{:6.1} s  fault {}: {incident}", begun.elapsed().as_secs_f64(), faults + 1);
-        let injected = inject(&mut cluster, &mut servers, &incident, &refusals, &failpoints).await;
-        faults += injected.context("cannot repair a fault")?;
-        died += restart_dead(&mut cluster).await;
+    let mut incidents = Incidents::new(StdRng::seed_from_u64(random.random()), failpoints);
+    while incidents.faults < plan.faults || !batch.is_finished() {
+        ensure!(incidents.elapsed() < time_limit, "the batch did not end within {time_limit:?}");
+        incidents.inject_next(&mut cluster, &mut servers, &refusals).await?;
     }
     let (ended, time) = batch.await?;
     println!(
@@ -110,14 +103,12 @@ pub async fn run(plan: Plan) -> Result<BatchReport> {
     let evidence = gather(&cluster, &tables, &log, limits).await?;
     println!("idle; errors: {:?}", refusals.all());
     let mut failures = refusals.faults();
-    if died > 0 {
-        failures.push(format!("{died} processes died unexpectedly"));
-    }
+    failures.extend(incidents.failure());
     let wrong = without_one_result(&documents, &prompt, &evidence);
     let results = documents.len() - wrong.len();
     failures.extend(wrong.iter().map(|(id, count)| format!("{id} has {count} extractions by the prompt of the batch")));
     let violations = check(&evidence);
-    Ok(BatchReport { documents: documents.len(), results, faults, time, violations, failures })
+    Ok(BatchReport { documents: documents.len(), results, faults: incidents.faults, time, violations, failures })
 }
 
 /// Returns the latency of a model call in milliseconds.

@@ -5,6 +5,7 @@ pub mod batch;
 pub mod checker;
 mod coverage;
 mod credit_grants;
+mod incidents;
 mod injection;
 mod job_tables;
 mod job_user;

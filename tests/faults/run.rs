@@ -1,19 +1,19 @@
 //! One run: a cluster, its clients, its faults, and the result of the checker.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use folio_types::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::injection::{JOB_STEPS, TURN_STEPS, inject, restart_dead};
+use super::incidents::Incidents;
+use super::injection::{JOB_STEPS, TURN_STEPS};
 use super::log::Log;
 use super::refusals::Refusals;
 use super::report::Report;
-use super::schedule::Schedule;
 use super::servers::Servers;
 use super::simulated_user::SimulatedUser;
 use super::tables::Tables;
@@ -84,33 +84,24 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let platform = Tenant::platform(cluster.stores()).await;
     let granter = create_granter(&cluster, platform, &log, &refusals, &mut random);
     granting.spawn(granter.top_up(cluster.stores().clone(), orgs, report_failure));
-    let begun = Instant::now();
     println!("{}", Timestamp::now());
-    let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
     let failpoints = [TURN_STEPS, JOB_STEPS].concat();
-    let (mut faults, mut died) = (0, 0);
-    while faults < plan.faults || begun.elapsed() < plan.time {
-        let incident = schedule.next();
-        // The seed determines the time of the incident.
-        tokio::time::sleep(incident.after).await;
-        println!("{:6.1} s  fault {}: {incident}", begun.elapsed().as_secs_f64(), faults + 1);
-        let injected = inject(&mut cluster, &mut servers, &incident, &refusals, &failpoints).await;
-        faults += injected.context("cannot repair a fault")?;
-        died += restart_dead(&mut cluster).await;
+    let mut incidents = Incidents::new(StdRng::seed_from_u64(random.random()), failpoints);
+    while incidents.faults < plan.faults || incidents.elapsed() < plan.time {
+        incidents.inject_next(&mut cluster, &mut servers, &refusals).await?;
     }
-    while log.approvals() < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {
+    while log.approvals() < plan.approvals && incidents.elapsed() < plan.time + Duration::from_secs(300) {
         // The clients approve further calls during the sleep.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), log.approvals());
+    println!("{:6.1} s  no more faults, {} approvals", incidents.elapsed().as_secs_f64(), log.approvals());
     stop.send_replace(true);
     let mut failures = users.join_all().await.concat();
     granting.shutdown().await;
     failures.extend(std::iter::from_fn(|| grant_failures.try_recv().ok()));
-    if died > 0 {
-        failures.push(format!("{died} processes died unexpectedly"));
-    }
-    let (mut report, coverage) = Report::of(&cluster, &tables, (&log, &refusals), ("faults", faults), failures).await?;
+    failures.extend(incidents.failure());
+    let events = ("faults", incidents.faults);
+    let (mut report, coverage) = Report::of(&cluster, &tables, (&log, &refusals), events, failures).await?;
     // A short run does not reach every tool.
     if plan.time >= COMPLETE_RUN {
         report.failures.extend(coverage.unused());
