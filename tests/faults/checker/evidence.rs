@@ -1,6 +1,6 @@
 //! Input of the checker.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use folio_credit::{Account, AccountEntry, LedgerRow};
@@ -40,20 +40,18 @@ impl Evidence {
     /// Restricts the evidence to one tenant.
     #[must_use]
     pub fn only(mut self, org: &OrgId) -> Self {
-        let is_foreign = |job: &&ObservedJob| job.org != *org;
-        let foreign_jobs: BTreeSet<JobId> = self.jobs.iter().filter(is_foreign).map(|job| job.id.clone()).collect();
         self.jobs.retain(|job| job.org == *org);
         self.threads.retain(|thread| thread.org == *org);
         self.aggregates.retain(|aggregate| aggregate.org == org.as_str());
         self.accounts.retain(|account| account.org == *org);
         self.log.retain(|line| line.org == *org);
-        let threads = &self.threads;
+        let (threads, jobs) = (&self.threads, &self.jobs);
         let is_of = |request: &ObservedModelRequest| {
             let owner = request.key.as_deref().and_then(|key| key.split('.').next());
             let thread = owner.and_then(|id| id.parse::<ThreadId>().ok());
             let job = owner.and_then(|id| id.parse::<JobId>().ok());
             thread.is_none_or(|id| threads.iter().any(|thread| thread.id == id))
-                && job.is_none_or(|id| !foreign_jobs.contains(&id))
+                && job.is_none_or(|id| jobs.iter().any(|job| job.id == id))
         };
         if let Some(requests) = &mut self.model_requests {
             requests.retain(is_of);
