@@ -9,6 +9,7 @@ mod deletion;
 mod documents;
 mod fairness;
 mod format;
+mod jobs;
 mod lists;
 mod process;
 mod turn;
@@ -34,11 +35,13 @@ fn main() -> Result<()> {
             ["documents", pages] => documents::measure(pages.parse()?).await,
             ["deletion"] => deletion::measure(folio_types::limits::REVISIONS_MAX).await,
             ["deletion", revisions] => deletion::measure(revisions.parse()?).await,
+            ["jobs"] => jobs::measure(jobs::DOCUMENTS).await,
+            ["jobs", documents] => jobs::measure(documents.parse()?).await,
             ["fairness"] => fairness::measure(fairness::CALLS).await,
             ["fairness", calls] => fairness::measure(calls.parse()?).await,
             _ => anyhow::bail!(
                 "bench turn [--cpu] | bench cluster [--quick | --operations] | bench lists [DOCUMENTS] | \
-                 bench fairness [CALLS] | bench deletion [REVISIONS] | bench documents [PAGES]"
+                 bench fairness [CALLS] | bench deletion [REVISIONS] | bench documents [PAGES] | bench jobs [DOCUMENTS]"
             ),
         }
     })

@@ -1,10 +1,7 @@
 //! A job of a killed owner continues on another node, over Redis and a CQL server.
 
 use folio_proto::v1;
-use folio_testkit::wait_for;
-use folio_tests::harness::LIMIT;
 use folio_types::JobId;
-use v1::job_service_client::JobServiceClient;
 
 use crate::test_cluster::{TestCluster, on_cluster};
 
@@ -25,24 +22,9 @@ const LINES: usize = 22_000;
 fn invariant_5_a_long_extraction_of_a_killed_node_continues_without_a_second_charge() {
     on_cluster(SCRIPT, async |test| {
         let client = test.client(0).await;
-        let text: String = (0..LINES)
-            .map(|line| format!("Line {line} of the annual report states nothing about any total amount.\n"))
-            .collect();
-        let document_id = client.upload("report.txt", text.as_bytes()).await;
-        let schema_revid = test.schema("total").await.schema_revid;
-        let prompt = v1::Prompt {
-            name: "Total".to_owned(),
-            content: "Read the total.".to_owned(),
-            schema_revid,
-            ..Default::default()
-        };
-        let request = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
-        let prompt = client.prompts.clone().create_prompt(request).await.expect("the prompt is created").into_inner();
-        let request = v1::RunExtractionRequest {
-            document_id,
-            prompt_revid: prompt.prompt.expect("a prompt").prompt_revid,
-            ..Default::default()
-        };
+        let document_id = client.upload("report.txt", report(LINES).as_bytes()).await;
+        let prompt_revid = test.prompt("total", Vec::new()).await.prompt_revid;
+        let request = v1::RunExtractionRequest { document_id, prompt_revid, ..Default::default() };
         let created = client.extractions.clone().run_extraction(request).await.expect("the request is accepted");
         let job = created.into_inner().job.expect("a job").job_id;
 
@@ -51,12 +33,7 @@ fn invariant_5_a_long_extraction_of_a_killed_node_continues_without_a_second_cha
         test.node(owner).kill();
         test.cluster.sim.open_gate("g").await;
         let client = test.client(1).await;
-        let ended = wait_for("the end of the job", 3 * LIMIT, || async {
-            let request = v1::GetJobRequest { job_id: job.clone() };
-            let found = JobServiceClient::new(client.channel.clone()).get_job(request).await.ok()?;
-            found.into_inner().job.filter(|job| job.end_time.is_some())
-        })
-        .await;
+        let ended = test.ended_job(&job).await;
         assert_eq!(ended.state(), v1::JobState::Completed, "{ended:?}");
         assert_eq!((ended.items[0].state(), ended.items[0].attempts), (v1::JobItemState::Done, 2), "{ended:?}");
         let requests = test.cluster.sim.all_chat_requests().await;
@@ -68,6 +45,12 @@ fn invariant_5_a_long_extraction_of_a_killed_node_continues_without_a_second_cha
         assert_eq!(stored.total_size, 1);
         test.assert_clean().await;
     });
+}
+
+/// Returns a text of this number of lines.
+pub(crate) fn report(lines: usize) -> String {
+    let line = |line| format!("Line {line} of the annual report states nothing about any total amount.\n");
+    (0..lines).map(line).collect()
 }
 
 /// Returns the number of the node that runs a job.

@@ -1,11 +1,8 @@
 //! A proposal whose node is killed is made once, over Redis and a CQL server.
 
 use folio_proto::v1;
-use folio_testkit::wait_for;
-use folio_tests::harness::LIMIT;
+use folio_tests::harness::client::Client;
 use folio_tests::harness::settings::INVOICE;
-use v1::job_service_client::JobServiceClient;
-use v1::proposal_service_client::ProposalServiceClient;
 use v1::upload_document_request::Part;
 
 use crate::jobs::owner;
@@ -45,15 +42,10 @@ rules:
 fn invariant_5_a_run_of_a_killed_node_makes_one_proposal() {
     on_cluster(SCRIPT, async |test| {
         let client = test.client(0).await;
-        let description =
-            v1::DocumentDescription { name: "auto.txt".to_owned(), auto_create: Some(true), ..Default::default() };
-        let parts = [Part::Description(description), Part::Chunk(INVOICE.as_bytes().to_vec())];
-        let parts = parts.map(|part| v1::UploadDocumentRequest { part: Some(part) });
-        let uploaded = client.documents.clone().upload_document(futures::stream::iter(parts)).await;
-        let document = uploaded.expect("the upload is accepted").into_inner().document.expect("a document");
+        let document_id = upload_with_auto_create(&client, "auto.txt").await;
 
         test.cluster.sim.wait_for_waiting_request().await;
-        let jobs = JobServiceClient::new(client.channel.clone()).list_jobs(v1::ListJobsRequest::default()).await;
+        let jobs = client.jobs.clone().list_jobs(v1::ListJobsRequest::default()).await;
         let job = jobs.expect("a list").into_inner().jobs.remove(0);
         assert_eq!(job.kind, "auto_create");
         let number = owner(test, &job.job_id).await;
@@ -61,16 +53,10 @@ fn invariant_5_a_run_of_a_killed_node_makes_one_proposal() {
         test.cluster.sim.open_gate("g").await;
 
         let client = test.client(1).await;
-        let ended = wait_for("the end of the job", 3 * LIMIT, || async {
-            let request = v1::GetJobRequest { job_id: job.job_id.clone() };
-            let found = JobServiceClient::new(client.channel.clone()).get_job(request).await.ok()?;
-            found.into_inner().job.filter(|job| job.end_time.is_some())
-        })
-        .await;
+        let ended = test.ended_job(&job.job_id).await;
         assert_eq!(ended.state(), v1::JobState::Completed, "{ended:?}");
-        let request =
-            v1::ListProposalsRequest { filter: format!("document:{}", document.document_id), ..Default::default() };
-        let listed = ProposalServiceClient::new(client.channel.clone()).list_proposals(request).await;
+        let request = v1::ListProposalsRequest { filter: format!("document:{document_id}"), ..Default::default() };
+        let listed = client.proposals.clone().list_proposals(request).await;
         let listed = listed.expect("a list").into_inner();
         assert_eq!((listed.total_size, listed.proposals[0].state()), (1, v1::ProposalState::Proposed), "{listed:?}");
         let schemas = client.schemas.clone().list_schemas(v1::ListSchemasRequest::default()).await;
@@ -84,4 +70,13 @@ fn invariant_5_a_run_of_a_killed_node_makes_one_proposal() {
         assert_eq!(totals, (1, 1, 1), "nothing is left of an interrupted attempt");
         test.assert_clean().await;
     });
+}
+
+/// Uploads a document with automatic creation, without waiting for its text. Returns its id.
+pub(crate) async fn upload_with_auto_create(client: &Client, name: &str) -> String {
+    let description = v1::DocumentDescription { name: name.to_owned(), auto_create: Some(true), ..Default::default() };
+    let parts = [Part::Description(description), Part::Chunk(INVOICE.as_bytes().to_vec())];
+    let parts = parts.map(|part| v1::UploadDocumentRequest { part: Some(part) });
+    let uploaded = client.documents.clone().upload_document(futures::stream::iter(parts)).await;
+    uploaded.expect("the upload is accepted").into_inner().document.expect("a document").document_id
 }

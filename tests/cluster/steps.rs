@@ -37,7 +37,7 @@ const STEPS: [&str; 11] =
 /// Concurrent clients while nodes die.
 const USERS: usize = 4;
 /// Timeout until a node reaches a step.
-const REACHED_WITHIN: Duration = Duration::from_secs(20);
+const REACHED_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_node_may_die_before_and_after_each_step_of_a_turn() {
@@ -67,25 +67,31 @@ fn a_node_may_die_before_and_after_each_step_of_a_turn() {
     });
 }
 
-/// Makes a node die at each of these steps. Returns the steps that it did not reach.
+/// Makes a node die at each of these steps, and starts it again. Returns the steps that it did not reach.
 async fn die_at(node: &mut Member, steps: Vec<String>) -> Vec<String> {
+    let missed = die_at_each(node, &steps).await;
+    node.kill();
+    node.start(&[]).await;
+    missed
+}
+
+/// Makes a node die at each of these steps, one after another. Returns the steps that it did not reach.
+pub(crate) async fn die_at_each(node: &mut Member, steps: &[impl AsRef<str>]) -> Vec<String> {
     let mut missed = Vec::new();
     for step in steps {
         node.kill();
         // The node may reach the step before it listens.
-        let _ = node.try_start(&[("FOLIO_FAILPOINT", &step)]).await;
+        let _ = node.try_start(&[("FOLIO_FAILPOINT", step.as_ref())]).await;
         let end = tokio::time::Instant::now() + REACHED_WITHIN;
         while node.is_up() {
             if tokio::time::Instant::now() > end {
-                missed.push(step);
+                missed.push(step.as_ref().to_owned());
                 break;
             }
-            // Clients continue their work.
+            // Clients and jobs continue their work.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
-    node.kill();
-    node.start(&[]).await;
     missed
 }
 

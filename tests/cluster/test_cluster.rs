@@ -38,6 +38,9 @@ pub(crate) const TAKEN_OVER: Duration = DEAD_AFTER.saturating_add(Duration::from
 /// `cargo xtask bench cluster` measures the time itself, with approvals and with the next chat.
 pub(crate) const BUSY_MARGIN: Duration = Duration::from_secs(8);
 
+/// Encrypts the secrets of tenants.
+const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
 /// Lines per process that are printed when a test fails.
 const LINES_PRINTED: usize = 15;
 
@@ -83,6 +86,10 @@ impl TestCluster {
             Setup { heartbeat_times: HeartbeatTimes::QUICK, ..Setup::new("rules: []", redis.port(), cql.clone()) };
         let setup =
             setup.with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5).with("FOLIO_CONVERSATION__STORE_TIMEOUT_SECONDS", 4);
+        // The receivers of webhooks listen on this machine.
+        let setup = setup
+            .with("FOLIO_PROVIDERS__ALLOWED_NETWORKS", "[\"127.0.0.1\"]")
+            .with("FOLIO_SECRETS__MASTER_KEYS", format!("[\"{MASTER_KEY}\"]"));
         let cluster = setup.start().await;
         let tables = Tables::open(&cql, &cluster.keyspace).await.expect("the tables are read");
         Self { cluster, redis, tables, log: Log::default(), document: String::new() }
@@ -104,6 +111,7 @@ impl TestCluster {
         }
         self.cluster.restore().await;
         self.delete_open_threads().await;
+        self.delete_open_jobs().await;
         self.cluster.sim.reset().await;
         self.cluster.sim.set_script(script).await;
         self.log = Log::default();
@@ -117,6 +125,15 @@ impl TestCluster {
             if thread.header.open_turn.is_some() {
                 let deleted = self.stores().threads.delete(&thread.org, &thread.id, None).await;
                 deleted.expect("the thread is removed");
+            }
+        }
+    }
+
+    /// Deletes open jobs of earlier tests, so that nodes do not run them during this test.
+    async fn delete_open_jobs(&self) {
+        for job in self.tables.job_headers().await.expect("the tables are read") {
+            if !job.is_ended() {
+                self.stores().jobs.delete(job.org(), &job.id).await.expect("the job is removed");
             }
         }
     }
@@ -258,6 +275,20 @@ impl TestCluster {
         created.into_inner().schema.expect("a schema")
     }
 
+    /// Creates a prompt with these tags and a schema of one field, outside turns.
+    pub(crate) async fn prompt(&self, field: &str, tag_ids: Vec<String>) -> v1::Prompt {
+        let prompt = v1::Prompt {
+            name: field.to_owned(),
+            content: format!("Read the {field}."),
+            schema_revid: self.schema(field).await.schema_revid,
+            tag_ids,
+            ..Default::default()
+        };
+        let request = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
+        let created = self.client(0).await.prompts.create_prompt(request).await.expect("the prompt is created");
+        created.into_inner().prompt.expect("a prompt")
+    }
+
     /// Creates another revision of the schema, outside turns.
     pub(crate) async fn revise(&self, schema: &v1::Schema, field: &str) {
         let request = v1::UpdateSchemaRequest {
@@ -269,6 +300,17 @@ impl TestCluster {
             ..Default::default()
         };
         self.client(0).await.schemas.update_schema(request).await.expect("the schema is changed");
+    }
+
+    /// Returns a job as soon as it has ended.
+    pub(crate) async fn ended_job(&self, job: &str) -> v1::Job {
+        let client = self.client(1).await;
+        folio_testkit::wait_for("the end of the job", 3 * LIMIT, || async {
+            let request = v1::GetJobRequest { job_id: job.to_owned() };
+            let found = client.jobs.clone().get_job(request).await.ok()?;
+            found.into_inner().job.filter(|job| job.end_time.is_some())
+        })
+        .await
     }
 
     /// Returns a turn that no node runs, as soon as a node returns it.

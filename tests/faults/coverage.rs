@@ -1,4 +1,4 @@
-//! Summary of the turns of a run: calls of tools that succeeded, ends of turns, and the delay of expired ends.
+//! Summary of the turns and jobs of a run: calls of tools that succeeded, ends of turns and jobs, and the delay of expired ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,24 +8,49 @@ use folio_tools::Registry;
 use folio_types::{Timestamp, TurnId};
 use jiff::SignedDuration;
 
-use super::checker::ObservedThread;
+use super::checker::{Evidence, ObservedAggregate, ObservedJob, ObservedThread};
 
-/// Contents of the journals of a run.
+/// Work of jobs of which a complete run has some: the batches of a client, the runs by tags, the proposals, and the runs of the
+/// extraction agent.
+const WORK: [&str; 4] = ["batch", "run by a tag", "proposal", "run of the agent"];
+
+/// Contents of the journals and jobs of a run.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     /// Successful calls of each tool that writes.
     writes: BTreeMap<String, usize>,
     ends: BTreeMap<&'static str, usize>,
+    /// Ended jobs by their kind and state, and open ones.
+    jobs: BTreeMap<String, usize>,
+    /// Successful work of each kind.
+    work: BTreeMap<&'static str, usize>,
     /// The longest time from the expiry of a pause to the end of its turn, with the turn and the time of the end.
     latest_expiry: Option<(SignedDuration, TurnId, Timestamp)>,
 }
 
 impl Coverage {
-    pub(super) fn of(threads: &[ObservedThread]) -> Self {
+    pub(super) fn of(evidence: &Evidence) -> Self {
         let writes = tools_that_write().into_iter().map(|name| (name, 0)).collect();
-        let mut coverage = Self { writes, ..Self::default() };
-        threads.iter().for_each(|thread| coverage.add(thread));
+        let work = WORK.map(|name| (name, 0)).into();
+        let mut coverage = Self { writes, work, ..Self::default() };
+        evidence.threads.iter().for_each(|thread| coverage.add(thread));
+        evidence.jobs.iter().for_each(|job| coverage.add_job(job));
+        let is_of_agent = |one: &&ObservedAggregate| one.live["agent"]["state"] == "completed";
+        let runs = evidence.aggregates.iter().filter(is_of_agent).count();
+        coverage.work.insert("run of the agent", runs);
         coverage
+    }
+
+    fn add_job(&mut self, job: &ObservedJob) {
+        let (kind, state) = (&job.header.kind, job.header.outcome().unwrap_or("open"));
+        *self.jobs.entry(format!("{kind} {state}")).or_default() += 1;
+        let work = match kind.as_str() {
+            "auto_create" => "proposal",
+            "extraction" if job.header.input["tag_run"].is_null() => "batch",
+            "extraction" => "run by a tag",
+            _ => return,
+        };
+        *self.work.entry(work).or_default() += usize::from(state == "completed");
     }
 
     fn add(&mut self, thread: &ObservedThread) {
@@ -62,17 +87,19 @@ impl Coverage {
         }
     }
 
-    /// Returns the tools that write of which no call succeeded.
+    /// Returns the tools that write of which no call succeeded, and the kinds of work that no job completed.
     pub(super) fn unused(&self) -> Vec<String> {
-        let unused = self.writes.iter().filter(|(_, calls)| **calls == 0);
-        unused.map(|(name, _)| format!("no call of {name} succeeded")).collect()
+        let tools = self.writes.iter().filter(|(_, calls)| **calls == 0);
+        let work = self.work.iter().filter(|(_, count)| **count == 0);
+        let tools = tools.map(|(name, _)| format!("no call of {name} succeeded"));
+        tools.chain(work.map(|(name, _)| format!("no {name} was completed"))).collect()
     }
 }
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { writes, ends, latest_expiry } = self;
-        write!(f, "successful writes: {writes:?}; ends: {ends:?}")?;
+        let Self { writes, ends, jobs, work, latest_expiry } = self;
+        write!(f, "successful writes: {writes:?}; ends: {ends:?}; jobs: {jobs:?}, {work:?}")?;
         let Some((late, turn, at)) = latest_expiry else { return Ok(()) };
         write!(f, "; {turn} expired latest, {:.1} s after its pause, at {at}", late.as_secs_f64())
     }
@@ -112,7 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_no_turn_requested_is_unused() {
-        assert_eq!(Coverage::of(&[]).unused().len(), tools_that_write().len());
+    fn a_tool_that_no_turn_requested_and_work_that_no_job_did_are_unused() {
+        let unused = Coverage::of(&Evidence::default()).unused();
+        assert_eq!(unused.len(), tools_that_write().len() + WORK.len());
+        assert!(unused.contains(&"no run by a tag was completed".to_owned()), "{unused:?}");
     }
 }

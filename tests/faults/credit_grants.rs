@@ -6,7 +6,7 @@ use std::time::Duration;
 use folio_proto::v1;
 use folio_proto::v1::credit_service_client::CreditServiceClient;
 use folio_storage::Stores;
-use folio_types::{OrgId, Reason, Timestamp};
+use folio_types::{Error, OrgId, Reason, Timestamp};
 use rand::Rng as _;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -46,16 +46,27 @@ impl SimulatedUser {
             request_id: format!("grant-{number}-{org}"),
             ..Default::default()
         };
-        let call = |client: Client| {
-            let request = request.clone();
-            async move { CreditServiceClient::new(client.channel).grant_credit(request).await }
-        };
-        let Err(error) = self.retry(call).await else { return Ok(()) };
+        let Err(error) = self.send_grant(request).await else { return Ok(()) };
         // A grant that was delayed too long has expired.
         let too_late = soon.is_some_and(|soon| soon <= Timestamp::now().as_second());
         if too_late && error.reason == Reason::InvalidField {
             return Ok(());
         }
         Err(format!("cannot grant credit to {org}: {error}"))
+    }
+
+    /// Grants credit that does not expire, with retries.
+    pub(super) async fn grant_permanently(&mut self, org: &OrgId, credits: u64) -> Result<(), Error> {
+        let request_id = format!("permanent-grant-{org}");
+        let organization_id = org.to_string();
+        self.send_grant(v1::GrantCreditRequest { organization_id, credits, request_id, ..Default::default() }).await
+    }
+
+    async fn send_grant(&mut self, request: v1::GrantCreditRequest) -> Result<(), Error> {
+        let call = |client: Client| {
+            let request = request.clone();
+            async move { CreditServiceClient::new(client.channel).grant_credit(request).await }
+        };
+        self.retry(call).await.map(drop)
     }
 }

@@ -11,10 +11,40 @@ use super::schedule::{Fault, Incident, Kind};
 use super::servers::Servers;
 use crate::harness::cluster::{Cluster, Member};
 
-/// Failpoints for `NodeKilledAtStep`.
-const STEPS: &str = "accept:after pause:before pause:after decide:before decide:after intent:before intent:after \
-                     write:before write:after outcome:before outcome:after model:before model:after end:before end:after \
-                     resume:after";
+/// Failpoints of turns for `NodeKilledAtStep`.
+pub(super) const TURN_STEPS: &[&str] = &[
+    "accept:after",
+    "pause:before",
+    "pause:after",
+    "decide:before",
+    "decide:after",
+    "intent:before",
+    "intent:after",
+    "write:before",
+    "write:after",
+    "outcome:before",
+    "outcome:after",
+    "model:before",
+    "model:after",
+    "end:before",
+    "end:after",
+    "resume:after",
+];
+/// Failpoints of jobs for `NodeKilledAtStep`.
+pub(super) const JOB_STEPS: &[&str] = &[
+    "start:before",
+    "start:after",
+    "begin:before",
+    "begin:after",
+    "finish:before",
+    "finish:after",
+    "wait:before",
+    "wait:after",
+    "complete:before",
+    "complete:after",
+];
+/// Failpoints of a job with several pages for `NodeKilledAtStep`.
+pub(super) const PAGE_STEPS: &[&str] = &["advance:before", "advance:after"];
 
 /// Timeout for a process to reach its failpoint.
 const REACHED_WITHIN: Duration = Duration::from_secs(6);
@@ -31,12 +61,13 @@ enum Step {
 }
 
 /// Injects the faults of an incident and repairs their damage. Records the gateways whose connections they end. Returns
-/// the number of faults.
+/// the number of faults. `failpoints`: those for `NodeKilledAtStep`, at least one.
 pub(super) async fn inject(
     cluster: &mut Cluster,
     servers: &mut Servers,
     incident: &Incident,
     refusals: &Refusals,
+    failpoints: &[&str],
 ) -> Result<usize> {
     let numbers = (cluster.nodes.len(), cluster.gateways.len());
     let steps =
@@ -52,9 +83,9 @@ pub(super) async fn inject(
         match step {
             Step::Begin => {
                 disturbed.into_iter().for_each(|gateway| refusals.begin_disturbance(gateway));
-                begin(cluster, servers, fault).await?;
+                begin(cluster, servers, fault, failpoints).await?;
             }
-            Step::End if end(cluster, servers, fault).await? => {
+            Step::End if end(cluster, servers, fault, failpoints).await? => {
                 disturbed.into_iter().for_each(|gateway| refusals.end_disturbance(gateway));
             }
             Step::End => down.push(fault),
@@ -87,14 +118,14 @@ async fn restart(member: &mut Member) -> Result<()> {
     Ok(())
 }
 
-async fn begin(cluster: &mut Cluster, servers: &mut Servers, fault: Fault) -> Result<()> {
+async fn begin(cluster: &mut Cluster, servers: &mut Servers, fault: Fault, failpoints: &[&str]) -> Result<()> {
     match fault.kind {
         Kind::NodeKilled | Kind::GatewayKilled => process(cluster, fault).kill(),
         Kind::NodeKilledAtStep => {
             let node = node(cluster, fault);
             node.kill();
             // The node may reach the failpoint before it listens.
-            let _ = node.try_start(&[("FOLIO_FAILPOINT", step(fault))]).await;
+            let _ = node.try_start(&[("FOLIO_FAILPOINT", failpoint(fault, failpoints))]).await;
         }
         Kind::NodeStopped => node(cluster, fault).process().pause(),
         Kind::NodeDrained => node(cluster, fault).process().send_sigterm(),
@@ -113,12 +144,12 @@ async fn begin(cluster: &mut Cluster, servers: &mut Servers, fault: Fault) -> Re
 
 /// Ends a fault and repairs its damage. Returns false if a process did not start again, because another fault of the
 /// incident continues.
-async fn end(cluster: &mut Cluster, servers: &mut Servers, fault: Fault) -> Result<bool> {
+async fn end(cluster: &mut Cluster, servers: &mut Servers, fault: Fault, failpoints: &[&str]) -> Result<bool> {
     match fault.kind {
         Kind::NodeKilled | Kind::GatewayKilled | Kind::NodeKilledAtStep | Kind::NodeDrained => {
             let process = process(cluster, fault);
             match fault.kind {
-                Kind::NodeKilledAtStep => kill_after_step(process, step(fault)).await,
+                Kind::NodeKilledAtStep => kill_after_step(process, failpoint(fault, failpoints)).await,
                 Kind::NodeDrained => wait_for_drain(process).await?,
                 _ => {}
             }
@@ -170,9 +201,8 @@ fn member(cluster: &mut Cluster, fault: Fault) -> &mut Member {
     members.nth(fault.target % all).expect("a member")
 }
 
-fn step(fault: Fault) -> &'static str {
-    let steps: Vec<&str> = STEPS.split(' ').collect();
-    steps[fault.target / 7 % steps.len()]
+fn failpoint<'a>(fault: Fault, failpoints: &[&'a str]) -> &'a str {
+    failpoints[fault.target / 7 % failpoints.len()]
 }
 
 async fn kill_after_step(node: &mut Member, step: &str) {

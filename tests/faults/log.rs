@@ -35,6 +35,18 @@ pub enum ClientEvent {
     Created { id: String },
     /// Names in a list response.
     Listed(Vec<String>),
+    /// The deletion of a resource was acknowledged.
+    Deleted { id: String },
+    /// A job was acknowledged that runs a prompt revision on these documents, in this order.
+    Batch { job: String, prompt: String, documents: Vec<String> },
+    /// A client received an ended job. `state`: completed, failed or cancelled.
+    JobEnded { job: String, state: &'static str },
+    /// The text of a document was read whose upload requested a proposal.
+    AutoCreate { document: String },
+    /// A change was acknowledged that gives a document a tag of a prompt. `prompt`: the newest revision of the prompt.
+    Tagged { document: String, prompt: String },
+    /// The rejection of a proposal was acknowledged.
+    Rejected { proposal: String },
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -1,10 +1,14 @@
 //! Random faults with a checker. Clients chat and approve continuously while processes are killed and stopped, stores
 //! are restarted and connections are cut. At the end the checker compares the stores with the clients' logs.
 
+pub mod batch;
 pub mod checker;
 mod coverage;
 mod credit_grants;
+mod incidents;
 mod injection;
+mod job_tables;
+mod job_user;
 pub mod log;
 pub mod memory;
 pub mod outage;

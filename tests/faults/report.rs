@@ -40,7 +40,7 @@ impl Report {
         };
         let evidence = gather(cluster, tables, log, limits).await?;
         println!("idle; errors: {:?}", refusals.all());
-        let coverage = Coverage::of(&evidence.threads);
+        let coverage = Coverage::of(&evidence);
         println!("{coverage}");
         let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
         ensure!(turns > 0, "no turn was accepted");

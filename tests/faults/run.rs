@@ -1,19 +1,19 @@
 //! One run: a cluster, its clients, its faults, and the result of the checker.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use folio_types::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::injection::{inject, restart_dead};
+use super::incidents::Incidents;
+use super::injection::{JOB_STEPS, TURN_STEPS};
 use super::log::Log;
 use super::refusals::Refusals;
 use super::report::Report;
-use super::schedule::Schedule;
 use super::servers::Servers;
 use super::simulated_user::SimulatedUser;
 use super::tables::Tables;
@@ -43,6 +43,8 @@ const CREDIT: &[(&str, &str)] = &[
 
 /// Concurrent clients, half of them of each tenant.
 const USERS: usize = 8;
+/// Concurrent clients that work with jobs, half of them of each tenant.
+const JOB_USERS: usize = 2;
 
 /// Minimum duration of a run in which a call of every tool that writes must succeed.
 const COMPLETE_RUN: Duration = Duration::from_secs(180);
@@ -71,6 +73,10 @@ pub async fn run(plan: Plan) -> Result<Report> {
     for user in create_users(&cluster, &log, &refusals, &mut random).await {
         users.spawn(user.work(stopped.clone()));
     }
+    for number in 0..JOB_USERS {
+        let user = create_job_user(&cluster, number, &log, &refusals, &mut random);
+        users.spawn(user.work_with_jobs(stopped.clone()));
+    }
     // Credit is granted until all clients have finished.
     let mut granting = JoinSet::new();
     let orgs = cluster.tenants.iter().map(|tenant| tenant.org.clone()).collect();
@@ -78,31 +84,24 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let platform = Tenant::platform(cluster.stores()).await;
     let granter = create_granter(&cluster, platform, &log, &refusals, &mut random);
     granting.spawn(granter.top_up(cluster.stores().clone(), orgs, report_failure));
-    let begun = Instant::now();
     println!("{}", Timestamp::now());
-    let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
-    let (mut faults, mut died) = (0, 0);
-    while faults < plan.faults || begun.elapsed() < plan.time {
-        let incident = schedule.next();
-        // The seed determines the time of the incident.
-        tokio::time::sleep(incident.after).await;
-        println!("{:6.1} s  fault {}: {incident}", begun.elapsed().as_secs_f64(), faults + 1);
-        faults += inject(&mut cluster, &mut servers, &incident, &refusals).await.context("cannot repair a fault")?;
-        died += restart_dead(&mut cluster).await;
+    let failpoints = [TURN_STEPS, JOB_STEPS].concat();
+    let mut incidents = Incidents::new(StdRng::seed_from_u64(random.random()), failpoints);
+    while incidents.faults < plan.faults || incidents.elapsed() < plan.time {
+        incidents.inject_next(&mut cluster, &mut servers, &refusals).await?;
     }
-    while log.approvals() < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {
+    while log.approvals() < plan.approvals && incidents.elapsed() < plan.time + Duration::from_secs(300) {
         // The clients approve further calls during the sleep.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), log.approvals());
+    println!("{:6.1} s  no more faults, {} approvals", incidents.elapsed().as_secs_f64(), log.approvals());
     stop.send_replace(true);
     let mut failures = users.join_all().await.concat();
     granting.shutdown().await;
     failures.extend(std::iter::from_fn(|| grant_failures.try_recv().ok()));
-    if died > 0 {
-        failures.push(format!("{died} processes died unexpectedly"));
-    }
-    let (mut report, coverage) = Report::of(&cluster, &tables, (&log, &refusals), ("faults", faults), failures).await?;
+    failures.extend(incidents.failure());
+    let events = ("faults", incidents.faults);
+    let (mut report, coverage) = Report::of(&cluster, &tables, (&log, &refusals), events, failures).await?;
     // A short run does not reach every tool.
     if plan.time >= COMPLETE_RUN {
         report.failures.extend(coverage.unused());
@@ -155,6 +154,20 @@ pub(super) async fn create_users(
         )
     };
     (0..USERS).map(user).collect()
+}
+
+/// Creates a client that works with jobs, of the tenant with this number, modulo their number.
+pub(super) fn create_job_user(
+    cluster: &Cluster,
+    number: usize,
+    log: &Log,
+    refusals: &Refusals,
+    random: &mut StdRng,
+) -> SimulatedUser {
+    let tenant = cluster.tenants[number % cluster.tenants.len()].clone();
+    let random = StdRng::seed_from_u64(random.random());
+    let (name, log, refusals) = (format!("j{number}"), log.clone(), refusals.clone());
+    SimulatedUser::new(name, tenant, String::new(), gateways(cluster), log, random, refusals)
 }
 
 /// Creates the client that grants credit, with the token of a platform administrator.

@@ -1,11 +1,12 @@
-//! Waits until no turn is running, and collects the evidence.
+//! Waits until no turn and no job is running, and collects the evidence.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use folio_history::job::{JobHeader, JobState};
 use folio_history::thread::{OpenTurn, Phase};
-use folio_types::{ThreadId, Timestamp};
+use folio_types::{JobId, ThreadId, Timestamp};
 
 use super::checker::{Evidence, ObservedModelRequest, ObservedThread, StuckThread};
 use super::log::Log;
@@ -20,18 +21,25 @@ const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// row only causes reads by the sweeps.
 const STALE_ROW: Duration = Duration::from_secs(60);
 
-/// Time limits for turns to end.
+/// Time without progress after which a job counts as stuck. Jobs are swept every 5 s, and a model call of an item takes up to 10 s in
+/// a fault run.
+const STUCK_JOB: Duration = Duration::from_secs(45);
+
+/// Time before the next start of a waiting job in which it counts as busy, so that it does not start while the evidence is read.
+const STARTS_SOON: Duration = Duration::from_secs(5);
+
+/// Time limits for turns and jobs to end.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeLimits {
     /// Time without progress after which a thread counts as stuck.
     pub stuck: Duration,
-    /// Time limit for all threads together.
+    /// Time limit for all threads and jobs together.
     pub total: Duration,
 }
 
-/// Waits until every turn ended or waits for approval and the index of open turns is consistent. Returns the stored
-/// state with the clients' log and the model endpoint's record. The time of the evidence is that of the last check of the
-/// pauses, so a pause that expires while the stores are read is not overdue.
+/// Waits until every turn ended or waits for approval, every job ended or waits, and the indexes of both are consistent.
+/// Returns the stored state with the clients' log and the model endpoint's record. The time of the evidence is that of the
+/// last check of the pauses, so a pause that expires while the stores are read is not overdue.
 pub async fn gather(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeLimits) -> Result<Evidence> {
     let (busy, taken_at) = settle(tables, limits).await?;
     let markers = cluster.tenants.iter().map(|tenant| (tenant.org.clone(), tenant.marker.clone())).collect();
@@ -40,6 +48,7 @@ pub async fn gather(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeL
     Ok(Evidence {
         threads: tables.threads().await?,
         aggregates: tables.aggregates().await?,
+        jobs: tables.jobs().await?,
         accounts: tables.accounts().await?,
         log: log.lines(),
         audit: Some(tables.audit().await?),
@@ -51,30 +60,33 @@ pub async fn gather(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeL
 }
 
 /// Returns the threads that stayed at one version for too long, and the time at which every other pause had not expired
-/// yet. A pause that expires while the stores are read is therefore not overdue.
+/// yet. A pause that expires while the stores are read is therefore not overdue. The evidence shows the jobs that did not end.
 async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>, Timestamp)> {
     let begun = Instant::now();
     let mut seen: BTreeMap<ThreadId, (u64, Instant)> = BTreeMap::new();
+    let mut seen_jobs: BTreeMap<JobId, (u64, Instant)> = BTreeMap::new();
     loop {
         let threads = tables.threads().await?;
         let rows = tables.open_turns().await?;
+        let (jobs, indexed) = (tables.job_headers().await?, tables.indexed_jobs().await?);
         let (now, checked_at) = (Instant::now(), Timestamp::now());
+        let busy_jobs: BTreeMap<&JobId, u64> = jobs
+            .iter()
+            .filter(|job| is_busy_job(job, indexed.contains(&job.id), checked_at))
+            .map(|job| (&job.id, job.version))
+            .collect();
+        track(&mut seen_jobs, &busy_jobs, now);
+        let are_jobs_stuck = seen_jobs.values().all(|(_, since)| now.duration_since(*since) > STUCK_JOB);
         let busy: BTreeMap<&ThreadId, (u64, Busy)> = threads
             .iter()
             .filter_map(|thread| Some((&thread.id, (thread.version, busy_reason(thread, &rows, checked_at)?))))
             .collect();
-        seen.retain(|thread, _| busy.contains_key(thread));
-        for (thread, (version, _)) in &busy {
-            let entry = seen.entry((*thread).clone()).or_insert((*version, now));
-            if entry.0 != *version {
-                *entry = (*version, now);
-            }
-        }
+        track(&mut seen, &busy.iter().map(|(thread, (version, _))| (*thread, *version)).collect(), now);
         let is_stuck = |(thread, (_, since)): (&ThreadId, &(u64, Instant))| {
             let limit = if busy[thread].1.is_stale_row { limits.stuck.max(STALE_ROW) } else { limits.stuck };
             now.duration_since(*since) > limit
         };
-        let all_stuck = seen.iter().all(is_stuck);
+        let all_stuck = are_jobs_stuck && seen.iter().all(is_stuck);
         if all_stuck || begun.elapsed() > limits.total {
             let stuck = seen.into_iter().map(|(thread, (_, since))| {
                 let reason = busy[&thread].1.reason.clone();
@@ -84,6 +96,27 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>
         }
         // The interval also bounds the load on the store.
         tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// Records the versions of what is busy, each with the time of its last change.
+fn track<Id: Ord + Clone>(seen: &mut BTreeMap<Id, (u64, Instant)>, busy: &BTreeMap<&Id, u64>, now: Instant) {
+    seen.retain(|id, _| busy.contains_key(id));
+    for (id, version) in busy {
+        let entry = seen.entry((*id).clone()).or_insert((*version, now));
+        if entry.0 != *version {
+            *entry = (*version, now);
+        }
+    }
+}
+
+/// Returns true if a job runs or starts soon, or if the next sweep removes its row from the index.
+fn is_busy_job(job: &JobHeader, is_indexed: bool, now: Timestamp) -> bool {
+    match &job.state {
+        JobState::Queued | JobState::Running => true,
+        JobState::Waiting { retry_at, .. } => *retry_at <= now + STARTS_SOON,
+        JobState::Paused => false,
+        JobState::Completed | JobState::Failed(_) | JobState::Cancelled => is_indexed,
     }
 }
 
@@ -122,6 +155,9 @@ fn is_busy(open: &OpenTurn, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use folio_history::job::{NewJob, WaitReason};
+    use folio_types::{OrgId, Principal, Role, UserId};
+
     use super::*;
 
     #[test]
@@ -131,5 +167,42 @@ mod tests {
         assert!(!is_busy(&open(Phase::Paused, Some(at(300))), at(299)));
         assert!(is_busy(&open(Phase::Paused, Some(at(300))), at(300)));
         assert!(is_busy(&open(Phase::Running, None), at(299)));
+    }
+
+    #[test]
+    fn a_job_is_busy_until_it_ends_and_leaves_the_index_or_waits_for_later() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let new = NewJob {
+            id: JobId::derive(&["job"]),
+            principal: Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member),
+            kind: "extraction".to_owned(),
+            input: serde_json::Value::Null,
+            items: vec!["document".to_owned()],
+            running_max: Duration::from_secs(60),
+            at: at(0),
+        };
+        let job = new.header().unwrap();
+        let is_busy =
+            |state, is_indexed, second| is_busy_job(&JobHeader { state, ..job.clone() }, is_indexed, at(second));
+        let waiting = || JobState::Waiting { reason: WaitReason::Credit, error: None, retry_at: at(300) };
+        for state in [JobState::Queued, JobState::Running] {
+            assert!(is_busy(state, true, 1));
+        }
+        assert_eq!([is_busy(waiting(), true, 294), is_busy(waiting(), true, 295)], [false, true]);
+        assert!(!is_busy(JobState::Paused, true, 1));
+        assert_eq!([true, false].map(|is_indexed| is_busy(JobState::Completed, is_indexed, 1)), [true, false]);
+    }
+
+    #[test]
+    fn progress_restarts_the_time_after_which_something_is_stuck() {
+        let (begun, id) = (Instant::now(), JobId::derive(&["job"]));
+        let at = |second| begun + Duration::from_secs(second);
+        let mut seen: BTreeMap<JobId, (u64, Instant)> = BTreeMap::new();
+        for (version, second) in [(1, 0), (1, 5), (2, 9)] {
+            track(&mut seen, &BTreeMap::from([(&id, version)]), at(second));
+        }
+        assert_eq!(seen[&id], (2, at(9)));
+        track(&mut seen, &BTreeMap::new(), at(10));
+        assert!(seen.is_empty());
     }
 }

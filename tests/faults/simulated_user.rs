@@ -22,8 +22,8 @@ use crate::harness::tenant::Tenant;
 
 /// Timeout of a request, after which it is repeated.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
-/// Time limit of a turn. Several faults may interrupt a turn with many rounds.
-const TURN_TIMEOUT: Duration = Duration::from_secs(240);
+/// Time limit of a turn, or of the work of a job. Several faults may interrupt a turn with many rounds.
+pub(super) const WORK_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Words of messages. The script of the model has a rule for each of them.
 const WORDS: [&str; 10] = ["work", "work", "work", "work", "work", "work", "work", "chain", "chain", "erase"];
@@ -37,6 +37,7 @@ macro_rules! call {
         }
     };
 }
+pub(super) use call;
 
 pub struct SimulatedUser {
     pub name: String,
@@ -84,8 +85,8 @@ impl SimulatedUser {
         let mut number = 0;
         while !*stop.borrow() {
             number += 1;
-            if tokio::time::timeout(TURN_TIMEOUT, self.turn(number)).await.is_err() {
-                unfinished.push(format!("work {number} of {} took longer than {TURN_TIMEOUT:?}", self.name));
+            if tokio::time::timeout(WORK_TIMEOUT, self.turn(number)).await.is_err() {
+                unfinished.push(format!("work {number} of {} took longer than {WORK_TIMEOUT:?}", self.name));
             }
         }
         unfinished
@@ -96,7 +97,7 @@ impl SimulatedUser {
         let word = *WORDS.choose(&mut self.random).expect("a word");
         let text = format!("{} {word} {}-{number}", self.tenant.marker, self.name);
         let document = match word {
-            "erase" => self.upload(&format!("{text}.txt")).await,
+            "erase" => self.upload(&format!("{text}.txt"), INVOICE, false).await,
             _ => Some(self.document.clone()),
         };
         let Some(document) = document else { return };
@@ -372,12 +373,15 @@ impl SimulatedUser {
         self.log.add(&self.tenant.org, event);
     }
 
-    /// Uploads a document and waits until its text was read. None: the document cannot be read.
-    async fn upload(&mut self, name: &str) -> Option<String> {
+    /// Uploads a document and waits until its text was read. None: the document cannot be read. `auto_create`: the upload
+    /// requests a proposal.
+    pub(super) async fn upload(&mut self, name: &str, content: &str, auto_create: bool) -> Option<String> {
         use v1::upload_document_request::Part;
         let request_id = format!("upload-{}", name.replace(' ', "-"));
-        let description = v1::DocumentDescription { name: name.to_owned(), request_id, ..Default::default() };
-        let parts = [Part::Description(description), Part::Chunk(INVOICE.as_bytes().to_vec())];
+        let auto_create = auto_create.then_some(true);
+        let description =
+            v1::DocumentDescription { name: name.to_owned(), request_id, auto_create, ..Default::default() };
+        let parts = [Part::Description(description), Part::Chunk(content.as_bytes().to_vec())];
         let upload = parts.map(|part| v1::UploadDocumentRequest { part: Some(part) });
         let call = |client: Client| {
             let upload = futures::stream::iter(upload.clone());
@@ -406,8 +410,8 @@ impl SimulatedUser {
         }
     }
 
-    /// Creates a tag outside turns.
-    async fn create_tag(&mut self, name: &str) {
+    /// Creates a tag outside turns. Returns its id. None: the tag was refused.
+    pub(super) async fn create_tag(&mut self, name: &str) -> Option<String> {
         let request_id = format!("create-{}", name.replace(' ', "-"));
         let request =
             v1::CreateTagRequest { tag: Some(v1::Tag { name: name.to_owned(), ..Default::default() }), request_id };
@@ -415,9 +419,13 @@ impl SimulatedUser {
         match made {
             Ok(made) => {
                 let id = made.into_inner().tag.expect("a tag").tag_id;
-                self.log.add(&self.tenant.org, ClientEvent::Created { id });
+                self.log.add(&self.tenant.org, ClientEvent::Created { id: id.clone() });
+                Some(id)
             }
-            Err(error) => println!("  a tag was not created: {error}"),
+            Err(error) => {
+                println!("  a tag was not created: {error}");
+                None
+            }
         }
     }
 
@@ -431,7 +439,7 @@ impl SimulatedUser {
     }
 }
 
-async fn pause() {
+pub(super) async fn pause() {
     // No event signals that the cluster has recovered.
     tokio::time::sleep(Duration::from_millis(100)).await;
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::checker::{ObservedAccount, ObservedAggregate, ObservedAuditEntry, ObservedThread};
 
 pub struct Tables {
-    session: Session,
+    pub(super) session: Session,
 }
 
 /// A row of the index of open turns.
@@ -277,13 +277,14 @@ fn aggregate(org: String, id: String, rows: &AggregateRows) -> Result<ObservedAg
         version: rows.version,
         is_live: rows.live,
         name: name.map(str::to_owned),
+        live: live.clone(),
         ops: ops?,
         revisions: rows.parts.get("revision").map_or(0, Vec::len) as u64,
     })
 }
 
 /// Parses a stored value: a byte with the version of its format, then JSON.
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match bytes.split_first() {
         Some((1, json)) => Ok(serde_json::from_slice(json)?),
         other => Err(anyhow!("format of a stored value: {:?}, expected 1", other.map(|(version, _)| version))),

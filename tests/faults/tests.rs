@@ -1,6 +1,6 @@
 //! Random faults with a short duration. `cargo xtask chaos` runs the same program longer.
 
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock};
 
 use folio_tests::harness::process::binary;
@@ -8,8 +8,11 @@ use folio_tests::harness::process::binary;
 /// Minimum numbers of the short run. They take less than a minute on two idle cores.
 const FAULTS: usize = 12;
 const APPROVALS: usize = 120;
+/// Number of documents of the short batch, and the minimum number of faults meanwhile.
+const DOCUMENTS: usize = 20;
+const BATCH_FAULTS: usize = 3;
 
-/// Locked exclusively by the test with three CQL servers, which needs the machine for itself.
+/// Locked exclusively by the test with three CQL servers, and by the batch, which need the machine for themselves.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Suspends a CQL server for 8 s. `cargo xtask outage` suspends it for longer and kills it.
@@ -44,14 +47,33 @@ fn random_faults_violate_no_invariant() {
         .args(["--seed", &seed, "--faults", &FAULTS.to_string(), "--approvals", &APPROVALS.to_string()])
         .output()
         .expect("the program starts");
+    let [turns, approvals, faults, violations] = numbers(&output);
+    let is_complete = turns > 0 && approvals >= APPROVALS && faults >= FAULTS;
+    assert!(
+        is_complete && violations == 0,
+        "{turns} turns, {approvals} approvals, {faults} faults, {violations} violations"
+    );
+}
+
+#[test]
+fn invariant_3_each_document_of_a_batch_under_random_faults_has_one_result() {
+    let _exclusive = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    let seed = folio_testkit::seed().to_string();
+    let output = Command::new(binary("batch"))
+        .args(["--seed", &seed, "--documents", &DOCUMENTS.to_string(), "--faults", &BATCH_FAULTS.to_string()])
+        .output()
+        .expect("the program starts");
+    let [documents, results, faults, violations] = numbers(&output);
+    assert_eq!((documents, results, violations), (DOCUMENTS, DOCUMENTS, 0));
+    assert!(faults >= BATCH_FAULTS, "{faults} faults");
+}
+
+/// Returns the numbers in the last line that a program printed.
+fn numbers<const N: usize>(output: &Output) -> [usize; N] {
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}");
     assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     let last = printed.lines().last().expect("a last line");
-    let numbers: Vec<usize> = last
-        .split(", ")
-        .filter_map(|part| part.split(' ').next_back().and_then(|number| number.parse().ok()))
-        .collect();
-    let [turns, approvals, faults, violations] = numbers[..] else { panic!("{last:?}") };
-    assert!(turns > 0 && approvals >= APPROVALS && faults >= FAULTS && violations == 0, "{last:?}");
+    let numbers = last.split(", ").filter_map(|part| part.split(' ').next_back()?.parse().ok());
+    numbers.collect::<Vec<_>>().try_into().unwrap_or_else(|_| panic!("{last:?}"))
 }

@@ -7,8 +7,10 @@ use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use folio_proto::v1::document_service_client::DocumentServiceClient;
 use folio_proto::v1::event::Kind;
 use folio_proto::v1::extraction_service_client::ExtractionServiceClient;
+use folio_proto::v1::job_service_client::JobServiceClient;
 use folio_proto::v1::model_service_client::ModelServiceClient;
 use folio_proto::v1::prompt_service_client::PromptServiceClient;
+use folio_proto::v1::proposal_service_client::ProposalServiceClient;
 use folio_proto::v1::schema_service_client::SchemaServiceClient;
 use folio_proto::v1::tag_service_client::TagServiceClient;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
@@ -51,6 +53,8 @@ pub struct Client {
     pub tags: TagServiceClient<Authorized>,
     pub extractions: ExtractionServiceClient<Authorized>,
     pub models: ModelServiceClient<Authorized>,
+    pub jobs: JobServiceClient<Authorized>,
+    pub proposals: ProposalServiceClient<Authorized>,
 }
 
 pub struct Events {
@@ -87,6 +91,8 @@ impl Client {
             tags: TagServiceClient::new(wrap()),
             extractions: ExtractionServiceClient::new(wrap()),
             models: ModelServiceClient::new(wrap()),
+            jobs: JobServiceClient::new(wrap()),
+            proposals: ProposalServiceClient::new(wrap()),
         })
     }
 

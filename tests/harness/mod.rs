@@ -9,6 +9,7 @@ pub mod process;
 pub mod settings;
 pub mod sim;
 pub mod tenant;
+pub mod webhook_receiver;
 
 use std::time::Duration;
 

@@ -1,13 +1,7 @@
 //! Events of a real server reach an endpoint, also after the server died.
 
-use std::sync::{Arc, Mutex};
-
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::routing::post;
 use folio_testkit::wait_for;
+use folio_tests::harness::webhook_receiver::{Received, receiver};
 use llm_sim::{Fault, FaultPlan};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -28,23 +22,6 @@ rules:
     answer: {text: Hello.}
 ";
 const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-
-/// The received requests.
-type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
-
-async fn receive(State(received): State<Received>, headers: HeaderMap, body: Bytes) {
-    received.lock().unwrap().push((headers, body));
-}
-
-/// Starts a receiver. Returns its requests and its URL.
-async fn receiver() -> (Received, String) {
-    let received = Received::default();
-    let router = Router::new().route("/hook", post(receive)).with_state(Arc::clone(&received));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    (received, url)
-}
 
 fn setup() -> Setup {
     Setup::new(SCRIPT)

@@ -23,6 +23,8 @@ enum Bench {
     Deletion,
     /// Pages of a second that are read and rendered, bytes of word boxes, and the time to find the values of an extraction.
     Documents,
+    /// Documents per second of batches with a model that answers at once, and the time that a job adds to its model call.
+    Jobs,
     /// Latency that a tenant with many model calls, or with many streams, adds to the calls of another tenant.
     Fairness,
 }

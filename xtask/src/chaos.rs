@@ -1,4 +1,5 @@
-//! `cargo xtask chaos`, `cargo xtask outage` and `cargo xtask migrations`: run the fault programs of the tests for longer.
+//! `cargo xtask chaos`, `cargo xtask batch`, `cargo xtask outage` and `cargo xtask migrations`: run the fault programs of the tests
+//! for longer.
 
 use std::process::Command;
 
@@ -19,6 +20,19 @@ pub(crate) struct Arguments {
     /// Minimum duration in minutes.
     #[arg(long, default_value_t = 10)]
     minutes: u64,
+    /// Seed of all random choices. Default: a new one, which is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Number of CQL servers. With three, one is killed at a time.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    cql_nodes: u8,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BatchArguments {
+    /// Number of documents.
+    #[arg(long, default_value_t = 1_000)]
+    documents: u16,
     /// Seed of all random choices. Default: a new one, which is printed.
     #[arg(long)]
     seed: Option<u64>,
@@ -57,6 +71,17 @@ pub(crate) struct MigrationArguments {
 pub(crate) fn migrations(arguments: &MigrationArguments) -> Result<()> {
     let mut command = program("outage", "dev")?;
     finish(command.args(["--overlapping", "0", "--migrations", &arguments.rounds.to_string()]))
+}
+
+/// Runs a batch on three nodes under random faults.
+pub(crate) fn batch(arguments: &BatchArguments) -> Result<()> {
+    let mut command = program("batch", "dev")?;
+    command.args(["--documents", &arguments.documents.to_string()]);
+    command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
+    if let Some(seed) = arguments.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    finish(&mut command)
 }
 
 pub(crate) fn outage(arguments: &OutageArguments) -> Result<()> {

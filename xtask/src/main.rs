@@ -1,5 +1,5 @@
-//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `bench`, `eval`, `chaos`, `outage`,
-//! `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`, `check-model`.
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `bench`, `eval`, `chaos`, `batch`,
+//! `outage`, `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
 //! builds in seconds.
@@ -52,6 +52,8 @@ enum Command {
     Eval(eval::Arguments),
     /// Injects random faults into a cluster under load and checks the results.
     Chaos(chaos::Arguments),
+    /// Runs a batch on three nodes under random faults and checks that each document has exactly one result.
+    Batch(chaos::BatchArguments),
     /// Stops one of three CQL servers during approvals and checks the results.
     Outage(chaos::OutageArguments),
     /// Replaces the processes of an older version by those of this version under load, and checks the results.
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
+        Command::Batch(arguments) => chaos::batch(&arguments),
         Command::Outage(arguments) => chaos::outage(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),

@@ -3,9 +3,15 @@
 //! Stages: `accept`, `round`, `pause`, `decide`, `intent`, `outcome`, `resume`, `closing`, `end` (appends with such an
 //! entry), `audit`, `model`, `read`, `plan`, `write`, `recover`, `close`. Debug builds, which tests start as processes,
 //! contain failpoints. Release builds contain them only with the feature `failpoints`.
+//!
+//! The steps of jobs are further stages, which `folio-jobs` reaches through [`Failpoints::as_function`].
 
-#[cfg(any(test, debug_assertions, feature = "failpoints"))]
 use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+/// Waits at the failpoint with a name.
+pub type FailpointFunction = Arc<dyn Fn(&str) -> BoxFuture<'static, ()> + Send + Sync>;
 
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,16 +67,8 @@ impl Failpoints {
 
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     pub(crate) async fn hit(&self, stage: &str, position: &str) {
-        let Some(hook) = &self.hook else { return };
-        let point = format!("{stage}:{position}");
-        match hook(&point) {
-            Action::Pass => {}
-            Action::Hang => {
-                tracing::error!(point, "hanging at a failpoint");
-                std::future::pending().await
-            }
-            Action::Stop => stop_process(),
-            Action::Abort => std::process::abort(),
+        if let Some(hook) = &self.hook {
+            wait_at(hook, &format!("{stage}:{position}")).await;
         }
     }
 
@@ -78,6 +76,36 @@ impl Failpoints {
     #[cfg(not(any(test, debug_assertions, feature = "failpoints")))]
     #[expect(clippy::unused_async, reason = "the same signature as with failpoints")]
     pub(crate) async fn hit(&self, _stage: &str, _position: &str) {}
+
+    /// Returns a function for another component of the node. None: there are no failpoints.
+    #[cfg(any(test, debug_assertions, feature = "failpoints"))]
+    pub fn as_function(&self) -> Option<FailpointFunction> {
+        let hook = self.hook.clone()?;
+        let function = move |point: &str| -> BoxFuture<'static, ()> {
+            let (hook, point) = (Arc::clone(&hook), point.to_owned());
+            Box::pin(async move { wait_at(&hook, &point).await })
+        };
+        Some(Arc::new(function))
+    }
+
+    /// Returns None, because this build does not support failpoints.
+    #[cfg(not(any(test, debug_assertions, feature = "failpoints")))]
+    pub fn as_function(&self) -> Option<FailpointFunction> {
+        None
+    }
+}
+
+#[cfg(any(test, debug_assertions, feature = "failpoints"))]
+async fn wait_at(hook: &Hook, point: &str) {
+    match hook(point) {
+        Action::Pass => {}
+        Action::Hang => {
+            tracing::error!(point, "hanging at a failpoint");
+            std::future::pending().await
+        }
+        Action::Stop => stop_process(),
+        Action::Abort => std::process::abort(),
+    }
 }
 
 #[cfg(any(debug_assertions, feature = "failpoints"))]
@@ -115,4 +143,26 @@ fn stop_process() {
     }
     // The kernel may stop this thread a little later, so the thread must not continue its work now.
     std::thread::sleep(std::time::Duration::from_millis(300));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn another_component_reaches_the_same_failpoints_by_name() {
+        assert!(Failpoints::default().as_function().is_none());
+        let reached = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&reached);
+        let failpoints = Failpoints::new(move |point| {
+            seen.lock().unwrap().push(point.to_owned());
+            Action::Pass
+        });
+        let function = failpoints.as_function().unwrap();
+        function("finish:before").await;
+        failpoints.hit("end", "after").await;
+        assert_eq!(*reached.lock().unwrap(), ["finish:before", "end:after"]);
+    }
 }

@@ -26,7 +26,7 @@ mod work;
 
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 pub use failpoint::Action;
-pub use failpoint::Failpoints;
+pub use failpoint::{FailpointFunction, Failpoints};
 pub use handle::{Conversations, Dependencies};
 pub use options::Options;
 pub use owners::{Owners, SingleProcessOwners};

@@ -200,6 +200,8 @@ impl RunningIncarnation {
                 Arc::new(ClusterOwners::new(incarnation.clone(), membership.clone(), peers.clone()))
             }
         };
+        let failpoints = Failpoints::from_environment();
+        let failpoint = failpoints.as_function();
         let dependencies = Dependencies {
             stores: parts.stores.clone(),
             models: parts.models.clone(),
@@ -213,7 +215,7 @@ impl RunningIncarnation {
             incarnation: incarnation.clone(),
             owners,
             shared_turns: Some(parts.shared_turns.clone()),
-            failpoints: Failpoints::from_environment(),
+            failpoints,
         };
         let conversations = Conversations::start(dependencies, options.clone()).await?;
         let settlements = TaskTracker::new();
@@ -221,7 +223,7 @@ impl RunningIncarnation {
             Some(peer) => TurnRunner::AllNodes(Arc::clone(peer)),
             None => TurnRunner::ThisNode(conversations.clone()),
         };
-        let jobs = start_jobs(&incarnation, parts, (settlements.clone(), runner)).await?;
+        let jobs = start_jobs(&incarnation, parts, (settlements.clone(), runner, failpoint)).await?;
         tracing::info!(%incarnation, "node started");
         Ok(Self { incarnation, conversations, jobs, settlements })
     }
@@ -249,7 +251,7 @@ impl RunningIncarnation {
 async fn start_jobs(
     incarnation: &Incarnation,
     parts: &NodeParts,
-    (settlements, runner): (TaskTracker, TurnRunner),
+    (settlements, runner, failpoint): (TaskTracker, TurnRunner, Option<folio_jobs::Failpoint>),
 ) -> Result<Jobs> {
     let resources = ToolResources {
         stores: parts.stores.clone(),
@@ -283,7 +285,7 @@ async fn start_jobs(
         incarnation: incarnation.clone(),
         placement,
         kinds,
-        failpoint: None,
+        failpoint,
     };
     let options = folio_jobs::Options { limits: parts.jobs.limits, ..folio_jobs::Options::default() };
     Jobs::start(dependencies, options).await

@@ -5,9 +5,9 @@
 pub(crate) mod fairness;
 mod idle;
 mod operations;
-mod processes;
+pub(crate) mod processes;
 mod takeover;
-mod turns;
+pub(crate) mod turns;
 
 use std::time::Duration;
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use folio_credit::{Account, AccountEntry, LedgerRow};
+use folio_history::job::{ItemOutcome, JobHeader, JobPage};
 use folio_history::journal::Entry;
 use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_types::op::OpRow;
-use folio_types::{BlockId, CallId, OrgId, ThreadId, Timestamp, UserId};
+use folio_types::{BlockId, CallId, JobId, OrgId, ThreadId, Timestamp, UserId};
 use llm_sim::{Outcome, RecordedRequest};
 use serde_json::Value;
 
@@ -17,8 +18,10 @@ use crate::faults::log::Logged;
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     pub threads: Vec<ObservedThread>,
-    /// Every document, schema, prompt, tag and extraction, including deleted ones.
+    /// Every document, schema, prompt, tag, extraction and proposal, including deleted ones.
     pub aggregates: Vec<ObservedAggregate>,
+    /// Every job that is not deleted, also deliveries to webhook endpoints.
+    pub jobs: Vec<ObservedJob>,
     pub accounts: Vec<ObservedAccount>,
     /// Chat requests that the model endpoint received, in order. None: they are not checked.
     pub model_requests: Option<Vec<ObservedModelRequest>>,
@@ -37,14 +40,18 @@ impl Evidence {
     /// Restricts the evidence to one tenant.
     #[must_use]
     pub fn only(mut self, org: &OrgId) -> Self {
+        self.jobs.retain(|job| job.org == *org);
         self.threads.retain(|thread| thread.org == *org);
         self.aggregates.retain(|aggregate| aggregate.org == org.as_str());
         self.accounts.retain(|account| account.org == *org);
         self.log.retain(|line| line.org == *org);
-        let threads = &self.threads;
+        let (threads, jobs) = (&self.threads, &self.jobs);
         let is_of = |request: &ObservedModelRequest| {
-            let thread = request.key.as_deref().and_then(|key| key.split('.').next()?.parse::<ThreadId>().ok());
+            let owner = request.key.as_deref().and_then(|key| key.split('.').next());
+            let thread = owner.and_then(|id| id.parse::<ThreadId>().ok());
+            let job = owner.and_then(|id| id.parse::<JobId>().ok());
             thread.is_none_or(|id| threads.iter().any(|thread| thread.id == id))
+                && job.is_none_or(|id| jobs.iter().any(|job| job.id == id))
         };
         if let Some(requests) = &mut self.model_requests {
             requests.retain(is_of);
@@ -100,6 +107,25 @@ pub struct ObservedThread {
     pub requests: Vec<RequestRow>,
 }
 
+#[derive(Debug, Clone)]
+pub struct ObservedJob {
+    pub org: OrgId,
+    pub id: JobId,
+    /// Column `epoch`, which fences writes.
+    pub epoch: u64,
+    /// Column `version`, which fences writes.
+    pub version: u64,
+    pub header: JobHeader,
+    /// Rows of outcomes with the number of the item in their keys, in order.
+    pub outcomes: Vec<(u32, ItemOutcome)>,
+    /// Number of committed writes.
+    pub batches: u64,
+    /// Stored pages by number, without the first one unless it has ended.
+    pub pages: BTreeMap<u32, JobPage>,
+    /// True if the index of open jobs has a row of the job.
+    pub is_indexed: bool,
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct ObservedAggregate {
     pub org: String,
@@ -109,6 +135,8 @@ pub struct ObservedAggregate {
     /// True if the aggregate is not deleted.
     pub is_live: bool,
     pub name: Option<String>,
+    /// The stored resource as JSON. Null: it is deleted.
+    pub live: Value,
     pub ops: Vec<OpRow>,
     pub revisions: u64,
 }

@@ -9,21 +9,27 @@ mod credit;
 mod effects;
 mod ends;
 mod evidence;
+mod jobs;
 mod journal;
 mod model_calls;
 mod one_writer;
+mod orphans;
 mod permission;
+mod proposals;
 mod sendable;
 mod streams;
 mod tenants;
 
+#[cfg(test)]
+mod job_tests;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
 pub use evidence::{
-    Evidence, ObservedAccount, ObservedAggregate, ObservedAuditEntry, ObservedModelRequest, ObservedThread, StuckThread,
+    Evidence, ObservedAccount, ObservedAggregate, ObservedAuditEntry, ObservedJob, ObservedModelRequest, ObservedThread,
+    StuckThread,
 };
 use journal::Turn;
 
@@ -53,6 +59,10 @@ pub enum Invariant {
     Busy,
     /// The audit log and the journal differ.
     Audit,
+    /// A job has no end, or another end than a client received.
+    JobEnd,
+    /// An extraction, a proposal or a hidden thread that no job and no proposal names.
+    Orphan,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +115,9 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     answers::check(&all, &evidence.aggregates, &evidence.log, &mut findings);
     streams::check(&all, &evidence.log, &mut findings);
     tenants::check(evidence, &mut findings);
+    jobs::check(evidence, &mut findings);
+    orphans::check(evidence, &mut findings);
+    proposals::check(evidence, &mut findings);
     evidence.accounts.iter().for_each(|account| credit::check(account, &mut findings));
     if let Some(requests) = &evidence.model_requests {
         model_calls::check(requests, &evidence.accounts, &mut findings);

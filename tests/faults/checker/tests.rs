@@ -179,6 +179,7 @@ fn evidence(entries: Vec<Entry>, state: Option<OpState>) -> Evidence {
         version: made.then_some(1),
         is_live: made,
         name: made.then(|| "alpha 1".to_owned()),
+        live: Value::Null,
         ops: state.map(op).into_iter().collect(),
         revisions: 0,
     };

@@ -1,0 +1,223 @@
+//! A batch under random faults: a job extracts the data of many documents while processes and stores fail. Each document must
+//! have exactly one result.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use llm_sim::{Fault, FaultPlan};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use tokio::task::JoinSet;
+
+use super::checker::{Evidence, Violation, check};
+use super::incidents::Incidents;
+use super::injection::{JOB_STEPS, PAGE_STEPS};
+use super::log::Log;
+use super::refusals::Refusals;
+use super::run::{create_granter, create_job_user, setup};
+use super::servers::Servers;
+use super::settle::{TimeLimits, gather};
+use super::tables::Tables;
+use crate::harness::cluster::Cluster;
+use crate::harness::settings::INVOICE;
+use crate::harness::tenant::Tenant;
+
+/// Clients that upload concurrently.
+const UPLOADERS: usize = 8;
+/// Name of the batch, which starts with the marker of its tenant.
+const NAME: &str = "alpha batch";
+/// Credit for each document, several times the price of its model calls: the batch does not wait for credit.
+const CREDITS_PER_DOCUMENT: u64 = 100;
+/// Minimum time that the model calls of the batch take, so that faults occur meanwhile. A job runs this number of items at a time.
+const MODEL_TIME: Duration = Duration::from_secs(10);
+const ITEMS_AT_ONCE: usize = 4;
+/// Maximum time of the batch, and the time for each document in addition.
+const ENDED_WITHIN: Duration = Duration::from_secs(10 * 60);
+const ENDED_WITHIN_PER_DOCUMENT: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub documents: usize,
+    /// Minimum number of faults. Faults continue until the batch has ended.
+    pub faults: usize,
+    /// Number of CQL servers: 1 or 3.
+    pub cql_nodes: usize,
+}
+
+#[derive(Debug)]
+pub struct BatchReport {
+    pub documents: usize,
+    /// Number of documents that have exactly one extraction.
+    pub results: usize,
+    pub faults: usize,
+    /// Time from the start of the job to its end.
+    pub time: Duration,
+    pub violations: Vec<Violation>,
+    /// Other failures: failed items, processes that died unexpectedly.
+    pub failures: Vec<String>,
+}
+
+/// Runs the batch on three nodes until it has ended, and checks the result.
+pub async fn run(plan: Plan) -> Result<BatchReport> {
+    println!("FOLIO_SEED={}", plan.seed);
+    let mut random = StdRng::seed_from_u64(plan.seed);
+    let nodes = plan.cql_nodes;
+    let mut servers = tokio::task::spawn_blocking(move || Servers::start(nodes)).await??;
+    let mut cluster = setup(servers.redis.port(), servers.cql.addresses(), nodes).start().await;
+    let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
+    let (log, refusals) = (Log::default(), Refusals::default());
+    let platform = Tenant::platform(cluster.stores()).await;
+    let mut granter = create_granter(&cluster, platform, &log, &refusals, &mut random);
+    let credits = CREDITS_PER_DOCUMENT * u64::try_from(plan.documents)?;
+    granter.grant_permanently(&cluster.tenants[0].org, credits).await?;
+    let documents = upload(&cluster, plan.documents, &log, &refusals, &mut random).await?;
+    let mut user = create_job_user(&cluster, 0, &log, &refusals, &mut random);
+    let prompt = user.create_prompts(NAME).await.context("a prompt was refused")?.plain.prompt_revid;
+    let slow = Fault::SlowStart { ms: model_millis(documents.len()) };
+    cluster.sim.set_faults(&FaultPlan::always(slow)).await;
+    let begun = Instant::now();
+    let job = user.run_batch(&prompt, &documents, NAME).await.context("the batch was refused")?;
+    let batch = tokio::spawn(async move {
+        let ended = user.wait_for_job(&job).await;
+        (ended, begun.elapsed())
+    });
+    let time_limit = ENDED_WITHIN + ENDED_WITHIN_PER_DOCUMENT * u32::try_from(plan.documents)?;
+    let failpoints = [JOB_STEPS, PAGE_STEPS].concat();
+    let mut incidents = Incidents::new(StdRng::seed_from_u64(random.random()), failpoints);
+    while incidents.faults < plan.faults || !batch.is_finished() {
+        ensure!(incidents.elapsed() < time_limit, "the batch did not end within {time_limit:?}");
+        incidents.inject_next(&mut cluster, &mut servers, &refusals).await?;
+    }
+    let (ended, time) = batch.await?;
+    println!(
+        "the batch ended after {:.1} s: {} done, {} failed",
+        time.as_secs_f64(),
+        ended.done_items,
+        ended.failed_items
+    );
+    let stuck = cluster.setup.heartbeat_times.dead_after + Duration::from_secs(5);
+    let limits = TimeLimits { stuck, total: Duration::from_secs(60) };
+    let evidence = gather(&cluster, &tables, &log, limits).await?;
+    println!("idle; errors: {:?}", refusals.all());
+    let mut failures = refusals.faults();
+    failures.extend(incidents.failure());
+    let wrong = without_one_result(&documents, &prompt, &evidence);
+    let results = documents.len() - wrong.len();
+    failures.extend(wrong.iter().map(|(id, count)| format!("{id} has {count} extractions by the prompt of the batch")));
+    let violations = check(&evidence);
+    Ok(BatchReport { documents: documents.len(), results, faults: incidents.faults, time, violations, failures })
+}
+
+/// Returns the latency of a model call in milliseconds.
+fn model_millis(documents: usize) -> u64 {
+    let rounds = u64::try_from(documents.div_ceil(ITEMS_AT_ONCE).max(1)).expect("a small number");
+    u64::try_from(MODEL_TIME.as_millis()).expect("a few seconds") / rounds
+}
+
+/// Uploads documents with several clients. Returns their ids in order.
+async fn upload(
+    cluster: &Cluster,
+    count: usize,
+    log: &Log,
+    refusals: &Refusals,
+    random: &mut StdRng,
+) -> Result<Vec<String>> {
+    let mut uploaders = JoinSet::new();
+    for first in 0..UPLOADERS {
+        let mut user = create_job_user(cluster, 0, log, refusals, random);
+        uploaders.spawn(async move {
+            let mut uploaded = Vec::new();
+            for number in (first..count).step_by(UPLOADERS) {
+                let id = user.upload(&format!("{NAME} {number}.txt"), INVOICE, false).await;
+                uploaded.push((number, id.with_context(|| format!("document {number} cannot be read"))?));
+            }
+            anyhow::Ok(uploaded)
+        });
+    }
+    let uploaded: Result<Vec<_>> = uploaders.join_all().await.into_iter().collect();
+    Ok(uploaded?.into_iter().flatten().collect::<BTreeMap<usize, String>>().into_values().collect())
+}
+
+/// Returns the documents that do not have exactly one extraction by a prompt revision, with the number of their extractions.
+fn without_one_result(documents: &[String], prompt: &str, evidence: &Evidence) -> BTreeMap<String, usize> {
+    let mut counts: BTreeMap<String, usize> = documents.iter().map(|id| (id.clone(), 0)).collect();
+    let is_result = |live: &serde_json::Value| live["prompt"] == prompt;
+    for one in evidence.aggregates.iter().filter(|one| one.id.starts_with("ext_") && is_result(&one.live)) {
+        if let Some(count) = one.live["document"].as_str().and_then(|id| counts.get_mut(id)) {
+            *count += 1;
+        }
+    }
+    counts.retain(|_, count| *count != 1);
+    counts
+}
+
+impl BatchReport {
+    pub fn is_clean(&self) -> bool {
+        self.results == self.documents && self.violations.is_empty() && self.failures.is_empty()
+    }
+}
+
+impl fmt::Display for BatchReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for violation in &self.violations {
+            writeln!(f, "{violation}")?;
+        }
+        for failure in &self.failures {
+            writeln!(f, "{failure}")?;
+        }
+        let Self { documents, results, faults, .. } = self;
+        let violations = self.violations.len() + self.failures.len();
+        write!(f, "documents {documents}, results {results}, faults {faults}, violations {violations}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::checker::ObservedAggregate;
+    use super::*;
+
+    #[test]
+    fn a_document_without_a_result_and_one_with_two_are_found() {
+        let extraction = |number: usize, document: &str, prompt: &str| ObservedAggregate {
+            id: format!("ext_{number}"),
+            live: json!({ "document": document, "prompt": prompt }),
+            ..ObservedAggregate::default()
+        };
+        let deleted = ObservedAggregate { live: Value::Null, ..extraction(4, "", "") };
+        let aggregates = vec![
+            extraction(1, "one", "prompt"),
+            extraction(2, "two", "prompt"),
+            extraction(3, "two", "prompt"),
+            extraction(5, "none", "other"),
+            deleted,
+        ];
+        let evidence = Evidence { aggregates, ..Evidence::default() };
+        let documents = ["none", "one", "two"].map(str::to_owned);
+        let wrong = without_one_result(&documents, "prompt", &evidence);
+        assert_eq!(wrong, BTreeMap::from([("none".to_owned(), 0), ("two".to_owned(), 2)]));
+    }
+
+    #[test]
+    fn few_model_calls_take_as_long_as_many() {
+        assert_eq!([5, 20, 1_000].map(model_millis), [5_000, 2_000, 40]);
+    }
+
+    #[test]
+    fn a_report_is_clean_only_if_each_document_has_a_result() {
+        let report = |results| BatchReport {
+            documents: 2,
+            results,
+            faults: 1,
+            time: Duration::ZERO,
+            violations: Vec::new(),
+            failures: Vec::new(),
+        };
+        assert_eq!([report(2).is_clean(), report(1).is_clean()], [true, false]);
+        assert_eq!(report(1).to_string(), "documents 2, results 1, faults 1, violations 0");
+    }
+}
