@@ -368,10 +368,31 @@ fn original(original: &v1::OriginalText) -> Value {
 }
 
 pub(crate) fn citation(citation: &v1::Citation) -> Value {
-    let v1::Citation { path, page, quote, occurrences, .. } = citation;
+    let v1::Citation { path, page, section, cell, quote, occurrences, .. } = citation;
     json!({
-        "path": path, "kind": kind(citation.kind()), "page": page, "quote": quote, "occurrences": occurrences,
+        "path": path, "kind": kind(citation.kind()), "page": page, "section": section, "cell": cell, "quote": quote,
+        "occurrences": occurrences,
     })
+}
+
+/// Returns the page of a citation for people, with the section or the cell of a workbook.
+pub(crate) fn location(citation: &v1::Citation) -> String {
+    let v1::Citation { page, section, .. } = citation;
+    match cell(citation) {
+        Some(cell) => format!("page {page}, cell {cell}"),
+        None if section.is_empty() => format!("page {page}"),
+        None => format!("page {page}, section {section}"),
+    }
+}
+
+/// Returns the cell of a citation with its sheet, in the notation of spreadsheets. None: the citation has no cell.
+pub(super) fn cell(citation: &v1::Citation) -> Option<String> {
+    let v1::Citation { section: sheet, cell, .. } = citation;
+    match (sheet.as_str(), cell.as_str()) {
+        (_, "") => None,
+        ("", cell) => Some(cell.to_owned()),
+        (sheet, cell) => Some(format!("{sheet}!{cell}")),
+    }
 }
 
 /// Returns the name of a kind of evidence.
@@ -450,6 +471,8 @@ mod tests {
                 path: "total".to_owned(),
                 page: 2,
                 quote: "957,00".to_owned(),
+                section: "Invoices".to_owned(),
+                cell: "B7".to_owned(),
                 occurrences: 1,
                 kind: v1::CitationKind::Cited.into(),
                 ..v1::Citation::default()
@@ -480,7 +503,10 @@ mod tests {
             json!([{"path": "total", "value": 12.5, "page": 2}, {"path": "total", "value": 12.5, "page": null}]);
         assert_eq!((&shown["windows"], &shown["conflicts"]), (&json!(2), &conflicts));
         assert_eq!(shown["originals"], json!([{"path": "total", "text": "957,00 €"}]));
-        let citation = json!({"path": "total", "kind": "cited", "page": 2, "quote": "957,00", "occurrences": 1});
+        let citation = json!({
+            "path": "total", "kind": "cited", "page": 2, "section": "Invoices", "cell": "B7", "quote": "957,00",
+            "occurrences": 1
+        });
         assert_eq!(shown["citations"], json!([citation]));
         assert_eq!(shown["confidences"], json!([{"path": "total", "confidence": 0.75}]));
         let check = json!({
@@ -494,6 +520,19 @@ mod tests {
         assert_eq!((confidence_of(&extraction, "total"), confidence_of(&extraction, "other")), (Some(0.75), None));
         let without = whole(&stored("ext_1", "{}", None));
         assert_eq!((&without["coverage"], &without["windows"]), (&Value::Null, &Value::Null));
+    }
+
+    #[test]
+    fn a_location_names_the_section_or_the_cell() {
+        for (section, cell, expected) in [
+            ("", "", "page 2"),
+            ("Terms", "", "page 2, section Terms"),
+            ("", "B7", "page 2, cell B7"),
+            ("Invoices", "B7", "page 2, cell Invoices!B7"),
+        ] {
+            let (section, cell) = (section.to_owned(), cell.to_owned());
+            assert_eq!(location(&v1::Citation { page: 2, section, cell, ..v1::Citation::default() }), expected);
+        }
     }
 
     #[test]
