@@ -399,8 +399,11 @@ mod tests {
     fn output_without_its_end_is_refused() {
         let complete = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\
             {\"page\":{\"text\":\"b\",\"is_cut\":true}}\n\"end\"\n";
-        let page = |text: &str, gap| {
-            ReadPage { text: Some(text.to_owned()), boxes: WordBoxes::default(), gap, first_cell: None }
+        let page = |text: &str, gap| ReadPage {
+            text: Some(text.to_owned()),
+            boxes: WordBoxes::default(),
+            gap,
+            first_cell: None,
         };
         let expected = [page("a", None), ReadPage::unreadable(), page("b", Some(TextGap::Cut))];
         assert!(matches!(parse_output(complete), Ok(pages) if pages == expected));

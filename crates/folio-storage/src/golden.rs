@@ -22,8 +22,8 @@ use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHead
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
 use folio_resources::{
-    BoundingBox, CellPosition, ListRow, Member, Resource as _, RevisionName, RevisionNames, Tag, TextRecord, TextState, WordBoxes,
-    term,
+    BoundingBox, CellPosition, ListRow, Member, Resource as _, RevisionName, RevisionNames, Tag, TextRecord, TextState,
+    WordBoxes, term,
 };
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;

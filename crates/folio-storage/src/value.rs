@@ -8,7 +8,9 @@ use folio_history::job::{ItemOutcome, JobPage, JobRecord, OpenJobRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
-use folio_resources::{CellPosition, ListRow, Member, RevisionNames, TextRecord, WordBoxes, decode_value, encode_value};
+use folio_resources::{
+    CellPosition, ListRow, Member, RevisionNames, TextRecord, WordBoxes, decode_value, encode_value,
+};
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
 use serde::de::DeserializeOwned;

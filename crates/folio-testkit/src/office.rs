@@ -129,9 +129,7 @@ pub fn odt(paragraph: &str) -> Vec<u8> {
 pub fn ods(sheet: &str, empty: (u32, u32), rows: &[&[&str]]) -> Vec<u8> {
     let cell = |text: &&str| match text.parse::<f64>() {
         Ok(_) => format!(r#"<table:table-cell office:value-type="float" office:value="{text}"/>"#),
-        Err(_) => format!(
-            r#"<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>"#
-        ),
+        Err(_) => format!(r#"<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>"#),
     };
     let columns = match empty.1 {
         0 => String::new(),

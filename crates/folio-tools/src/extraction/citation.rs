@@ -187,7 +187,8 @@ impl<'a> Page<'a> {
         let (first_quoted, last_quoted) = quote.unwrap_or((first_word, last_word));
         let (first, last) = (self.words.get(first_quoted)?, self.words.get(last_quoted)?);
         let (before, rest) = (self.text.get(..first.start)?, self.text.get(first.start..last.end)?);
-        let cell = self.first_cell.and_then(|first| cell_at(self.text.get(..self.words.get(first_word)?.start)?, first));
+        let cell =
+            self.first_cell.and_then(|first| cell_at(self.text.get(..self.words.get(first_word)?.start)?, first));
         Some(Citation {
             path: path.clone(),
             kind: if quote.is_some() { CitationKind::Cited } else { CitationKind::Located },
@@ -297,11 +298,8 @@ mod tests {
         let rows = [vec!["Total", "957.00"], vec!["VAT | net", "152.80"]];
         let rows = rows.map(|row| row.into_iter().map(str::to_owned).collect::<Vec<_>>());
         let text = sheet_text("Invoices", &rows);
-        let page = Page {
-            has_headings: true,
-            first_cell: Some(CellPosition { row: 6, column: 1 }),
-            ..Page::new(&text, None)
-        };
+        let page =
+            Page { has_headings: true, first_cell: Some(CellPosition { row: 6, column: 1 }), ..Page::new(&text, None) };
         let word = |wanted: &str| words(&text).position(|(_, word)| word == wanted).unwrap();
         for (value, quote, cell) in [
             ("957.00", Some(("Total", "957.00")), Some("C7")),
