@@ -18,7 +18,7 @@ use folio_history::job::{
     WaitReason,
 };
 use folio_history::journal::*;
-use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
+use folio_history::thread::{Fence, OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
 use folio_resources::{
@@ -328,6 +328,7 @@ fn jobs() -> Vec<Sample> {
         sample("failed", JobRecord::Live(Box::new(failed))),
         sample("paged", JobRecord::Live(Box::new(paged))),
         sample("plain", page),
+        sample("plain", Fence { epoch: 2, version: 7 }),
         sample("plain", row),
         sample("plain", JobExpiryRow { org: org(), job: job_id(), at: at() }),
         sample("plain", outcome),

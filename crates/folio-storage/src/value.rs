@@ -6,7 +6,7 @@
 use folio_credit::{Account, AccountEntry, Budget, LedgerRow};
 use folio_history::job::{ItemOutcome, JobPage, JobRecord, OpenJobRow};
 use folio_history::journal::Entry;
-use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
+use folio_history::thread::{Fence, OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
 use folio_resources::{
     CellPosition, ListRow, Member, RevisionNames, TextRecord, WordBoxes, decode_value, encode_value,
@@ -260,6 +260,7 @@ stored! {
         "open_turn" => OpenTurnRow,
         "open_job" => OpenJobRow,
         "job_expiry" => JobExpiryRow,
+        "job_fence" => Fence,
         "job_page" => JobPage,
         "item_outcome" => ItemOutcome,
         "account_entry" => AccountEntry,
