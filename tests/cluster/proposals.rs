@@ -6,7 +6,6 @@ use folio_tests::harness::LIMIT;
 use folio_tests::harness::settings::INVOICE;
 use v1::job_service_client::JobServiceClient;
 use v1::proposal_service_client::ProposalServiceClient;
-use v1::upload_document_request::Part;
 
 use crate::jobs::owner;
 use crate::test_cluster::on_cluster;
@@ -47,10 +46,7 @@ fn invariant_5_a_run_of_a_killed_node_makes_one_proposal() {
         let client = test.client(0).await;
         let description =
             v1::DocumentDescription { name: "auto.txt".to_owned(), auto_create: Some(true), ..Default::default() };
-        let parts = [Part::Description(description), Part::Chunk(INVOICE.as_bytes().to_vec())];
-        let parts = parts.map(|part| v1::UploadDocumentRequest { part: Some(part) });
-        let uploaded = client.documents.clone().upload_document(futures::stream::iter(parts)).await;
-        let document = uploaded.expect("the upload is accepted").into_inner().document.expect("a document");
+        let document = client.try_upload_as(description, INVOICE.as_bytes()).await.expect("the upload is accepted");
 
         test.cluster.sim.wait_for_waiting_request().await;
         let jobs = JobServiceClient::new(client.channel.clone()).list_jobs(v1::ListJobsRequest::default()).await;

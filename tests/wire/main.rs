@@ -26,6 +26,7 @@ mod model_endpoint;
 mod operate;
 mod program;
 mod purchases;
+mod real_documents;
 mod sandbox;
 mod screen;
 mod settings;
