@@ -25,6 +25,8 @@ mod migrate;
 mod model_endpoint;
 mod operate;
 mod program;
+mod progress;
+mod proposals;
 mod purchases;
 mod real_documents;
 mod sandbox;

@@ -298,6 +298,9 @@ async fn follow<T>(
     let mut ended = None;
     while let Some(response) = events.message().await.map_err(|status| explain(&status))? {
         match event(response).and_then(|event| event.event) {
+            Some(Event::Started(started)) => {
+                progress.note(&format!("job {} runs the agent, also if this command ends", started.job_id));
+            }
             Some(Event::Tool(call)) => progress.step(&format!("the agent calls {}", call.name)),
             Some(Event::Complete(result)) => ended = result.extraction,
             _ => {}
