@@ -70,7 +70,7 @@ fn layouts() -> Vec<Sample> {
         let number = number.and_then(|(_, value)| value.as_str()).expect("a number");
         let total = ["total", "total_amount_due", "amount_due"].into_iter().find_map(|name| fields.get(name)?.as_f64());
         let total = total.expect("a total");
-        let is_total = |word: &&str| word.replace(['$', ','], "").parse() == Ok(total);
+        let is_total = |word: &&str| word.replace(['$', ','], "").parse::<f64>() == Ok(total);
         let total_text = text.split_whitespace().find(is_total).expect("the document prints the total");
         let bytes = documents::bytes(&generated.truth.document).unwrap().expect("a document");
         Sample::new(&generated.truth.document, bytes, printed(number, 1, ""), total, printed(total_text, 1, ""))
