@@ -3,7 +3,6 @@
 use folio_proto::v1;
 use folio_tests::harness::client::Client;
 use folio_tests::harness::settings::INVOICE;
-use v1::upload_document_request::Part;
 
 use crate::jobs::owner;
 use crate::test_cluster::on_cluster;
@@ -75,8 +74,5 @@ fn invariant_5_a_run_of_a_killed_node_makes_one_proposal() {
 /// Uploads a document with automatic creation, without waiting for its text. Returns its id.
 pub(crate) async fn upload_with_auto_create(client: &Client, name: &str) -> String {
     let description = v1::DocumentDescription { name: name.to_owned(), auto_create: Some(true), ..Default::default() };
-    let parts = [Part::Description(description), Part::Chunk(INVOICE.as_bytes().to_vec())];
-    let parts = parts.map(|part| v1::UploadDocumentRequest { part: Some(part) });
-    let uploaded = client.documents.clone().upload_document(futures::stream::iter(parts)).await;
-    uploaded.expect("the upload is accepted").into_inner().document.expect("a document").document_id
+    client.try_upload_as(description, INVOICE.as_bytes()).await.expect("the upload is accepted").document_id
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use folio_proto::v1;
+use folio_proto::v1::agent_event::Event;
 use folio_proto::v1::job_service_client::JobServiceClient;
 use folio_proto::v1::usage_service_client::UsageServiceClient;
 use folio_tools::path::{Missing, Path};
@@ -46,8 +47,8 @@ const SETTINGS: [(&str, &str); 6] = [
 /// The server with a temporary folder. Dropping it kills the process.
 pub(super) struct Folio {
     client: Client,
-    /// Prompt revisions by schema, and whether the agent runs them.
-    prompts: BTreeMap<(String, bool), String>,
+    /// Prompt revisions by schema.
+    prompts: BTreeMap<String, String>,
     /// Recorded costs of earlier extractions by document.
     spent: BTreeMap<String, Cost>,
     _process: Process,
@@ -108,15 +109,9 @@ impl Folio {
         Ok(pages.join("\n\n"))
     }
 
-    /// Extracts the fields of a schema from a document, by the agent or by one model call. Returns the id of the extraction and its
-    /// data.
-    pub(super) async fn extract(
-        &mut self,
-        document: &str,
-        schema: &Value,
-        is_by_agent: bool,
-    ) -> Result<(String, Answer)> {
-        let prompt_revid = self.prompt(schema, is_by_agent).await?;
+    /// Extracts the fields of a schema from a document by `RunExtraction`. Returns the id of the extraction and its data.
+    pub(super) async fn extract(&mut self, document: &str, schema: &Value) -> Result<(String, Answer)> {
+        let prompt_revid = self.prompt(schema).await?;
         let request = v1::RunExtractionRequest {
             document_id: document.to_owned(),
             prompt_revid,
@@ -127,21 +122,31 @@ impl Folio {
             Some(job) => self.extraction_of(job.job_id).await?,
             None => response.extraction.context("the response has no extraction")?,
         };
-        let data = serde_json::from_str(&extraction.original_json)?;
-        let coverage = Coverage::from(&extraction.coverage.context("the extraction has no coverage")?);
-        let kind = |citation: &v1::Citation| match citation.kind() {
-            v1::CitationKind::Cited => EvidenceKind::Cited,
-            v1::CitationKind::Located | v1::CitationKind::Unspecified => EvidenceKind::Located,
+        let calls = extraction.coverage.as_ref().map_or(1, |coverage| coverage.model_calls);
+        let cost = self.cost(document, calls.into()).await?;
+        Ok((extraction.extraction_id.clone(), answer(&extraction, cost)?))
+    }
+
+    /// Extracts the fields of a schema from a document by the extraction agent.
+    pub(super) async fn extract_by_agent(&mut self, document: &str, schema: &Value) -> Result<Answer> {
+        let request = v1::StartExtractionRequest {
+            document_id: document.to_owned(),
+            prompt_revid: self.prompt(schema).await?,
+            ..v1::StartExtractionRequest::default()
         };
-        let evidence = extraction.citations.iter().map(|citation| (citation.path.clone(), kind(citation))).collect();
-        let (windows, examples) = (coverage.windows.into(), u64::try_from(extraction.examples.len())?);
-        let answer = Answer {
-            data,
-            evidence: Some(evidence),
-            incomplete: (!coverage.is_complete()).then(|| coverage.to_string()),
-            cost: Cost { windows, examples, ..self.cost(document).await? },
-        };
-        Ok((extraction.extraction_id, answer))
+        let mut events = self.client.extractions.clone().start_extraction(request).await?.into_inner();
+        let mut result = None;
+        while let Some(response) = events.message().await? {
+            if let Some(Event::Complete(complete)) = response.event.and_then(|event| event.event) {
+                result = Some(complete);
+            }
+        }
+        let v1::AgentComplete { extraction, usage, .. } = result.context("the run of the agent has no result")?;
+        let extraction = extraction.context("the response has no extraction")?;
+        let is_completed = extraction.state() == v1::ExtractionState::Completed;
+        ensure!(is_completed, "the agent did not complete the extraction: {}", extraction.failure);
+        let cost = self.cost(document, u64::from(usage.unwrap_or_default().model_calls)).await?;
+        answer(&extraction, cost)
     }
 
     /// Sets the labelled values of an extraction to the expected values, and verifies the extraction. Values without a label, and
@@ -185,8 +190,8 @@ impl Folio {
     }
 
     /// Returns the prompt revision for a schema, which the first call creates.
-    async fn prompt(&mut self, schema: &Value, agent: bool) -> Result<String> {
-        let key = (schema.to_string(), agent);
+    async fn prompt(&mut self, schema: &Value) -> Result<String> {
+        let key = schema.to_string();
         if let Some(prompt) = self.prompts.get(&key) {
             return Ok(prompt.clone());
         }
@@ -199,7 +204,7 @@ impl Folio {
         let request = v1::CreateSchemaRequest { schema: Some(new), allow_non_strict: true, request_id: String::new() };
         let created = self.client.schemas.clone().create_schema(request).await?.into_inner().schema;
         let schema_revid = created.context("the response has no schema")?.schema_revid;
-        let new = v1::Prompt { name, content: PROMPT.to_owned(), schema_revid, agent, ..v1::Prompt::default() };
+        let new = v1::Prompt { name, content: PROMPT.to_owned(), schema_revid, ..v1::Prompt::default() };
         let request = v1::CreatePromptRequest { prompt: Some(new), request_id: String::new() };
         let created = self.client.prompts.clone().create_prompt(request).await?.into_inner().prompt;
         let revid = created.context("the response has no prompt")?.prompt_revid;
@@ -207,9 +212,9 @@ impl Folio {
         Ok(revid)
     }
 
-    /// Waits until the cost of the last extraction of a document is recorded, and returns it. The numbers of windows and examples
-    /// are 0.
-    async fn cost(&mut self, document: &str) -> Result<Cost> {
+    /// Waits until the last `calls` model calls for a document are recorded, and returns their cost. The numbers of windows and
+    /// examples are 0.
+    async fn cost(&mut self, document: &str, calls: u64) -> Result<Cost> {
         let spent = self.spent.get(document).copied().unwrap_or_default();
         let mut usages = UsageServiceClient::new(self.client.channel.clone());
         let end = Instant::now() + USAGE_TIMEOUT;
@@ -217,7 +222,8 @@ impl Folio {
             let group_by = vec![v1::UsageGroup::Document.into()];
             let request = v1::GetUsageRequest { group_by, ..v1::GetUsageRequest::default() };
             let rows = usages.get_usage(request).await?.into_inner().rows;
-            let is_new = |row: &v1::UsageRow| row.document_id == document && row.calls > spent.model_calls;
+            let expected = spent.model_calls + calls.max(1);
+            let is_new = |row: &v1::UsageRow| row.document_id == document && row.calls >= expected;
             if let Some(row) = rows.into_iter().find(is_new) {
                 let total = Cost {
                     model_calls: row.calls,
@@ -236,4 +242,22 @@ impl Folio {
             tokio::time::sleep(POLL).await;
         }
     }
+}
+
+/// Returns the data and the evidence of an extraction. `cost`: without the numbers of windows and examples.
+fn answer(extraction: &v1::Extraction, cost: Cost) -> Result<Answer> {
+    let coverage = extraction.coverage.as_ref().context("the extraction has no coverage")?;
+    let coverage = Coverage::from(coverage);
+    let kind = |citation: &v1::Citation| match citation.kind() {
+        v1::CitationKind::Cited => EvidenceKind::Cited,
+        v1::CitationKind::Located | v1::CitationKind::Unspecified => EvidenceKind::Located,
+    };
+    let evidence = extraction.citations.iter().map(|citation| (citation.path.clone(), kind(citation))).collect();
+    let (windows, examples) = (coverage.windows.into(), u64::try_from(extraction.examples.len())?);
+    Ok(Answer {
+        data: serde_json::from_str(&extraction.original_json)?,
+        evidence: Some(evidence),
+        incomplete: (!coverage.is_complete()).then(|| coverage.to_string()),
+        cost: Cost { windows, examples, ..cost },
+    })
 }

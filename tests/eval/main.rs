@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
+use folio_tests::eval::comparison::Comparison;
 use folio_tests::eval::{Endpoint, Plan, run};
 
 #[derive(Parser)]
@@ -35,7 +36,7 @@ struct Arguments {
     /// values, 1 to 8 [default: none].
     #[arg(long, value_name = "N", conflicts_with = "bare", value_parser = clap::value_parser!(u32).range(1..=8))]
     examples: Option<u32>,
-    /// Extract each document twice: by one model call, and by the extraction agent.
+    /// Extract each document twice: by one model call, and by the extraction agent. A last table compares both.
     #[arg(long, conflicts_with_all = ["bare", "examples"])]
     agent: bool,
 }
@@ -68,6 +69,9 @@ async fn main() -> Result<()> {
         eprintln!("{baseline}");
     }
     eprintln!("{report}");
+    if let Some(comparison) = Comparison::of(&report) {
+        eprintln!("{comparison}");
+    }
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }

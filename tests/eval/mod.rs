@@ -4,6 +4,7 @@
 //! model call extracts the values, [`score`] compares them, and [`report`] sums them up.
 
 pub mod bare;
+pub mod comparison;
 mod content;
 pub mod documents;
 mod folio;
@@ -106,8 +107,11 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     for (truth, extracted) in truths.iter().zip(&first) {
         let answer = match extracted {
             Ok(extracted) => {
-                let again = folio.extract(&extracted.document, &truth.schema, plan.is_by_agent).await;
-                again.map(|(_, answer)| answer).map_err(|error| format!("{error:#}"))
+                let again = match plan.is_by_agent {
+                    true => folio.extract_by_agent(&extracted.document, &truth.schema).await,
+                    false => folio.extract(&extracted.document, &truth.schema).await.map(|(_, answer)| answer),
+                };
+                again.map_err(|error| format!("{error:#}"))
             }
             Err(error) => Err(error.clone()),
         };
@@ -124,7 +128,7 @@ async fn extract(plan: &Plan, truth: &Truth, folio: &mut Folio) -> Result<Extrac
         let answer = bare::extract(&plan.endpoint, &folio.text(&document).await?, &truth.schema).await?;
         (String::new(), answer)
     } else {
-        folio.extract(&document, &truth.schema, false).await?
+        folio.extract(&document, &truth.schema).await?
     };
     Ok(Extracted { document, extraction, answer })
 }

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use folio_tests::eval::comparison::Comparison;
 use folio_tests::eval::report::{DocumentResult, Evidence, Report};
 use folio_tests::eval::{Endpoint, bare, documents};
 use folio_tests::harness::process::binary;
@@ -10,14 +11,18 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/eval");
 /// Minimum precision of the offline rules: a missing value is better than a wrong one.
 const PRECISION_MIN: f64 = 0.9;
 
-/// Runs the program on the documents whose names contain `filter`.
-fn evaluate(filter: &str, more: &[&str]) -> Report {
+/// Runs the program on the documents whose names contain `filter`. Returns the report and the printed tables.
+fn evaluated(filter: &str, more: &[&str]) -> (Report, String) {
     let arguments = [&["--truth", FOLDER, "--filter", filter], more].concat();
     let output = Command::new(binary("eval")).args(arguments).output().expect("the program starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    println!("{errors}");
-    serde_json::from_slice(&output.stdout).expect("stdout is one JSON object")
+    let tables = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{tables}");
+    println!("{tables}");
+    (serde_json::from_slice(&output.stdout).expect("stdout is one JSON object"), tables)
+}
+
+fn evaluate(filter: &str, more: &[&str]) -> Report {
+    evaluated(filter, more).0
 }
 
 #[tokio::test]
@@ -64,7 +69,7 @@ fn the_expected_values_of_other_documents_are_examples() {
 
 #[test]
 fn the_agent_extracts_the_same_documents() {
-    let report = evaluate("items-en.pdf", &["--agent"]);
+    let (report, tables) = evaluated("items-en.pdf", &["--agent"]);
     let baseline = report.baseline.as_deref().expect("the documents are extracted without the agent, too");
     assert_eq!(
         (report.mode.as_str(), baseline.mode.as_str(), report.documents.len()),
@@ -73,7 +78,17 @@ fn the_agent_extracts_the_same_documents() {
     );
     assert!(report.documents.iter().all(|document| document.error.is_none()), "{report}");
     assert_eq!(report.counts, baseline.counts, "both use the same rules: {baseline}{report}");
-    assert!(report.cost.model_calls > baseline.cost.model_calls, "{baseline}{report}");
+    // The offline rules read the text, save the fields, complete the extraction, and answer.
+    assert_eq!((baseline.cost.model_calls, report.cost.model_calls), (1, 4), "{baseline}{report}");
+    for (more, fewer) in [
+        (report.cost.input_tokens, baseline.cost.input_tokens),
+        (report.cost.output_tokens, baseline.cost.output_tokens),
+        (report.cost.credits, baseline.cost.credits),
+    ] {
+        assert!(more > fewer && fewer > 0, "{baseline}{report}");
+    }
+    let comparison = Comparison::of(&report).expect("a baseline").to_string();
+    assert!(tables.ends_with(&format!("{comparison}\n")), "{tables}");
 }
 
 #[test]

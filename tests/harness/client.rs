@@ -99,21 +99,32 @@ impl Client {
     /// Uploads a file and waits until it is ingested.
     pub async fn upload(&self, name: &str, bytes: &[u8]) -> String {
         let document = self.try_upload(name, bytes).await.expect("the upload is accepted");
-        let id = document.document_id;
+        self.wait_for_text(&document.document_id).await;
+        document.document_id
+    }
+
+    /// Waits until a document is ingested.
+    pub async fn wait_for_text(&self, id: &str) {
         folio_testkit::wait_for("the document's text", LIMIT, || async {
-            let request = v1::GetDocumentRequest { document_id: id.clone() };
+            let request = v1::GetDocumentRequest { document_id: id.to_owned() };
             let found = self.documents.clone().get_document(request).await.expect("the document exists").into_inner();
             let state = found.document.expect("a document").state();
             assert_ne!(state, v1::DocumentState::Failed);
             matches!(state, v1::DocumentState::Ready | v1::DocumentState::NoText).then_some(())
         })
         .await;
-        id
     }
 
     pub async fn try_upload(&self, name: &str, bytes: &[u8]) -> Result<v1::Document, Status> {
+        self.try_upload_as(v1::DocumentDescription { name: name.to_owned(), ..Default::default() }, bytes).await
+    }
+
+    pub async fn try_upload_as(
+        &self,
+        description: v1::DocumentDescription,
+        bytes: &[u8],
+    ) -> Result<v1::Document, Status> {
         use v1::upload_document_request::Part;
-        let description = v1::DocumentDescription { name: name.to_owned(), ..Default::default() };
         let mut parts = vec![v1::UploadDocumentRequest { part: Some(Part::Description(description)) }];
         let chunks = bytes.chunks(256 * 1024).map(|chunk| Part::Chunk(chunk.to_vec()));
         parts.extend(chunks.map(|part| v1::UploadDocumentRequest { part: Some(part) }));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use folio_resources::{TextState, WordBoxes};
+use folio_resources::{CellPosition, TextState, WordBoxes};
 use folio_storage::NewPage;
 use folio_storage::value::TextGap;
 use folio_types::{Error, Reason, Result, Secret};
@@ -51,6 +51,8 @@ struct ReadPage {
     boxes: WordBoxes,
     /// None: the text is complete.
     gap: Option<TextGap>,
+    /// The position of the first cell of the table of a sheet. None: the page is no sheet, or the position is unknown.
+    first_cell: Option<CellPosition>,
 }
 
 impl ReadPage {
@@ -60,11 +62,11 @@ impl ReadPage {
     }
 
     fn unreadable() -> Self {
-        Self { text: None, boxes: WordBoxes::default(), gap: Some(TextGap::Missing) }
+        Self { text: None, boxes: WordBoxes::default(), gap: Some(TextGap::Missing), first_cell: None }
     }
 
     fn recognized((text, boxes): (String, WordBoxes)) -> Self {
-        Self { text: Some(text), boxes, gap: None }
+        Self { text: Some(text), boxes, gap: None, first_cell: None }
     }
 
     fn is_unreadable(&self) -> bool {
@@ -212,13 +214,17 @@ fn finish_pages(options: &Options, pages: Pages) -> Result<Vec<NewPage>, ReadErr
         return Err(ReadError::NoText("the file contains no text".to_owned()));
     }
     let normal = |text: Option<String>| text.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text));
-    let parts = pages.into_iter().map(|page| (normal(page.text), (page.boxes, page.gap)));
-    let (texts, others): (Vec<_>, Vec<_>) = parts.unzip();
+    let (mut texts, mut others) = (Vec::with_capacity(pages.len()), Vec::with_capacity(pages.len()));
+    for mut page in pages {
+        texts.push(normal(page.text.take()));
+        others.push(page);
+    }
     let bounded = bound(texts, options.page_chars, options.document_chars);
-    let page = |(number, (bounded, (mut boxes, gap))): (u32, (Bounded, (WordBoxes, Option<TextGap>)))| {
+    let page = |(number, (bounded, read)): (u32, (Bounded, ReadPage))| {
+        let ReadPage { mut boxes, gap, first_cell, .. } = read;
         // A word without a box would shift the boxes of all others.
         boxes.truncate(if boxes.len() < bounded.words { 0 } else { bounded.words });
-        NewPage { number, text: bounded.text, boxes, gap: gap.max(bounded.gap) }
+        NewPage { number, text: bounded.text, boxes, gap: gap.max(bounded.gap), first_cell }
     };
     Ok((1..).zip(bounded.into_iter().zip(others)).map(page).collect())
 }
@@ -373,8 +379,8 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
     for line in output.split(|byte| *byte == b'\n') {
         match serde_json::from_slice::<Line>(line).map_err(|_| truncated())? {
             Line::Page { text: None, .. } => pages.push(ReadPage::unreadable()),
-            Line::Page { text, boxes, is_cut } => {
-                pages.push(ReadPage { text, boxes, gap: is_cut.then_some(TextGap::Cut) });
+            Line::Page { text, boxes, is_cut, first_cell } => {
+                pages.push(ReadPage { text, boxes, gap: is_cut.then_some(TextGap::Cut), first_cell });
             }
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
             Line::Locked { reason } => return Err(ReadError::Locked(reason)),
@@ -393,7 +399,12 @@ mod tests {
     fn output_without_its_end_is_refused() {
         let complete = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\
             {\"page\":{\"text\":\"b\",\"is_cut\":true}}\n\"end\"\n";
-        let page = |text: &str, gap| ReadPage { text: Some(text.to_owned()), boxes: WordBoxes::default(), gap };
+        let page = |text: &str, gap| ReadPage {
+            text: Some(text.to_owned()),
+            boxes: WordBoxes::default(),
+            gap,
+            first_cell: None,
+        };
         let expected = [page("a", None), ReadPage::unreadable(), page("b", Some(TextGap::Cut))];
         assert!(matches!(parse_output(complete), Ok(pages) if pages == expected));
         for cut in 0..complete.len() - 2 {

@@ -13,13 +13,14 @@ mod pdf;
 pub mod sandbox;
 mod structured_invoice;
 mod text;
+mod workbook;
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 
-use folio_resources::{ImageFormat, PageImage, WordBoxes};
+use folio_resources::{CellPosition, ImageFormat, PageImage, WordBoxes};
 use nix::sys::resource::{Resource, setrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +98,9 @@ pub(crate) enum Line {
         /// True: text at the end of the page was dropped.
         #[serde(default)]
         is_cut: bool,
+        /// The position of the first cell of the table of a sheet. None: the page is no sheet, or the position is unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first_cell: Option<CellPosition>,
     },
     /// The file has no text.
     Refused {
@@ -118,7 +122,7 @@ pub(crate) enum Line {
 
 impl Line {
     fn unreadable_page() -> Self {
-        Self::Page { text: None, boxes: WordBoxes::default(), is_cut: false }
+        Self::Page { text: None, boxes: WordBoxes::default(), is_cut: false, first_cell: None }
     }
 }
 
@@ -233,7 +237,7 @@ impl Output {
 
     /// Writes a page whose words have no boxes.
     fn page(&mut self, text: String, is_cut: bool) -> io::Result<()> {
-        self.line(&Line::Page { text: Some(text), boxes: WordBoxes::default(), is_cut })
+        self.line(&Line::Page { text: Some(text), boxes: WordBoxes::default(), is_cut, first_cell: None })
     }
 
     fn locked(&mut self, reason: &str) -> io::Result<()> {

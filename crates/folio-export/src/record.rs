@@ -57,11 +57,11 @@ impl Record {
 }
 
 fn citation(report: &ExtractionReport, citation: &Citation) -> Value {
-    let Citation { path, kind, page, quote, start, section, occurrences, .. } = citation;
+    let Citation { path, kind, page, quote, start, section, cell, occurrences, .. } = citation;
     let text_generation = report.text_generation.map(|at| at.to_string());
     json!({
         "path": path, "kind": kind.name(), "page": page, "quote": quote, "start": start, "occurrences": occurrences,
-        "section": section, "text_generation": text_generation,
+        "section": section, "cell": cell, "text_generation": text_generation,
     })
 }
 

@@ -79,6 +79,11 @@ impl JobControl {
         found.ok_or_else(|| Error::not_found(KIND, id))
     }
 
+    /// Returns false if a job was not changed since its header was read. Does not read the header.
+    pub async fn may_have_changed(&self, known: &JobHeader) -> Result<bool> {
+        Ok(self.store.fence(known.org(), &known.id).await? != Some(known.fence()))
+    }
+
     /// Returns the outcomes of the items of a page, in the order of the items. `after`: the number of items before the page.
     pub async fn outcomes(&self, org: &OrgId, id: &JobId, after: u32) -> Result<Vec<ItemOutcome>> {
         let last = after.saturating_add(u32::try_from(JOB_PAGE_ITEMS).unwrap_or(u32::MAX));

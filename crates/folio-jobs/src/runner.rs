@@ -272,8 +272,8 @@ impl Runner<'_> {
     async fn check(&mut self, attempts: &HashMap<task::Id, Attempt>) -> Result<(), Stop> {
         self.next_check = Instant::now() + self.shared.options.poll_interval;
         self.shared.sync_slot(self.key, true).await;
-        match self.shared.jobs().header(&self.key.0, &self.key.1).await {
-            Ok(Some(stored)) if stored.fence() == self.header.fence() => {}
+        match self.shared.jobs().fence(&self.key.0, &self.key.1).await {
+            Ok(Some(stored)) if stored == self.header.fence() => {}
             Ok(_) => return Err(Stop::Replaced),
             // The items continue while the store is unavailable; the fence protects their end.
             Err(error) if error.reason == Reason::StoreUnavailable => return Ok(()),

@@ -34,8 +34,8 @@ pub(crate) type FollowedList<T> = Vec<Arc<Followed<T>>>;
 /// Reads the first `max` resources of a list. `last`: the result of the last poll, empty for the first one. The filter has
 /// no condition about another resource than the parent.
 ///
-/// On CQL, a poll without a change costs a count, a read of the list rows and a read of the version of each resource and
-/// of each parent that the filter does not name. The embedded store decodes the records of this process.
+/// A poll without a change costs a count, a read of the list rows and a read of the version of each resource and of each parent
+/// that the filter does not name.
 pub(crate) async fn read<R: Resource, T>(
     store: &ResourceStore<R>,
     org: &OrgId,

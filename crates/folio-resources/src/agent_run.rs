@@ -229,6 +229,7 @@ mod tests {
             quote: "Total 5".to_owned(),
             start: 0,
             section: None,
+            cell: None,
             occurrences: 1,
             boxes: WordBoxes::default(),
         }

@@ -389,6 +389,7 @@ mod tests {
             quote: "957,00 €".into(),
             start: 12,
             section: None,
+            cell: None,
             occurrences: 2,
             boxes: WordBoxes::new(100.0, 100.0, [BoundingBox::around([(10.0, 10.0), (20.0, 15.0)])]),
         };
@@ -404,13 +405,11 @@ mod tests {
         let cite = |citation| Citation { kind: CitationKind::Cited, ..citation };
         let citations = report.citations.iter().cloned().map(cite).collect();
         assert_golden("evidence", Extraction { report: ExtractionReport { citations, ..report }, ..extraction() });
-        let section = Some("Invoices".to_owned());
-        let sheet = Citation { section, ..report.citations[0].clone() };
+        let (section, cell) = (Some("Invoices".to_owned()), Some("B7".to_owned()));
+        let sheet = Citation { section, cell, ..report.citations[0].clone() };
         let stored = serde_json::to_value(&sheet).unwrap();
-        assert_eq!(
-            (&stored["section"], serde_json::from_value(stored.clone()).ok()),
-            (&json!("Invoices"), Some(sheet))
-        );
+        assert_eq!((&stored["section"], &stored["cell"]), (&json!("Invoices"), &json!("B7")));
+        assert_eq!(serde_json::from_value::<Citation>(stored).ok(), Some(sheet));
         let example = UsedExample { extraction: ExtractionId::derive(&["other"]), similarity: 0.75, threshold: 0.5 };
         let report = ExtractionReport { examples: vec![example; EXAMPLES_MAX + 1], ..self::report() }.bounded();
         assert_eq!(report.examples.len(), EXAMPLES_MAX);

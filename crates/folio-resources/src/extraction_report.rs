@@ -80,6 +80,10 @@ pub struct Citation {
     /// or the format of the document does not mark headings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
+    /// The cell of the value in the notation of spreadsheets, such as `B7`. None: the page is no sheet of a workbook, or the
+    /// position of its cells is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
     /// Number of occurrences of the value in the document, at least 1.
     pub occurrences: u32,
     /// The boxes of the words that contain the value. Empty: the text has no boxes.
@@ -212,6 +216,7 @@ mod tests {
             quote: "x".into(),
             start: 0,
             section: None,
+            cell: None,
             occurrences: 1,
             boxes: WordBoxes::default(),
         };

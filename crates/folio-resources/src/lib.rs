@@ -4,7 +4,8 @@
 //! registers the kind. [`decide`] evaluates a write against the rows that a store read and returns a [`WritePlan`];
 //! [`EnteredRow`] evaluates the rows of other writes. A storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
 //! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters, and
-//! [`WordBoxes`] are the boxes of the words of a page, and [`PageImage`] is the image of one.
+//! [`WordBoxes`] are the boxes of the words of a page, [`PageImage`] is the image of one, and [`sheet_text()`] is the text of a
+//! sheet of a workbook.
 //!
 //! The crate must not know a store, the network or a clock.
 
@@ -34,6 +35,7 @@ mod resource;
 mod review_rule;
 mod revisions;
 mod schema;
+mod sheet_text;
 mod stored;
 mod tag;
 mod tag_set;
@@ -81,6 +83,7 @@ pub use resource::{Cleanup, Plan, Resource, Revisioned};
 pub use review_rule::{CHECKS_MAX, CheckOutcome, CheckResult, ReviewRule};
 pub use revisions::{NAMES_MAX, NewName, RevisionName, RevisionNames, StoredRevision};
 pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
+pub use sheet_text::{CellPosition, cell_at, sheet_text};
 pub use stored::{Record, decode_value, encode_value};
 pub use tag::{DESCRIPTION_CHARS, Tag, TagChange, TagFilter, check_color, check_description};
 pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};

@@ -84,9 +84,12 @@ async fn one_write(context: &Context) -> Outcome {
     same!(store.create(new.clone()).await?, new, "a new job");
     same!(store.header(org, &new.id).await?, Some(new.clone()), "the header of a new job");
     same!(store.header(&context.other(), &new.id).await?, None, "a job of another organization");
+    same!(store.fence(org, &new.id).await?, Some(new.fence()), "the fence of a new job");
+    same!(store.fence(&context.other(), &new.id).await?, None, "the fence of a job of another organization");
     let started = executed(context, &new, start(context), None).await?;
     same!((started.epoch, started.version), (1, 1), "the fence after a start");
     same!(store.header(org, &new.id).await?, Some(started.clone()), "the header after a start");
+    same!(store.fence(org, &new.id).await?, Some(started.fence()), "the fence after a start");
     same!(store.create(new).await?, started, "the same job created again");
     Ok(())
 }

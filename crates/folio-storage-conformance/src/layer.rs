@@ -112,6 +112,7 @@ layers! {
         create(header: JobHeader) -> JobHeader;
         announce(row: OpenJobRow) -> ();
         header(org: &OrgId, id: &JobId) -> Option<JobHeader>;
+        fence(org: &OrgId, id: &JobId) -> Option<Fence>;
         write(write: JobWrite) -> JobWritten;
         outcomes(org: &OrgId, id: &JobId, after: u32, limit: usize) -> Vec<ItemOutcome>;
         list(org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Page<JobHeader>;

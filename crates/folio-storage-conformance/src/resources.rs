@@ -129,6 +129,16 @@ impl Run {
         for id in self.memory.records.keys() {
             let sampled = of_id(id)?;
             (sampled.read)(self, id).await?;
+            let (resources, ids) = (&self.context.stores.resources, std::slice::from_ref(id));
+            let versions = resources.versions(&self.context.org, sampled.kind, ids).await?;
+            match self.memory.fields(id)? {
+                Some(fields) => same!(versions, vec![Some(fields.version)], "the version of {id}"),
+                // The clean-up deletes the children of a deleted parent.
+                None if sampled.kind.has_parent => {}
+                None => same!(versions, vec![None], "the version of the deleted {id}"),
+            }
+            let versions = resources.versions(&self.context.other(), sampled.kind, ids).await?;
+            same!(versions, vec![None], "the version of {id} in another organization");
             // The revisions of a deleted resource are stored until its clean-up.
             if let Some(newest) = self.memory.fields(id)?.and_then(|fields| fields.revision) {
                 let numbers: Vec<u32> = (0..=newest + 1).collect();

@@ -1,6 +1,6 @@
 //! Conformance suite of [`folio_storage::TextStore`].
 
-use folio_resources::{BoundingBox, Document, TextState, WordBoxes};
+use folio_resources::{BoundingBox, CellPosition, Document, TextState, WordBoxes};
 use folio_storage::value::{PageBoxes, PageText, TextGap};
 use folio_storage::{IngestUpdate, NewPage, TextWait};
 use folio_types::DocumentId;
@@ -20,14 +20,16 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     check_sizes(context).await
 }
 
-/// A page of text. The words of every third page have boxes, and two of five texts are incomplete.
+/// A page of text. The words of every third page have boxes, two of five texts are incomplete, and every fourth page is a
+/// sheet.
 fn page(number: u32) -> NewPage {
     let gap = match number % 5 {
         1 => Some(TextGap::Cut),
         2 => Some(TextGap::Missing),
         _ => None,
     };
-    let page = NewPage { gap, ..NewPage::of_text(number, format!("page {number}")) };
+    let first_cell = (number % 4 == 0).then_some(CellPosition { row: number, column: 2 });
+    let page = NewPage { gap, first_cell, ..NewPage::of_text(number, format!("page {number}")) };
     let word = |left: f64| BoundingBox { left, top: 10.0, right: left + 20.0, bottom: 20.0 };
     match number % 3 {
         0 => NewPage { boxes: WordBoxes::new(100.0, 100.0, [word(0.0), word(f64::from(number))]), ..page },
@@ -36,7 +38,13 @@ fn page(number: u32) -> NewPage {
 }
 
 fn texts(pages: &[NewPage]) -> Vec<PageText> {
-    pages.iter().map(|page| PageText { number: page.number, text: page.text.clone(), gap: page.gap }).collect()
+    let text = |page: &NewPage| PageText {
+        number: page.number,
+        text: page.text.clone(),
+        gap: page.gap,
+        first_cell: page.first_cell,
+    };
+    pages.iter().map(text).collect()
 }
 
 fn boxes(pages: &[NewPage]) -> Vec<PageBoxes> {

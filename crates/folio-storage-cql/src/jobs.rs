@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use folio_history::job::{
     ItemOutcome, JobDecision, JobFilter, JobHeader, JobQueue, JobRecord, JobWrite, JobWritten, KIND, OpenJobRow, decide,
 };
+use folio_history::thread::Fence;
 use folio_resources::Condition;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, JobId, OrgId, Result, Timestamp};
@@ -71,6 +72,10 @@ impl JobRecordStore for Jobs {
 
     async fn header(&self, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>> {
         Ok(self.read(org, id, Read::Quorum).await?.and_then(JobRecord::live))
+    }
+
+    async fn fence(&self, org: &OrgId, id: &JobId) -> Result<Option<Fence>> {
+        self.0.tables.jobs.fence(org, id).await
     }
 
     async fn write(&self, write: JobWrite) -> Result<JobWritten> {

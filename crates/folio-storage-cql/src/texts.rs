@@ -149,8 +149,8 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) 
     // Encodes on a blocking thread, because the text may have megabytes.
     let encoded = tokio::task::spawn_blocking(move || {
         let mut rows = Vec::with_capacity(2 * pages.len());
-        for NewPage { number, text, boxes, gap } in pages {
-            rows.push(((number, PageRow::Text), encode(&PageText { number, text, gap })?));
+        for NewPage { number, text, boxes, gap, first_cell } in pages {
+            rows.push(((number, PageRow::Text), encode(&PageText { number, text, gap, first_cell })?));
             if !boxes.is_empty() {
                 rows.push(((number, PageRow::WordBoxes), encode(&PageBoxes { number, boxes })?));
             }

@@ -236,6 +236,7 @@ fn delete_dependent(
 ) -> Result<()> {
     let DependentDeletion { kind, tombstone, list_before: before, .. } = deletion;
     listing::remove_row(transaction, org, kind.name, before.created_at, &before.row)?;
+    transaction.remove(Space::Records, keys::version(org, id));
     transaction.put_bytes(Space::Records, keys::record(org, kind.name, id), tombstone)
 }
 

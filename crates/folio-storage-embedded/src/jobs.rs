@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use folio_history::job::{
     ItemOutcome, JobDecision, JobFilter, JobHeader, JobRecord, JobWrite, JobWritten, KIND, OpenJobRow, decide,
 };
+use folio_history::thread::Fence;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, JobId, OrgId, Result, Timestamp};
 
@@ -37,6 +38,14 @@ impl JobRecordStore for Jobs {
 
     async fn header(&self, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>> {
         self.0.read(|view| live(view, org, id))
+    }
+
+    async fn fence(&self, org: &OrgId, id: &JobId) -> Result<Option<Fence>> {
+        self.0.read(|view| match view.read(Space::Records, &keys::job_fence(org, id))? {
+            Some(fence) => Ok(Some(fence)),
+            // An older version of Folio wrote the job last, or there is no job.
+            None => Ok(live(view, org, id)?.map(|header| header.fence())),
+        })
     }
 
     async fn write(&self, write: JobWrite) -> Result<JobWritten> {
@@ -102,7 +111,7 @@ fn create(transaction: &mut Transaction<'_>, header: JobHeader) -> Result<JobHea
     let (row, listed) = (OpenJobRow::of(&header), header.listed());
     transaction.put(Space::System, keys::open_job(&row), &row)?;
     listing::put_row(transaction, header.org(), header.queue().list(), listed.created_at, &listed.row)?;
-    transaction.put(Space::Records, key, &JobRecord::Live(Box::new(header.clone())))?;
+    put_header(transaction, key, &header)?;
     Ok(header)
 }
 
@@ -125,9 +134,14 @@ fn execute(transaction: &mut Transaction<'_>, write: JobWrite, outcome: Option<V
         transaction.put(Space::System, keys::job_expiry(at, org, id), &row)?;
     }
     transaction.put(Space::Records, batch, &Empty)?;
-    let after = Box::new(write.after);
-    transaction.put(Space::Records, key, &JobRecord::Live(after.clone()))?;
-    Ok(JobWritten::Done(after))
+    put_header(transaction, key, &write.after)?;
+    Ok(JobWritten::Done(Box::new(write.after)))
+}
+
+/// Stores a header and its fence.
+fn put_header(transaction: &mut Transaction<'_>, key: Vec<u8>, header: &JobHeader) -> Result<()> {
+    transaction.put(Space::Records, keys::job_fence(header.org(), &header.id), &header.fence())?;
+    transaction.put(Space::Records, key, &JobRecord::Live(Box::new(header.clone())))
 }
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>> {
@@ -157,6 +171,7 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &JobId) -> Result<
         transaction.remove(Space::System, keys::job_expiry(at, org, id));
     }
     transaction.remove(Space::System, keys::open_job(&OpenJobRow::of(&header)));
+    transaction.remove(Space::Records, keys::job_fence(org, id));
     transaction.put(Space::Records, keys::job(org, id), &header.tombstone())
 }
 

@@ -58,6 +58,7 @@ keys! {
     rows(org: &OrgId, group: &str) = "{org}/row/{group}/";
     row(org: &OrgId, group: &str, row: &str) = "{org}/row/{group}/{row}";
     record(org: &OrgId, kind: &str, id: &str) = "{org}/{kind}/{id}";
+    version(org: &OrgId, id: &str) = "{org}/version/{id}";
     revisions(org: &OrgId, id: &str) = "{org}/revision/{id}/";
     revision(org: &OrgId, id: &str, version: u32) = "{org}/revision/{id}/{version:010}";
     revision_names(org: &OrgId, id: &str) = "{org}/revision_names/{id}/";
@@ -94,6 +95,7 @@ keys! {
     ledger(org: &OrgId, block: &BlockId) = "{org}/ledger/{block}/";
     ledger_row(org: &OrgId, block: &BlockId, call: &str) = "{org}/ledger/{block}/{call}";
     job(org: &OrgId, id: &JobId) = "{org}/job/{id}/header";
+    job_fence(org: &OrgId, id: &JobId) = "{org}/job/{id}/fence";
     job_batches(org: &OrgId, id: &JobId) = "{org}/job/{id}/batch/";
     job_batch(org: &OrgId, id: &JobId, batch: u128) = "{org}/job/{id}/batch/{batch:032x}";
     job_outcomes(org: &OrgId, id: &JobId) = "{org}/job/{id}/outcome/";

@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | `records` | `ORG/row/GROUP/KEY` | a row of a group |
 //! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
+//! | | `ORG/version/ID` | the version of the live resource, which polls read instead of the resource |
 //! | | `ORG/revision/ID/NUMBER` | a revision; the resource has its name |
 //! | | `ORG/revision_names/ID/NUMBER` | the objects that name the revision |
 //! | | `ORG/text_state/ID` | the state of a resource's text |
@@ -34,6 +35,7 @@
 //! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the credit account; its changes |
 //! | | `ORG/block/BLOCK`, `ORG/ledger/BLOCK/KEY` | a mark: the block is sealed; a model call in it |
 //! | | `ORG/job/JOB/header` | the header of a job, or its tombstone |
+//! | | `ORG/job/JOB/fence` | the fence of the header, which polls read instead of the header |
 //! | | `ORG/job/JOB/batch/BATCH` | a mark: this write is committed |
 //! | | `ORG/job/JOB/outcome/ITEM` | the outcome of an item |
 //! | `threads` | `ORG/THREAD/header` | the header, or the tombstone |

@@ -33,9 +33,13 @@ pub(crate) fn is_live(reads: &impl Reads, org: &OrgId, id: &str) -> Result<bool>
     Ok(matches!(record(reads, org, id)?, Some(Record::Live(_))))
 }
 
-/// Returns the version of a live resource. Decodes the record, which is in this process.
+/// Returns the version of a live resource, from a row of its own. Only a resource that an older version of Folio wrote last
+/// has no such row: its record is decoded.
 fn live_version(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<u64>> {
-    Ok(record(reads, org, id)?.and_then(Record::live).map(|fields| fields.version))
+    match reads.read(Space::Records, &keys::version(org, id))? {
+        Some(Count(version)) => Ok(Some(version)),
+        None => Ok(record(reads, org, id)?.and_then(Record::live).map(|fields| fields.version)),
+    }
 }
 
 /// Returns the error for a list row without a resource.
@@ -285,12 +289,14 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
                 texts::wait(transaction, org, id)?;
             }
             transaction.put_bytes(Space::Records, keys::record(org, kind.name, id), record.clone())?;
+            transaction.put(Space::Records, keys::version(org, id), &Count(plan.version()))?;
         }
         DecidingWrite::Delete { record, if_unreferenced, .. } => {
             if *if_unreferenced {
                 references::refuse_if_used(transaction, org, kind, id)?;
             }
             transaction.put_bytes(Space::Records, keys::record(org, kind.name, id), record.clone())?;
+            transaction.remove(Space::Records, keys::version(org, id));
             leave_to_cleanup(transaction, &plan)?;
         }
     }

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use folio_credit::{Account, AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
-use folio_resources::{Member, MemberWrite, TextState};
+use folio_history::job::JobRecord;
+use folio_history::thread::Fence;
+use folio_resources::{KINDS, Kind, Member, MemberWrite, TextState};
 use folio_storage::IngestUpdate;
+use folio_storage::value::{Count, decode};
 use folio_types::{BlockId, DocumentId, GrantId, OrgId, Role, Timestamp, UserId};
 use serde_json::Value;
 
@@ -62,6 +65,71 @@ async fn invariant_6_every_key_that_a_request_can_reach_begins_with_its_organiza
     ];
     let system = first_key_parts(&store.engine, Space::System);
     assert!(system.iter().all(|beginning| expected.contains(&beginning.as_str())), "{system:?}");
+    store.close().await;
+}
+
+/// Returns the version of each live resource and the fence of each live job, by the key of the record; and those in the small rows
+/// that polls read.
+fn versions(found: &BTreeMap<String, Vec<u8>>) -> [BTreeMap<String, String>; 2] {
+    let (mut of_records, mut of_rows) = (BTreeMap::new(), BTreeMap::new());
+    for (key, bytes) in found {
+        let live = match key.split('/').collect::<Vec<_>>()[..] {
+            [_, "version", _] => {
+                of_rows.insert(key.replacen("/version/", "/", 1), format!("{}", decode::<Count>(bytes).unwrap().0));
+                continue;
+            }
+            [_, "job", _, "fence"] => {
+                of_rows.insert(key.clone(), format!("{:?}", decode::<Fence>(bytes).unwrap()));
+                continue;
+            }
+            [org, kind, id] => {
+                let kind = KINDS.iter().find(|of| of.name == kind);
+                let fields = kind.and_then(|kind| kind.read(bytes).unwrap().live());
+                fields.map(|fields| (format!("{org}/{id}"), fields.version.to_string()))
+            }
+            [org, "job", id, "header"] => {
+                let header = decode::<JobRecord>(bytes).unwrap().live();
+                header.map(|header| (format!("{org}/job/{id}/fence"), format!("{:?}", header.fence())))
+            }
+            _ => None,
+        };
+        of_records.extend(live);
+    }
+    [of_records, of_rows]
+}
+
+#[tokio::test]
+async fn polls_read_versions_and_fences_instead_of_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    for suite in ["resources", "jobs"] {
+        folio_storage_conformance::run(suite, store.stores(), "polls").await.unwrap();
+    }
+    let found = rows(&store.engine, Space::Records);
+    let [of_records, of_rows] = versions(&found);
+    assert_eq!(of_records, of_rows);
+    let has = |part: &str| of_rows.keys().any(|key| key.contains(part));
+    assert!(has("/ext_") && has("/job/"), "{of_rows:?}");
+
+    let (row, version) = of_rows.iter().find(|(key, _)| key.contains("/tag_")).unwrap();
+    let (org, id) = row.split_once('/').unwrap();
+    let key = format!("{org}/tag/{id}");
+    let (org, id, version): (OrgId, String, u64) = (org.parse().unwrap(), id.to_owned(), version.parse().unwrap());
+    let kind = Kind::of_id(&id).unwrap();
+    let write = async |bytes: Vec<u8>, has_row: bool| {
+        let (key, row) = (key.clone().into_bytes(), keys::version(&org, &id));
+        let write = move |transaction: &mut transaction::Transaction<'_>| {
+            if !has_row {
+                transaction.remove(Space::Records, row);
+            }
+            transaction.put_bytes(Space::Records, key, bytes)
+        };
+        store.engine.write(write).await.unwrap();
+        store.stores().resources.versions(&org, kind, std::slice::from_ref(&id)).await
+    };
+    assert_eq!(write(b"unreadable".to_vec(), true).await, Ok(vec![Some(version)]), "the record is not decoded");
+    assert!(write(b"unreadable".to_vec(), false).await.is_err());
+    assert_eq!(write(found[&key].clone(), false).await, Ok(vec![Some(version)]), "an older version wrote no row");
     store.close().await;
 }
 

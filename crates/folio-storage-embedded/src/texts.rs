@@ -137,8 +137,8 @@ struct EncodedPage {
     boxes: Option<Vec<u8>>,
 }
 
-fn encode_page(NewPage { number, text, boxes, gap }: NewPage) -> Result<EncodedPage> {
-    let text = encode(&PageText { number, text, gap })?;
+fn encode_page(NewPage { number, text, boxes, gap, first_cell }: NewPage) -> Result<EncodedPage> {
+    let text = encode(&PageText { number, text, gap, first_cell })?;
     let boxes = (!boxes.is_empty()).then(|| encode(&PageBoxes { number, boxes })).transpose()?;
     Ok(EncodedPage { number, text, boxes })
 }

@@ -18,12 +18,12 @@ use folio_history::job::{
     WaitReason,
 };
 use folio_history::journal::*;
-use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
+use folio_history::thread::{Fence, OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
 use folio_resources::{
-    BoundingBox, ListRow, Member, Resource as _, RevisionName, RevisionNames, Tag, TextRecord, TextState, WordBoxes,
-    term,
+    BoundingBox, CellPosition, ListRow, Member, Resource as _, RevisionName, RevisionNames, Tag, TextRecord, TextState,
+    WordBoxes, term,
 };
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
@@ -172,8 +172,10 @@ fn working() -> WorkingState {
 fn samples() -> Vec<Sample> {
     let mut samples = access::access();
     for (case, gap) in [("plain", None), ("cut", Some(TextGap::Cut)), ("missing", Some(TextGap::Missing))] {
-        samples.push(sample(case, PageText { number: 3, text: "Invoice № 7\n\tTotal".into(), gap }));
+        samples.push(sample(case, PageText { number: 3, text: "Invoice № 7\n\tTotal".into(), gap, first_cell: None }));
     }
+    let (text, first_cell) = ("## Invoices\n\n| Total |".into(), Some(CellPosition { row: 6, column: 1 }));
+    samples.push(sample("sheet", PageText { number: 1, text, gap: None, first_cell }));
     let word = BoundingBox { left: 10.0, top: 20.0, right: 60.0, bottom: 32.0 };
     samples.push(sample("plain", PageBoxes { number: 3, boxes: WordBoxes::new(595.0, 842.0, [word]) }));
     samples.push(sample("plain", PendingTextRow { org: org(), id: document_id().to_string(), attempts: 2 }));
@@ -329,6 +331,7 @@ fn jobs() -> Vec<Sample> {
         sample("failed", JobRecord::Live(Box::new(failed))),
         sample("paged", JobRecord::Live(Box::new(paged))),
         sample("plain", page),
+        sample("plain", Fence { epoch: 2, version: 7 }),
         sample("plain", row),
         sample("plain", JobExpiryRow { org: org(), job: job_id(), at: at() }),
         sample("plain", outcome),

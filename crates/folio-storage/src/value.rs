@@ -6,9 +6,11 @@
 use folio_credit::{Account, AccountEntry, Budget, LedgerRow};
 use folio_history::job::{ItemOutcome, JobPage, JobRecord, OpenJobRow};
 use folio_history::journal::Entry;
-use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
+use folio_history::thread::{Fence, OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
-use folio_resources::{ListRow, Member, RevisionNames, TextRecord, WordBoxes, decode_value, encode_value};
+use folio_resources::{
+    CellPosition, ListRow, Member, RevisionNames, TextRecord, WordBoxes, decode_value, encode_value,
+};
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
 use serde::de::DeserializeOwned;
@@ -82,6 +84,10 @@ pub struct PageText {
     /// None: the text is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<TextGap>,
+    /// The position of the first cell of the table in the text of a sheet. None: the page is no sheet, or the position is
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_cell: Option<CellPosition>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -254,6 +260,7 @@ stored! {
         "open_turn" => OpenTurnRow,
         "open_job" => OpenJobRow,
         "job_expiry" => JobExpiryRow,
+        "job_fence" => Fence,
         "job_page" => JobPage,
         "item_outcome" => ItemOutcome,
         "account_entry" => AccountEntry,

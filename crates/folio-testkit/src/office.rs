@@ -123,3 +123,35 @@ pub fn odt(paragraph: &str) -> Vec<u8> {
     );
     archive(&[("mimetype", "application/vnd.oasis.opendocument.text"), ("content.xml", &content)])
 }
+
+/// Returns a workbook in the OpenDocument format with a sheet: its rows of cells below and right of `empty` rows and columns. A
+/// cell whose text is a number is a number.
+pub fn ods(sheet: &str, empty: (u32, u32), rows: &[&[&str]]) -> Vec<u8> {
+    let cell = |text: &&str| match text.parse::<f64>() {
+        Ok(_) => format!(r#"<table:table-cell office:value-type="float" office:value="{text}"/>"#),
+        Err(_) => format!(r#"<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>"#),
+    };
+    let columns = match empty.1 {
+        0 => String::new(),
+        columns => format!(r#"<table:table-cell table:number-columns-repeated="{columns}"/>"#),
+    };
+    let row = |row: &&[&str]| {
+        format!("<table:table-row>{columns}{}</table:table-row>", row.iter().map(cell).collect::<String>())
+    };
+    let above = match empty.0 {
+        0 => String::new(),
+        rows => {
+            format!(r#"<table:table-row table:number-rows-repeated="{rows}"><table:table-cell/></table:table-row>"#)
+        }
+    };
+    let rows: String = rows.iter().map(row).collect();
+    let content = format!(
+        r#"<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><office:body><office:spreadsheet><table:table table:name="{sheet}">{above}{rows}</table:table></office:spreadsheet></office:body></office:document-content>"#
+    );
+    let manifest = r#"<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>"#;
+    archive(&[
+        ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
+        ("META-INF/manifest.xml", manifest),
+        ("content.xml", &content),
+    ])
+}

@@ -214,6 +214,10 @@ impl JobRecordStore for Jobs {
         self.below.header(org, id).await
     }
 
+    async fn fence(&self, org: &OrgId, id: &JobId) -> Result<Option<Fence>> {
+        self.below.fence(org, id).await
+    }
+
     async fn write(&self, write: JobWrite) -> Result<JobWritten> {
         let (event, org) = (event::of_job(&write), write.after.org().clone());
         written(&self.outbox, &org, event.as_slice(), self.below.write(write)).await

@@ -218,7 +218,9 @@ mod tests {
 
         async fn text(&self, _: &OrgId, _: &str, from: u32, count: u32) -> Result<Vec<PageText>> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Ok((from..from + count).map(|number| PageText { number, text: String::new(), gap: None }).collect())
+            Ok((from..from + count)
+                .map(|number| PageText { number, text: String::new(), gap: None, first_cell: None })
+                .collect())
         }
 
         async fn boxes(&self, _: &OrgId, _: &str, _: u32, _: u32) -> Result<Vec<PageBoxes>> {

@@ -3,10 +3,12 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use folio_resources::{CellPosition, WordBoxes, sheet_text};
 use xberg::{
     ContentFilterConfig, ConversionOptions, ExtractInput, ExtractionConfig, OutputFormat, PageConfig, SecurityLimits,
 };
 
+use super::workbook::{Workbook, is_workbook};
 use super::{Line, Output};
 use crate::plain;
 use crate::sniff::UNKNOWN_OFFICE;
@@ -28,36 +30,45 @@ pub(super) fn read(
     output: &mut Output,
 ) -> io::Result<()> {
     let pages = catch_unwind(AssertUnwindSafe(|| extract(input, media_type)));
-    let pages = match pages.unwrap_or_else(|_| Err("the reader of the format failed".to_owned())) {
-        Ok(Extracted::Pages(texts)) => plain::Pages { texts, is_cut: false },
-        Ok(Extracted::Text(text)) => plain::pages(&text, max_pages, document_chars),
+    let (pages, is_cut) = match pages.unwrap_or_else(|_| Err("the reader of the format failed".to_owned())) {
+        Ok(Extracted::Pages(pages)) => (pages, false),
+        Ok(Extracted::Text(text)) => {
+            let plain::Pages { texts, is_cut } = plain::pages(&text, max_pages, document_chars);
+            (texts.into_iter().map(|text| OfficePage { text, first_cell: None }).collect(), is_cut)
+        }
         Err(reason) => {
             let reason: String = reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS).collect();
             return output.refused(format!("the file is damaged or exceeds a limit: {reason}"));
         }
     };
-    let count = pages.texts.len();
+    let count = pages.len();
     if count > max_pages as usize {
         return output.refused(format!("the file has {count} pages; at most {max_pages} are accepted"));
     }
     // The parent marks a text that is longer than the maximum.
     let mut left = document_chars.saturating_add(1);
-    for (number, mut page) in (1..).zip(pages.texts) {
-        let mut is_cut = pages.is_cut && number == count;
-        if let Some((end, _)) = page.char_indices().nth(left) {
-            page.truncate(end);
+    for (number, OfficePage { mut text, first_cell }) in (1..).zip(pages) {
+        let mut is_cut = is_cut && number == count;
+        if let Some((end, _)) = text.char_indices().nth(left) {
+            text.truncate(end);
             is_cut = true;
         }
-        left -= page.chars().count();
-        output.page(page, is_cut)?;
+        left -= text.chars().count();
+        output.line(&Line::Page { text: Some(text), boxes: WordBoxes::default(), is_cut, first_cell })?;
     }
     output.line(&Line::End)
 }
 
 enum Extracted {
-    /// The texts of sheets or slides.
-    Pages(Vec<String>),
+    /// Sheets or slides.
+    Pages(Vec<OfficePage>),
     Text(String),
+}
+
+struct OfficePage {
+    text: String,
+    /// The position of the first cell of the table of a sheet. None: the page is no sheet, or the position is unknown.
+    first_cell: Option<CellPosition>,
 }
 
 fn extract(input: Vec<u8>, media_type: &str) -> Result<Extracted, String> {
@@ -71,6 +82,7 @@ fn extract(input: Vec<u8>, media_type: &str) -> Result<Extracted, String> {
         media_type => (input, media_type.to_owned()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
+    let copy = is_workbook(&media_type).then(|| input.clone());
     let input = ExtractInput::from_bytes(input, media_type, None);
     let mut result = runtime.block_on(xberg::extract(input, &config())).map_err(|error| error.to_string())?;
     if let Some(error) = result.errors.pop() {
@@ -82,18 +94,25 @@ fn extract(input: Vec<u8>, media_type: &str) -> Result<Extracted, String> {
     };
     Ok(match document.pages.filter(is_divided) {
         None => Extracted::Text(without_escapes(&document.content)),
-        Some(pages) => Extracted::Pages(pages.into_iter().map(text_of).collect()),
+        Some(pages) => {
+            let mut workbook = copy.and_then(Workbook::open);
+            Extracted::Pages(pages.into_iter().map(|page| page_of(page, workbook.as_mut())).collect())
+        }
     })
 }
 
-fn text_of(page: xberg::PageContent) -> String {
+fn page_of(page: xberg::PageContent, workbook: Option<&mut Workbook>) -> OfficePage {
     if let Some(name) = page.sheet_name {
-        return format!("## {name}\n\n{}", page.content);
+        // The text that the reader writes for a sheet escapes characters of values.
+        let rows = page.tables.first().map_or(&[][..], |table| table.cells.as_slice());
+        let first_cell = workbook.and_then(|workbook| workbook.first_cell(&name, rows));
+        return OfficePage { text: sheet_text(&name, rows), first_cell };
     }
-    match page.speaker_notes {
+    let text = match page.speaker_notes {
         Some(notes) if !page.content.contains(notes.trim()) => format!("{}\n\n{notes}", page.content),
         _ => page.content,
-    }
+    };
+    OfficePage { text, first_cell: None }
 }
 
 /// Restores numbers at the start of a line, such as `1.`, which the writer of Markdown escapes.

@@ -106,7 +106,7 @@ fn read_page<'a>(pdf: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>, pa
             (text, boxes, is_cut)
         }
     };
-    Some(Line::Page { text: Some(text), boxes, is_cut })
+    Some(Line::Page { text: Some(text), boxes, is_cut, first_cell: None })
 }
 
 /// Receives the drawing operations of a page, and keeps the text.

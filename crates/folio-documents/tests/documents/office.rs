@@ -1,6 +1,7 @@
 //! Reading of office documents and mail.
 
-use folio_testkit::office::{docx, odt, pptx, xlsx};
+use folio_resources::{CellPosition, cell_at, words};
+use folio_testkit::office::{docx, ods, odt, pptx, xlsx};
 
 use super::*;
 
@@ -36,6 +37,66 @@ async fn a_workbook_has_a_page_for_each_sheet() {
     let [first, second] = &pages[..] else { panic!("{pages:?}") };
     assert!(first.contains("Invoices") && first.contains("INV-1") && first.contains("1234.5"), "{first}");
     assert!(second.contains("Notes") && second.to_ascii_lowercase().contains("true"), "{second}");
+}
+
+/// Returns the cell of the first occurrence of a word in a page.
+fn cell_of(page: &folio_storage::NewPage, word: &str) -> Option<String> {
+    let (range, _) = words(&page.text).find(|(_, found)| *found == word).unwrap_or_else(|| panic!("{word}: {page:?}"));
+    Some(cell_at(&page.text[..range.start], page.first_cell?)?.to_string())
+}
+
+#[tokio::test]
+async fn the_words_of_a_sheet_have_their_cells() {
+    let invoices: &[_] = &[
+        ("B3", "inlineStr", "Number"),
+        ("D3", "inlineStr", "Net | gross"),
+        ("B4", "inlineStr", "INV-1"),
+        ("D4", "n", "1234.5"),
+        ("B7", "inlineStr", "Two\nlines"),
+        ("C7", "n", "957"),
+    ];
+    let reading = read("a.xlsx", &xlsx(&[("Invoices", invoices), ("Notes", &[("AB1200", "inlineStr", "last")])])).await;
+    assert_eq!(reading.state, TextState::Ready);
+    let [first, second] = &reading.pages[..] else { panic!("{reading:?}") };
+    assert!(first.text.contains("Two lines") && first.text.contains("1234.5"), "{first:?}");
+    for (word, cell) in [
+        ("Number", Some("B3")),
+        ("gross", Some("D3")),
+        ("INV-1", Some("B4")),
+        ("1234.5", Some("D4")),
+        ("lines", Some("B7")),
+        ("957", Some("C7")),
+        ("Invoices", None),
+    ] {
+        assert_eq!(cell_of(first, word).as_deref(), cell, "{word}: {}", first.text);
+    }
+    assert_eq!(cell_of(second, "last").as_deref(), Some("AB1200"));
+
+    let sheet = ods("Accounts", (4, 2), &[&["Name", "Total"], &["Lindqvist", "957.5"]]);
+    let reading = read("a.ods", &sheet).await;
+    assert_eq!(reading.state, TextState::Ready);
+    assert_eq!(reading.pages[0].first_cell, Some(CellPosition { row: 4, column: 2 }), "{reading:?}");
+    assert_eq!(cell_of(&reading.pages[0], "957.5").as_deref(), Some("D6"));
+}
+
+#[tokio::test]
+async fn a_cut_sheet_keeps_the_cells_of_its_remaining_words() {
+    let cells: &[_] = &[("C5", "n", "4711"), ("C6", "n", "4712"), ("C7", "n", "4713")];
+    let whole = read("a.xlsx", &xlsx(&[("S", cells)])).await.pages.remove(0);
+    let page_chars = whole.text.find("4713").unwrap();
+    let cut = read_with(Options { page_chars, ..options() }, "a.xlsx", &xlsx(&[("S", cells)])).await.pages.remove(0);
+    assert_eq!(cut.gap, Some(TextGap::Cut), "{cut:?}");
+    assert_eq!(cell_of(&cut, "4712").as_deref(), Some("C6"));
+    assert_eq!(cell_of(&cut, "cut"), None, "a word of the mark");
+}
+
+#[tokio::test]
+async fn texts_without_sheets_and_sparse_sheets_have_no_cells() {
+    let document = read("a.docx", &docx(&["text"], ["Total", "957.00"])).await;
+    assert_eq!(document.pages[0].first_cell, None);
+    let far = xlsx(&[("Far", &[("B2", "n", "4711"), ("XFD1048576", "n", "4712")])]);
+    let reading = read("far.xlsx", &far).await;
+    assert!(reading.pages.iter().all(|page| page.first_cell.is_none()), "{reading:?}");
 }
 
 #[tokio::test]

@@ -341,6 +341,7 @@ fn citation(citation: &Citation, text_generation: &str) -> v1::Citation {
         kind: kind.into(),
         text_generation: text_generation.to_owned(),
         section: citation.section.clone().unwrap_or_default(),
+        cell: citation.cell.clone().unwrap_or_default(),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use folio_history::job::{JobHeader, JobWrite, JobWritten, OpenJobRow};
+use folio_history::thread::Fence;
 use folio_storage::JobRecordStore;
-use folio_types::Result;
+use folio_types::{JobId, OrgId, Result};
 
 use crate::layer::JobRecordLayer;
 
@@ -58,5 +59,16 @@ pub(super) struct ItemOutcomeMissing;
 impl JobRecordLayer for ItemOutcomeMissing {
     async fn write(&self, below: &dyn JobRecordStore, write: JobWrite) -> Result<JobWritten> {
         below.write(JobWrite { outcome: None, ..write }).await
+    }
+}
+
+#[derive(Default)]
+pub(super) struct JobFenceOutdated;
+
+#[async_trait]
+impl JobRecordLayer for JobFenceOutdated {
+    async fn fence(&self, below: &dyn JobRecordStore, org: &OrgId, id: &JobId) -> Result<Option<Fence>> {
+        let fence = below.fence(org, id).await?;
+        Ok(fence.map(|fence| Fence { version: fence.version.saturating_sub(1), ..fence }))
     }
 }

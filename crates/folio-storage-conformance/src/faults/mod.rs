@@ -92,6 +92,15 @@ faults! {
             "resources/document",
             "resources/extraction"
         ];
+    /// The version of a resource is the last one but one.
+    VersionOutdated = "version-outdated", resources, resources,
+        [
+            "resources/tag",
+            "resources/schema",
+            "resources/prompt",
+            "resources/document",
+            "resources/extraction"
+        ];
     /// A request outside turns changes a second target.
     RequestOnManyTargets = "request-on-many-targets", resources, resources, ["ops"];
     /// A write with a name that is taken is answered as done.
@@ -128,6 +137,8 @@ faults! {
     RowGroupKept = "row-group-kept", rows, rows, ["access", "jobs"];
     /// A write of a job is not refused for its epoch or version: it is sent again under the stored ones.
     JobFenceOff = "job-fence-off", jobs, jobs, ["jobs"];
+    /// The fence of a job is that of its last header but one.
+    JobFenceOutdated = "job-fence-outdated", jobs, jobs, ["jobs"];
     /// A new job leaves no row in the index of open jobs.
     OpenJobRowMissing = "open-job-row-missing", jobs, jobs, ["jobs"];
     /// The announcement of a job leaves no row in the index of open jobs.

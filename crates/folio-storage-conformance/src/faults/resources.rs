@@ -1,7 +1,9 @@
 //! Layers that inject one fault each into a [`ResourceExecutor`] or a [`TextStore`].
 
 use async_trait::async_trait;
-use folio_resources::{Condition, ListQuery, Record, ResourceWrite, StoredState, TextState, WriteDecision, decide};
+use folio_resources::{
+    Condition, Kind, ListQuery, Record, ResourceWrite, StoredState, TextState, WriteDecision, decide,
+};
 use folio_storage::{IngestUpdate, PendingText, ResourceExecutor, StoredResource, TextStore, TextWait};
 use folio_types::op::{Expected, OpKey, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
@@ -158,6 +160,23 @@ ignored_refusals! {
     NameNotUnique: NameTaken;
     ReferenceUnchecked: NotFound;
     ReferenceIgnored: InUse;
+}
+
+#[derive(Default)]
+pub(super) struct VersionOutdated;
+
+#[async_trait]
+impl ResourceLayer for VersionOutdated {
+    async fn versions(
+        &self,
+        below: &dyn ResourceExecutor,
+        org: &OrgId,
+        kind: &'static Kind,
+        ids: &[String],
+    ) -> Result<Vec<Option<u64>>> {
+        let versions = below.versions(org, kind, ids).await?.into_iter();
+        Ok(versions.map(|version| version.map(|version| version.saturating_sub(1))).collect())
+    }
 }
 
 #[derive(Default)]

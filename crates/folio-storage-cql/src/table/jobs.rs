@@ -14,6 +14,7 @@ pub(crate) const JOB_PARTS: [&str; 2] = ["batch", "outcome"];
 
 table! { Jobs:
     header: read "SELECT live, header FROM jobs WHERE org = ? AND id = ? LIMIT 1",
+    fence: read "SELECT live, epoch, version FROM jobs WHERE org = ? AND id = ? LIMIT 1",
     has_batch: read "SELECT live, value FROM jobs WHERE org = ? AND id = ? AND part = 'batch' AND key = ?",
     outcomes: read "SELECT live, value FROM jobs WHERE org = ? AND id = ? AND part = 'outcome' AND key > ? LIMIT ?",
     create: conditional "UPDATE jobs SET live = true, epoch = ?, version = ?, header = ? \
@@ -34,6 +35,18 @@ impl Jobs {
     pub(crate) async fn header(&self, org: &OrgId, id: &JobId, consistency: Read) -> Result<Option<Vec<u8>>> {
         let row: Option<Row> = self.cql.row(&self.header, consistency, values![org.as_str(), id.as_str()]).await?;
         Ok(row.and_then(|(live, header)| live.and(header)))
+    }
+
+    /// Returns the fence of a live job. Does not read the header.
+    pub(crate) async fn fence(&self, org: &OrgId, id: &JobId) -> Result<Option<Fence>> {
+        let row: Option<(Option<bool>, Option<i64>, Option<i64>)> =
+            self.cql.row(&self.fence, Read::Quorum, values![org.as_str(), id.as_str()]).await?;
+        Ok(match row {
+            Some((Some(true), Some(epoch), Some(version))) => {
+                Some(Fence { epoch: epoch.cast_unsigned(), version: version.cast_unsigned() })
+            }
+            _ => None,
+        })
     }
 
     /// Returns whether the row of a batch is stored, read linearizably.

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use folio_history::job::{
     ItemOutcome, JobFilter, JobHeader, JobLimits, JobQueue, JobWrite, JobWritten, NewJob, OpenJobRow,
 };
+use folio_history::thread::Fence;
 use folio_types::limits::JOB_OUTCOME_BYTES;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, JobId, OrgId, Reason, Result, Timestamp};
@@ -26,6 +27,10 @@ pub trait JobRecordStore: Send + Sync {
     async fn announce(&self, row: OpenJobRow) -> Result<()>;
 
     async fn header(&self, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>>;
+
+    /// Returns the fence of the header of a live job without reading the header. A poll reads the header only if the fence
+    /// differs from the known one. After a downgrade, the fence may be that of an earlier header until the next write.
+    async fn fence(&self, org: &OrgId, id: &JobId) -> Result<Option<Fence>>;
 
     /// Replaces the header under the fence of `before`, and stores the outcome, atomically. `NOT_FOUND` if the job was
     /// deleted; `TOO_LARGE` for the outcome; any other error leaves the result unknown. The same write may be repeated,

@@ -1,7 +1,7 @@
 //! Pages of text of resources whose kind has text. The [`super::BlobStore`] contains the bytes of their files.
 
 use async_trait::async_trait;
-use folio_resources::{TextRecord, TextState, WordBoxes};
+use folio_resources::{CellPosition, TextRecord, TextState, WordBoxes};
 use folio_types::{OrgId, Result, Timestamp};
 
 use crate::value::{PageBoxes, PageText, TextGap};
@@ -15,12 +15,15 @@ pub struct NewPage {
     pub boxes: WordBoxes,
     /// None: the text is complete.
     pub gap: Option<TextGap>,
+    /// The position of the first cell of the table in the text of a sheet. None: the page is no sheet, or the position is
+    /// unknown.
+    pub first_cell: Option<CellPosition>,
 }
 
 impl NewPage {
     /// A page with its complete text, whose words have no boxes.
     pub fn of_text(number: u32, text: impl Into<String>) -> Self {
-        Self { number, text: text.into(), boxes: WordBoxes::default(), gap: None }
+        Self { number, text: text.into(), boxes: WordBoxes::default(), gap: None, first_cell: None }
     }
 
     /// Returns the bytes that count as storage: those of the text and of its boxes.

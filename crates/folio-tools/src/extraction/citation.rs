@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use folio_resources::{
-    CITATIONS_MAX, Citation, CitationKind, Document, Extraction, ExtractionReport, QUOTE_CHARS, REPORT_PATH_BYTES,
-    SECTION_CHARS, WordBoxes, words,
+    CITATIONS_MAX, CellPosition, Citation, CitationKind, Document, Extraction, ExtractionReport, QUOTE_CHARS,
+    REPORT_PATH_BYTES, SECTION_CHARS, WordBoxes, cell_at, words,
 };
 use folio_storage::Stores;
 use folio_storage::value::PageText;
@@ -150,9 +150,10 @@ pub(super) async fn quote(
     for (first, count) in reads_of(located.iter().map(|found| found.location.page).collect()) {
         let (texts, id) = (&stores.texts, document.id.as_str());
         let (pages, boxes) = tokio::try_join!(texts.text(org, id, first, count), texts.boxes(org, id, first, count))?;
-        for PageText { number, text, .. } in pages {
+        for PageText { number, text, first_cell, .. } in pages {
             let boxes = boxes.iter().find(|page| page.number == number).map(|page| &page.boxes);
-            let page = Page { has_headings: has_headings(&document.media_type), ..Page::new(&text, boxes) };
+            let has_headings = has_headings(&document.media_type);
+            let page = Page { has_headings, first_cell, ..Page::new(&text, boxes) };
             for (found, citation) in located.iter().zip(&mut citations) {
                 if found.location.page == number {
                     *citation = page.citation(found);
@@ -169,13 +170,16 @@ struct Page<'a> {
     boxes: Option<&'a WordBoxes>,
     /// True if the text marks headings as Markdown does.
     has_headings: bool,
+    /// The position of the first cell of the table of a sheet. None: the page is no sheet, or the position is unknown.
+    first_cell: Option<CellPosition>,
     /// The byte ranges of the words.
     words: Vec<std::ops::Range<usize>>,
 }
 
 impl<'a> Page<'a> {
     fn new(text: &'a str, boxes: Option<&'a WordBoxes>) -> Self {
-        Self { text, boxes, has_headings: false, words: words(text).map(|(range, _)| range).collect() }
+        let words = words(text).map(|(range, _)| range).collect();
+        Self { text, boxes, has_headings: false, first_cell: None, words }
     }
 
     fn citation(&self, Located { path, location, occurrences, quote }: &Located) -> Option<Citation> {
@@ -183,6 +187,8 @@ impl<'a> Page<'a> {
         let (first_quoted, last_quoted) = quote.unwrap_or((first_word, last_word));
         let (first, last) = (self.words.get(first_quoted)?, self.words.get(last_quoted)?);
         let (before, rest) = (self.text.get(..first.start)?, self.text.get(first.start..last.end)?);
+        let cell =
+            self.first_cell.and_then(|first| cell_at(self.text.get(..self.words.get(first_word)?.start)?, first));
         Some(Citation {
             path: path.clone(),
             kind: if quote.is_some() { CitationKind::Cited } else { CitationKind::Located },
@@ -190,6 +196,7 @@ impl<'a> Page<'a> {
             quote: rest.chars().take(QUOTE_CHARS).collect(),
             start: u32::try_from(before.chars().count()).ok()?,
             section: self.has_headings.then(|| heading(before)).flatten(),
+            cell: cell.map(|cell| cell.to_string()),
             occurrences: *occurrences,
             boxes: self.boxes.map(|boxes| boxes.part(first_word..last_word + 1)).unwrap_or_default(),
         })
@@ -217,7 +224,7 @@ fn heading(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::BoundingBox;
+    use folio_resources::{BoundingBox, sheet_text};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -284,6 +291,31 @@ mod tests {
             let section = page.citation(&found).unwrap().section;
             assert_eq!(section.as_deref(), expected, "{media_type} {first_word}");
         }
+    }
+
+    #[test]
+    fn the_cell_is_that_of_the_value_and_not_of_the_quote() {
+        let rows = [vec!["Total", "957.00"], vec!["VAT | net", "152.80"]];
+        let rows = rows.map(|row| row.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        let text = sheet_text("Invoices", &rows);
+        let page =
+            Page { has_headings: true, first_cell: Some(CellPosition { row: 6, column: 1 }), ..Page::new(&text, None) };
+        let word = |wanted: &str| words(&text).position(|(_, word)| word == wanted).unwrap();
+        for (value, quote, cell) in [
+            ("957.00", Some(("Total", "957.00")), Some("C7")),
+            ("152.80", None, Some("C8")),
+            ("net", None, Some("B8")),
+            ("Invoices", None, None),
+        ] {
+            let quote = quote.map(|(first, last)| (word(first), word(last)));
+            let location = Location { page: 1, first_word: word(value), last_word: word(value) };
+            let citation = page.citation(&Located { path: "a".to_owned(), location, occurrences: 1, quote }).unwrap();
+            assert_eq!(citation.cell.as_deref(), cell, "{value}");
+        }
+        let unknown = Page { first_cell: None, ..page };
+        let location = Location { page: 1, first_word: word("net"), last_word: word("net") };
+        let found = Located { path: "a".to_owned(), location, occurrences: 1, quote: None };
+        assert_eq!(unknown.citation(&found).unwrap().cell, None);
     }
 
     /// Returns the citations of data in pages, numbered from 1.

@@ -151,6 +151,7 @@ mod tests {
             quote: "x".to_owned(),
             start: 0,
             section: None,
+            cell: None,
             occurrences: 1,
             boxes: WordBoxes::default(),
         };

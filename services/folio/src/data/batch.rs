@@ -7,6 +7,7 @@ use serde_json::json;
 use super::output::View;
 use super::{DataArguments, job, present, prompt, tag};
 use crate::client::{Client, answer};
+use crate::terminal::note;
 use crate::{documents, names};
 
 #[derive(Debug, clap::Args)]
@@ -79,7 +80,10 @@ async fn start(client: &Client, arguments: &Arguments) -> Result<View> {
     let created = present(answer(client.extractions().run_extractions(request)).await?.job)?;
     match arguments.no_wait {
         true => job::view(Some(created)),
-        false => job::watch(client, created.job_id).await,
+        false => {
+            note(&format!("job {} runs the prompt, also if this command ends", created.job_id));
+            job::watch(client, created.job_id).await
+        }
     }
 }
 

@@ -315,6 +315,9 @@ async fn follow<T>(
     let mut ended = None;
     while let Some(response) = events.message().await.map_err(|status| explain(&status))? {
         match event(response).and_then(|event| event.event) {
+            Some(Event::Started(started)) => {
+                progress.note(&format!("job {} runs the agent, also if this command ends", started.job_id));
+            }
             Some(Event::Tool(call)) => progress.step(&format!("the agent calls {}", call.name)),
             Some(Event::Complete(result)) => ended = result.extraction,
             _ => {}
@@ -385,10 +388,31 @@ fn original(original: &v1::OriginalText) -> Value {
 }
 
 pub(crate) fn citation(citation: &v1::Citation) -> Value {
-    let v1::Citation { path, page, quote, occurrences, .. } = citation;
+    let v1::Citation { path, page, section, cell, quote, occurrences, .. } = citation;
     json!({
-        "path": path, "kind": kind(citation.kind()), "page": page, "quote": quote, "occurrences": occurrences,
+        "path": path, "kind": kind(citation.kind()), "page": page, "section": section, "cell": cell, "quote": quote,
+        "occurrences": occurrences,
     })
+}
+
+/// Returns the page of a citation for people, with the section or the cell of a workbook.
+pub(crate) fn location(citation: &v1::Citation) -> String {
+    let v1::Citation { page, section, .. } = citation;
+    match cell(citation) {
+        Some(cell) => format!("page {page}, cell {cell}"),
+        None if section.is_empty() => format!("page {page}"),
+        None => format!("page {page}, section {section}"),
+    }
+}
+
+/// Returns the cell of a citation with its sheet, in the notation of spreadsheets. None: the citation has no cell.
+pub(super) fn cell(citation: &v1::Citation) -> Option<String> {
+    let v1::Citation { section: sheet, cell, .. } = citation;
+    match (sheet.as_str(), cell.as_str()) {
+        (_, "") => None,
+        ("", cell) => Some(cell.to_owned()),
+        (sheet, cell) => Some(format!("{sheet}!{cell}")),
+    }
 }
 
 /// Returns the name of a kind of evidence.
@@ -467,6 +491,8 @@ mod tests {
                 path: "total".to_owned(),
                 page: 2,
                 quote: "957,00".to_owned(),
+                section: "Invoices".to_owned(),
+                cell: "B7".to_owned(),
                 occurrences: 1,
                 kind: v1::CitationKind::Cited.into(),
                 ..v1::Citation::default()
@@ -497,7 +523,10 @@ mod tests {
             json!([{"path": "total", "value": 12.5, "page": 2}, {"path": "total", "value": 12.5, "page": null}]);
         assert_eq!((&shown["windows"], &shown["conflicts"]), (&json!(2), &conflicts));
         assert_eq!(shown["originals"], json!([{"path": "total", "text": "957,00 €"}]));
-        let citation = json!({"path": "total", "kind": "cited", "page": 2, "quote": "957,00", "occurrences": 1});
+        let citation = json!({
+            "path": "total", "kind": "cited", "page": 2, "section": "Invoices", "cell": "B7", "quote": "957,00",
+            "occurrences": 1
+        });
         assert_eq!(shown["citations"], json!([citation]));
         assert_eq!(shown["confidences"], json!([{"path": "total", "confidence": 0.75}]));
         let check = json!({
@@ -511,6 +540,19 @@ mod tests {
         assert_eq!((confidence_of(&extraction, "total"), confidence_of(&extraction, "other")), (Some(0.75), None));
         let without = whole(&stored("ext_1", "{}", None));
         assert_eq!((&without["coverage"], &without["windows"]), (&Value::Null, &Value::Null));
+    }
+
+    #[test]
+    fn a_location_names_the_section_or_the_cell() {
+        for (section, cell, expected) in [
+            ("", "", "page 2"),
+            ("Terms", "", "page 2, section Terms"),
+            ("", "B7", "page 2, cell B7"),
+            ("Invoices", "B7", "page 2, cell Invoices!B7"),
+        ] {
+            let (section, cell) = (section.to_owned(), cell.to_owned());
+            assert_eq!(location(&v1::Citation { page: 2, section, cell, ..v1::Citation::default() }), expected);
+        }
     }
 
     #[test]

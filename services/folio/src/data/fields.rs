@@ -54,21 +54,24 @@ pub(super) fn fields(extraction: &v1::Extraction) -> Vec<Field<'_>> {
     leaves(&data).into_iter().map(field).collect()
 }
 
-/// Returns a line for each value: its path, the value, its evidence, and confidences and decisions if there are any. A line
-/// for each failed check follows.
+/// Returns a line for each value: its path, the value, its evidence, and cells, confidences and decisions if there are any. A
+/// line for each failed check follows.
 pub(super) fn table(extraction: &v1::Extraction) -> String {
     let row = |field: &Field<'_>| {
         json!({
             "field": field.path, "value": field.value, "evidence": field.evidence(),
-            "page": field.citation.map(|citation| citation.page),
+            "page": field.citation.map(|citation| citation.page), "cell": field.citation.and_then(extraction::cell),
             "quote": field.citation.map(|citation| citation.quote.as_str()),
             "confidence": field.confidence, "decision": field.decision.map(word),
         })
     };
     let fields = fields(extraction);
+    let has_cell = |field: &Field<'_>| field.citation.is_some_and(|citation| !citation.cell.is_empty());
+    let cell = fields.iter().any(has_cell).then_some("cell");
     let decision = fields.iter().any(|field| field.decision.is_some()).then_some("decision");
     let confidence = fields.iter().any(|field| field.confidence.is_some()).then_some("confidence");
-    let columns = ["field", "value", "evidence", "page", "quote"].into_iter().chain(confidence).chain(decision);
+    let columns = ["field", "value", "evidence", "page"].into_iter().chain(cell).chain(["quote"]);
+    let columns = columns.chain(confidence).chain(decision);
     let failed: String = failed_checks(extraction).map(|line| printable(&line) + "\n").collect();
     View::list(columns, fields.iter().map(row).collect()).render(Format::Table) + &failed
 }
@@ -114,6 +117,17 @@ mod tests {
                         items[0].price  12.5   located   2     12,50\u{fffd}\n\
                         paid            false  inferred\n";
         assert_eq!(table(&extraction()), expected);
+    }
+
+    #[test]
+    fn a_value_of_a_workbook_has_its_cell() {
+        let mut extraction = extraction();
+        (extraction.citations[0].section, extraction.citations[0].cell) = ("Invoices".to_owned(), "B7".to_owned());
+        let expected = "FIELD           VALUE  EVIDENCE  PAGE  CELL         QUOTE\n\
+                        number          A-17   cited     1     Invoices!B7  A-17,\n\
+                        items[0].price  12.5   located   2                  12,50\u{fffd}\n\
+                        paid            false  inferred\n";
+        assert_eq!(table(&extraction), expected);
     }
 
     #[test]

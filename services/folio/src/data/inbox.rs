@@ -243,6 +243,12 @@ mod tests {
             (&approval["subject"], &approval["document_ids"]),
             (&json!("create_tag"), &json!(["doc_2", "doc_3"]))
         );
+        let proposal =
+            v1::Proposal { document_type: "Invoice".to_owned(), document_id: "doc_4".to_owned(), ..Default::default() };
+        let kind = v1::InboxItemKind::Proposal.into();
+        let proposal = row(&v1::InboxItem { kind, subject: Some(Subject::Proposal(proposal)), ..item() });
+        assert_eq!((&proposal["kind"], &proposal["document_ids"]), (&json!("proposal"), &json!(["doc_4"])));
+        assert_eq!(proposal["subject"], "proposed for Invoice");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::fields::{self, Field, fields};
 use super::output::View;
-use super::{DataArguments, collect, parsed, present};
+use super::{DataArguments, collect, extraction, parsed, present};
 use crate::client::{Client, answer};
 use crate::input::{Entry, Input};
 use crate::layout::Span;
@@ -311,8 +311,8 @@ impl Session {
         let text = self.page(document_id, citation.page).await?;
         let (before, after) = around(&text, citation.start as usize, citation.quote.chars().count());
         let evidence = evidence.map(|evidence| format!("{evidence} on ")).unwrap_or_default();
-        let page = Span::new(DIM, format!("  {evidence}page {}{confidence}: {before}", citation.page));
-        self.screen.spans(&[page, Span::new(NOTE, citation.quote.clone()), Span::new(DIM, after)]);
+        let location = Span::new(DIM, format!("  {evidence}{}{confidence}: {before}", extraction::location(citation)));
+        self.screen.spans(&[location, Span::new(NOTE, citation.quote.clone()), Span::new(DIM, after)]);
         Ok(())
     }
 

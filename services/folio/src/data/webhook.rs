@@ -12,6 +12,7 @@ use super::job::word;
 use super::output::View;
 use super::{DataArguments, collect, deleted, parsed, present, time};
 use crate::client::{Client, answer};
+use crate::progress::Progress;
 use crate::secret_input;
 
 /// Maximum number of endpoints that a command reads: an organization has fewer.
@@ -261,6 +262,8 @@ async fn test(client: &Client, what: &str) -> Result<View> {
     let request = v1::TestWebhookEndpointRequest { webhook_endpoint_id: id(client, what).await?, ..Default::default() };
     let sent = present(answer(client.webhooks().test_webhook_endpoint(request)).await?.webhook_delivery)?;
     let mut found = sent;
+    let progress = Progress::stderr().line(what);
+    progress.step("waiting for the first attempt");
     for _ in 0..POLLS {
         if found.attempts > 0 && (found.end_time.is_some() || found.error.is_some()) {
             break;
@@ -269,6 +272,7 @@ async fn test(client: &Client, what: &str) -> Result<View> {
         tokio::time::sleep(POLL_INTERVAL).await;
         found = read(client, &found.webhook_delivery_id).await?;
     }
+    drop(progress);
     let view = View::one(delivery_row(&found));
     Ok(match found.state() {
         v1::WebhookDeliveryState::Delivered => view,

@@ -65,7 +65,8 @@ pub(crate) async fn collect(
         let (path, kind) = (&citation.path, extraction::kind(citation.kind()));
         let confidence = extraction::confidence_of(&stored, path);
         let confidence = confidence.map(|share| format!(", confidence {share:.2}")).unwrap_or_default();
-        screen.line(NOTE, &format!("  {path}: {kind} on page {}, {quote}{confidence}", citation.page));
+        let location = extraction::location(citation);
+        screen.line(NOTE, &format!("  {path}: {kind} on {location}, {quote}{confidence}"));
     }
     let usage = finished.completed.usage.unwrap_or_default();
     Ok(Report {

@@ -139,6 +139,25 @@ fn a_taken_name_leads_to_a_new_version_of_the_existing_schema() {
     assert_eq!(update.1["schema_id"], "sch_9");
 }
 
+/// A run without a person may not change the schema of another document.
+#[test]
+fn a_refused_update_of_the_schema_with_the_name_leads_to_another_name() {
+    let taken = json!({"error": "NAME_TAKEN: a schema of that name is there"});
+    let listed = json!({"schemas": [{"schema_id": "sch_9", "name": "Invoice"}], "total": 1});
+    let results = HashMap::from([
+        ("create_schema", vec![taken.clone()]),
+        ("list_schemas", vec![listed]),
+        ("update_schema", vec![json!({"error": "This run changes only what it has created."})]),
+        ("create_prompt", vec![taken]),
+    ]);
+    let (chat, answer) = run(&system(INVOICE, ""), EXTRACT, results);
+    assert!(answer.contains("A-17"), "{answer}: {:?}", chat.called);
+    let created = |tool: &str| chat.called.iter().rfind(|(name, _)| name == tool).unwrap().1.clone();
+    assert_eq!(created("create_schema")["name"], "Invoice (bill.pdf)");
+    assert_eq!(created("create_prompt")["name"], "Invoice extraction (bill.pdf)");
+    assert_eq!(created("create_prompt")["schema_id"], "sch_1");
+}
+
 #[test]
 fn persistent_errors_end_in_an_explanation_within_the_rounds_of_a_turn() {
     for tool in ["validate_schema", "create_schema", "create_prompt", "run_extraction"] {

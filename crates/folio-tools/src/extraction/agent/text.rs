@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn page(number: u32, text: &str) -> PageText {
-        PageText { number, text: text.to_owned(), gap: None }
+        PageText { number, text: text.to_owned(), gap: None, first_cell: None }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::offline::view;
 
 /// Maximum attempts of a write.
 const ATTEMPTS_MAX: usize = 2;
+/// Maximum number of characters of the name of a document in another name.
+const NAME_CHARS: usize = 60;
 
 /// Requested results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,10 +150,13 @@ fn schema(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
     }
 }
 
-/// Handles a failed creation: updates the schema that has the name, otherwise tries another name once.
+/// Handles a failed creation: updates the schema that has the name, otherwise, or if the update fails, tries another name once.
 fn another_schema(context: &Context<'_>, proposal: &Proposal, reason: &str) -> Answer {
-    if context.steps.last_failure("update_schema").is_some() || context.steps.count("create_schema") >= ATTEMPTS_MAX {
+    if context.steps.count("create_schema") >= ATTEMPTS_MAX {
         return Answer::text(format!("The schema could not be created: {reason}"));
+    }
+    if context.steps.last_failure("update_schema").is_some() {
+        return renamed(context, proposal);
     }
     let has_name = |schema: &&Value| {
         let name = schema.get("name").and_then(Value::as_str);
@@ -172,16 +177,22 @@ fn another_schema(context: &Context<'_>, proposal: &Proposal, reason: &str) -> A
                     let arguments = json!({"schema_id": id, "response_format": proposal.format});
                     Answer::calls("I make a new version of it.", vec![Call::new("update_schema", arguments)])
                 }
-                None => renamed(proposal),
+                None => renamed(context, proposal),
             }
         }
-        _ => renamed(proposal),
+        _ => renamed(context, proposal),
     }
 }
 
-fn renamed(proposal: &Proposal) -> Answer {
-    let arguments = json!({"name": format!("{} (offline)", proposal.kind), "response_format": proposal.format});
+fn renamed(context: &Context<'_>, proposal: &Proposal) -> Answer {
+    let arguments = json!({"name": another_name(context, &proposal.kind), "response_format": proposal.format});
     Answer::calls("I try another name.", vec![Call::new("create_schema", arguments)])
+}
+
+/// Returns a name that contains the name of the document, because other documents of the same kind use the first name.
+fn another_name(context: &Context<'_>, name: &str) -> String {
+    let document: String = context.document_name().chars().take(NAME_CHARS).collect();
+    format!("{name} ({document})")
 }
 
 /// Calls the help tools once, before the first creation.
@@ -214,7 +225,7 @@ fn prompt(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
         Some(failed) if context.steps.count("create_prompt") >= ATTEMPTS_MAX => {
             return Some(Answer::text(format!("The prompt could not be created: {}", failed.result_text())));
         }
-        Some(_) => format!("{name} (offline)"),
+        Some(_) => another_name(context, &name),
         None => name,
     };
     let mut arguments = json!({"name": name, "content": proposal.prompt});

@@ -14,6 +14,7 @@ fn citation(path: &str) -> Citation {
         quote: format!("quote of {path}"),
         start: 0,
         section: None,
+        cell: None,
         occurrences: 1,
         boxes: WordBoxes::default(),
     }
