@@ -63,15 +63,11 @@ pub(crate) async fn measure(documents: usize) -> Result<()> {
 
     let title = format!("jobs over {documents} documents; a model call alone takes {} (p50)", micros(model.p50));
     eprintln!("\n{title:<60}{:>14}{:>14}", "embedded", "three nodes");
-    let rows: [(String, fn(&Measurements) -> String); 4] = [
-        ("documents per second, one batch".to_owned(), |found| format!("{:.0}", found.one_batch)),
-        (format!("documents per second, {BATCHES} batches"), |found| format!("{:.0}", found.batches)),
-        ("job of one document, p50".to_owned(), |found| micros(found.single.p50)),
-        ("job of one document, p99".to_owned(), |found| micros(found.single.p99)),
-    ];
-    for (what, shown) in rows {
-        row(&what, &shown(&embedded), &shown(&three));
-    }
+    let both = |what: &str, shown: fn(&Measurements) -> String| row(what, &shown(&embedded), &shown(&three));
+    both("documents per second, one batch", |found| format!("{:.0}", found.one_batch));
+    both(&format!("documents per second, {BATCHES} batches"), |found| format!("{:.0}", found.batches));
+    both("job of one document, p50", |found| micros(found.single.p50));
+    both("job of one document, p99", |found| micros(found.single.p99));
     let added = |found: &Measurements| found.single.p50.saturating_sub(model.p50);
     row("  added to the model call, p50", &micros(added(&embedded)), &micros(added(&three)));
     let report = |found: &Measurements| {

@@ -158,7 +158,7 @@ fn invariant_3_a_node_may_die_at_each_step_of_a_run_by_a_tag() {
         let jobs = ended_jobs(test, "extraction").await;
         assert_done(&jobs);
         assert_eq!(jobs.len(), 1, "{jobs:?}");
-        assert_eq!(extracted(test).await, [test.document.clone()]);
+        assert_eq!(extracted(test).await, std::slice::from_ref(&test.document));
         test.assert_clean().await;
     });
 }

@@ -93,7 +93,11 @@ impl SimulatedUser {
         });
         let response_format_json = format.to_string();
         let schema = v1::Schema { name: name.to_owned(), response_format_json, ..Default::default() };
-        let request = v1::CreateSchemaRequest { schema: Some(schema), request_id: request_id("schema", name) };
+        let request = v1::CreateSchemaRequest {
+            schema: Some(schema),
+            request_id: request_id("schema", name),
+            ..Default::default()
+        };
         let made = self.retry(call!(schemas.create_schema(request))).await;
         let made = made.inspect_err(|error| println!("  a schema was not created: {error}")).ok()?;
         let schema = made.into_inner().schema.expect("a schema");

@@ -37,7 +37,7 @@ async fn start() -> (Sandbox, [(&'static str, String); 2]) {
     (sandbox, variables)
 }
 
-fn borrowed(variables: &[(&'static str, String); 2]) -> [(&'static str, &str); 2] {
+fn borrowed<'a>(variables: &'a [(&'static str, String); 2]) -> [(&'static str, &'a str); 2] {
     variables.each_ref().map(|(name, value)| (*name, value.as_str()))
 }
 

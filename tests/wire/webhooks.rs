@@ -1,5 +1,7 @@
 //! Events of a real server reach an endpoint, also after the server died.
 
+use axum::body::Bytes;
+use axum::http::HeaderMap;
 use folio_testkit::wait_for;
 use folio_tests::harness::webhook_receiver::{Received, receiver};
 use llm_sim::{Fault, FaultPlan};

@@ -8,7 +8,8 @@ use folio_storage::ResourceUsage;
 use folio_types::op::{ClosedAs, Expected, OpKey, OpResult, OpRow, Target, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{CallId, Digest, Reason, TurnId};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 
 use super::context::{Context, done, row};
 use super::memory::Memory;
@@ -36,13 +37,8 @@ pub(crate) struct Run {
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let kinds: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
     same!(SAMPLES.iter().map(|sampled| sampled.kind.name).collect::<BTreeSet<_>>(), kinds, "the kinds with samples");
-    let runs = SAMPLES.iter().filter(|sampled| context.covers(sampled.kind.name)).map(|sampled| {
-        let mut run = Run::new(context.of_kind(sampled.kind.name));
-        async move {
-            let outcome = run.kind(sampled).await;
-            outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.name)))
-        }
-    });
+    let covered = SAMPLES.iter().filter(|sampled| context.covers(sampled.kind.name));
+    let runs: Vec<_> = covered.map(|sampled| check_kind(context.of_kind(sampled.kind.name), sampled)).collect();
     stream::iter(runs).buffer_unordered(CONCURRENT_KINDS).try_collect::<()>().await?;
     if context.covers(Extraction::KIND) {
         let lists = context.of_kind("extraction_lists");
@@ -50,6 +46,15 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     }
     revisions::by_page(context).await?;
     revisions::references(context).await
+}
+
+/// The future is boxed, because the compiler cannot prove that a stream of closures is `Send`.
+fn check_kind(context: Context, sampled: &'static Sampled) -> BoxFuture<'static, Outcome> {
+    async move {
+        let outcome = Run::new(context).kind(sampled).await;
+        outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.name)))
+    }
+    .boxed()
 }
 
 /// Compares one resource, as it is read.

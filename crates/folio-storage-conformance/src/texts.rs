@@ -28,7 +28,7 @@ fn page(number: u32) -> NewPage {
         2 => Some(TextGap::Missing),
         _ => None,
     };
-    let first_cell = (number % 4 == 0).then_some(CellPosition { row: number, column: 2 });
+    let first_cell = number.is_multiple_of(4).then_some(CellPosition { row: number, column: 2 });
     let page = NewPage { gap, first_cell, ..NewPage::of_text(number, format!("page {number}")) };
     let word = |left: f64| BoundingBox { left, top: 10.0, right: left + 20.0, bottom: 20.0 };
     match number % 3 {

@@ -120,7 +120,7 @@ impl World {
     fn confirm(&mut self, owner: usize, step: &Step) {
         match step {
             Step::Reserve { payer, call } => {
-                let new = Call { payer: *payer, charge: None, is_settled: false };
+                let new = Call { payer, charge: None, is_settled: false };
                 self.calls.entry((owner, *call)).or_insert(new);
             }
             Step::Settle { call, .. } => {

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use self::node::{Kind, Node};
 pub use self::node::Node as CassandraNode;
+use self::node::{Kind, Node};
 use crate::cache::{self, run_to_end};
 use crate::identity::Identity;
 use crate::ports;
@@ -52,7 +52,13 @@ impl Cassandra {
         let port = ports::free(2 + TOKENS.len() as u16)?;
         let mut cassandra = Self { nodes: Vec::new(), port };
         for ((token, datacenter), host) in tokens.iter().zip(datacenters).zip(1..) {
-            cassandra.nodes.push(Node::start((&java, &jars), (host, datacenter), port, token, &Kind::Durable { of: nodes })?);
+            cassandra.nodes.push(Node::start(
+                (&java, &jars),
+                (host, datacenter),
+                port,
+                token,
+                &Kind::Durable { of: nodes },
+            )?);
         }
         Ok(cassandra)
     }
