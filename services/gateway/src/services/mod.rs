@@ -49,11 +49,8 @@ pub(crate) struct Api {
 
 /// Returns the services as routes. The options bound the size of request messages; the size of response messages is not
 /// bounded.
-pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
-    let Gateway { components, options, .. } = gateway;
-    let bytes = options.message_bytes;
-    let (drain_started, drain_ended) = (shutdown.begin.clone(), shutdown.abort.clone());
-    let api = Api { operations: Operations::new(components), options, drain_started, drain_ended };
+pub(crate) fn routes(api: &Api) -> RoutesBuilder {
+    let bytes = api.options.message_bytes;
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -116,6 +113,16 @@ fn total_size(count: u64) -> i32 {
 }
 
 impl Api {
+    pub(crate) fn new(gateway: Gateway, shutdown: &Shutdown) -> Self {
+        let Gateway { components, options, .. } = gateway;
+        let (drain_started, drain_ended) = (shutdown.begin.clone(), shutdown.abort.clone());
+        Self { operations: Operations::new(components), options, drain_started, drain_ended }
+    }
+
+    pub(crate) fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
     /// Translates a request to an operation, runs the operation, and translates its output.
     async fn call<Q, O: Operation, A>(
         &self,
