@@ -352,8 +352,13 @@ mod tests {
     }
 
     const LIMITS: Limits = Limits { silence: seconds(40), authentication: seconds(30), lifetime: seconds(630) };
-    const NEW: Activity =
-        Activity { is_authenticated: false, has_calls: false, is_http1: false, age: Duration::ZERO, silence: Duration::ZERO };
+    const NEW: Activity = Activity {
+        is_authenticated: false,
+        has_calls: false,
+        is_http1: false,
+        age: Duration::ZERO,
+        silence: Duration::ZERO,
+    };
 
     #[test]
     fn a_connection_without_an_authenticated_call_ends_in_time() {

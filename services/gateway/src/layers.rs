@@ -54,8 +54,8 @@ use crate::counters::Counters;
 use crate::faces::{Face, Target};
 use crate::options::Options;
 use crate::public_calls::PublicCalls;
-use crate::request_body::{Framing, MessageBounds, RequestBody};
 use crate::rates::RateLimit;
+use crate::request_body::{Framing, MessageBounds, RequestBody};
 use crate::response_body::{CallGuard, CallPermit, UnreadWatch, caller_timeout};
 use crate::rest::Lookup;
 use crate::sessions::Sessions;
@@ -156,7 +156,8 @@ where
         span.record("call_id", call_id.to_str().unwrap_or_default());
         let parent = layers.caller_trace(&request, &span);
         let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(parent) };
-        let answer = context.scope(async move { handle(&layers, &target, service, request).await }).instrument(span.clone());
+        let answer =
+            context.scope(async move { handle(&layers, &target, service, request).await }).instrument(span.clone());
         Box::pin(async move {
             let mut answer = answer.await?;
             answer.headers_mut().insert(CALL_ID, call_id);

@@ -177,7 +177,11 @@ impl Options {
         ] {
             problems.seconds(path, value, min, max);
         }
-        problems.check(self.cors_origins.len() <= ORIGINS_MAX, "cors_origins", format_args!("are at most {ORIGINS_MAX}"));
+        problems.check(
+            self.cors_origins.len() <= ORIGINS_MAX,
+            "cors_origins",
+            format_args!("are at most {ORIGINS_MAX}"),
+        );
         for (at, origin) in self.cors_origins.iter().enumerate() {
             let expected = "must be https://HOST[:PORT], http://HOST[:PORT] or *";
             problems.check(is_origin(origin), &format!("cors_origins[{at}]"), expected);

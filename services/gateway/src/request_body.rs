@@ -258,7 +258,8 @@ mod tests {
         }
         assert_eq!(reserved, [0, 100, 100, 0]);
 
-        let partial = || RequestBody::new(body(vec![whole[..50].to_vec()]), Framing::messages(), bounds.clone(), owner());
+        let partial =
+            || RequestBody::new(body(vec![whole[..50].to_vec()]), Framing::messages(), bounds.clone(), owner());
         let (mut first, mut second) = (partial(), partial());
         next(&mut first).await.unwrap();
         assert_eq!(next(&mut second).await.unwrap_err().reason, Reason::Overloaded);
@@ -269,7 +270,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_decoder_refuses_a_message_that_is_too_large() {
-        let mut body = RequestBody::new(body(vec![message(1_001)[..9].to_vec()]), Framing::messages(), bounds(10), owner());
+        let mut body =
+            RequestBody::new(body(vec![message(1_001)[..9].to_vec()]), Framing::messages(), bounds(10), owner());
         assert_eq!(next(&mut body).await.unwrap(), 9);
         assert_eq!(body.bounds.memory.load(), Amount::default());
     }
@@ -282,7 +284,8 @@ mod tests {
         next(&mut first).await.unwrap();
         next(&mut first).await.unwrap();
         assert_eq!(bounds.memory.load().bytes, RESERVED_MIN);
-        let mut others = [0; 2].map(|_| RequestBody::new(body(parts.clone()), Framing::whole(), bounds.clone(), owner()));
+        let mut others =
+            [0; 2].map(|_| RequestBody::new(body(parts.clone()), Framing::whole(), bounds.clone(), owner()));
         next(&mut others[0]).await.unwrap();
         assert_eq!(next(&mut others[1]).await.unwrap_err().reason, Reason::Overloaded);
         drop(first);

@@ -21,21 +21,13 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     check!((90..=101).contains(&retry_after.as_secs()), "the retry delay is wrong: {retry_after:?}");
     let emptied = RateDecision::Allowed { remaining: 0 };
     same!(store.take(&org, "other", slow, 3).await?, emptied, "another bucket");
-    same!(
-        store.take(&OrgId::derive(&[nonce, "x"]), "slow", slow, 3).await?,
-        emptied,
-        "another organization"
-    );
+    same!(store.take(&OrgId::derive(&[nonce, "x"]), "slow", slow, 3).await?, emptied, "another organization");
     check!(
         !is_allowed(store.take(&org, "big", slow, 4).await?),
         "a request beyond the capacity of a bucket is allowed"
     );
     let closed = Rate { burst: 1, per_second: 0.0 };
-    same!(
-        store.take(&org, "closed", closed, 1).await?,
-        emptied,
-        "the only token of a bucket that is not refilled"
-    );
+    same!(store.take(&org, "closed", closed, 1).await?, emptied, "the only token of a bucket that is not refilled");
     check!(!is_allowed(store.take(&org, "closed", closed, 1).await?), "a bucket that is not refilled");
     let quick = Rate { burst: 2, per_second: 2.0 };
     let started_at = Instant::now();
@@ -46,10 +38,8 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
             || started_at.elapsed() > Duration::from_millis(950),
         "the retry delay is wrong: {refused:?}"
     );
-    eventually("a bucket fills", async || {
-        Ok(is_allowed(store.take(&org, "quick", quick, 2).await?).then_some(()))
-    })
-    .await
+    eventually("a bucket fills", async || Ok(is_allowed(store.take(&org, "quick", quick, 2).await?).then_some(())))
+        .await
 }
 
 fn is_allowed(decision: RateDecision) -> bool {

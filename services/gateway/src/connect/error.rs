@@ -81,7 +81,10 @@ mod tests {
     fn an_error_has_its_code_its_message_and_readable_details() {
         let error = Error::invalid_field("tag.name", "is missing").retry_after(Duration::from_secs(2));
         let body = body(&status::from_error(error));
-        assert_eq!((body["code"].as_str(), body["message"].as_str()), (Some("invalid_argument"), Some("tag.name: is missing")));
+        assert_eq!(
+            (body["code"].as_str(), body["message"].as_str()),
+            (Some("invalid_argument"), Some("tag.name: is missing"))
+        );
         let details = body["details"].as_array().unwrap();
         let detail = |kind: &str| details.iter().find(|detail| detail["type"] == format!("google.rpc.{kind}")).unwrap();
         assert_eq!(detail("ErrorInfo")["debug"]["reason"], "INVALID_FIELD");

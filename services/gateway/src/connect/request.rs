@@ -162,7 +162,9 @@ mod tests {
             check_headers(&HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(value))]))
         };
         assert!(check("application/json").is_ok() && check("application/JSON; charset=utf-8").is_ok());
-        for refused in ["text/plain", "application/proto", "application/connect+json", "application/x-www-form-urlencoded"] {
+        for refused in
+            ["text/plain", "application/proto", "application/connect+json", "application/x-www-form-urlencoded"]
+        {
             assert_eq!(check(refused).unwrap_err().reason, Reason::UnsupportedType, "{refused}");
         }
         assert!(check_headers(&HeaderMap::new()).is_err());

@@ -132,7 +132,8 @@ fn take_message(buffer: &mut BytesMut) -> Result<Option<Bytes>> {
 
 /// Returns a message as JSON with the names of the proto files. Fields with their default value are left out.
 fn to_json(descriptor: &MessageDescriptor, message: &[u8]) -> Result<Vec<u8>> {
-    let unreadable = |error: &dyn std::fmt::Display| Error::internal(format!("a response cannot be translated: {error}"));
+    let unreadable =
+        |error: &dyn std::fmt::Display| Error::internal(format!("a response cannot be translated: {error}"));
     let message = DynamicMessage::decode(descriptor.clone(), message).map_err(|error| unreadable(&error))?;
     let mut json = Vec::new();
     let options = SerializeOptions::new().use_proto_field_name(true);

@@ -245,9 +245,14 @@ mod tests {
     #[test]
     fn a_known_etag_is_compared_weakly() {
         let response = Response::builder().header(ETAG, "\"v3\"").body(Body::empty()).unwrap();
-        for (known, unchanged) in
-            [("\"v3\"", true), ("W/\"v3\"", true), ("\"v2\", \"v3\"", true), ("*", true), ("\"v2\"", false), ("v3", false)]
-        {
+        for (known, unchanged) in [
+            ("\"v3\"", true),
+            ("W/\"v3\"", true),
+            ("\"v2\", \"v3\"", true),
+            ("*", true),
+            ("\"v2\"", false),
+            ("v3", false),
+        ] {
             assert_eq!(is_unchanged(Some(&HeaderValue::from_static(known)), &response), unchanged, "{known}");
         }
         assert!(!is_unchanged(None, &response));

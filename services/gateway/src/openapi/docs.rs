@@ -26,7 +26,8 @@ pub(super) fn page(document: &Value) -> String {
     html += "<h2>Schemas</h2>";
     for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
         let name = escaped(name);
-        let _ = write!(html, "<details id=\"{name}\"><summary><code>{name}</code></summary>{}</details>", source(schema));
+        let _ =
+            write!(html, "<details id=\"{name}\"><summary><code>{name}</code></summary>{}</details>", source(schema));
     }
     html + "</html>"
 }

@@ -8,8 +8,8 @@
 //! [`messages`] describes the messages of the API by their descriptors, [`document`] the routes by the declarations of the
 //! operations and by the types of the handlers.
 
-mod document;
 mod docs;
+mod document;
 mod messages;
 
 use std::sync::LazyLock;

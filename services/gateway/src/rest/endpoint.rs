@@ -100,7 +100,8 @@ impl Document {
     /// Declares the members of an object as query parameters.
     pub(crate) fn query<T: ToSchema>(&mut self) {
         let schema = to_value(&T::schema());
-        let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
             let description = schema.get("description").cloned().unwrap_or_default();
             self.parameters.push(json!({

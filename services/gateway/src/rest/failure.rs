@@ -55,9 +55,7 @@ impl Failure {
 
     /// Returns the error of an invalid request. The values are not repeated, because they may be secret.
     pub(crate) fn unprocessable(invalid: &[InvalidValue]) -> Self {
-        let item = |InvalidValue { kind, location, message }: &InvalidValue| {
-            json!({ "type": kind, "loc": location, "msg": message })
-        };
+        let item = |InvalidValue { kind, location, message }: &InvalidValue| json!({ "type": kind, "loc": location, "msg": message });
         let detail = invalid.iter().map(item).collect();
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, detail, error: None }
     }

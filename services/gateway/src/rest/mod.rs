@@ -76,8 +76,13 @@ mod tests {
 
     #[test]
     fn a_path_is_found_with_and_without_the_prefix_and_extra_slashes() {
-        for path in ["/v0/orgs/a/tags", "//v0/orgs/a/tags", "/v0/orgs/a/tags/", "/fastapi/v0/orgs/a/tags", "/fastapi//v0/orgs/a/tags"]
-        {
+        for path in [
+            "/v0/orgs/a/tags",
+            "//v0/orgs/a/tags",
+            "/v0/orgs/a/tags/",
+            "/fastapi/v0/orgs/a/tags",
+            "/fastapi//v0/orgs/a/tags",
+        ] {
             assert_eq!(route_path(path, "/fastapi").as_deref(), Some("/v0/orgs/a/tags"), "{path}");
         }
         assert_eq!(route_path("/fastapi/v0/a", ""), None);

@@ -210,11 +210,22 @@ mod tests {
         let mut seen = BTreeSet::new();
         for route in &TABLE.routes {
             let path = pattern(route.path).replace(['{', '}'], "");
-            assert!(seen.insert((route.method.to_string(), path.clone())), "{} {} is declared twice", route.method, route.path);
+            assert!(
+                seen.insert((route.method.to_string(), path.clone())),
+                "{} {} is declared twice",
+                route.method,
+                route.path
+            );
             let Lookup::Found(found) = lookup(&route.method, &path) else {
                 panic!("{} {} is not found", route.method, route.path);
             };
-            assert!(std::ptr::eq(found.route, route), "{} {} is hidden by {}", route.method, route.path, found.route.path);
+            assert!(
+                std::ptr::eq(found.route, route),
+                "{} {} is hidden by {}",
+                route.method,
+                route.path,
+                found.route.path
+            );
             let is_of_organization = route.path.starts_with("/v0/orgs/");
             assert_eq!(found.organization.is_some(), is_of_organization, "{}", route.path);
         }
@@ -229,7 +240,9 @@ mod tests {
 
     #[test]
     fn a_path_cannot_leave_its_parameter() {
-        let Lookup::Found(path) = lookup(&Method::GET, "/v0/orgs/o/tags/..%2F..%2Fother") else { panic!("is not found") };
+        let Lookup::Found(path) = lookup(&Method::GET, "/v0/orgs/o/tags/..%2F..%2Fother") else {
+            panic!("is not found")
+        };
         assert_eq!(path.ids.as_ref(), ["..%2F..%2Fother"]);
         for path in ["/v0/orgs/o/tags/../schemas", "/v0/orgs//tags", "/v0/orgs/o/tags/a/b"] {
             assert!(!matches!(lookup(&Method::GET, path), Lookup::Found(_)), "{path}");

@@ -133,11 +133,7 @@ async fn find(client: Client, Id(tag_id): Id<TagId>) -> Reply<Versioned<TagBody>
     Ok((&client.run(GetTag { tag_id }).await?).into())
 }
 
-async fn update(
-    client: Client,
-    Id(tag_id): Id<TagId>,
-    Json(fields): Json<TagFields>,
-) -> Reply<Versioned<TagBody>> {
+async fn update(client: Client, Id(tag_id): Id<TagId>, Json(fields): Json<TagFields>) -> Reply<Versioned<TagBody>> {
     let operation = UpdateTag {
         tag_id,
         name: Some(fields.name.clone()),

@@ -4,9 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use folio_types::{
-    DocumentId, Error, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, ThreadId, TokenId, UserId,
-};
+use folio_types::{DocumentId, Error, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, ThreadId, TokenId, UserId};
 use http::request::Parts;
 use serde_json::json;
 

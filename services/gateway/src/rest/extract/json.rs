@@ -133,7 +133,9 @@ mod tests {
 
     #[test]
     fn other_content_types_are_no_json() {
-        for json in ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/problem+json"] {
+        for json in
+            ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/problem+json"]
+        {
             assert!(is_json(json.as_bytes()), "{json}");
         }
         for other in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""] {

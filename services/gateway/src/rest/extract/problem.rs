@@ -77,12 +77,32 @@ mod tests {
     fn messages_of_serde_have_a_kind() {
         for (message, kind, text) in [
             ("missing field `name`", "missing", "Field required"),
-            ("invalid type: integer `1`, expected a string", "string_type", "invalid type: integer `1`, expected a string"),
-            ("invalid type: string \"x\", expected a sequence", "list_type", "invalid type: string \"x\", expected a sequence"),
-            ("invalid type: string \"false\", expected a boolean", "bool_type", "invalid type: string \"false\", expected a boolean"),
-            ("invalid type: floating point `1.5`, expected u32", "int_from_float", "invalid type: floating point `1.5`, expected u32"),
+            (
+                "invalid type: integer `1`, expected a string",
+                "string_type",
+                "invalid type: integer `1`, expected a string",
+            ),
+            (
+                "invalid type: string \"x\", expected a sequence",
+                "list_type",
+                "invalid type: string \"x\", expected a sequence",
+            ),
+            (
+                "invalid type: string \"false\", expected a boolean",
+                "bool_type",
+                "invalid type: string \"false\", expected a boolean",
+            ),
+            (
+                "invalid type: floating point `1.5`, expected u32",
+                "int_from_float",
+                "invalid type: floating point `1.5`, expected u32",
+            ),
             ("invalid type: string \"1\", expected u32", "int_type", "invalid type: string \"1\", expected u32"),
-            ("unknown variant `x`, expected `asc` or `desc`", "literal_error", "unknown variant `x`, expected `asc` or `desc`"),
+            (
+                "unknown variant `x`, expected `asc` or `desc`",
+                "literal_error",
+                "unknown variant `x`, expected `asc` or `desc`",
+            ),
             ("int_parsing: the value is not an integer", "int_parsing", "the value is not an integer"),
             ("value_error: is empty", "value_error", "Value error, is empty"),
             ("anything else", "value_error", "Value error, anything else"),

@@ -100,11 +100,7 @@ impl<'de> Deserializer<'de> for Text {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, QueryError> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, QueryError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -210,8 +206,7 @@ mod tests {
 
     #[test]
     fn parameters_are_read_by_their_type() {
-        let expected =
-            Sample { skip: Bounded(0), limit: Bounded(10), name: None, force: false, kind: None };
+        let expected = Sample { skip: Bounded(0), limit: Bounded(10), name: None, force: false, kind: None };
         assert_eq!(parse::<Sample>("").unwrap(), expected);
         let expected = Sample {
             skip: Bounded(3),
