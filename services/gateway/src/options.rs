@@ -76,6 +76,11 @@ folio_types::settings! {
         pub transfer_idle: Duration as "transfer_idle_seconds" = Duration::from_secs(60),
         /// Maximum duration of an upload or download.
         pub transfer_lifetime: Duration as "transfer_lifetime_seconds" = Duration::from_secs(30 * 60),
+        /// Maximum bytes on disk of the files that REST routes receive and that are not stored yet. Further uploads are
+        /// refused with `OVERLOADED`.
+        pub upload_spool_bytes: u64 = 4 * 1024 * MIB as u64,
+        /// The same for each organization.
+        pub upload_spool_bytes_per_organization: u64 = 1024 * MIB as u64,
         /// Maximum time for which a response may remain unread before its stream is ended.
         pub unread: Duration as "unread_seconds" = Duration::from_secs(60),
         /// Maximum number of connections with an authenticated call. Calls on further connections are refused with
@@ -155,6 +160,12 @@ impl Options {
             ("incomplete_message_bytes_per_user", self.incomplete_message_bytes_per_user),
         ] {
             problems.number(path, value, least, 1024 * 1024 * MIB);
+        }
+        for (path, value) in [
+            ("upload_spool_bytes", self.upload_spool_bytes),
+            ("upload_spool_bytes_per_organization", self.upload_spool_bytes_per_organization),
+        ] {
+            problems.number(path, value, MIB as u64, 1024 * 1024 * MIB as u64);
         }
         problems.number("streams_per_connection", self.streams_per_connection, 1, 1_000_000);
         let has_proxies = !self.proxy_protocol || !self.trusted_proxies.is_empty();

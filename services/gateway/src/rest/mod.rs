@@ -16,6 +16,7 @@ mod reply;
 mod routes;
 mod tags;
 mod unserved;
+mod upload;
 
 use axum::response::{IntoResponse as _, Response};
 use http::Request;
@@ -27,6 +28,7 @@ pub(crate) use extract::path_parameter;
 pub(crate) use failure::Failure;
 pub(crate) use routes::{Lookup, Route, TABLE, lookup};
 pub use routes::{RestRoute, rest_routes};
+pub(crate) use upload::{Limits as UploadLimits, Spools};
 
 use crate::services::Api;
 

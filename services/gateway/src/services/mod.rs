@@ -34,6 +34,7 @@ use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
 use crate::options::Options;
+use crate::rest::{Spools, UploadLimits};
 use crate::serve::Gateway;
 
 /// Implements every service of the API.
@@ -45,6 +46,8 @@ pub(crate) struct Api {
     drain_started: CancellationToken,
     /// Cancelled when the drain is over.
     drain_ended: CancellationToken,
+    /// The files that REST routes receive.
+    spools: Spools,
 }
 
 /// Returns the services as routes. The options bound the size of request messages; the size of response messages is not
@@ -116,7 +119,21 @@ impl Api {
     pub(crate) fn new(gateway: Gateway, shutdown: &Shutdown) -> Self {
         let Gateway { components, options, .. } = gateway;
         let (drain_started, drain_ended) = (shutdown.begin.clone(), shutdown.abort.clone());
-        Self { operations: Operations::new(components), options, drain_started, drain_ended }
+        let spools = Spools::new(&options);
+        Self { operations: Operations::new(components), options, drain_started, drain_ended, spools }
+    }
+
+    pub(crate) fn spools(&self) -> &Spools {
+        &self.spools
+    }
+
+    pub(crate) fn upload_limits(&self) -> UploadLimits {
+        let limits = self.transfer_limits();
+        UploadLimits {
+            file_bytes: self.operations.document_bytes_max(),
+            idle: limits.idle_timeout,
+            lifetime: limits.max_lifetime,
+        }
     }
 
     pub(crate) fn operations(&self) -> &Operations {

@@ -2,10 +2,10 @@
 
 use axum::extract::FromRequestParts;
 use folio_operations::{Call, Caller, Operation};
-use folio_types::{Error, Etag, RequestId};
-use http::HeaderMap;
+use folio_types::{Digest, Error, Etag, OrgId, RequestId};
 use http::header::IF_MATCH;
 use http::request::Parts;
+use http::{Extensions, HeaderMap};
 use serde_json::json;
 
 use crate::idempotency::idempotency_key;
@@ -24,11 +24,31 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Runs an operation. A change has the id of the request: a handler runs one change at most.
+    /// Runs an operation. A change has the id of the request: a handler runs one change at most. For several changes see
+    /// [`Client::run_part`].
     pub(crate) async fn run<O: Operation>(&self, operation: O) -> Result<O::Output, Failure> {
         let call = Call::with_request_id(self.request_id.clone(), operation);
         Ok(self.api.operations().run(&self.caller, call).await?)
     }
+
+    /// Runs one of several changes. Its id is derived from the id of the request and from the name of the part, so that a
+    /// repeated request repeats each change under its own id.
+    pub(crate) async fn run_part<O: Operation>(&self, part: &str, operation: O) -> Result<O::Output, Failure> {
+        let id = self.request_id.as_ref().map(|id| part_id(id, part)).transpose()?;
+        Ok(self.api.operations().run(&self.caller, Call::with_request_id(id, operation)).await?)
+    }
+}
+
+fn part_id(request_id: &RequestId, part: &str) -> Result<RequestId, Error> {
+    let parts = json!(["part", request_id.as_str(), part]);
+    Digest::of(parts.to_string().as_bytes()).as_str().parse()
+}
+
+/// Returns the organization of the caller.
+pub(crate) fn organization(extensions: &Extensions) -> Result<OrgId, Error> {
+    let caller = extensions.get::<Caller>();
+    let caller = caller.ok_or_else(|| Error::internal("a request reached its handler without a caller"))?;
+    Ok(caller.principal.org.clone())
 }
 
 impl FromRequestParts<Api> for Client {
@@ -72,6 +92,13 @@ fn if_match(headers: &HeaderMap) -> Result<Option<Etag>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_parts_of_a_request_have_different_ids() {
+        let id = |id: &str, part: &str| part_id(&id.parse().unwrap(), part).unwrap();
+        assert_eq!(id("a", "1"), id("a", "1"));
+        assert!(id("a", "1") != id("a", "2") && id("a", "1") != id("b", "1") && id("a", "b") != id("b", "a"));
+    }
 
     #[test]
     fn if_match_is_one_etag() {

@@ -3,8 +3,8 @@
 use axum::extract::{FromRequest, Request};
 use folio_proto::status;
 use folio_types::json::{self, ParseError};
-use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -24,11 +24,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &Api) -> Result<Self, Failure> {
-        let content_type = request.headers().get(CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
-        if !content_type.is_none_or(|value| is_json(&value)) {
-            let detail = "The content type of the body must be application/json";
-            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
-        }
+        check_json(request.headers())?;
         let body = request.into_body().collect().await.map_err(body_error)?.to_bytes();
         parse(&body).map(Self)
     }
@@ -40,6 +36,15 @@ impl<T: ToSchema> DocumentInput for Json<T> {
         document.request_body =
             Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
     }
+}
+
+/// Checks that the content type is JSON, or absent.
+pub(crate) fn check_json(headers: &HeaderMap) -> Result<(), Failure> {
+    if headers.get(CONTENT_TYPE).is_none_or(|value| is_json(value.as_bytes())) {
+        return Ok(());
+    }
+    let detail = "The content type of the body must be application/json";
+    Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
 }
 
 fn is_json(content_type: &[u8]) -> bool {

@@ -6,7 +6,7 @@ mod json;
 mod problem;
 mod query;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, organization};
 pub(crate) use ids::{Id, path_parameter};
-pub(crate) use json::Json;
+pub(crate) use json::{Json, body_error, check_json};
 pub(crate) use query::{Bounded, Query};
