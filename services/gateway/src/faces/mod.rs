@@ -41,7 +41,7 @@ use crate::rest;
 pub(crate) use cors::{cors, is_origin};
 pub(crate) use dispatch::DispatchLayer;
 use http::Http;
-pub(crate) use http::{Refused, StreamEnd, whole_seconds};
+pub(crate) use http::{Refused, whole_seconds};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Face {

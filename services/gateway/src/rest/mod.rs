@@ -11,12 +11,12 @@ mod extract;
 mod failure;
 mod grid;
 mod list;
-mod null_default;
 mod reply;
 mod routes;
 mod tags;
 mod unserved;
 mod upload;
+mod uploads;
 
 use axum::response::{IntoResponse as _, Response};
 use http::Request;
@@ -34,7 +34,7 @@ use crate::services::Api;
 
 /// The resources with their routes.
 fn resources() -> Vec<Vec<Route>> {
-    vec![tags::routes(), unserved::routes()]
+    vec![uploads::routes(), tags::routes(), unserved::routes()]
 }
 
 /// Returns the path of a REST route without the prefix of the settings, without repeated slashes at its start and without a

@@ -35,8 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Level, methods and path of each route.
 const UNSERVED: &str = "\
-1 GET,POST /v0/orgs/{organization_id}/documents
-3 POST /v0/orgs/{organization_id}/documents/multipart
+1 GET /v0/orgs/{organization_id}/documents
 1 GET,PUT,DELETE /v0/orgs/{organization_id}/documents/{document_id}
 3 GET /v0/orgs/{organization_id}/documents/{document_id}/file
 W POST /v0/orgs/{organization_id}/documents/{document_id}/chat

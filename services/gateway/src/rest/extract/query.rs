@@ -9,7 +9,6 @@ use serde::de::value::MapDeserializer;
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
 use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 use utoipa::ToSchema;
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 
 use super::problem::problem;
 use crate::rest::endpoint::{Document, DocumentInput};
@@ -157,19 +156,6 @@ impl<'de, const MIN: u32, const MAX: u32, const DEFAULT: u32> Deserialize<'de> f
         }
     }
 }
-
-impl<const MIN: u32, const MAX: u32, const DEFAULT: u32> utoipa::PartialSchema for Bounded<MIN, MAX, DEFAULT> {
-    fn schema() -> RefOr<Schema> {
-        let schema = ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .minimum(Some(f64::from(MIN)))
-            .maximum(Some(f64::from(MAX)))
-            .default(Some(DEFAULT.into()));
-        Schema::from(schema).into()
-    }
-}
-
-impl<const MIN: u32, const MAX: u32, const DEFAULT: u32> ToSchema for Bounded<MIN, MAX, DEFAULT> {}
 
 #[cfg(test)]
 mod tests {

@@ -293,7 +293,7 @@ fn missing(location: &[Value]) -> Failure {
 }
 
 fn invalid(kind: &'static str, location: &[Value], message: String) -> Failure {
-    let location = [&[json!("body")], location].concat();
+    let location = [&[json!("body")][..], location].concat();
     Failure::unprocessable(&[InvalidValue { kind, location, message }])
 }
 
@@ -319,7 +319,7 @@ fn refused(error: &ReaderError, location: &[Value]) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use axum::response::IntoResponse as _;
     use base64::Engine as _;
     use bytes::Bytes;
@@ -328,6 +328,15 @@ mod tests {
     use super::super::multipart::tests::LIMITS;
     use super::*;
     use crate::options::Options;
+
+    pub(in crate::rest::upload) async fn receive_json(
+        body: axum::body::Body,
+        org: &OrgId,
+        limits: Limits,
+        spools: &Spools,
+    ) -> Vec<UploadedFile> {
+        receive(body, org, limits, spools).await.unwrap()
+    }
 
     async fn upload(body: String) -> Result<Vec<UploadedFile>, Failure> {
         let spools = Spools::new(&Options::default());

@@ -178,6 +178,17 @@ pub(super) mod tests {
         parts.iter().map(part).collect::<String>() + "--B--\r\n"
     }
 
+    /// Receives a form with the boundary `B`.
+    pub(in crate::rest::upload) async fn receive_form(
+        body: Body,
+        org: &OrgId,
+        limits: Limits,
+        spools: &Spools,
+    ) -> UploadedFile {
+        let request = http::Request::builder().header(CONTENT_TYPE, "multipart/form-data; boundary=B");
+        receive(request.body(body).unwrap(), org, limits, spools).await.unwrap()
+    }
+
     async fn upload(form: String) -> Result<UploadedFile, Failure> {
         let chunks = form
             .into_bytes()
@@ -185,7 +196,8 @@ pub(super) mod tests {
             .map(|chunk| Ok::<_, Infallible>(Bytes::copy_from_slice(chunk)))
             .collect::<Vec<_>>();
         let body = Body::from_stream(futures::stream::iter(chunks));
-        let request = Request::builder().header(CONTENT_TYPE, "multipart/form-data; boundary=B").body(body).unwrap();
+        let request =
+            http::Request::builder().header(CONTENT_TYPE, "multipart/form-data; boundary=B").body(body).unwrap();
         receive(request, &OrgId::derive(&["a"]), LIMITS, &Spools::new(&Options::default())).await
     }
 

@@ -69,7 +69,7 @@ impl SpooledFile {
         let read = |(mut file, permit): (tokio::fs::File, SpoolPermit)| async move {
             let mut chunk = BytesMut::with_capacity(CHUNK_BYTES);
             let count = file.read_buf(&mut chunk).await.map_err(io_error)?;
-            Ok((count > 0).then(|| (chunk.freeze(), (file, permit))))
+            Ok::<_, Error>((count > 0).then(|| (chunk.freeze(), (file, permit))))
         };
         Content::new(futures::stream::try_unfold((tokio::fs::File::from_std(file), permit), read))
     }
