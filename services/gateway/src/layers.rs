@@ -295,7 +295,7 @@ fn check_organization(caller: &Caller, organization: &str) -> Result<()> {
         return Ok(());
     }
     if caller.is_jwt {
-        let message = "You are not a member of this organization";
+        let message = "you are not a member of this organization";
         return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message));
     }
     Err(Token::refused())

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use folio_proto::status;
 use folio_types::{Code, Error, Reason};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::Sleep;
 use tonic::Status;
 use tonic::body::Body;
@@ -95,6 +95,9 @@ impl Framing {
 
 /// Smallest reservation for a body without a known length.
 const RESERVED_MIN: u64 = 64 * 1024;
+/// Maximum number of bytes that are discarded after a body became too large. A client of HTTP/1 that sends its whole
+/// request before it reads would otherwise lose the answer with the connection.
+const DISCARDED_MAX: u64 = 16 * 1024 * 1024;
 
 /// Bounds of the messages of a request.
 #[derive(Debug, Clone)]
@@ -118,11 +121,13 @@ pub(crate) struct RequestBody {
     reserved: Option<(u64, CallShare)>,
     /// Runs while a message is awaited.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Number of discarded bytes. None: the body is not too large.
+    discarded: Option<u64>,
 }
 
 impl RequestBody {
     pub(crate) fn new(inner: Body, framing: Framing, bounds: MessageBounds, owner: Option<Owner>) -> Self {
-        Self { inner, framing, bounds, owner, reserved: None, timer: None }
+        Self { inner, framing, bounds, owner, reserved: None, timer: None, discarded: None }
     }
 
     fn read(&mut self, bytes: &[u8]) -> Result<(), Error> {
@@ -174,19 +179,35 @@ impl http_body::Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
-        let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) else {
-            return this.poll_timeout(context).map(|error| Some(Err(status::from_error(error))));
-        };
-        if frame.is_none() {
-            this.reserved = None;
+        let refused = |error: Error| Some(Err(status::from_error(error)));
+        loop {
+            let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) else {
+                return this.poll_timeout(context).map(refused);
+            };
+            let bytes = match &frame {
+                Some(Ok(frame)) => frame.data_ref(),
+                Some(Err(_)) | None => None,
+            };
+            if let Some(discarded) = &mut this.discarded {
+                *discarded = discarded.saturating_add(bytes.map_or(0, |bytes| bytes.len() as u64));
+                if bytes.is_some() && *discarded < DISCARDED_MAX {
+                    continue;
+                }
+                return Poll::Ready(refused(too_large(this.bounds.message_bytes as u64)));
+            }
+            match bytes.map(|bytes| this.read(bytes)) {
+                Some(Err(error)) if error.reason == Reason::TooLarge => {
+                    (this.discarded, this.reserved) = (Some(0), None);
+                }
+                Some(Err(error)) => return Poll::Ready(refused(error)),
+                Some(Ok(())) => return Poll::Ready(frame),
+                None => {
+                    // The body has ended, or continues with trailers.
+                    this.reserved = None;
+                    return Poll::Ready(frame);
+                }
+            }
         }
-        if let Some(Ok(frame)) = &frame
-            && let Some(bytes) = frame.data_ref()
-            && let Err(error) = this.read(bytes)
-        {
-            return Poll::Ready(Some(Err(status::from_error(error))));
-        }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -292,8 +313,9 @@ mod tests {
         next(&mut others[1]).await.unwrap();
         drop(others);
         assert_eq!(bounds.memory.load().bytes, 0);
-        let large = vec![vec![7; 1_000], vec![7; 1]];
-        let mut large = RequestBody::new(body(large), Framing::whole(), bounds, owner());
+        let large = futures::stream::iter([1_000, 1].map(|length| Ok::<_, Infallible>(Bytes::from(vec![7; length]))));
+        let large = Body::new(axum::body::Body::from_stream(large));
+        let mut large = RequestBody::new(large, Framing::whole(), bounds, owner());
         next(&mut large).await.unwrap();
         assert_eq!(next(&mut large).await.unwrap_err().reason, Reason::TooLarge);
     }

@@ -20,15 +20,15 @@
 
 mod cors;
 mod dispatch;
-mod http;
+mod exchange;
 mod problem;
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::http::header::CONTENT_TYPE;
-use ::http::{HeaderMap, Method, Request, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, Request, Response};
 use tonic::body::Body;
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, Service};
@@ -40,8 +40,8 @@ use crate::rest;
 
 pub(crate) use cors::{cors, is_origin};
 pub(crate) use dispatch::DispatchLayer;
-use http::Http;
-pub(crate) use http::{Refused, whole_seconds};
+use exchange::Http;
+pub(crate) use exchange::{Refused, whole_seconds};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Face {
@@ -165,7 +165,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use ::http::HeaderValue;
+    use http::HeaderValue;
 
     use super::*;
 

@@ -38,11 +38,11 @@ impl Endpoint {
     where
         H: Handler<T, Api> + Documented<D>,
     {
-        let handler = Arc::new(move |request, api| {
+        let handler = Arc::new(move |request: Request, api: Api| {
             let response: BoxFuture<'static, Response> = Box::pin(handler.clone().call(request, api));
             response
         });
-        Self { method, path, streams_body: false, handler, document: H::document }
+        Self { method, path, streams_body: false, handler, document: <H as Documented<D>>::document }
     }
 
     /// Declares that the handler reads the body as a stream.

@@ -1,6 +1,6 @@
 //! The routes that store documents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use folio_operations::documents::{DeleteDocument, UploadDocument};
 use folio_resources::{Document, TextState};
@@ -143,7 +143,7 @@ async fn remove(client: &Client, stored: &[Document]) {
 /// Returns the tags of each file. Error: status 400 with the malformed ids.
 fn tags_of(files: &[UploadedFile]) -> Result<Vec<Vec<TagId>>, Failure> {
     let sent = files.iter().flat_map(|file| &file.tag_ids);
-    let malformed: BTreeSet<&String> = sent.filter(|id| id.parse::<TagId>().is_err()).collect();
+    let malformed: Vec<&String> = sent.filter(|id| id.parse::<TagId>().is_err()).collect();
     if !malformed.is_empty() {
         return Err(Failure::bad_request(format!("Invalid tag IDs: {malformed:?}")));
     }

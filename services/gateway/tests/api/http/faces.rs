@@ -64,7 +64,7 @@ async fn grpc_web(face: Face, http: &Http, operation: &Declaration, body: Vec<u8
     if let Some(status) = Status::from_header_map(response.headers()) {
         return if status.code() == Code::Ok { Ok(Vec::new()) } else { Err(status) };
     }
-    let (mut chunks, mut received) = (response.bytes_stream(), BytesMut::new());
+    let (mut chunks, mut received, mut text) = (response.bytes_stream(), BytesMut::new(), BytesMut::new());
     loop {
         if let Some((flags, frame)) = take_frame(&mut received) {
             if flags & 0x80 == 0 {
@@ -76,19 +76,14 @@ async fn grpc_web(face: Face, http: &Http, operation: &Declaration, body: Vec<u8
         let chunk = chunks.next().await.unwrap_or_else(|| panic!("{} ended early", operation.name)).unwrap();
         if is_text {
             // Each frame is encoded by itself, so that padding may occur within the body.
-            for part in chunk.split_inclusive(|byte| *byte == b'=') {
-                received.extend_from_slice(&decode_text(part));
+            text.extend_from_slice(&chunk);
+            while text.len() >= 4 {
+                received.extend_from_slice(&STANDARD.decode(text.split_to(4)).unwrap());
             }
         } else {
             received.extend_from_slice(&chunk);
         }
     }
-}
-
-/// Decodes a part of a Base64 text. A second `=` of a padding is a part of its own.
-fn decode_text(part: &[u8]) -> Vec<u8> {
-    let part: Vec<u8> = part.iter().copied().filter(|byte| *byte != b'=').collect();
-    STANDARD_NO_PAD.decode(part).unwrap()
 }
 
 fn take_frame(received: &mut BytesMut) -> Option<(u8, Bytes)> {

@@ -68,6 +68,7 @@ async fn a_body_that_is_too_large_or_too_slow_is_refused() {
     let http = Http::new(&server, &client);
     let tags = format!("/v0/orgs/{}/tags", client.org);
     let large = json!({ "name": "x".repeat(5 * 1024 * 1024) });
+    // The server reads a part of the excess, so that a client that first sends everything receives the answer.
     for (path, field) in [(tags.as_str(), "code"), ("/folio.v1.TagService/CreateTag", "code")] {
         let answer = http.json(Method::POST, path, &large).await;
         assert_eq!(answer.status, 413, "{path}");

@@ -50,7 +50,7 @@ async fn a_request_with_a_wrong_file_stores_none_of_its_files() {
     for (body, status, detail) in [
         (with("b.txt", "%".to_owned(), ""), 400, "Invalid base64 content: "),
         (with("b.exe", binary, ""), 400, "Unsupported file extension .exe: b.exe"),
-        (with("b.txt", text.clone(), "nonsense"), 400, "Invalid tag IDs: {\"nonsense\"}"),
+        (with("b.txt", text.clone(), "nonsense"), 400, "Invalid tag IDs: [\"nonsense\"]"),
         (with("b.txt", text.clone(), &missing), 400, "Invalid tag IDs: "),
         (with("b.txt", large, ""), 413, ""),
     ] {
