@@ -25,6 +25,7 @@ fn main() -> Result<()> {
         match arguments.as_slice() {
             ["turn"] => turn::measure(true).await,
             ["turn", "--cpu"] => turn::measure(false).await,
+            ["turn", "--face", face] => turn::measure_face(face).await,
             ["proxy", upstream] => turn::proxy((*upstream).to_owned()).await,
             ["cluster"] => cluster::measure(&cluster::Sizes::full()).await,
             ["cluster", "--quick"] => cluster::measure(&cluster::Sizes::quick()).await,
@@ -40,8 +41,9 @@ fn main() -> Result<()> {
             ["fairness"] => fairness::measure(fairness::CALLS).await,
             ["fairness", calls] => fairness::measure(calls.parse()?).await,
             _ => anyhow::bail!(
-                "bench turn [--cpu] | bench cluster [--quick | --operations] | bench lists [DOCUMENTS] | \
-                 bench fairness [CALLS] | bench deletion [REVISIONS] | bench documents [PAGES] | bench jobs [DOCUMENTS]"
+                "bench turn [--cpu | --face grpc|grpc-web|sse] | bench cluster [--quick | --operations] | \
+                 bench lists [DOCUMENTS] | bench fairness [CALLS] | bench deletion [REVISIONS] | \
+                 bench documents [PAGES] | bench jobs [DOCUMENTS]"
             ),
         }
     })

@@ -49,6 +49,10 @@ impl Folio {
         Ok(Self { process, token, _folder: folder })
     }
 
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.process.url(), Some(&self.token)).await
     }

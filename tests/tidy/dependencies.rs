@@ -73,6 +73,11 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("aws-lc-rs", &["folio-providers"]),
     ("rcgen", &["folio-cluster"]),
     ("axum", &["folio", "folio-gateway", "llm-sim"]),
+    ("tonic-web", &["folio-gateway"]),
+    ("tower-http", &["folio-gateway"]),
+    ("utoipa", &["folio-gateway"]),
+    ("multer", &["folio-gateway"]),
+    ("struson", &["folio-gateway"]),
     ("clap", &["folio", "llm-sim", "xtask"]),
 ];
 

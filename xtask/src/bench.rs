@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measures the performance of Folio in the profile of the shipped binary.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum as _;
 
 use crate::run::{cargo, finish};
@@ -9,6 +9,16 @@ use crate::run::{cargo, finish};
 pub(crate) struct Arguments {
     /// The measurement.
     what: Bench,
+    /// Measure turns over this face, relative to gRPC (only with `turn`).
+    #[arg(long)]
+    face: Option<Face>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Face {
+    Grpc,
+    GrpcWeb,
+    Sse,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -30,11 +40,15 @@ enum Bench {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    ensure!(arguments.face.is_none() || matches!(arguments.what, Bench::Turn), "--face applies to `bench turn` only");
+    let face = arguments.face.and_then(|face| face.to_possible_value());
+    let face = face.iter().flat_map(|face| ["--face", face.get_name()]);
     let name = arguments.what.to_possible_value().context("the measurement has no name")?;
     finish(cargo().args(["build", "--profile", "dist", "--package", "folio", "--package", "llm-sim", "--bins"]))?;
     finish(
         cargo()
             .args(["run", "--profile", "dist", "--package", "folio-tests", "--bin", "bench", "--"])
-            .arg(name.get_name()),
+            .arg(name.get_name())
+            .args(face),
     )
 }

@@ -56,6 +56,11 @@ pub(crate) const COMPOSE_SCHEMA: Tool = Tool {
     purpose: "schema of compose.yaml",
     source: Source::Python(&["--no-deps", "docker-compose==1.29.2"]),
 };
+pub(crate) const SCHEMATHESIS: Tool = Tool {
+    program: "schemathesis",
+    purpose: "requests that are generated from the OpenAPI document",
+    source: Source::Python(&["schemathesis==4.32.5"]),
+};
 pub(crate) const MUTANTS: Tool = Tool {
     program: "cargo-mutants",
     purpose: "mutations of the pure crates",

@@ -152,6 +152,11 @@ impl Operations {
         Self { inner: Arc::new(inner) }
     }
 
+    /// Returns the maximum size of a document in bytes.
+    pub fn document_bytes_max(&self) -> u64 {
+        self.inner.components.uploader.max_bytes()
+    }
+
     /// Runs an operation for a caller.
     ///
     /// A recorded operation runs in a separate task with a permit of its organization, so that a disconnected caller or

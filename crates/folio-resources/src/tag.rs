@@ -44,11 +44,11 @@ pub struct TagFilter {
     pub name_search: Option<String>,
 }
 
-/// Validates a color `#rrggbb` and returns it in lower case. Empty: None.
+/// Validates a color `#rrggbb`. The digits keep their case. Empty: None.
 pub fn check_color(field: &str, color: &str) -> Result<Option<String>> {
     match color.strip_prefix('#') {
         Some(digits) if digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            Ok(Some(color.to_ascii_lowercase()))
+            Ok(Some(color.to_owned()))
         }
         None if color.is_empty() => Ok(None),
         _ => Err(Error::invalid_field(field, "must be a color in the form #rrggbb, such as \"#1f77b4\"")),
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_color_is_normalized_to_lower_case() {
-        assert_eq!(check_color("color", "#AbCdEf").unwrap().as_deref(), Some("#abcdef"));
+        assert_eq!(check_color("color", "#AbCdEf").unwrap().as_deref(), Some("#AbCdEf"));
         assert_eq!(check_color("color", "").unwrap(), None);
         for bad in ["red", "#fff", "#12345g", "#1234567", "123456"] {
             assert!(check_color("color", bad).is_err(), "{bad}");

@@ -57,6 +57,7 @@ impl RateStore for MemoryRates {
         let level = level - cost;
         let full_at = now + until(burst - level);
         buckets.insert(key, Bucket { level, at: now, full_at });
-        Ok(RateDecision::Allowed)
+        // The level is from 0 to the capacity, which is a u32.
+        Ok(RateDecision::Allowed { remaining: level as u32 })
     }
 }

@@ -29,7 +29,8 @@ impl RateStore for RedisRates {
         let wait: i64 = self.connection.run(&call).await?;
         Ok(match u64::try_from(wait) {
             Ok(wait) => RateDecision::Refused { retry_after: Duration::from_millis(wait) },
-            Err(_) => RateDecision::Allowed,
+            // An allowed request returns -1 minus the number of tokens that are left.
+            Err(_) => RateDecision::Allowed { remaining: u32::try_from(-1 - wait).unwrap_or(u32::MAX) },
         })
     }
 }

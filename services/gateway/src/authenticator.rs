@@ -9,8 +9,8 @@ use folio_resources::quota::Quotas;
 use folio_storage::{AccessStore, ResourceExecutor};
 use folio_types::token::Token;
 use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Role, Timestamp, TokenId, UserId};
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
 use moka::future::Cache;
 
 use crate::access_cache::AccessCache;
@@ -19,7 +19,7 @@ use crate::call_shares::Owner;
 use crate::counters::Counters;
 use crate::jwt::{Issuers, VerifiedClaims, is_jwt};
 use crate::options::Options;
-use crate::rates::Rates;
+use crate::rates::{RateLimit, Rates};
 
 /// A use of a token that is to be stored.
 struct TokenUse {
@@ -100,9 +100,10 @@ impl Authenticator {
         Self { quotas, rates: Some(rates), ..self }
     }
 
-    /// Counts a call against the organization's calls per second. Error: `QUOTA_EXCEEDED`.
-    pub(crate) async fn count_call(&self, org: &OrgId) -> Result<()> {
-        let Some(rates) = &self.rates else { return Ok(()) };
+    /// Counts a call against the organization's calls per second. Returns the state of the limit. None: the calls are not
+    /// limited. Error: `QUOTA_EXCEEDED`.
+    pub(crate) async fn count_call(&self, org: &OrgId) -> Result<Option<RateLimit>> {
+        let Some(rates) = &self.rates else { return Ok(None) };
         let organization = self.cache.organization(org).await?;
         let own = organization.map(|organization| organization.quotas).unwrap_or_default();
         rates.allow(org, own.with_defaults(self.quotas)).await
@@ -123,7 +124,7 @@ impl Authenticator {
         source: Option<IpAddr>,
         admit: impl Fn(&Owner) -> Result<P>,
     ) -> Result<(Caller, P)> {
-        let text = bearer(headers).ok_or_else(Token::refused)?;
+        let text = presented_token(headers).ok_or_else(Token::refused)?;
         let (digest, credential) = (Digest::of(text.as_bytes()), Credential::of(text));
         let owner = self.attempts.owner(&digest).await;
         let is_refused =
@@ -255,6 +256,14 @@ impl Authenticator {
     }
 }
 
+/// The header with the token of callers that send no `Authorization`.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Returns the token that a request presents: the bearer token, otherwise the API key.
+pub(crate) fn presented_token(headers: &HeaderMap) -> Option<&str> {
+    bearer(headers).or_else(|| headers.get(API_KEY)?.to_str().ok().map(str::trim).filter(|key| !key.is_empty()))
+}
+
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
@@ -274,5 +283,17 @@ mod tests {
             assert_eq!(bearer(&with(none)), None, "{none}");
         }
         assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn an_api_key_counts_without_a_bearer_token() {
+        let with = |values: &[(HeaderName, &str)]| {
+            let values = values.iter().map(|(name, value)| (name.clone(), value.parse().unwrap()));
+            presented_token(&values.collect()).map(str::to_owned)
+        };
+        assert_eq!(with(&[(API_KEY, " abc ")]).as_deref(), Some("abc"));
+        assert_eq!(with(&[(API_KEY, "abc"), (AUTHORIZATION, "Bearer bad")]).as_deref(), Some("bad"));
+        assert_eq!(with(&[(API_KEY, "abc"), (AUTHORIZATION, "Basic x")]).as_deref(), Some("abc"));
+        assert_eq!(with(&[(API_KEY, "")]), None);
     }
 }

@@ -5,18 +5,21 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use folio_proto::status;
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tracing::Span;
 use tracing::field::Empty;
 
 use crate::access::{Route, rpc_path};
+use crate::faces::Target;
+use crate::http_status::grpc_code;
 
 /// Returns the span of an API call. Calls of health and reflection have no span.
-pub(crate) fn span(route: Route) -> Span {
-    let Route::Api(operation) = route else { return Span::none() };
+pub(crate) fn span(target: &Target) -> Span {
+    let Route::Api(operation) = target.route else { return Span::none() };
     let path = rpc_path(operation);
     let method = path.trim_start_matches('/');
     tracing::info_span!(
@@ -24,7 +27,7 @@ pub(crate) fn span(route: Route) -> Span {
         otel.name = method,
         otel.kind = "server",
         otel.status_code = Empty,
-        rpc.system.name = "grpc",
+        rpc.system.name = target.face.name(),
         rpc.method = method,
         rpc.response.status_code = Empty,
         "error.type" = Empty,
@@ -40,7 +43,10 @@ pub(crate) fn with_span(response: Response<Body>, span: Span) -> Response<Body> 
         return response;
     }
     let (head, body) = response.into_parts();
-    let mut traced = TracedBody { body, span, is_recorded: false };
+    // A response of gRPC ends with its status.
+    let is_grpc = head.headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
+    let code = if is_grpc { None } else { Some(grpc_code(head.status)) };
+    let mut traced = TracedBody { body, span, code, is_recorded: false };
     traced.record_status(&head.headers);
     Response::from_parts(head, Body::new(traced))
 }
@@ -48,6 +54,8 @@ pub(crate) fn with_span(response: Response<Body>, span: Span) -> Response<Body> 
 struct TracedBody {
     body: Body,
     span: Span,
+    /// The outcome of a response that is read completely. None: the trailers contain it.
+    code: Option<Code>,
     is_recorded: bool,
 }
 
@@ -64,7 +72,8 @@ impl TracedBody {
 impl Drop for TracedBody {
     fn drop(&mut self) {
         if !self.is_recorded {
-            status::record(&self.span, Code::Cancelled);
+            let code = self.code.filter(|_| self.body.is_end_stream()).unwrap_or(Code::Cancelled);
+            status::record(&self.span, code);
         }
         // Ends the span at the end of the body, not at the start of the response.
         self.span.in_scope(|| ());
@@ -77,6 +86,10 @@ impl http_body::Body for TracedBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let (None, Some(code), false) = (&frame, self.code, self.is_recorded) {
+            self.is_recorded = true;
+            status::record(&self.span, code);
+        }
         if let Some(Ok(frame)) = &frame
             && let Some(trailers) = frame.trailers_ref()
         {

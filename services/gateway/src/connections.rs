@@ -6,12 +6,13 @@
 //! | with an authenticated call | in total and per organization of the first such call | the call is refused; the connection counts as unauthenticated |
 //!
 //! A connection of a trusted proxy carries the calls of many callers: only the totals bound it. A connection without any
-//! traffic, including the answer to a ping, is closed.
+//! traffic, including the answer to a ping, is closed. A connection of HTTP/1, which has no pings, is not closed while a
+//! call is in progress.
 
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use folio_permits::{Amount, EvictablePermit, EvictingPermits, Permit, Permits, R
 use folio_proto::status;
 use folio_types::{Error, OrgId, Reason, Result};
 use futures::{Stream, StreamExt as _};
+use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep};
@@ -135,6 +137,7 @@ impl ConnectionPool {
             authenticated: self.authenticated.clone(),
             admission: Arc::new(Mutex::new(Admission::Unauthenticated { _permit: permit })),
             calls: Arc::default(),
+            is_http1: Arc::default(),
         };
         let opened = Instant::now();
         let limits = self.limits;
@@ -161,6 +164,8 @@ pub(crate) struct ConnectionHandle {
     admission: Arc<Mutex<Admission>>,
     /// Number of calls in progress.
     calls: Arc<AtomicUsize>,
+    /// True after a call of HTTP/1.
+    is_http1: Arc<AtomicBool>,
 }
 
 impl ConnectionHandle {
@@ -181,7 +186,10 @@ impl ConnectionHandle {
     }
 
     /// Counts a call in progress until the guard is dropped.
-    pub(crate) fn begin_call(&self) -> ActiveCall {
+    pub(crate) fn begin_call(&self, version: Version) -> ActiveCall {
+        if version < Version::HTTP_2 {
+            self.is_http1.store(true, Ordering::Relaxed);
+        }
         self.calls.fetch_add(1, Ordering::Relaxed);
         ActiveCall { calls: Arc::clone(&self.calls) }
     }
@@ -211,6 +219,8 @@ impl Drop for ActiveCall {
 struct Activity {
     is_authenticated: bool,
     has_calls: bool,
+    /// True if the peer cannot answer a ping: HTTP/1 has none.
+    is_http1: bool,
     /// Time since the connection was opened.
     age: Duration,
     /// Time since the last byte was received.
@@ -221,6 +231,8 @@ impl Limits {
     /// Returns the time until the connection must be checked again, or the reason to close it.
     fn check(&self, now: Activity) -> Result<Duration, &'static str> {
         let silence = self.silence.checked_sub(now.silence).filter(|left| !left.is_zero());
+        // A client of HTTP/1 sends nothing while it waits for a response. The limits of the call apply.
+        let silence = silence.or_else(|| (now.is_http1 && now.has_calls).then_some(RECHECK));
         let silence = silence.ok_or("the connection was silent")?;
         if now.is_authenticated {
             return Ok(silence);
@@ -263,6 +275,7 @@ impl Connection {
             let activity = Activity {
                 is_authenticated: self.handle.is_authenticated(),
                 has_calls: self.handle.calls.load(Ordering::Relaxed) > 0,
+                is_http1: self.handle.is_http1.load(Ordering::Relaxed),
                 age: self.opened.elapsed(),
                 silence: self.last_read.elapsed(),
             };
@@ -339,8 +352,13 @@ mod tests {
     }
 
     const LIMITS: Limits = Limits { silence: seconds(40), authentication: seconds(30), lifetime: seconds(630) };
-    const NEW: Activity =
-        Activity { is_authenticated: false, has_calls: false, age: Duration::ZERO, silence: Duration::ZERO };
+    const NEW: Activity = Activity {
+        is_authenticated: false,
+        has_calls: false,
+        is_http1: false,
+        age: Duration::ZERO,
+        silence: Duration::ZERO,
+    };
 
     #[test]
     fn a_connection_without_an_authenticated_call_ends_in_time() {
@@ -360,5 +378,15 @@ mod tests {
         assert_eq!(LIMITS.check(Activity { silence: seconds(39), ..authenticated }), Ok(seconds(1)));
         assert!(LIMITS.check(Activity { silence: seconds(40), ..authenticated }).is_err());
         assert!(LIMITS.check(Activity { silence: seconds(40), ..NEW }).is_err());
+    }
+
+    #[test]
+    fn a_client_of_http1_may_be_silent_while_it_waits_for_a_response() {
+        let silent = Activity { is_authenticated: true, is_http1: true, silence: seconds(3_600), ..NEW };
+        assert!(LIMITS.check(silent).is_err());
+        assert_eq!(LIMITS.check(Activity { has_calls: true, ..silent }), Ok(RECHECK));
+        assert!(LIMITS.check(Activity { has_calls: true, is_http1: false, ..silent }).is_err());
+        let anonymous = Activity { is_authenticated: false, has_calls: true, age: seconds(630), ..silent };
+        assert!(LIMITS.check(anonymous).is_err());
     }
 }

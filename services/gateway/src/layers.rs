@@ -1,4 +1,4 @@
-//! The layers that every request passes before a service receives it, in this order:
+//! The layers that every request passes before a service receives it, whatever its face ([`crate::faces`]), in this order:
 //!
 //! 1. **Trace**: opens a span for the logs of the call, in the caller's trace if a trusted proxy sent the call, and
 //!    otherwise in a trace that links to the caller's. The trace continues on the node. The span ends with the last byte of the response (`call_span`). Span and response contain the id of the call: the client's
@@ -31,9 +31,10 @@ use std::time::{Duration, Instant};
 
 use folio_cluster::{CallContext, catch_panic, draining, trace_of};
 use folio_operations::documents::UploadDocument;
-use folio_operations::{Class, Operation as _};
+use folio_operations::{Caller, Class, Operation as _};
 use folio_proto::status;
 use folio_trace::TraceContext;
+use folio_types::token::Token;
 use folio_types::{Code, Environment as _, Error, Reason, Result, System};
 use futures::future::OptionFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -43,17 +44,20 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 use tracing::Instrument as _;
 
-use crate::access::{Route, route};
+use crate::access::Route;
 use crate::authenticator::Authenticator;
 use crate::call_shares::{CallShares, Owner};
 use crate::call_span;
 use crate::client_address::TrustedProxies;
 use crate::connections::ConnectionHandle;
 use crate::counters::Counters;
+use crate::faces::{Face, Target};
 use crate::options::Options;
 use crate::public_calls::PublicCalls;
-use crate::request_body::{MessageBounds, RequestBody};
+use crate::rates::RateLimit;
+use crate::request_body::{Framing, MessageBounds, RequestBody};
 use crate::response_body::{CallGuard, CallPermit, UnreadWatch, caller_timeout};
+use crate::rest::Lookup;
 use crate::sessions::Sessions;
 
 #[derive(Clone)]
@@ -146,12 +150,14 @@ where
         let fresh = self.service.clone();
         let service = std::mem::replace(&mut self.service, fresh);
         let layers = Arc::clone(&self.layers);
-        let span = call_span::span(route(request.uri().path()));
+        let target = target(&request);
+        let span = call_span::span(&target);
         let call_id = call_id(request.headers());
         span.record("call_id", call_id.to_str().unwrap_or_default());
         let parent = layers.caller_trace(&request, &span);
         let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(parent) };
-        let answer = context.scope(async move { handle(&layers, service, request).await }).instrument(span.clone());
+        let answer =
+            context.scope(async move { handle(&layers, &target, service, request).await }).instrument(span.clone());
         Box::pin(async move {
             let mut answer = answer.await?;
             answer.headers_mut().insert(CALL_ID, call_id);
@@ -175,8 +181,14 @@ impl Inner {
     }
 }
 
+/// Returns the target that [`crate::faces::Faces`] found.
+fn target(request: &Request<Body>) -> Target {
+    let found = request.extensions().get::<Target>().cloned();
+    found.unwrap_or_else(|| Target::of_rpc(request.uri().path()))
+}
+
 /// The header that identifies a call in the logs of client and server.
-const CALL_ID: &str = "x-request-id";
+pub(crate) const CALL_ID: &str = "x-request-id";
 /// Maximum number of characters of a client's call id.
 const CALL_ID_CHARS: usize = 64;
 
@@ -191,15 +203,19 @@ fn call_id(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
-async fn handle<S>(layers: &Inner, service: S, request: Request<Body>) -> Result<Response<Body>, S::Error>
+async fn handle<S>(
+    layers: &Inner,
+    target: &Target,
+    service: S,
+    request: Request<Body>,
+) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
 {
     let started = Instant::now();
     layers.counters.count_call();
-    let route = route(request.uri().path());
     let deadline = caller_timeout(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
-    let (request, guard) = match enter(layers, route, request).await {
+    let Entered { request, guard, rate } = match enter(layers, target, request).await {
         Ok(entered) => entered,
         Err(error) => {
             tracing::debug!(reason = error.reason.as_str(), "call refused");
@@ -209,25 +225,37 @@ where
             return Ok(status::from_error(error).into_http());
         }
     };
-    let response = run(layers, route, service, request, &guard).await?;
+    let response = run(layers, target.route, service, request, &guard).await?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "call answered");
-    Ok(with_client_error(response).map(|body| Body::new(layers.observers.watch.guard(body, deadline, guard))))
+    let mut response = with_client_error(response);
+    if let Some(rate) = rate {
+        response.extensions_mut().insert(rate);
+    }
+    Ok(response.map(|body| Body::new(layers.observers.watch.guard(body, deadline, guard))))
+}
+
+/// An admitted call.
+struct Entered {
+    request: Request<Body>,
+    guard: CallGuard,
+    /// The state of the organization's calls per second. None: they are not limited.
+    rate: Option<RateLimit>,
 }
 
 /// Authenticates, admits and authorizes a call.
-async fn enter(layers: &Inner, route: Route, request: Request<Body>) -> Result<(Request<Body>, CallGuard)> {
+async fn enter(layers: &Inner, target: &Target, request: Request<Body>) -> Result<Entered> {
     if layers.drained.is_cancelled() {
         return Err(draining());
     }
     let connection = request.extensions().get::<ConnectionHandle>().cloned();
-    let active = connection.as_ref().map(ConnectionHandle::begin_call);
+    let active = connection.as_ref().map(|connection| connection.begin_call(request.version()));
     let peer = connection.as_ref().and_then(|connection| connection.source);
     let source = peer.map(|peer| layers.proxies.client(peer, request.headers()));
-    let mut bounds = layers.messages.clone();
-    let Route::Api(operation) = route else {
+    let (mut bounds, framing) = (layers.messages.clone(), framing(target));
+    let Route::Api(operation) = target.route else {
         let permit = CallPermit::Public(layers.public.begin(request.uri().path(), source));
-        let request = request.map(|body| Body::new(RequestBody::new(body, bounds, None)));
-        return Ok((request, CallGuard { permit, session: None, _active: active }));
+        let request = request.map(|body| Body::new(RequestBody::new(body, framing, bounds, None)));
+        return Ok(Entered { request, guard: CallGuard { permit, session: None, _active: active }, rate: None });
     };
     let shares = if operation.class == Class::Long { &layers.long } else { &layers.short };
     let admit = |owner: &Owner| shares.try_acquire(owner, 0);
@@ -237,17 +265,40 @@ async fn enter(layers: &Inner, route: Route, request: Request<Body>) -> Result<(
     }
     let span = tracing::Span::current();
     span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
+    if let Some(organization) = target.rest.as_ref().and_then(Lookup::organization) {
+        check_organization(&caller, organization)?;
+    }
     caller.authorize(operation)?;
-    layers.authenticator.count_call(&caller.principal.org).await?;
+    let rate = layers.authenticator.count_call(&caller.principal.org).await?;
     let session = (operation.class == Class::Long).then(|| layers.observers.sessions.begin(&caller));
-    if operation.name == UploadDocument::DECLARATION.name {
-        // The time between the messages of an upload has a limit of its own (`services::upload`).
+    if operation.name == UploadDocument::DECLARATION.name || framing.is_stream() {
+        // The time between the parts of an upload has a limit of its own (`services::upload`, `rest::upload`).
         bounds.timeout = None;
     }
     let owner = Owner::of(&caller);
-    let mut request = request.map(|body| Body::new(RequestBody::new(body, bounds, Some(owner))));
+    let mut request = request.map(|body| Body::new(RequestBody::new(body, framing, bounds, Some(owner))));
     request.extensions_mut().insert(caller);
-    Ok((request, CallGuard { permit: CallPermit::Share(share), session, _active: active }))
+    Ok(Entered { request, guard: CallGuard { permit: CallPermit::Share(share), session, _active: active }, rate })
+}
+
+fn framing(target: &Target) -> Framing {
+    match target.face {
+        Face::Grpc | Face::GrpcWeb => Framing::messages(),
+        Face::Rest if target.rest.as_ref().is_some_and(Lookup::streams_body) => Framing::Stream,
+        Face::Connect | Face::Rest | Face::Page => Framing::whole(),
+    }
+}
+
+/// Checks that the organization in a path is the caller's. Another organization is answered like a missing one.
+fn check_organization(caller: &Caller, organization: &str) -> Result<()> {
+    if caller.principal.org.as_str() == organization {
+        return Ok(());
+    }
+    if caller.is_jwt {
+        let message = "you are not a member of this organization";
+        return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message));
+    }
+    Err(Token::refused())
 }
 
 async fn run<S>(

@@ -1,4 +1,4 @@
-//! The gateway: the public API over gRPC, with health and reflection on the same port.
+//! The gateway: the public API over gRPC, gRPC-Web, Connect and REST, with health and reflection on the same port.
 //!
 //! A request first passes the layers, which admit it, authenticate its caller, and check the caller's role against the
 //! operation's declaration. A service then translates the message into an operation of `folio-operations`, runs the
@@ -12,13 +12,19 @@ mod authenticator;
 mod call_shares;
 mod call_span;
 mod client_address;
+mod connect;
 mod connections;
 mod counters;
+mod descriptors;
 #[cfg(test)]
 mod empty_store;
+mod faces;
 pub mod health;
+mod http_status;
+mod idempotency;
 mod jwt;
 mod layers;
+mod openapi;
 mod options;
 mod proxy_protocol;
 mod public_calls;
@@ -26,6 +32,7 @@ pub mod purchases;
 mod rates;
 mod request_body;
 mod response_body;
+mod rest;
 mod serve;
 mod services;
 mod sessions;
@@ -35,6 +42,8 @@ pub use access::rpc_path;
 pub use counters::Counters;
 pub use folio_cluster::Shutdown;
 pub use jwt::{IssuerOptions, RoleNames};
+pub use openapi::openapi;
 pub use options::Options;
+pub use rest::{RestRoute, rest_routes};
 pub use serve::{Gateway, serve};
 pub use tls::TlsOptions;

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use tokio::task::JoinSet;
 
 use crate::call_shares::ShareBounds;
+use crate::faces::is_origin;
 use crate::jwt::{self, IssuerOptions, Issuers};
 use crate::tls::{Certificates, TlsOptions};
 
@@ -75,6 +76,11 @@ folio_types::settings! {
         pub transfer_idle: Duration as "transfer_idle_seconds" = Duration::from_secs(60),
         /// Maximum duration of an upload or download.
         pub transfer_lifetime: Duration as "transfer_lifetime_seconds" = Duration::from_secs(30 * 60),
+        /// Maximum bytes on disk of the files that REST routes receive and that are not stored yet. Further uploads are
+        /// refused with `OVERLOADED`.
+        pub upload_spool_bytes: u64 = 4 * 1024 * MIB as u64,
+        /// The same for each organization.
+        pub upload_spool_bytes_per_organization: u64 = 1024 * MIB as u64,
         /// Maximum time for which a response may remain unread before its stream is ended.
         pub unread: Duration as "unread_seconds" = Duration::from_secs(60),
         /// Maximum number of connections with an authenticated call. Calls on further connections are refused with
@@ -96,6 +102,10 @@ folio_types::settings! {
         pub keepalive_interval: Duration as "keepalive_interval_seconds" = Duration::from_secs(20),
         /// Time-out of the answer to a ping.
         pub keepalive_timeout: Duration as "keepalive_timeout_seconds" = Duration::from_secs(20),
+        /// Origins whose pages may call the API: `https://HOST[:PORT]`, or `*` for every origin.
+        pub cors_origins: Vec<String> = Vec::new(),
+        /// Path prefix under which the REST routes are also served. Empty: none.
+        pub path_prefix: String = "/fastapi".to_owned(),
         pub tls: TlsOptions = TlsOptions::default(),
         /// Permits plain text on an address that is not loopback, because a proxy terminates TLS or the network is trusted.
         pub insecure: bool = false,
@@ -103,6 +113,16 @@ folio_types::settings! {
 }
 
 const MIB: usize = 1024 * 1024;
+
+/// Maximum number of origins.
+const ORIGINS_MAX: usize = 100;
+
+/// Returns true if a text is empty or consists of segments such as `/api/v1`.
+fn is_path_prefix(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_segment = |segment: &str| !segment.is_empty() && segment.bytes().all(allowed);
+    text.is_empty() || text.strip_prefix('/').is_some_and(|path| path.split('/').all(is_segment))
+}
 
 /// Lower bound of every time-out and interval.
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
@@ -141,6 +161,12 @@ impl Options {
         ] {
             problems.number(path, value, least, 1024 * 1024 * MIB);
         }
+        for (path, value) in [
+            ("upload_spool_bytes", self.upload_spool_bytes),
+            ("upload_spool_bytes_per_organization", self.upload_spool_bytes_per_organization),
+        ] {
+            problems.number(path, value, MIB as u64, 1024 * 1024 * MIB as u64);
+        }
         problems.number("streams_per_connection", self.streams_per_connection, 1, 1_000_000);
         let has_proxies = !self.proxy_protocol || !self.trusted_proxies.is_empty();
         problems.check(has_proxies, "proxy_protocol", "requires the networks of the proxies (trusted_proxies)");
@@ -162,6 +188,16 @@ impl Options {
         ] {
             problems.seconds(path, value, min, max);
         }
+        problems.check(
+            self.cors_origins.len() <= ORIGINS_MAX,
+            "cors_origins",
+            format_args!("are at most {ORIGINS_MAX}"),
+        );
+        for (at, origin) in self.cors_origins.iter().enumerate() {
+            let expected = "must be https://HOST[:PORT], http://HOST[:PORT] or *";
+            problems.check(is_origin(origin), &format!("cors_origins[{at}]"), expected);
+        }
+        problems.check(is_path_prefix(&self.path_prefix), "path_prefix", "must be empty or a path such as /api");
         self.tls.check(&mut problems);
         jwt::check(&self.jwt, &mut problems);
         problems.into_result()
@@ -209,5 +245,27 @@ impl Options {
             "{address} is not a loopback address: configure a certificate (--tls-cert, --tls-key), or permit plain text (--insecure)"
         );
         Err(Error::invalid(Reason::InvalidField, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_prefix_is_empty_or_a_path() {
+        for good in ["", "/fastapi", "/a/b-c_1"] {
+            assert!(is_path_prefix(good), "{good}");
+        }
+        for bad in ["/", "api", "/api/", "//api", "/a b", "/..", "/{id}"] {
+            assert!(!is_path_prefix(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_origin_that_is_no_origin_is_refused() {
+        let options = |origin: &str| Options { cors_origins: vec![origin.to_owned()], ..Options::default() };
+        assert!(options("https://app.example.com").check().is_ok());
+        assert!(options("app.example.com").check().unwrap_err().to_string().contains("cors_origins[0]"));
     }
 }

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use folio_resources::quota::{Quotas, exceeded};
 use folio_storage::{Rate, RateDecision, RateStore};
-use folio_types::{Error, OrgId, Result};
+use folio_types::{Error, OrgId, Reason, Result};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use moka::future::Cache;
+
+use crate::faces::whole_seconds;
 
 const ENTRIES_MAX: u64 = 100_000;
 /// Idle time after which the local limiter of an organization is dropped. The bucket is full after one second, so
@@ -21,6 +23,34 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// Name of the bucket in the shared store, and of the limit.
 const REQUESTS: &str = "requests_per_second";
+
+/// The state of a limit, in the form of the headers `RateLimit-Policy` and `RateLimit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RateLimit {
+    /// Calls per second, and the burst size.
+    limit: u32,
+    /// Calls that are permitted at once.
+    remaining: u32,
+    /// Seconds until all calls of the limit are permitted, or until the next one if none is.
+    reset: u64,
+}
+
+impl RateLimit {
+    /// Returns the state that a refusal reports. None: another error.
+    pub(crate) fn of_refusal(error: &Error) -> Option<Self> {
+        let is_of_requests = error.reason == Reason::QuotaExceeded && error.details.get("quota")? == REQUESTS;
+        let limit = error.details.get("limit").filter(|_| is_of_requests)?.parse().ok()?;
+        Some(Self { limit, remaining: 0, reset: whole_seconds(error.retry_after.unwrap_or_default()) })
+    }
+
+    pub(crate) fn policy(&self) -> String {
+        format!("\"{REQUESTS}\";q={};w=1", self.limit)
+    }
+
+    pub(crate) fn state(&self) -> String {
+        format!("\"{REQUESTS}\";r={};t={}", self.remaining, self.reset)
+    }
+}
 
 /// Clones share the limiters.
 #[derive(Clone)]
@@ -40,18 +70,23 @@ impl Rates {
         Self { shared, local: Cache::builder().max_capacity(ENTRIES_MAX).time_to_idle(IDLE).build() }
     }
 
-    /// Counts a call of an organization. Error: `QUOTA_EXCEEDED`, with the time after which a call is permitted.
-    pub(crate) async fn allow(&self, org: &OrgId, quotas: Quotas) -> Result<()> {
-        let Some(rate_max) = NonZeroU32::new(quotas.requests_per_second) else { return Ok(()) };
+    /// Counts a call of an organization. Returns the state of the limit. None: the calls are not limited. Error:
+    /// `QUOTA_EXCEEDED`, with the time after which a call is permitted.
+    pub(crate) async fn allow(&self, org: &OrgId, quotas: Quotas) -> Result<Option<RateLimit>> {
+        let Some(rate_max) = NonZeroU32::new(quotas.requests_per_second) else { return Ok(None) };
         let rate = Rate { burst: rate_max.get(), per_second: rate_max.get().into() };
-        match self.shared.take(org, REQUESTS, rate, 1).await {
-            Ok(RateDecision::Allowed) => Ok(()),
-            Ok(RateDecision::Refused { retry_after }) => Err(quota_exceeded(rate_max, retry_after)),
+        let remaining = match self.shared.take(org, REQUESTS, rate, 1).await {
+            Ok(RateDecision::Allowed { remaining }) => remaining,
+            Ok(RateDecision::Refused { retry_after }) => return Err(quota_exceeded(rate_max, retry_after)),
             Err(error) => {
                 tracing::debug!(%error, "the shared rate limit is unavailable; applying the limit locally");
-                self.allow_locally(org, rate_max).await
+                self.allow_locally(org, rate_max).await?;
+                // The local limiter does not report how many calls it permits at once.
+                0
             }
-        }
+        };
+        // The bucket is full after one second at most.
+        Ok(Some(RateLimit { limit: rate_max.get(), remaining, reset: 1 }))
     }
 
     async fn allow_locally(&self, org: &OrgId, rate_max: NonZeroU32) -> Result<()> {
@@ -79,7 +114,7 @@ mod tests {
     use super::*;
     use async_trait::async_trait;
     use folio_storage::SharedOptions;
-    use folio_types::{Reason, System};
+    use folio_types::System;
 
     struct UnavailableStore;
 
@@ -100,13 +135,18 @@ mod tests {
         let gateways = [Rates::new(Arc::clone(&shared)), Rates::new(shared)];
         let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
         // One call per second, so that the duration of the test does not affect the result.
-        gateways[0].allow(&one, quotas(1)).await.unwrap();
+        let state = gateways[0].allow(&one, quotas(1)).await.unwrap().unwrap();
+        let headers = (state.policy(), state.state());
+        let expected = ("\"requests_per_second\";q=1;w=1", "\"requests_per_second\";r=0;t=1");
+        assert_eq!((headers.0.as_str(), headers.1.as_str()), expected);
         let error = gateways[1].allow(&one, quotas(1)).await.unwrap_err();
         assert_eq!(error.reason, Reason::QuotaExceeded);
         assert!(error.retry_after.unwrap() <= Duration::from_secs(1));
+        assert_eq!(RateLimit::of_refusal(&error), Some(state));
+        assert_eq!(RateLimit::of_refusal(&exceeded("documents", 1, Duration::ZERO)), None);
         gateways[1].allow(&other, quotas(1)).await.unwrap();
         for _ in 0..1_000 {
-            gateways[0].allow(&one, quotas(0)).await.unwrap();
+            assert_eq!(gateways[0].allow(&one, quotas(0)).await.unwrap(), None);
         }
     }
 

@@ -1,7 +1,8 @@
 //! The body of a request. It bounds the time and the memory of a message that is not complete.
 //!
 //! A decoder reserves the memory of a message when it has read the length. Therefore the length is reserved here before
-//! the decoder receives it, and returned when the message is complete.
+//! the decoder receives it, and returned when the message is complete. The body of a request with JSON is one message
+//! without a length prefix: its memory is reserved when the length is known, or as it grows.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use folio_proto::status;
 use folio_types::{Code, Error, Reason};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::Sleep;
 use tonic::Status;
 use tonic::body::Body;
@@ -23,7 +24,7 @@ const PREFIX: usize = 5;
 
 /// The position in a sequence of gRPC messages.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct MessageReader {
+pub(crate) struct MessageReader {
     /// Received bytes of the prefix. Complete: the message is in progress.
     prefix: [u8; PREFIX],
     prefix_length: usize,
@@ -67,6 +68,37 @@ impl MessageReader {
     }
 }
 
+/// The form of the messages in a body.
+#[derive(Debug)]
+pub(crate) enum Framing {
+    /// Messages of gRPC, each with its length.
+    Messages(MessageReader),
+    /// The whole body is one message, of which this number of bytes is received.
+    Whole(u64),
+    /// The body is not a message: its reader bounds it.
+    Stream,
+}
+
+impl Framing {
+    pub(crate) fn messages() -> Self {
+        Self::Messages(MessageReader::default())
+    }
+
+    pub(crate) fn whole() -> Self {
+        Self::Whole(0)
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Self::Stream)
+    }
+}
+
+/// Smallest reservation for a body without a known length.
+const RESERVED_MIN: u64 = 64 * 1024;
+/// Maximum number of bytes that are discarded after a body became too large. A client of HTTP/1 that sends its whole
+/// request before it reads would otherwise lose the answer with the connection.
+const DISCARDED_MAX: u64 = 16 * 1024 * 1024;
+
 /// Bounds of the messages of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct MessageBounds {
@@ -81,28 +113,53 @@ pub(crate) struct MessageBounds {
 
 pub(crate) struct RequestBody {
     inner: Body,
-    reader: MessageReader,
+    framing: Framing,
     bounds: MessageBounds,
     /// None: the decoder's bound on a message suffices, because the calls are few (health, reflection).
     owner: Option<Owner>,
-    reserved: Option<CallShare>,
+    /// The memory of the message in progress, and its number of bytes.
+    reserved: Option<(u64, CallShare)>,
     /// Runs while a message is awaited.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Number of discarded bytes. None: the body is not too large.
+    discarded: Option<u64>,
 }
 
 impl RequestBody {
-    pub(crate) fn new(inner: Body, bounds: MessageBounds, owner: Option<Owner>) -> Self {
-        Self { inner, reader: MessageReader::default(), bounds, owner, reserved: None, timer: None }
+    pub(crate) fn new(inner: Body, framing: Framing, bounds: MessageBounds, owner: Option<Owner>) -> Self {
+        Self { inner, framing, bounds, owner, reserved: None, timer: None, discarded: None }
     }
 
     fn read(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if self.reader.read(bytes) {
-            (self.reserved, self.timer) = (None, None);
-        }
-        let length = self.reader.in_progress().filter(|length| *length <= self.bounds.message_bytes as u64);
-        if let (Some(length), Some(owner), None) = (length, &self.owner, &self.reserved) {
-            let reserved = self.bounds.memory.try_acquire(owner, length);
-            self.reserved = Some(reserved.inspect_err(|_| self.bounds.counters.count_refusal())?);
+        let max = self.bounds.message_bytes as u64;
+        let length = match &mut self.framing {
+            Framing::Stream => return Ok(()),
+            Framing::Messages(reader) => {
+                if reader.read(bytes) {
+                    (self.reserved, self.timer) = (None, None);
+                }
+                reader.in_progress().filter(|length| *length <= max)
+            }
+            Framing::Whole(received) => {
+                *received = received.saturating_add(bytes.len() as u64);
+                let announced = self.inner.size_hint().exact().map(|rest| rest.saturating_add(*received));
+                if announced.unwrap_or(*received).max(*received) > max {
+                    return Err(too_large(max));
+                }
+                Some(announced.unwrap_or_else(|| received.next_power_of_two().max(RESERVED_MIN)))
+            }
+        };
+        self.reserve(length)
+    }
+
+    /// Reserves the memory of a message in progress, unless it is reserved.
+    fn reserve(&mut self, length: Option<u64>) -> Result<(), Error> {
+        let reserved = self.reserved.as_ref().map(|(bytes, _)| *bytes);
+        let (Some(length), Some(owner)) = (length, &self.owner) else { return Ok(()) };
+        if reserved.is_none_or(|reserved| reserved < length) {
+            self.reserved = None;
+            let share = self.bounds.memory.try_acquire(owner, length);
+            self.reserved = Some((length, share.inspect_err(|_| self.bounds.counters.count_refusal())?));
         }
         Ok(())
     }
@@ -122,16 +179,35 @@ impl http_body::Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
-        let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) else {
-            return this.poll_timeout(context).map(|error| Some(Err(status::from_error(error))));
-        };
-        if let Some(Ok(frame)) = &frame
-            && let Some(bytes) = frame.data_ref()
-            && let Err(error) = this.read(bytes)
-        {
-            return Poll::Ready(Some(Err(status::from_error(error))));
+        let refused = |error: Error| Some(Err(status::from_error(error)));
+        loop {
+            let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) else {
+                return this.poll_timeout(context).map(refused);
+            };
+            let bytes = match &frame {
+                Some(Ok(frame)) => frame.data_ref(),
+                Some(Err(_)) | None => None,
+            };
+            if let Some(discarded) = &mut this.discarded {
+                *discarded = discarded.saturating_add(bytes.map_or(0, |bytes| bytes.len() as u64));
+                if bytes.is_some() && *discarded < DISCARDED_MAX {
+                    continue;
+                }
+                return Poll::Ready(refused(too_large(this.bounds.message_bytes as u64)));
+            }
+            match bytes.map(|bytes| this.read(bytes)) {
+                Some(Err(error)) if error.reason == Reason::TooLarge => {
+                    (this.discarded, this.reserved) = (Some(0), None);
+                }
+                Some(Err(error)) => return Poll::Ready(refused(error)),
+                Some(Ok(())) => return Poll::Ready(frame),
+                None => {
+                    // The body has ended, or continues with trailers.
+                    this.reserved = None;
+                    return Poll::Ready(frame);
+                }
+            }
         }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -141,6 +217,10 @@ impl http_body::Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
     }
+}
+
+fn too_large(max: u64) -> Error {
+    Error::invalid(Reason::TooLarge, format!("the body of the request has more than {max} bytes"))
 }
 
 #[cfg(test)]
@@ -191,7 +271,7 @@ mod tests {
     async fn the_memory_of_a_message_is_reserved_until_it_is_complete() {
         let (bounds, whole) = (bounds(150), message(100));
         let parts = [&whole[..3], &whole[3..5], &whole[5..50], &whole[50..]].map(<[u8]>::to_vec);
-        let mut first = RequestBody::new(body(parts.to_vec()), bounds.clone(), owner());
+        let mut first = RequestBody::new(body(parts.to_vec()), Framing::messages(), bounds.clone(), owner());
         let mut reserved = Vec::new();
         for _ in 0..4 {
             next(&mut first).await.unwrap();
@@ -199,7 +279,8 @@ mod tests {
         }
         assert_eq!(reserved, [0, 100, 100, 0]);
 
-        let partial = || RequestBody::new(body(vec![whole[..50].to_vec()]), bounds.clone(), owner());
+        let partial =
+            || RequestBody::new(body(vec![whole[..50].to_vec()]), Framing::messages(), bounds.clone(), owner());
         let (mut first, mut second) = (partial(), partial());
         next(&mut first).await.unwrap();
         assert_eq!(next(&mut second).await.unwrap_err().reason, Reason::Overloaded);
@@ -210,9 +291,46 @@ mod tests {
 
     #[tokio::test]
     async fn the_decoder_refuses_a_message_that_is_too_large() {
-        let mut body = RequestBody::new(body(vec![message(1_001)[..9].to_vec()]), bounds(10), owner());
+        let mut body =
+            RequestBody::new(body(vec![message(1_001)[..9].to_vec()]), Framing::messages(), bounds(10), owner());
         assert_eq!(next(&mut body).await.unwrap(), 9);
         assert_eq!(body.bounds.memory.load(), Amount::default());
+    }
+
+    #[tokio::test]
+    async fn the_memory_of_a_whole_body_is_reserved_as_it_grows() {
+        let parts = vec![vec![7; 10], vec![7; 900]];
+        let bounds = bounds(2 * RESERVED_MIN);
+        let mut first = RequestBody::new(body(parts.clone()), Framing::whole(), bounds.clone(), owner());
+        next(&mut first).await.unwrap();
+        next(&mut first).await.unwrap();
+        assert_eq!(bounds.memory.load().bytes, RESERVED_MIN);
+        let mut others =
+            [0; 2].map(|_| RequestBody::new(body(parts.clone()), Framing::whole(), bounds.clone(), owner()));
+        next(&mut others[0]).await.unwrap();
+        assert_eq!(next(&mut others[1]).await.unwrap_err().reason, Reason::Overloaded);
+        drop(first);
+        next(&mut others[1]).await.unwrap();
+        drop(others);
+        assert_eq!(bounds.memory.load().bytes, 0);
+        let large = futures::stream::iter([1_000, 1].map(|length| Ok::<_, Infallible>(Bytes::from(vec![7; length]))));
+        let large = Body::new(axum::body::Body::from_stream(large));
+        let mut large = RequestBody::new(large, Framing::whole(), bounds, owner());
+        next(&mut large).await.unwrap();
+        assert_eq!(next(&mut large).await.unwrap_err().reason, Reason::TooLarge);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_announces_too_many_bytes_is_refused_at_its_first_byte() {
+        let announced = Body::new(http_body_util::Full::new(Bytes::from(vec![7; 1_001])));
+        let mut announced = RequestBody::new(announced, Framing::whole(), bounds(10), owner());
+        assert_eq!(next(&mut announced).await.unwrap_err().reason, Reason::TooLarge);
+        let fits = Body::new(http_body_util::Full::new(Bytes::from(vec![7; 1_000])));
+        let bounds = bounds(1_000);
+        let mut fits = RequestBody::new(fits, Framing::whole(), bounds.clone(), owner());
+        assert_eq!(next(&mut fits).await.unwrap(), 1_000);
+        assert!(poll_fn(|context| Pin::new(&mut fits).poll_frame(context)).await.is_none());
+        assert_eq!(bounds.memory.load().bytes, 0);
     }
 
     #[tokio::test]
@@ -225,7 +343,7 @@ mod tests {
         }));
         let slow = Body::new(axum::body::Body::from_stream(slow));
         let bounds = MessageBounds { timeout: Some(Duration::from_millis(20)), ..bounds(100) };
-        let mut body = RequestBody::new(slow, bounds, owner());
+        let mut body = RequestBody::new(slow, Framing::messages(), bounds, owner());
         let error = loop {
             if let Err(error) = next(&mut body).await {
                 break error;

@@ -1,4 +1,4 @@
-//! The server: the public API, health and reflection on one port, and its shutdown.
+//! The server: every face of the public API, health and reflection on one port, and its shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use tonic_health::ServingStatus;
 use crate::authenticator::Authenticator;
 use crate::connections::connections;
 use crate::counters::Counters;
+use crate::faces::{DispatchLayer, FacesLayer, cors};
 use crate::health;
 use crate::jwt::Issuers;
 use crate::layers::{CallObservers, layers};
 use crate::options::Options;
 use crate::rates::Rates;
 use crate::response_body::UnreadWatch;
-use crate::services::routes;
+use crate::services::{Api, routes};
 use crate::sessions::Sessions;
 use crate::tls::Certificates;
 
@@ -52,7 +53,7 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
-/// Serves the public API, health and reflection on this listener until the shutdown (see [`Shutdown`]). Then waits for
+/// Serves the public API in every face, health and reflection on this listener until the shutdown (see [`Shutdown`]). Then waits for
 /// tasks that outlive their calls (the settlement of a model call).
 ///
 /// A process that also drains a node drains it between the two phases of the shutdown: the running turns of the node
@@ -84,7 +85,8 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let authenticator = authenticator.with_quotas(components.quotas, rates).with_counters(counters.clone());
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&components.stores.health);
-    let mut routes = routes(gateway, &shutdown);
+    let api = Api::new(gateway, &shutdown);
+    let mut routes = routes(&api);
     routes
         .add_service(health_service.max_decoding_message_size(PUBLIC_MESSAGE_BYTES))
         .add_service(reflection()?.max_decoding_message_size(PUBLIC_MESSAGE_BYTES));
@@ -104,6 +106,9 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
         .max_concurrent_streams(options.streams_per_connection)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .accept_http1(true)
+        .layer(cors(&options))
+        .layer(FacesLayer::new(&options))
         .layer(layers(
             &options,
             authenticator,
@@ -111,6 +116,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
             CallObservers { watch, sessions },
             counters.clone(),
         ))
+        .layer(DispatchLayer::new(api))
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(
             connections(listener, acceptor, &options, counters),

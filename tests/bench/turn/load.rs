@@ -6,7 +6,8 @@ use anyhow::Result;
 use folio_tests::harness::client::Client;
 use folio_tests::harness::process::Process;
 
-use crate::client::{chat, together, upload};
+use super::faces::{Caller, Face};
+use crate::client::{together, upload};
 use crate::format::Percentiles;
 use crate::process::{Folio, cpu};
 
@@ -25,16 +26,21 @@ pub(crate) struct Measurements {
 }
 
 pub(crate) async fn of_folio(folio: &Folio, load: &Load) -> Result<Measurements> {
+    of_face(folio, load, Face::Grpc).await
+}
+
+pub(crate) async fn of_face(folio: &Folio, load: &Load, face: Face) -> Result<Measurements> {
     let document = upload(&folio.client().await).await;
-    run(&folio.process, &document, load, async || folio.client().await).await
+    run(&folio.process, &document, load, async || Caller::connect(folio, face).await).await
 }
 
 pub(crate) async fn of_proxy(proxy: &Process, load: &Load) -> Result<Measurements> {
-    run(proxy, "", load, async || Client::connect(&proxy.url(), None).await).await
+    let connect = async || Caller::Grpc(Box::new(Client::connect(&proxy.url(), None).await));
+    run(proxy, "", load, connect).await
 }
 
 /// Runs the load against a server: warm-up turns, then the measured ones.
-async fn run(server: &Process, document: &str, load: &Load, connect: impl AsyncFn() -> Client) -> Result<Measurements> {
+async fn run(server: &Process, document: &str, load: &Load, connect: impl AsyncFn() -> Caller) -> Result<Measurements> {
     let each = load.turns / load.clients;
     round(document, load.clients, each / 10 + 1, &connect).await?;
     let (cpu_before, began) = (cpu(server)?, Instant::now());
@@ -52,16 +58,16 @@ async fn round(
     document: &str,
     clients: usize,
     turns: usize,
-    connect: &impl AsyncFn() -> Client,
+    connect: &impl AsyncFn() -> Caller,
 ) -> Result<Vec<Duration>> {
     let mut tasks = Vec::new();
     for _ in 0..clients {
-        let (client, document) = (connect().await, document.to_owned());
+        let (caller, document) = (connect().await, document.to_owned());
         tasks.push(async move {
             let (mut thread, mut latencies) = (String::new(), Vec::with_capacity(turns));
             for _ in 0..turns {
                 let began = Instant::now();
-                thread = chat(&client, &document, &thread).await?.thread;
+                thread = caller.chat(&document, &thread).await?.thread;
                 latencies.push(began.elapsed());
             }
             anyhow::Ok(latencies)

@@ -1,8 +1,9 @@
 //! `cargo xtask bench turn`: the cost of a turn compared with a bare proxy that only forwards the same model stream,
 //! the memory of an idle conversation, and the time to load a passivated one.
 //!
-//! [`load`] runs turns, [`proxy`] is the bare proxy, [`idle`] and [`wake`] measure idle conversations.
+//! [`load`] runs turns, [`faces`] over other faces than gRPC, [`proxy`] is the bare proxy, [`idle`] and [`wake`] measure idle conversations.
 
+mod faces;
 mod idle;
 mod load;
 mod proxy;
@@ -15,6 +16,7 @@ use anyhow::Result;
 use folio_tests::harness::process::Process;
 use serde_json::{Value, json};
 
+pub(crate) use faces::measure as measure_face;
 use load::Load;
 pub(crate) use proxy::serve as proxy;
 

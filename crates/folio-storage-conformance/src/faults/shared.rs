@@ -193,7 +193,7 @@ impl RateLayer for BucketNeverEmpty {
         rate: Rate,
         cost: u32,
     ) -> Result<RateDecision> {
-        below.take(org, bucket, rate, cost).await.map(|_| RateDecision::Allowed)
+        below.take(org, bucket, rate, cost).await.map(|_| RateDecision::Allowed { remaining: 1 })
     }
 }
 

@@ -11,41 +11,37 @@ use folio_storage::{Rate, RateDecision, SharedStores};
 pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     let (store, org) = (&stores.rates, OrgId::derive(&[nonce]));
     let slow = Rate { burst: 3, per_second: 0.01 };
-    for _ in 0..3 {
-        same!(store.take(&org, "slow", slow, 1).await?, RateDecision::Allowed, "the capacity of a full bucket");
+    for remaining in [2, 1, 0] {
+        let allowed = RateDecision::Allowed { remaining };
+        same!(store.take(&org, "slow", slow, 1).await?, allowed, "the capacity of a full bucket");
     }
     let RateDecision::Refused { retry_after } = store.take(&org, "slow", slow, 1).await? else {
         return Err(super::super::Failure("a bucket allows more than its capacity".to_owned()));
     };
     check!((90..=101).contains(&retry_after.as_secs()), "the retry delay is wrong: {retry_after:?}");
-    same!(store.take(&org, "other", slow, 3).await?, RateDecision::Allowed, "another bucket");
-    same!(
-        store.take(&OrgId::derive(&[nonce, "x"]), "slow", slow, 3).await?,
-        RateDecision::Allowed,
-        "another organization"
-    );
+    let emptied = RateDecision::Allowed { remaining: 0 };
+    same!(store.take(&org, "other", slow, 3).await?, emptied, "another bucket");
+    same!(store.take(&OrgId::derive(&[nonce, "x"]), "slow", slow, 3).await?, emptied, "another organization");
     check!(
-        store.take(&org, "big", slow, 4).await? != RateDecision::Allowed,
+        !is_allowed(store.take(&org, "big", slow, 4).await?),
         "a request beyond the capacity of a bucket is allowed"
     );
     let closed = Rate { burst: 1, per_second: 0.0 };
-    same!(
-        store.take(&org, "closed", closed, 1).await?,
-        RateDecision::Allowed,
-        "the only token of a bucket that is not refilled"
-    );
-    check!(store.take(&org, "closed", closed, 1).await? != RateDecision::Allowed, "a bucket that is not refilled");
+    same!(store.take(&org, "closed", closed, 1).await?, emptied, "the only token of a bucket that is not refilled");
+    check!(!is_allowed(store.take(&org, "closed", closed, 1).await?), "a bucket that is not refilled");
     let quick = Rate { burst: 2, per_second: 2.0 };
     let started_at = Instant::now();
-    same!(store.take(&org, "quick", quick, 2).await?, RateDecision::Allowed, "a full bucket");
+    same!(store.take(&org, "quick", quick, 2).await?, emptied, "a full bucket");
     let refused = store.take(&org, "quick", quick, 2).await?;
     check!(
         matches!(refused, RateDecision::Refused { retry_after } if retry_after <= Duration::from_millis(1_001))
             || started_at.elapsed() > Duration::from_millis(950),
         "the retry delay is wrong: {refused:?}"
     );
-    eventually("a bucket fills", async || {
-        Ok((store.take(&org, "quick", quick, 2).await? == RateDecision::Allowed).then_some(()))
-    })
-    .await
+    eventually("a bucket fills", async || Ok(is_allowed(store.take(&org, "quick", quick, 2).await?).then_some(())))
+        .await
+}
+
+fn is_allowed(decision: RateDecision) -> bool {
+    matches!(decision, RateDecision::Allowed { .. })
 }

@@ -1,7 +1,7 @@
 -- Takes tokens from a bucket.
 --
 -- KEYS[1]  PREFIX:{ORG}:rate:NAME  hash: level (tokens), at (time of the level, ms); expires when it is full again
--- ARGV: burst, per second, cost. Returns -1: allowed, else the retry delay (ms).
+-- ARGV: burst, per second, cost. Returns the retry delay (ms), or if allowed -1 minus the tokens that are left.
 -- Applied late, it takes tokens once more.
 local burst, per_ms, cost = tonumber(ARGV[1]), tonumber(ARGV[2]) / 1000, tonumber(ARGV[3])
 local time = redis.call('TIME')
@@ -24,4 +24,4 @@ if per_ms > 0 then
   full = math.min(full, math.ceil((burst - level) / per_ms) + 1000)
 end
 redis.call('PEXPIRE', KEYS[1], full)
-return -1
+return -1 - math.floor(level)

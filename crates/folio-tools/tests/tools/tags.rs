@@ -10,7 +10,7 @@ async fn a_tag_is_created_shown_listed_changed_and_deleted() {
     let made = test.ok("create_tag", json!({ "name": "Billing", "color": "#AABBCC", "description": "Bills" })).await;
     let id = made["tag_id"].clone();
     let shown = test.ok("get_tag", json!({ "tag_id": id })).await;
-    assert_eq!(shown, json!({ "tag_id": id, "name": "Billing", "color": "#aabbcc", "description": "Bills" }));
+    assert_eq!(shown, json!({ "tag_id": id, "name": "Billing", "color": "#AABBCC", "description": "Bills" }));
     test.ok("update_tag", json!({ "tag_id": id, "name": "Bills", "color": "" })).await;
     let shown = test.ok("get_tag", json!({ "tag_id": id })).await;
     assert_eq!(shown, json!({ "tag_id": id, "name": "Bills", "color": null, "description": "Bills" }));

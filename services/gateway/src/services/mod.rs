@@ -34,6 +34,7 @@ use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
 use crate::options::Options;
+use crate::rest::{Spools, UploadLimits};
 use crate::serve::Gateway;
 
 /// Implements every service of the API.
@@ -45,15 +46,14 @@ pub(crate) struct Api {
     drain_started: CancellationToken,
     /// Cancelled when the drain is over.
     drain_ended: CancellationToken,
+    /// The files that REST routes receive.
+    spools: Spools,
 }
 
 /// Returns the services as routes. The options bound the size of request messages; the size of response messages is not
 /// bounded.
-pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
-    let Gateway { components, options, .. } = gateway;
-    let bytes = options.message_bytes;
-    let (drain_started, drain_ended) = (shutdown.begin.clone(), shutdown.abort.clone());
-    let api = Api { operations: Operations::new(components), options, drain_started, drain_ended };
+pub(crate) fn routes(api: &Api) -> RoutesBuilder {
+    let bytes = api.options.message_bytes;
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -116,6 +116,30 @@ fn total_size(count: u64) -> i32 {
 }
 
 impl Api {
+    pub(crate) fn new(gateway: Gateway, shutdown: &Shutdown) -> Self {
+        let Gateway { components, options, .. } = gateway;
+        let (drain_started, drain_ended) = (shutdown.begin.clone(), shutdown.abort.clone());
+        let spools = Spools::new(&options);
+        Self { operations: Operations::new(components), options, drain_started, drain_ended, spools }
+    }
+
+    pub(crate) fn spools(&self) -> &Spools {
+        &self.spools
+    }
+
+    pub(crate) fn upload_limits(&self) -> UploadLimits {
+        let limits = self.transfer_limits();
+        UploadLimits {
+            file_bytes: self.operations.document_bytes_max(),
+            idle: limits.idle_timeout,
+            lifetime: limits.max_lifetime,
+        }
+    }
+
+    pub(crate) fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
     /// Translates a request to an operation, runs the operation, and translates its output.
     async fn call<Q, O: Operation, A>(
         &self,

@@ -68,7 +68,7 @@ impl Certificates {
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::internal(format!("TLS cannot be used: {error}")))?;
         let mut config = config.with_no_client_auth().with_cert_resolver(Arc::clone(&self.resolver) as _);
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 

@@ -29,6 +29,10 @@ fn method(operation: &Declaration) -> MethodDescriptor {
     service.methods().find(|method| method.name() == operation.name).unwrap()
 }
 
+pub(crate) fn is_server_streaming(operation: &Declaration) -> bool {
+    method(operation).is_server_streaming()
+}
+
 /// Returns the paths of the fields of a request that contain ids of resources, such as `decisions.call_id`. Output-only
 /// fields are excluded, except the identity that the comment of the field with the resource names.
 pub(crate) fn id_fields(operation: &Declaration) -> Vec<String> {
@@ -86,7 +90,7 @@ pub(crate) async fn call_fully(client: &Client, operation: &Declaration, request
     Ok(if is_stream { responses.collect() } else { responses.next().unwrap() })
 }
 
-fn encode(operation: &Declaration, request: &Value) -> Vec<Vec<u8>> {
+pub(crate) fn encode(operation: &Declaration, request: &Value) -> Vec<Vec<u8>> {
     let encode = |message: &Value| {
         let message = DynamicMessage::deserialize(method(operation).input(), message);
         message.unwrap_or_else(|error| panic!("a request of {}: {error}: {request}", operation.name)).encode_to_vec()
@@ -97,7 +101,7 @@ fn encode(operation: &Declaration, request: &Value) -> Vec<Vec<u8>> {
     }
 }
 
-fn decode(operation: &Declaration, response: &[u8], skip_default_fields: bool) -> Value {
+pub(crate) fn decode(operation: &Declaration, response: &[u8], skip_default_fields: bool) -> Value {
     let response = DynamicMessage::decode(method(operation).output(), response).unwrap();
     let options = SerializeOptions::new().use_proto_field_name(true).skip_default_fields(skip_default_fields);
     response.serialize_with_options(serde_json::value::Serializer, &options).unwrap()

@@ -494,6 +494,11 @@ impl Client {
         Self { channel, ..self.clone() }
     }
 
+    /// Returns the header `authorization` of the caller.
+    pub(crate) fn authorization(&self) -> Option<String> {
+        self.bearer.0.as_ref().map(|value| value.to_str().unwrap().to_owned())
+    }
+
     pub(crate) fn authorized(&self) -> Authorized {
         InterceptedService::new(self.channel.clone(), self.bearer.clone())
     }

@@ -1,4 +1,4 @@
-//! Tests of the public API over real gRPC on a real embedded store.
+//! Tests of the public API over real connections on a real embedded store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,6 +16,7 @@ mod credits;
 mod faulty;
 mod floods;
 mod harness;
+mod http;
 mod inbox;
 mod issuer;
 mod jobs;

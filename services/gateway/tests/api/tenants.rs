@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::calls::{call, has_filter, id_fields, operation};
 use crate::harness::{Answer, Client, Server};
+use crate::http::{Face, Http, call_over};
 use crate::samples::{Ids, creations, missing, samples};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -235,7 +236,7 @@ async fn check_tenants(server: Server) {
     check_mentions(&server, &us, &own, &foreign).await;
     check_inbox(&us, &own).await;
     check_inbox(&them, &foreign).await;
-    let missing = missing();
+    let (missing, http) = (missing(), Http::new(&server, &us));
     let before = resources(&them, &foreign).await;
     let model_calls = server.model.calls();
     let mut operations: Vec<_> = operations().collect();
@@ -247,6 +248,7 @@ async fn check_tenants(server: Server) {
         for (of_theirs, of_missing) in pairs {
             let names_nothing = of_theirs == of_missing;
             let response = call(&us, operation, &of_theirs).await;
+            let is_refused = response.is_err();
             if let Err(error) = &response {
                 let expected = match error.code {
                     Code::PermissionDenied => operation.platform,
@@ -263,6 +265,12 @@ async fn check_tenants(server: Server) {
             } else {
                 let of_missing = to_text(call(&us, operation, &of_missing).await);
                 assert_eq!(hide(&foreign, &response), hide(&missing, &of_missing), "{name}");
+            }
+            // Connect has no client streams.
+            let faces = Face::ALL.into_iter().filter(|face| *face != Face::Connect || !of_theirs.is_array());
+            for face in faces.filter(|_| is_refused) {
+                let same = to_text(call_over(face, &http, operation, &of_theirs).await);
+                assert_eq!(same, response, "{name} over {face:?}");
             }
         }
     }

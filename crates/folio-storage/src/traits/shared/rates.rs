@@ -14,7 +14,10 @@ pub struct Rate {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateDecision {
-    Allowed,
+    Allowed {
+        /// Number of whole tokens that are left in the bucket.
+        remaining: u32,
+    },
     /// The bucket has too few tokens; none was taken.
     Refused {
         /// The time until enough tokens are available, if no other request takes them.

@@ -1,0 +1,114 @@
+//! The caller of a REST route, through which a handler runs operations.
+
+use axum::extract::FromRequestParts;
+use folio_operations::{Call, Caller, Operation};
+use folio_types::{Digest, Error, Etag, OrgId, RequestId};
+use http::header::IF_MATCH;
+use http::request::Parts;
+use http::{Extensions, HeaderMap};
+use serde_json::json;
+
+use crate::idempotency::idempotency_key;
+use crate::rest::endpoint::{Document, DocumentInput};
+use crate::rest::failure::Failure;
+use crate::services::Api;
+
+/// The authenticated caller with the headers that apply to every change.
+pub(crate) struct Client {
+    api: Api,
+    caller: Caller,
+    /// The header `Idempotency-Key`.
+    request_id: Option<RequestId>,
+    /// The header `If-Match`: the version that a change is based on.
+    pub(crate) etag: Option<Etag>,
+}
+
+impl Client {
+    /// Runs an operation. A change has the id of the request: a handler runs one change at most. For several changes see
+    /// [`Client::run_part`].
+    pub(crate) async fn run<O: Operation>(&self, operation: O) -> Result<O::Output, Failure> {
+        let call = Call::with_request_id(self.request_id.clone(), operation);
+        Ok(self.api.operations().run(&self.caller, call).await?)
+    }
+
+    /// Runs one of several changes. Its id is derived from the id of the request and from the name of the part, so that a
+    /// repeated request repeats each change under its own id.
+    pub(crate) async fn run_part<O: Operation>(&self, part: &str, operation: O) -> Result<O::Output, Failure> {
+        let id = self.request_id.as_ref().map(|id| part_id(id, part)).transpose()?;
+        Ok(self.api.operations().run(&self.caller, Call::with_request_id(id, operation)).await?)
+    }
+}
+
+fn part_id(request_id: &RequestId, part: &str) -> Result<RequestId, Error> {
+    let parts = json!(["part", request_id.as_str(), part]);
+    Digest::of(parts.to_string().as_bytes()).as_str().parse()
+}
+
+/// Returns the organization of the caller.
+pub(crate) fn organization(extensions: &Extensions) -> Result<OrgId, Error> {
+    let caller = extensions.get::<Caller>();
+    let caller = caller.ok_or_else(|| Error::internal("a request reached its handler without a caller"))?;
+    Ok(caller.principal.org.clone())
+}
+
+impl FromRequestParts<Api> for Client {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        let caller = caller.ok_or_else(|| Error::internal("a request reached its handler without a caller"))?;
+        let request_id = idempotency_key(&parts.headers)?;
+        Ok(Self { api: api.clone(), caller, request_id, etag: if_match(&parts.headers)? })
+    }
+}
+
+impl DocumentInput for Client {
+    fn document(document: &mut Document) {
+        for (name, description) in [
+            ("Idempotency-Key", "The id of the request. The server makes a change once for each id."),
+            ("If-Match", "The etag that a change is based on. Another stored version is answered with 412."),
+        ] {
+            let schema = json!({ "type": "string", "maxLength": 130 });
+            document.parameters.push(json!({
+                "name": name, "in": "header", "required": false, "description": description, "schema": schema,
+            }));
+        }
+    }
+}
+
+/// Returns the version in `If-Match`. None: the header is missing, or permits every version with `*`.
+fn if_match(headers: &HeaderMap) -> Result<Option<Etag>, Error> {
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let invalid = || Error::invalid_field("If-Match", "must be one etag of this API, in double quotes, or *");
+    let text = value.to_str().map_err(|_| invalid())?.trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let text = text.strip_prefix("W/").unwrap_or(text);
+    let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).ok_or_else(invalid)?;
+    text.parse().map(Some).map_err(|_: Error| invalid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_request_have_different_ids() {
+        let id = |id: &str, part: &str| part_id(&id.parse().unwrap(), part).unwrap();
+        assert_eq!(id("a", "1"), id("a", "1"));
+        assert!(id("a", "1") != id("a", "2") && id("a", "1") != id("b", "1") && id("a", "b") != id("b", "a"));
+    }
+
+    #[test]
+    fn if_match_is_one_etag() {
+        let read = |value: &str| if_match(&HeaderMap::from_iter([(IF_MATCH, value.parse().unwrap())]));
+        assert_eq!(if_match(&HeaderMap::new()).unwrap(), None);
+        assert_eq!(read("*").unwrap(), None);
+        assert_eq!(read("\"v3\"").unwrap(), Some(Etag::new(3)));
+        assert_eq!(read("W/\"v3\"").unwrap(), Some(Etag::new(3)));
+        for refused in ["v3", "\"v3\", \"v4\"", "\"3\"", "\"\"", "\""] {
+            assert!(read(refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Successful responses of REST routes.
+
+use axum::response::{IntoResponse, Response};
+use folio_types::Etag;
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, ETAG};
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::endpoint::{Document, DocumentOutput};
+use super::extract::Json;
+use super::failure::Failure;
+
+/// The result of a handler.
+pub(crate) type Reply<T> = Result<T, Failure>;
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(body) => (StatusCode::OK, [(CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(error) => {
+                let message = format!("a response cannot be serialized: {error}");
+                Failure::from(folio_types::Error::internal(message)).into_response()
+            }
+        }
+    }
+}
+
+impl<T: ToSchema> DocumentOutput for Json<T> {
+    fn document(document: &mut Document) {
+        let schema = document.reference::<T>();
+        document.respond(200, "The result.", json!({ "application/json": { "schema": schema } }));
+    }
+}
+
+/// A resource as JSON, with its version in the header `ETag`.
+pub(crate) struct Versioned<T> {
+    pub(crate) version: u64,
+    pub(crate) body: T,
+}
+
+impl<T: Serialize> IntoResponse for Versioned<T> {
+    fn into_response(self) -> Response {
+        let mut response = Json(self.body).into_response();
+        if let Ok(etag) = format!("\"{}\"", Etag::new(self.version)).parse() {
+            response.headers_mut().insert(ETAG, etag);
+        }
+        response
+    }
+}
+
+impl<T: ToSchema> DocumentOutput for Versioned<T> {
+    fn document(document: &mut Document) {
+        Json::<T>::document(document);
+    }
+}
+
+/// The text that a change returns.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Message {
+    /// The outcome for a person.
+    message: String,
+}
+
+impl Message {
+    pub(crate) fn new(message: &str) -> Json<Self> {
+        Json(Self { message: message.to_owned() })
+    }
+}

@@ -1,0 +1,132 @@
+//! Roles and scopes of every operation over gRPC-Web and Connect, and of every REST route.
+
+use folio_gateway::{RestRoute, rest_routes};
+use folio_operations::{Declaration, operations};
+use folio_types::access::Scope;
+use folio_types::token::Token;
+use folio_types::{Code, OrgId, Reason, Role, System};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Face, Http, call_over, path};
+use crate::harness::Server;
+
+/// A kind of caller: its role, and whether its token is one of the platform's administrator.
+type Kind = (Role, bool);
+
+/// Returns the reason for which a call without content is denied to a caller. None: the call reached its operation.
+async fn denial(http: &Http, face: Face, operation: &Declaration) -> Option<Reason> {
+    let is_client_stream = operation.name == "UploadDocument";
+    let request = if is_client_stream && face != Face::Connect { json!([{}]) } else { json!({}) };
+    let error = call_over(face, http, operation, &request).await.err()?;
+    matches!(error.code, Code::PermissionDenied | Code::Unauthenticated).then_some(error.reason)
+}
+
+/// Returns the reason for which a route is denied to a caller of an organization.
+async fn route_denial(http: &Http, org: &OrgId, route: &RestRoute) -> Option<String> {
+    let path = path(route, |name| if name == "organization_id" { org.to_string() } else { "missing".to_owned() });
+    let body = if route.method == http::Method::GET { Value::Null } else { json!({}) };
+    let answer = http.json(route.method.clone(), &path, &body).await;
+    let is_denied = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&answer.status);
+    is_denied.then(|| answer.json()["code"].as_str().unwrap_or_default().to_owned())
+}
+
+fn lacks(operation: &Declaration, (role, platform): Kind) -> bool {
+    role < operation.role || (operation.platform && !platform)
+}
+
+fn served() -> impl Iterator<Item = RestRoute> {
+    rest_routes().filter(|route| route.is_served)
+}
+
+#[tokio::test]
+async fn every_face_and_every_route_needs_a_token_and_its_role() {
+    let server = Server::start().await;
+    let org = OrgId::generate(&System);
+    server.organization(&org).await;
+    let anonymous = Http::new(&server, &server.stranger(None));
+    let foreign = format!("Bearer {}", Token::generate(&org, &System).reveal());
+    let foreign = Http::new(&server, &server.stranger(Some(&foreign)));
+    for operation in operations() {
+        for face in Face::ALL {
+            for stranger in [&anonymous, &foreign] {
+                let reason = denial(stranger, face, operation).await;
+                assert_eq!(reason, Some(Reason::InvalidToken), "{} over {face:?}", operation.name);
+            }
+        }
+    }
+    for route in served().filter(|route| route.operation.is_some()) {
+        for stranger in [&anonymous, &foreign] {
+            assert!(route_denial(stranger, &org, &route).await.is_some(), "{} {}", route.method, route.path);
+        }
+    }
+    let kinds = [(Role::Viewer, false), (Role::Member, false), (Role::Admin, false), (Role::Admin, true)];
+    for kind in kinds {
+        let http = Http::new(&server, &server.restricted_user(&org, kind.0, &[], kind.1).await);
+        for operation in operations() {
+            let expected = lacks(operation, kind).then_some(Reason::RoleNotAllowed);
+            for face in Face::ALL {
+                assert_eq!(denial(&http, face, operation).await, expected, "{} over {face:?}", operation.name);
+            }
+        }
+        for route in served() {
+            let Some(operation) = route.operation else { continue };
+            let expected = lacks(operation, kind).then(|| "ROLE_NOT_ALLOWED".to_owned());
+            let denied = route_denial(&http, &org, &route).await;
+            assert_eq!(denied, expected, "{} {} by {kind:?}", route.method, route.path);
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_limited_token_uses_the_routes_of_its_scopes_and_no_others() {
+    let server = Server::start().await;
+    let org = OrgId::generate(&System);
+    for scope in Scope::ALL.iter().copied() {
+        let http = Http::new(&server, &server.restricted_user(&org, Role::Admin, &[scope], true).await);
+        for route in served() {
+            let Some(operation) = route.operation else { continue };
+            let lacks = operation.scope().is_some_and(|needed| needed != scope);
+            let denied = route_denial(&http, &org, &route).await;
+            let expected = lacks.then(|| "SCOPE_NOT_ALLOWED".to_owned());
+            assert_eq!(denied, expected, "{} {} with {scope:?}", route.method, route.path);
+        }
+        for operation in operations() {
+            let lacks = operation.scope().is_some_and(|needed| needed != scope);
+            let reason = denial(&http, Face::Connect, operation).await;
+            assert_eq!(reason == Some(Reason::ScopeNotAllowed), lacks, "{} with {scope:?}", operation.name);
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_token_is_a_bearer_token_or_an_api_key_of_the_organization_in_the_path() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let other = server.member().await;
+    let token = client.authorization().unwrap().trim_start_matches("Bearer ").to_owned();
+    let anonymous = Http::new(&server, &server.stranger(None));
+    let tags = format!("/v0/orgs/{}/tags", client.org);
+    let with = async |headers: &[(&str, &str)], path: &str| {
+        let request = anonymous.request(http::Method::GET, path);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let answer = anonymous.send(request).await;
+        (answer.status.as_u16(), answer.detail())
+    };
+    let key = [("x-api-key", token.as_str())];
+    assert_eq!(with(&key, &tags).await.0, 200);
+    let (bearer, bad) = (format!("bEaReR {token}"), "Bearer bad".to_owned());
+    assert_eq!(with(&[("authorization", &bearer)], &tags).await.0, 200);
+    assert_eq!(with(&[("authorization", "Basic eDp5"), key[0]], &tags).await.0, 200);
+    let invalid = json!("Invalid authentication credentials: invalid token");
+    assert_eq!(with(&[("authorization", &bad), key[0]], &tags).await, (401, invalid.clone()));
+    let none = json!("No authentication credentials provided");
+    assert_eq!(with(&[], &tags).await, (401, none));
+    for organization in [other.org.to_string(), OrgId::generate(&System).to_string(), "nonsense".to_owned()] {
+        let foreign = format!("/v0/orgs/{organization}/tags");
+        assert_eq!(with(&key, &foreign).await, (401, invalid.clone()), "{organization}");
+    }
+    server.stop().await;
+}

@@ -1,0 +1,63 @@
+//! Requests that schemathesis generates from the OpenAPI document, with a fixed seed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use folio_types::{OrgId, System};
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::harness::Server;
+
+const LIMIT: Duration = Duration::from_secs(180);
+const SEED: &str = "20261128";
+/// Number of requests of each operation.
+const EXAMPLES: &str = "6";
+const CHECKS: &str =
+    "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,ignored_auth";
+
+/// Operations that end the calls of the test itself.
+const EXCLUDED: [&str; 2] = ["SetLimits", "DeleteOrganization"];
+
+/// Returns the program, which `cargo xtask test --install` installs.
+fn program() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
+    let installed = || cache().map(|cache| cache.join("folio-tools/python/bin/schemathesis"));
+    let program = variable("FOLIO_TEST_SCHEMATHESIS").or_else(installed).unwrap_or_default();
+    assert!(program.is_file(), "{} is missing: `cargo xtask test --install` installs it", program.display());
+    program
+}
+
+/// Returns the ids of the operations that answer with a stream, which may not end.
+fn streams() -> Vec<String> {
+    let paths = folio_gateway::openapi()["paths"].as_object().unwrap();
+    let operations = paths.values().flat_map(|item| item.as_object().unwrap().values());
+    let is_stream = |operation: &&Value| operation["responses"]["200"]["content"]["text/event-stream"].is_object();
+    operations.filter(is_stream).map(|operation| operation["operationId"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn generated_requests_find_no_server_error_and_no_undocumented_response() {
+    let server = Server::start().await;
+    let client = server.platform_admin(&OrgId::generate(&System)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = folder.path().join("schemathesis.toml");
+    std::fs::write(&settings, format!("[parameters]\n\"path.organization_id\" = \"{}\"\n", client.org)).unwrap();
+    let mut run = Command::new(program());
+    run.kill_on_drop(true).current_dir(folder.path());
+    run.arg("--config-file")
+        .arg(&settings)
+        .args(["--no-color", "run"])
+        .arg(format!("http://{}/openapi.json", server.address));
+    run.args(["--seed", SEED, "--max-examples", EXAMPLES, "--phases", "examples,fuzzing", "--workers", "2"]);
+    run.args(["--generation-database", "none", "--request-timeout", "20", "--checks", CHECKS, "--warnings", "off"]);
+    run.arg("--header").arg(format!("Authorization: {}", client.authorization().unwrap()));
+    for id in streams().iter().map(String::as_str).chain(EXCLUDED) {
+        run.args(["--exclude-operation-id", id]);
+    }
+    let output = tokio::time::timeout(LIMIT, run.output()).await.expect("the run ends in time").unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    server.stop().await;
+}

@@ -1,0 +1,85 @@
+//! The routes that store documents.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::Http;
+use crate::harness::Server;
+
+#[tokio::test]
+async fn files_in_json_are_stored_in_their_order_with_their_bytes() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let (http, documents) = (Http::new(&server, &client), format!("/v0/orgs/{}/documents", client.org));
+    let tag = client.tag("a").await;
+    let files = json!({ "documents": [
+        { "name": "a.txt", "content": STANDARD.encode("first"), "tag_ids": [tag], "metadata": { "k": "v" } },
+        { "name": "b.txt", "content": format!("data:text/plain;base64,{}", STANDARD.encode("second")) },
+    ] });
+    let stored = http.json(Method::POST, &documents, &files).await.json();
+    let names: Vec<&Value> = stored["documents"].as_array().unwrap().iter().map(|one| &one["document_name"]).collect();
+    assert_eq!(names, ["a.txt", "b.txt"]);
+    assert_eq!(
+        (&stored["documents"][0]["tag_ids"], &stored["documents"][0]["metadata"]),
+        (&json!([tag]), &json!({ "k": "v" }))
+    );
+    let parts = client.stream("DownloadDocument", json!({"document_id": stored["documents"][1]["document_id"]})).await;
+    assert_eq!(parts[1]["chunk"], STANDARD.encode("second"));
+    assert_eq!(
+        http.json(Method::POST, &documents, &json!({ "documents": [] })).await.json(),
+        json!({ "documents": [] })
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_with_a_wrong_file_stores_none_of_its_files() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let (http, documents) = (Http::new(&server, &client), format!("/v0/orgs/{}/documents", client.org));
+    let good = json!({ "name": "a.txt", "content": STANDARD.encode("text") });
+    let with = |name: &str, content: String, tag: &str| {
+        let tags = if tag.is_empty() { json!([]) } else { json!([tag]) };
+        json!({ "documents": [good, { "name": name, "content": content, "tag_ids": tags }] })
+    };
+    let missing = folio_types::TagId::derive(&["x"]).to_string();
+    let (text, binary) = (STANDARD.encode("text"), STANDARD.encode([0, 159, 146, 150]));
+    let large = STANDARD.encode(vec![b'x'; 3 * 1024 * 1024 + 1]);
+    for (body, status, detail) in [
+        (with("b.txt", "%".to_owned(), ""), 400, "Invalid base64 content: "),
+        (with("b.exe", binary, ""), 400, "Unsupported file extension .exe: b.exe"),
+        (with("b.txt", text.clone(), "nonsense"), 400, "Invalid tag IDs: [\"nonsense\"]"),
+        (with("b.txt", text.clone(), &missing), 400, "Invalid tag IDs: "),
+        (with("b.txt", large, ""), 413, ""),
+    ] {
+        let refused = http.json(Method::POST, &documents, &body).await;
+        assert_eq!(refused.status.as_u16(), status, "{refused:?}");
+        assert!(refused.detail().as_str().unwrap().starts_with(detail), "{refused:?}");
+    }
+    assert_eq!(client.call_ok("ListDocuments", json!({})).await, json!({}));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_form_is_stored_once_under_its_idempotency_key() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let (http, form) = (Http::new(&server, &client), format!("/v0/orgs/{}/documents/multipart", client.org));
+    let part = |head: &str, body: &str| format!("--B\r\nContent-Disposition: form-data; {head}\r\n\r\n{body}\r\n");
+    let body = part("name=\"file\"; filename=\"ü.txt\"", "Total 12.50")
+        + &part("name=\"metadata\"", "{\"a\": \"b\"}")
+        + "--B--\r\n";
+    let send = async || {
+        let request = http.request(Method::POST, &form).header("content-type", "multipart/form-data; boundary=B");
+        http.send(request.header("idempotency-key", "k").body(body.clone())).await
+    };
+    let (first, again) = (send().await, send().await);
+    assert_eq!(first.json()["document"]["document_name"], "ü.txt", "{first:?}");
+    assert_eq!(first.json()["document"]["document_id"], again.json()["document"]["document_id"]);
+    assert_eq!(client.call_ok("ListDocuments", json!({})).await["total_size"], 1);
+    let other = http.json(Method::POST, &form, &json!({})).await;
+    assert_eq!(other.status, 415);
+    server.stop().await;
+}
