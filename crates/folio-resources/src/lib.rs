@@ -64,7 +64,10 @@ pub use field_review::{
 };
 pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};
-pub use listing::{Condition, CreationPeriod, ListQuery, ListRow, folded, parent_term, partly_searchable_keys, term};
+pub use listing::{
+    ALWAYS_SEARCHABLE_CHARS, Condition, CreationPeriod, ListQuery, ListRow, folded, parent_term,
+    partly_searchable_keys, term,
+};
 pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{
     ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,

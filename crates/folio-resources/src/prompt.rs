@@ -107,6 +107,8 @@ pub struct PromptUpdate {
 pub struct PromptFilter {
     /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
+    /// The whole name, in this spelling.
+    pub name: Option<String>,
     /// The prompt has at least one of these tags. Empty: no condition.
     pub any_tag: Vec<TagId>,
     /// The prompt has all of these tags.
@@ -168,12 +170,12 @@ impl Resource for Prompt {
     }
 
     fn conditions(filter: &PromptFilter) -> Vec<Condition> {
-        let PromptFilter { name_search, any_tag, all_tags, document } = filter;
+        let PromptFilter { name_search, name, any_tag, all_tags, document } = filter;
         let mut conditions: Vec<_> = tag_terms(all_tags).map(|tag| Condition::AnyTerm(vec![tag])).collect();
         conditions.extend((!any_tag.is_empty()).then(|| Condition::AnyTerm(tag_terms(any_tag).collect())));
         let shared = |document: &DocumentId| Condition::SharedTerm { with: document.to_string(), field: "tag" };
         conditions.extend(document.as_ref().map(shared));
-        conditions.extend(Condition::name_search(name_search.as_ref()));
+        conditions.extend(Condition::names(name_search.as_ref(), name.as_ref()));
         conditions
     }
 

@@ -330,7 +330,7 @@ impl Run {
         for op in [self.context.op()?, OpKey::Call(call)] {
             self.create_under_a_closed_op(sampled, op, Seed::named("closed").linked(&both)).await?;
         }
-        let seeds = [("A", &one), ("überW", &two), ("nothing", &both)];
+        let seeds = [("A", &one), ("überW", &two), ("nothing", &both), ("charlie", &one)];
         let seeds = seeds.map(|(name, links)| Seed::named(name).linked(links));
         (sampled.lists)(self, &seeds).await?;
         if !kind.has_parent {
