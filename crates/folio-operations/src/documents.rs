@@ -1,6 +1,6 @@
 //! Operations on documents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -22,8 +22,10 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::document_watch::WatchDocument;
-use crate::filter;
-use crate::operation::{Operation, get_operation, list_operation, outcome_as_json};
+use crate::filter::{self, Operator};
+use crate::grid::{Column, Grid, GridFilter, GridOperator, GridRows, STATE, STATES};
+use crate::list::{ListPage, ListRequest};
+use crate::operation::{Operation, get_operation, outcome_as_json};
 
 service! {
     "DocumentService", Some(Scope::Documents) =>
@@ -152,30 +154,87 @@ impl Operation for DownloadDocument {
     }
 }
 
-list_operation! {
-    /// Lists documents. Filter: `name:` a part of the name, `tag:` a tag id, `metadata.KEY:` a part of the value of
-    /// that key.
-    ListDocuments -> Document; limits::PAGE_SIZE_MAX; |text| document_filter(text)?
+/// The columns of the grid of [`ListDocuments`].
+pub const COLUMNS: &[Column] = <Document as GridRows>::COLUMNS;
+
+/// Lists documents. Filter: `name:` a part of the name, `name=` the name, `tag:` a tag id, `metadata.KEY:` a part of the value
+/// of that key, `metadata.KEY=` the value, `state=` the state of the text.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListDocuments {
+    pub list: ListRequest,
 }
 
+#[derive(Debug, Clone, PartialEq)]
+pub struct DocumentPage {
+    pub page: ListPage<Document>,
+    /// The ids of those documents of the page that have an extraction. Empty if the request has no grid.
+    pub extracted: BTreeSet<String>,
+}
+
+impl Operation for ListDocuments {
+    const DECLARATION: Declaration = SERVICE.read("ListDocuments");
+    type Output = DocumentPage;
+
+    async fn run(self, context: &Context) -> Result<DocumentPage> {
+        let (mut filter, state) = document_conditions(&self.list.filter)?;
+        filter.name_search = Grid::name_search(filter.name_search, self.list.grid.as_ref());
+        let (list, max, has_grid) = (&self.list, limits::PAGE_SIZE_MAX, self.list.grid.is_some());
+        let page: ListPage<Document> = match state {
+            None => context.list_with_grid(list, &filter, max).await?,
+            Some(state) => {
+                // The rows of the stores' lists lack the state, which changes without the document.
+                let is_in_state =
+                    GridFilter { field: STATE.to_owned(), operator: GridOperator::Equals, values: vec![state.to_owned()] };
+                let grid = list.grid_or_order()?;
+                context.list_in_grid(list, &filter, (&grid, &[is_in_state]), max).await?
+            }
+        };
+        let ids = page.items.iter().map(|document| document.id.clone()).filter(|_| has_grid).collect();
+        Ok(DocumentPage { extracted: context.extracted(ids).await?, page })
+    }
+}
+
+/// Parses a filter of documents whose state is given.
+///
+/// # Errors
+/// `INVALID_FIELD` of `filter`.
 pub(crate) fn document_filter(text: &str) -> Result<DocumentFilter> {
-    let mut filter = DocumentFilter::default();
+    match document_conditions(text)? {
+        (filter, None) => Ok(filter),
+        (_, Some(_)) => Err(Error::invalid_field("filter", "state is not a field here: the documents must be ready")),
+    }
+}
+
+/// Parses the filter of [`ListDocuments`]. Also returns the state that the documents must have.
+fn document_conditions(text: &str) -> Result<(DocumentFilter, Option<&'static str>)> {
+    let (mut filter, mut state) = (DocumentFilter::default(), None);
     for condition in filter::parse(text)? {
         match condition.field.split_once('.') {
             None if condition.field == "name" => {
-                filter::set_once(&mut filter.name_search, &condition, condition.search()?)?;
+                filter::set_text(&mut filter.name_search, &mut filter.name, &condition)?;
             }
             None if condition.field == "tag" => filter.all_tags.push(condition.id()?),
+            None if condition.field == "state" => match STATES.iter().find(|name| **name == condition.value) {
+                Some(name) => filter::set_once(&mut state, &condition, *name)?,
+                None => {
+                    let problem = format!("the value of state must be one of {}", STATES.join(", "));
+                    return Err(Error::invalid_field("filter", problem));
+                }
+            },
             Some(("metadata", key)) if !key.is_empty() => {
-                if filter.metadata.insert(key.to_owned(), condition.search()?).is_some() {
+                let (values, value) = match condition.operator {
+                    Operator::Has => (&mut filter.metadata, condition.search()?),
+                    Operator::Equals => (&mut filter.metadata_equals, condition.value.clone()),
+                };
+                if values.insert(key.to_owned(), value).is_some() {
                     return Err(Error::invalid_field("filter", format!("metadata.{key} appears twice")));
                 }
             }
-            _ => return Err(filter::unknown_field(&condition, "name, tag and metadata.KEY")),
+            _ => return Err(filter::unknown_field(&condition, "name, tag, state and metadata.KEY")),
         }
     }
     filter::check_tags(filter.all_tags.len())?;
-    Ok(filter)
+    Ok((filter, state))
 }
 
 /// Changes name, tags or metadata of a document. A field that is None keeps its value.
@@ -371,9 +430,23 @@ mod tests {
         assert_eq!(filter.name_search.as_deref(), Some("inv oice"));
         assert_eq!(filter.all_tags, [tag]);
         assert_eq!(filter.metadata, BTreeMap::from([("year".to_owned(), "2024".to_owned())]));
-        let bad = "color:red; name:a name:b; tag:nonsense; metadata.:x; metadata.k:a metadata.k:b; name:\"\"; name=a";
+        let exact = document_filter(r#"name="A b" metadata.k="" metadata.k:x metadata.year=2024"#).unwrap();
+        assert_eq!((exact.name.as_deref(), exact.name_search), (Some("A b"), None));
+        let equals = [("k", ""), ("year", "2024")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!((exact.metadata_equals, exact.metadata["k"].as_str()), (equals.into(), "x"));
+        let bad = "color:red; name:a name:b; tag:nonsense; metadata.:x; metadata.k:a metadata.k:b; name:\"\"; \
+                   name=a name=b; metadata.k=a metadata.k=b; state=READY; state=ready state=failed";
         for bad in bad.split("; ") {
-            assert!(document_filter(bad).is_err(), "{bad}");
+            assert!(document_conditions(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_state_selects_documents_of_a_list_only() {
+        for state in STATES {
+            let (filter, found) = document_conditions(&format!("state={state} name:a")).unwrap();
+            assert_eq!((filter.name_search.as_deref(), found), (Some("a"), Some(state)));
+            assert_eq!(document_filter(&format!("state={state}")).unwrap_err().violations[0].field, "filter");
         }
     }
 }

@@ -81,6 +81,7 @@ pub(crate) async fn lists<R: Sample>(run: &Run, seeds: &[Seed]) -> Outcome {
             let newest = expected(Order::Newest)?;
             matched.extend((Some(newest.len()) < all.as_ref().map(Vec::len)).then_some((number, "not all")));
             matched.extend((!newest.is_empty()).then_some((number, "some")));
+            same!(store.has_match(org, filter).await?, !newest.is_empty(), "whether a resource matches {filter:?}");
             same!(store.first(org, filter).await?, newest.into_iter().next(), "the newest with {filter:?}");
             if token.is_some() {
                 let page = store.list(org, filter, &PageRequest { token, ..first.clone() }).await;

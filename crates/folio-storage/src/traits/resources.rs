@@ -277,6 +277,13 @@ impl<R: Resource> ResourceStore<R> {
         }
     }
 
+    /// Returns true if a live resource matches the filter. Reads list rows only, so that a resource that was just deleted may
+    /// count. Errors: those of [`Self::list`].
+    pub async fn has_match(&self, org: &OrgId, filter: &R::Filter) -> Result<bool> {
+        let Some(query) = self.query(org, filter).await? else { return Ok(false) };
+        Ok(!self.executor.matching_ids(org, query, 1).await?.is_empty())
+    }
+
     /// Reads the list row of each resource of the organization: cache the result.
     pub async fn resource_usage(&self, org: &OrgId) -> Result<ResourceUsage> {
         self.executor.resource_usage(org, Kind::get::<R>()).await
