@@ -18,6 +18,7 @@ mod audit;
 pub mod audit_log;
 mod caller;
 mod candidates;
+pub mod completions;
 mod context;
 pub mod conversations;
 pub mod credits;
@@ -84,6 +85,7 @@ const GROUPS: &[&[Declaration]] = &[
     inbox::DECLARATIONS,
     models::DECLARATIONS,
     providers::DECLARATIONS,
+    completions::DECLARATIONS,
     tokens::DECLARATIONS,
     organizations::DECLARATIONS,
     policies::DECLARATIONS,

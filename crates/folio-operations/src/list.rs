@@ -35,6 +35,7 @@ pub(crate) const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
 /// Maximum number of matching items that [`Listing::scan`] counts. A larger number is returned as this plus one.
 // proto: *.total_size "exact up to {}."
+// proto: *.total_size_estimated "more than {}"
 pub(crate) const COUNT_MAX: u64 = 1_024;
 /// Maximum number of reads of [`Listing::scan`] for one page.
 // proto: none "bounds the work of a page"
