@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use folio_documents::NewUpload;
 use folio_resources::{
-    Document, DocumentChange, DocumentFilter, DocumentPatch, Organization, PageImage, TextState, WordBoxes,
+    Document, DocumentChange, DocumentFilter, DocumentPatch, Organization, PageImage, Rendition, TextState, WordBoxes,
     check_document_patch,
 };
 use folio_storage::BlobReader;
 use folio_storage::value::PageText;
 use folio_tools::extraction::check_ready;
 use folio_types::access::Scope;
-use folio_types::{BlobKey, DocumentId, Error, Etag, OrgId, Result, Secret, TagId, limits};
+use folio_types::{BlobKey, Code, DocumentId, Error, Etag, OrgId, Reason, Result, Secret, TagId, limits};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
@@ -33,6 +33,8 @@ service! {
     GetPageWords, GetPageImage, ReadDocumentAgain, WatchDocument
 }
 
+/// Media type of a document that is its own PDF form.
+const PDF: &str = "application/pdf";
 /// Maximum size of the text of a response.
 // proto: GetDocumentTextRequest.page_count "about {} MiB"
 const TEXT_BYTES: usize = 2 * 1024 * 1024;
@@ -130,9 +132,21 @@ get_operation! {
     GetDocument { document_id: DocumentId } -> Document
 }
 
+/// The form in which a document is downloaded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DownloadForm {
+    /// The uploaded bytes.
+    #[default]
+    Original,
+    /// The PDF form: the bytes of a PDF file, otherwise a PDF file that a node makes.
+    Pdf,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct DownloadDocument {
     pub document_id: DocumentId,
+    pub form: DownloadForm,
 }
 
 #[derive(Debug)]
@@ -147,6 +161,10 @@ impl Operation for DownloadDocument {
 
     async fn run(self, context: &Context) -> Result<Download> {
         let document: Document = context.find(&self.document_id).await?;
+        if self.form == DownloadForm::Pdf && document.media_type != PDF {
+            let content = rendition(context, &document, &Rendition::Pdf).await?;
+            return Ok(Download { document, content });
+        }
         let blob = context.stores().blobs.open(&document.blob_key()).await?;
         // A deletion removes the document before its bytes.
         let blob = blob.ok_or_else(|| Error::not_found("document", &document.id))?;
@@ -389,17 +407,27 @@ impl Operation for GetPageImage {
 
     async fn run(self, context: &Context) -> Result<Content> {
         let document: Document = context.find(&self.document_id).await?;
-        let (blobs, key) = (&context.stores().blobs, BlobKey { blob: self.image.blob(), ..document.blob_key() });
-        let blob = match blobs.open(&key).await? {
-            Some(blob) => blob,
-            None => {
-                context.conversations().render_page(context.principal(), &document.id, &self.image).await?;
-                // A deletion of the document removes its images.
-                blobs.open(&key).await?.ok_or_else(|| Error::not_found("document", &document.id))?
-            }
-        };
-        Ok(Content::of_blob(blob))
+        rendition(context, &document, &Rendition::Page(self.image)).await
     }
+}
+
+/// Returns the bytes of a rendition. The first request makes it at a node.
+///
+/// # Errors
+/// `NOT_FOUND` if the document was deleted, `VERSION_CONFLICT` if its text was extracted again; the errors of the node.
+async fn rendition(context: &Context, document: &Document, rendition: &Rendition) -> Result<Content> {
+    let (blobs, key) = (&context.stores().blobs, BlobKey { blob: rendition.blob(document), ..document.blob_key() });
+    if let Some(blob) = blobs.open(&key).await? {
+        return Ok(Content::of_blob(blob));
+    }
+    context.conversations().render(context.principal(), &document.id, rendition).await?;
+    if let Some(blob) = blobs.open(&key).await? {
+        return Ok(Content::of_blob(blob));
+    }
+    // A deletion of the document removes its renditions.
+    context.find::<Document>(&document.id).await?;
+    let message = "the text of the document was extracted again meanwhile; retry";
+    Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
 }
 
 /// Reads the text of a document again.

@@ -4,7 +4,7 @@
 //! registers the kind. [`decide`] evaluates a write against the rows that a store read and returns a [`WritePlan`];
 //! [`EnteredRow`] evaluates the rows of other writes. A storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
 //! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters, and
-//! [`WordBoxes`] are the boxes of the words of a page, and [`PageImage`] is the image of one.
+//! [`WordBoxes`] are the boxes of the words of a page, and [`PageImage`] is the image of one, which is a [`Rendition`] of its document.
 //!
 //! The crate must not know a store, the network or a clock.
 
@@ -30,6 +30,7 @@ pub mod policy;
 mod prompt;
 mod proposal;
 pub mod quota;
+mod rendition;
 mod resource;
 mod review_rule;
 mod revisions;
@@ -80,6 +81,7 @@ pub use proposal::{
     ProposedResources, SimilarProposal,
 };
 pub use quota::OwnQuotas;
+pub use rendition::Rendition;
 pub use resource::{Cleanup, Plan, Resource, Revisioned};
 pub use review_rule::{CHECKS_MAX, CheckOutcome, CheckResult, ReviewRule};
 pub use revisions::{NAMES_MAX, NewName, RevisionName, RevisionNames, StoredRevision};

@@ -2,7 +2,7 @@
 
 use folio_operations::document_watch::{DocumentChange, WatchDocument};
 use folio_operations::documents::{
-    Content, DeleteDocument, DocumentPage, DocumentText, Download, DownloadDocument, GetDocument, GetDocumentText, GetPageImage,
+    Content, DeleteDocument, DocumentPage, DocumentText, Download, DownloadDocument, DownloadForm, GetDocument, GetDocumentText, GetPageImage,
     GetPageWords, ListDocuments, PageWords, ReadDocumentAgain, UpdateDocument,
 };
 use folio_operations::{Call, ListRequest, Operation};
@@ -41,7 +41,11 @@ impl DocumentService for Api {
         request: Request<v1::DownloadDocumentRequest>,
     ) -> RpcResult<Self::DownloadDocumentStream> {
         let call = |request: v1::DownloadDocumentRequest| {
-            Ok(Call::new(DownloadDocument { document_id: fields::id("document_id", &request.document_id)? }))
+            let form = match fields::choice("form", request.form)? {
+                v1::DownloadForm::Unspecified | v1::DownloadForm::Original => DownloadForm::Original,
+                v1::DownloadForm::Pdf => DownloadForm::Pdf,
+            };
+            Ok(Call::new(DownloadDocument { document_id: fields::id("document_id", &request.document_id)?, form }))
         };
         let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |Download { document, content }: Download| {
