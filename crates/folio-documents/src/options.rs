@@ -49,7 +49,8 @@ folio_types::settings! {
         pub slow_after_seconds: u64 = 10,
         /// Maximum number of slow documents that do not count against `concurrency`.
         pub slow_concurrency: usize = 2,
-        /// Maximum number of page images that are rendered concurrently. Further requests wait; organizations take turns.
+        /// Maximum number of page images and PDF forms that are made concurrently. Further requests wait; organizations
+        /// take turns.
         pub page_images: usize = 1,
         /// Maximum number of protected PDFs that uploads read concurrently. Further uploads wait; organizations take
         /// turns.

@@ -209,11 +209,8 @@ impl PageRenderer {
         let mut readable = self.options.readable.clone();
         readable.push(PathBuf::from(SOFFICE_CONFIGURATION));
         let job = Job::Program { path: program.to_owned(), arguments: arguments.into(), readable, is_writer: true };
-        let task = Task {
-            cpu_seconds: self.options.pdf_seconds,
-            file_bytes: PDF_BYTES,
-            ..reader::task(&self.options, job)
-        };
+        let task =
+            Task { cpu_seconds: self.options.pdf_seconds, file_bytes: PDF_BYTES, ..reader::task(&self.options, job) };
         let children = ChildProcesses::new(self.options.worker.clone(), folder.to_owned());
         let run = || children.run(&task, Files::default(), self.options.pdf_timeout(), MESSAGES_BYTES);
         let ended = match run().await {
@@ -295,7 +292,10 @@ enum Method {
 }
 
 fn cannot_render(field: &str, reason: impl std::fmt::Display) -> Error {
-    Error::invalid_field(field, format!("the {} cannot be rendered: {reason}", if field == "page" { field } else { "file" }))
+    Error::invalid_field(
+        field,
+        format!("the {} cannot be rendered: {reason}", if field == "page" { field } else { "file" }),
+    )
 }
 
 /// Finds the program of LibreOffice. The script `soffice` starts it as a further process, which the confinement refuses. None: it is

@@ -183,7 +183,10 @@ async fn prepare(context: &Context, request: CompletionRequest) -> Result<Prepar
 /// `INVALID_FIELD` of `parameters.messages`.
 fn split(messages: Vec<CompletionMessage>) -> Result<(String, Vec<Message>)> {
     if messages.len() > HISTORY_MESSAGES {
-        return Err(Error::invalid_field("parameters.messages", format!("must have at most {HISTORY_MESSAGES} entries")));
+        return Err(Error::invalid_field(
+            "parameters.messages",
+            format!("must have at most {HISTORY_MESSAGES} entries"),
+        ));
     }
     let bytes: usize = messages.iter().map(|message| message.text.len()).sum();
     if bytes > HISTORY_BYTES {
@@ -273,9 +276,7 @@ mod tests {
     fn an_answer_fits_into_the_context_of_the_model() {
         let options = ModelOptions { context_tokens: 1_000, max_output_tokens: 400, ..ModelOptions::default() };
         let info = ModelInfo { name: "m".to_owned(), provider: "p".to_owned(), options };
-        let with = |text: &str, requested| {
-            tokens(&info, "", &[Message::User { text: text.to_owned() }], requested)
-        };
+        let with = |text: &str, requested| tokens(&info, "", &[Message::User { text: text.to_owned() }], requested);
         let (input, output) = with("hello", None).unwrap();
         assert!(input > MESSAGE_OVERHEAD_TOKENS && output == 400, "{input} {output}");
         assert_eq!(with("hello", Some(10)).unwrap().1, 10);

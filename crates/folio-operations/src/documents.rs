@@ -201,8 +201,11 @@ impl Operation for ListDocuments {
             None => context.list_with_grid(list, &filter, max).await?,
             Some(state) => {
                 // The rows of the stores' lists lack the state, which changes without the document.
-                let is_in_state =
-                    GridFilter { field: STATE.to_owned(), operator: GridOperator::Equals, values: vec![state.to_owned()] };
+                let is_in_state = GridFilter {
+                    field: STATE.to_owned(),
+                    operator: GridOperator::Equals,
+                    values: vec![state.to_owned()],
+                };
                 let grid = list.grid_or_order()?;
                 context.list_in_grid(list, &filter, (&grid, &[is_in_state]), max).await?
             }

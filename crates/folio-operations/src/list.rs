@@ -364,7 +364,8 @@ fn order(text: &str, keys: SortKeys) -> Result<Option<Order>> {
         (field, true) if Some(field) == name => Ok(Some(Order::NameDescending)),
         _ => {
             let update_time = (keys == SortKeys::CreateTimeAndTitle).then_some("update_time");
-            let fields: Vec<&str> = has_time.then_some("create_time").into_iter().chain(name).chain(update_time).collect();
+            let fields: Vec<&str> =
+                has_time.then_some("create_time").into_iter().chain(name).chain(update_time).collect();
             Err(Error::invalid_field("order_by", format!("the fields are {}", fields.join(" and "))))
         }
     }

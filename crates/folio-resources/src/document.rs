@@ -217,7 +217,8 @@ impl Resource for Document {
             key: key.clone(),
             substring: folded(value),
         };
-        let equals = |(key, value): (&String, &String)| Condition::MetadataEquals { key: key.clone(), value: value.clone() };
+        let equals =
+            |(key, value): (&String, &String)| Condition::MetadataEquals { key: key.clone(), value: value.clone() };
         conditions.extend(filter.metadata.iter().map(contains));
         conditions.extend(filter.metadata_equals.iter().map(equals));
         conditions.extend(Condition::names(filter.name_search.as_ref(), filter.name.as_ref()));

@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::resource::common_functions;
 use crate::tag_set::tag_terms;
 use crate::{
-    AgentRun, AgentStep, Condition, CreationPeriod, Document, ExtractionReport, FieldLog, ListRow, Plan, Prompt, Resource,
-    Review, parent_term, term,
+    AgentRun, AgentStep, Condition, CreationPeriod, Document, ExtractionReport, FieldLog, ListRow, Plan, Prompt,
+    Resource, Review, parent_term, term,
 };
 
 /// Contains both the extracted data and its newest edit.

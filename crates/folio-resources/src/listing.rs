@@ -206,8 +206,7 @@ mod tests {
     fn a_row_matches_only_if_every_condition_holds() {
         let any = |terms: &[&str]| Condition::AnyTerm(terms.iter().map(|&text| text.to_owned()).collect());
         let city = |substring: &str| Condition::MetadataContains { key: "city".into(), substring: folded(substring) };
-        let city_is =
-            |value: &str| Condition::MetadataEquals { key: "city".to_owned(), value: value.to_owned() };
+        let city_is = |value: &str| Condition::MetadataEquals { key: "city".to_owned(), value: value.to_owned() };
         let name = |substring: &str| Condition::NameContains(folded(substring));
         let name_is = |name: &str| Condition::NameEquals(name.to_owned());
         let parents = |ids: &[&str]| Condition::AnyParent(ids.iter().map(|&id| id.to_owned()).collect());

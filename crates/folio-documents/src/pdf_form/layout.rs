@@ -140,7 +140,9 @@ mod tests {
 
     #[test]
     fn the_codes_of_windows_1252_are_those_of_the_standard() {
-        for (c, code) in [('A', 0x41), ('€', 0x80), ('‚', 0x82), ('Ž', 0x8e), ('‘', 0x91), ('ž', 0x9e), ('Ÿ', 0x9f), ('ÿ', 0xff)] {
+        for (c, code) in
+            [('A', 0x41), ('€', 0x80), ('‚', 0x82), ('Ž', 0x8e), ('‘', 0x91), ('ž', 0x9e), ('Ÿ', 0x9f), ('ÿ', 0xff)]
+        {
             assert_eq!(windows_1252(c), Some(code), "{c}");
         }
         assert_eq!(FROM_0X80.chars().count(), 32);

@@ -205,7 +205,10 @@ mod tests {
         };
         assert_eq!(shown(Font::Courier, 1, "€(1)"), "BT /F1 9 Tf 100 Tz 1 0 0 1 108.00 700.00 Tm <80283129> Tj ET\n");
         assert_eq!(shown(Font::Chinese, 1, "Ω"), "BT /F2 9 Tf 60 Tz 1 0 0 1 108.00 700.00 Tm <03a9> Tj ET\n");
-        assert_eq!(shown(Font::Chinese, 2, "漢𠀀"), "BT /F2 9 Tf 120 Tz 1 0 0 1 108.00 700.00 Tm <6f22d840dc00> Tj ET\n");
+        assert_eq!(
+            shown(Font::Chinese, 2, "漢𠀀"),
+            "BT /F2 9 Tf 120 Tz 1 0 0 1 108.00 700.00 Tm <6f22d840dc00> Tj ET\n"
+        );
         assert_eq!(shown(Font::Korean, 2, "한"), "BT /F3 9 Tf 120 Tz 1 0 0 1 108.00 700.00 Tm <d55c> Tj ET\n");
     }
 

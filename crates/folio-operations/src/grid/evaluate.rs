@@ -1,6 +1,6 @@
 //! The evaluation of a grid: the check of the request, and the selection and order of rows. No I/O.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -133,9 +133,9 @@ impl CheckedGrid {
             })
             .collect();
         found.sort_by(|one, other| {
-            let newest_first = |row: &Row| Reverse((row.created_at, row.id.clone()));
             let (ranks, values) = (one.0.cmp(&other.0), self.compare(&one.1, &other.1));
-            ranks.then(values).then_with(|| newest_first(one.2).cmp(&newest_first(other.2)))
+            let newest_first = (other.2.created_at, &other.2.id).cmp(&(one.2.created_at, &one.2.id));
+            ranks.then(values).then(newest_first)
         });
         found.into_iter().map(|(.., position)| position).collect()
     }
@@ -153,8 +153,7 @@ impl CheckedGrid {
     }
 
     fn matches(&self, row: &Row, names: &Names) -> bool {
-        let holds =
-            |(column, test): &(usize, Test)| row.cells.get(*column).is_some_and(|cell| test.holds(cell, names));
+        let holds = |(column, test): &(usize, Test)| row.cells.get(*column).is_some_and(|cell| test.holds(cell, names));
         let is_selected = match self.matches_any && !self.filters.is_empty() {
             true => self.filters.iter().any(holds),
             false => self.filters.iter().all(holds),
@@ -178,7 +177,8 @@ impl CheckedGrid {
 
     fn compare(&self, one: &[SortValue], other: &[SortValue]) -> Ordering {
         let keys = self.sort.iter().zip(one.iter().zip(other));
-        let ordered = keys.map(|((_, is_descending), (one, other))| if *is_descending { other.cmp(one) } else { one.cmp(other) });
+        let ordered =
+            keys.map(|((_, is_descending), (one, other))| if *is_descending { other.cmp(one) } else { one.cmp(other) });
         ordered.fold(Ordering::Equal, Ordering::then)
     }
 }

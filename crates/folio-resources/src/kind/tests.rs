@@ -181,7 +181,9 @@ fn a_filter_matches_the_resources_that_fulfil_all_its_conditions() {
         let metadata = [(key.to_owned(), value.to_owned())].into();
         assert_eq!(matches(&document(), &DocumentFilter { metadata, ..DocumentFilter::default() }), expected, "{key}");
     }
-    for (metadata_equals, expected) in [(document().metadata, true), ([("customer".into(), "äcm".into())].into(), false)] {
+    for (metadata_equals, expected) in
+        [(document().metadata, true), ([("customer".into(), "äcm".into())].into(), false)]
+    {
         let filter = DocumentFilter { metadata_equals, ..DocumentFilter::default() };
         assert_eq!(matches(&document(), &filter), expected);
     }

@@ -351,7 +351,11 @@ impl<R: Revisioned> ResourceStore<R> {
     pub async fn name_revision(&self, org: &OrgId, revid: &R::RevId, turn: &TurnId) -> Result<()> {
         let (id, number) = R::parts(revid);
         if let Some(found) = R::built_in(id) {
-            return if found.newest().0 == number { Ok(()) } else { Err(Kind::revision_not_found(&id.to_string(), number)) };
+            return if found.newest().0 == number {
+                Ok(())
+            } else {
+                Err(Kind::revision_not_found(&id.to_string(), number))
+            };
         }
         let name = RevisionName::Thread(turn.clone());
         self.executor.name_revision(org, NewName { of: id.to_string(), number, name }).await

@@ -113,7 +113,8 @@ mod tests {
     #[tokio::test]
     async fn events_are_forwarded_in_order_and_the_last_one_is_returned() {
         let (sender, mut receiver) = mpsc::channel(EVENTS_WAITING);
-        let events = stream::iter([text("one "), Ok(ModelEvent::Thinking("hm".to_owned())), text("two"), done()]).boxed();
+        let events =
+            stream::iter([text("one "), Ok(ModelEvent::Thinking("hm".to_owned())), text("two"), done()]).boxed();
         let Read { last, output } = read(events, &sender, false).await;
         assert_eq!(last, Some(Ok(ModelEvent::Done(Box::<ModelReply>::default()))));
         assert!(output >= 3, "{output}");

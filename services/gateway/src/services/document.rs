@@ -2,8 +2,8 @@
 
 use folio_operations::document_watch::{DocumentChange, WatchDocument};
 use folio_operations::documents::{
-    Content, DeleteDocument, DocumentPage, DocumentText, Download, DownloadDocument, DownloadForm, GetDocument, GetDocumentText, GetPageImage,
-    GetPageWords, ListDocuments, PageWords, ReadDocumentAgain, UpdateDocument,
+    Content, DeleteDocument, DocumentPage, DocumentText, Download, DownloadDocument, DownloadForm, GetDocument,
+    GetDocumentText, GetPageImage, GetPageWords, ListDocuments, PageWords, ReadDocumentAgain, UpdateDocument,
 };
 use folio_operations::{Call, ListRequest, Operation};
 use folio_proto::{fields, image_format, status, text_state, v1};

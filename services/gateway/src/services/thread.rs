@@ -1,8 +1,8 @@
 //! Serves `ThreadService`.
 
 use folio_history::thread::ThreadView;
-use folio_operations::{Call, ListPage};
 use folio_operations::threads::{GetThread, ListThreads, ThreadMessage, ThreadPage};
+use folio_operations::{Call, ListPage};
 use folio_proto::{fields, thread, v1};
 use tonic::Request;
 use v1::thread_service_server::ThreadService;

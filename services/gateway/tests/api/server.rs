@@ -54,7 +54,8 @@ async fn invariant_10_calls_beyond_the_bound_are_refused_at_once() {
     let other = client.clone();
     let error = folio_testkit::wait_for("the second long call is refused", Duration::from_secs(10), || async {
         let missing = folio_types::DocumentId::derive(&["x"]).to_string();
-        let answer = other.documents().download_document(v1::DownloadDocumentRequest { document_id: missing, form: 0 }).await;
+        let answer =
+            other.documents().download_document(v1::DownloadDocumentRequest { document_id: missing, form: 0 }).await;
         let error = refused(answer, "download");
         (error.code == Code::ResourceExhausted).then_some(error)
     })

@@ -138,7 +138,9 @@ fn restrict_files(job: &Job) -> Result<(), String> {
         .and_then(|rules| rules.add_rules(path_beneath_rules(programs, read_file | AccessFs::Execute)))
         .and_then(|rules| rules.add_rules(path_beneath_rules(files, read_file)))
         .and_then(|rules| rules.add_rules(path_beneath_rules([NULL], AccessFs::ReadFile | AccessFs::WriteFile)))
-        .and_then(|rules| rules.add_rules(path_beneath_rules(scratch, AccessFs::from_all(LANDLOCK) & !AccessFs::Execute)))
+        .and_then(|rules| {
+            rules.add_rules(path_beneath_rules(scratch, AccessFs::from_all(LANDLOCK) & !AccessFs::Execute))
+        })
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|error| error.to_string())?;
     match status.ruleset {

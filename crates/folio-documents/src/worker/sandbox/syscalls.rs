@@ -123,14 +123,8 @@ const WRITER: &[c_long] = &[
 
 /// Older forms of the same calls.
 #[cfg(target_arch = "x86_64")]
-const WRITER_LEGACY: &[c_long] = &[
-    libc::SYS_mkdir,
-    libc::SYS_rmdir,
-    libc::SYS_unlink,
-    libc::SYS_rename,
-    libc::SYS_renameat,
-    libc::SYS_pipe,
-];
+const WRITER_LEGACY: &[c_long] =
+    &[libc::SYS_mkdir, libc::SYS_rmdir, libc::SYS_unlink, libc::SYS_rename, libc::SYS_renameat, libc::SYS_pipe];
 #[cfg(target_arch = "aarch64")]
 const WRITER_LEGACY: &[c_long] = &[libc::SYS_renameat];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

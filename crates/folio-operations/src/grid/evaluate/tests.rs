@@ -20,7 +20,12 @@ fn rows(grid: &CheckedGrid, values: &[(&str, u8, &[&str])]) -> Vec<Row> {
             "create_time" => Cell::Time(created_at),
             _ => Cell::References(tags.iter().map(|tag| (*tag).to_owned()).collect()),
         };
-        Row { id: format!("{name}-{day}"), name: (*name).to_owned(), created_at, cells: grid.columns.iter().map(cell).collect() }
+        Row {
+            id: format!("{name}-{day}"),
+            name: (*name).to_owned(),
+            created_at,
+            cells: grid.columns.iter().map(cell).collect(),
+        }
     };
     values.iter().map(row).collect()
 }
@@ -98,7 +103,11 @@ fn a_time_is_compared_with_the_period_that_a_value_names() {
         (Op::On, "2026-01-02T13:00:30+01:00", &["second"]),
         (Op::Before, "2026-01-02T12:00:30", &["first"]),
     ] {
-        assert_eq!(select(&grid(vec![filter("create_time", operator, &[time])]), values), expected, "{operator:?} {time}");
+        assert_eq!(
+            select(&grid(vec![filter("create_time", operator, &[time])]), values),
+            expected,
+            "{operator:?} {time}"
+        );
     }
 }
 
@@ -144,8 +153,14 @@ fn a_required_filter_holds_for_each_row_that_any_filter_selects() {
 
 #[test]
 fn rows_are_ordered_by_relevance_then_by_the_sort_keys_then_newest_first() {
-    let values: &[(&str, u8, &[&str])] =
-        &[("b", 1, &["tag_2"]), ("A", 2, &["tag_1"]), ("b", 3, &["tag_1"]), ("xb", 4, &[]), ("B", 5, &["tag_2"]), ("bx", 6, &[])];
+    let values: &[(&str, u8, &[&str])] = &[
+        ("b", 1, &["tag_2"]),
+        ("A", 2, &["tag_1"]),
+        ("b", 3, &["tag_1"]),
+        ("xb", 4, &[]),
+        ("B", 5, &["tag_2"]),
+        ("bx", 6, &[]),
+    ];
     let sort = |keys: &[(&str, bool)], name_search: &str| {
         let key = |(field, descending): &(&str, bool)| GridSort { field: (*field).to_owned(), descending: *descending };
         let sort = keys.iter().map(key).collect();
