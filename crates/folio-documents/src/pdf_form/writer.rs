@@ -68,7 +68,8 @@ impl<W: Write> PdfWriter<W> {
     /// Adds pages with a text. Returns false if the file has its maximum number of pages, so that text was cut.
     pub(crate) fn add_text(&mut self, text: &str) -> io::Result<bool> {
         let lines = lines(text);
-        let pages: Vec<&[String]> = if lines.is_empty() { vec![lines.as_slice()] } else { lines.chunks(LINES).collect() };
+        let pages: Vec<&[String]> =
+            if lines.is_empty() { vec![lines.as_slice()] } else { lines.chunks(LINES).collect() };
         for page in pages {
             if self.pages.len() + 1 >= PAGES_MAX {
                 let mark = format!("[... cut here: the PDF has more than {PAGES_MAX} pages]");

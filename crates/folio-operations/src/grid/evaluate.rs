@@ -296,7 +296,7 @@ fn period(text: &str) -> Option<(Timestamp, Timestamp)> {
         let start: Timestamp = format!("{text}T00:00:00Z").parse().ok()?;
         return Some((start, start.checked_add(limits::DAY).ok()?));
     }
-    let start: Timestamp = text.parse().or_else(|_| format!("{text}Z").parse()).ok()?;
+    let start = text.parse::<Timestamp>().or_else(|_| format!("{text}Z").parse()).ok()?;
     let time = text.split_once(['T', 't', ' ']).map_or("", |(_, time)| time);
     let local = time.split(['+', '-', 'Z', 'z']).next().unwrap_or_default();
     let length = if local.matches(':').count() < 2 { Duration::from_secs(60) } else { Duration::from_secs(1) };
