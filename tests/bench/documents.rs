@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use folio_documents::{NewUpload, Options, PageRenderer, Reading, TextReader, Uploader, sniff};
-use folio_resources::{Document, ImageFormat, PageImage, TextState};
+use folio_resources::{Document, ImageFormat, PageImage, Rendition, TextState};
 use folio_storage::{IngestUpdate, Stores};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::{office, pdf, scan};
@@ -161,7 +161,7 @@ impl Fixture {
         for page in 1..=pages {
             let image = PageImage::new(u32::try_from(page)?, 100, format)?;
             let begun = Instant::now();
-            renderer.render(&document.org, &document.id, &image).await?;
+            renderer.render(&document.org, &document.id, &Rendition::Page(image)).await?;
             times.push(begun.elapsed());
             let key = BlobKey { blob: image.blob(), ..document.blob_key() };
             let mut blob = self.stores.blobs.open(&key).await?.context("the image is stored")?;

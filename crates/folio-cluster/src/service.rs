@@ -9,7 +9,7 @@ use folio_history::peer::EventStream;
 use folio_proto::v1::conversation_service_server::ConversationService;
 use folio_proto::v1::thread_service_server::ThreadService;
 use folio_proto::{approve, chat, cluster::v1 as cluster, fields, image_format, status, thread, time, v1};
-use folio_resources::PageImage;
+use folio_resources::{PageImage, Rendition};
 use folio_types::{Code, DocumentId, Environment, Error, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -297,8 +297,14 @@ impl NodeRpc for NodeService {
     async fn render_page(&self, request: Request<cluster::RenderPageRequest>) -> Reply<cluster::RenderPageResponse> {
         self.answer(request, async |principal, request| {
             let document: DocumentId = fields::id("document_id", &request.document_id)?;
-            let image = PageImage::new(request.page, request.dpi, image_format("format", request.format)?)?;
-            self.peer.render_page(&principal, &document, &image).await?;
+            let rendition = match request.pdf {
+                true => Rendition::Pdf,
+                false => {
+                    let format = image_format("format", request.format)?;
+                    Rendition::Page(PageImage::new(request.page, request.dpi, format)?)
+                }
+            };
+            self.peer.render(&principal, &document, &rendition).await?;
             Ok(cluster::RenderPageResponse {})
         })
         .await

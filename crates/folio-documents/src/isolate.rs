@@ -124,6 +124,7 @@ impl ChildProcesses {
             // Without this setting, the allocator reserves one GiB of address space, which counts against the limit.
             .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
             .env("TMPDIR", &self.scratch)
+            .env("HOME", &self.scratch)
             .current_dir(&self.scratch)
             .stdin(input.map_or_else(Stdio::null, Stdio::from))
             .stdout(output.map_or_else(Stdio::piped, Stdio::from))

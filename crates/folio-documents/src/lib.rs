@@ -6,7 +6,8 @@
 //!   except the directory of a TIFF: a confined child of the same binary ([`worker`]) reads PDF, office documents, mail
 //!   and text under limits of memory, time and output, and Tesseract reads page images under the same limits. A malformed
 //!   or huge file affects only itself.
-//! - [`PageRenderer`] renders images of pages in such a child, and stores them in the blob store.
+//! - [`PageRenderer`] makes renditions of documents (images of pages, PDF forms) in such a child, and stores them in the blob
+//!   store.
 //! - [`Cleaner`] removes the bytes of deleted documents and orphaned bytes, and marks the threads of deleted documents
 //!   as expiring.
 //!
@@ -22,6 +23,7 @@ mod normal;
 mod ocr;
 mod options;
 mod page_renderer;
+mod pdf_form;
 mod plain;
 mod reader;
 mod recognized;

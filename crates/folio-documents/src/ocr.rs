@@ -156,7 +156,7 @@ fn task(options: &Options, program: &Path, arguments: Vec<String>) -> Task {
         cpu_seconds: options.ocr_page_seconds,
         file_bytes: RENDERED_BYTES,
         isolation_required: options.isolation == Isolation::Required,
-        job: Job::Program { path: program.to_owned(), arguments, readable },
+        job: Job::Program { path: program.to_owned(), arguments, readable, is_writer: false },
     }
 }
 
@@ -176,7 +176,7 @@ async fn missing_language(options: &Options, children: &ChildProcesses, tesserac
 }
 
 /// Finds a program by its path, or by its name in `PATH`.
-fn find(program: &Path) -> Option<PathBuf> {
+pub(crate) fn find(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_owned());
     }

@@ -49,13 +49,17 @@ folio_types::settings! {
         pub slow_after_seconds: u64 = 10,
         /// Maximum number of slow documents that do not count against `concurrency`.
         pub slow_concurrency: usize = 2,
-        /// Maximum number of page images that are rendered concurrently. Further requests wait; organizations take turns.
+        /// Maximum number of page images and PDF forms that are made concurrently. Further requests wait; organizations
+        /// take turns.
         pub page_images: usize = 1,
         /// Maximum number of protected PDFs that uploads read concurrently. Further uploads wait; organizations take
         /// turns.
         pub protected_uploads: usize = 1,
         /// Maximum wall-clock time and processor time of rendering the image of a page, in seconds.
         pub page_image_seconds: u64 = 20,
+        /// Maximum wall-clock time and processor time of making the PDF form of a document, in seconds. Calls between processes
+        /// have a limit of their own, `cluster.call_timeout_seconds`.
+        pub pdf_seconds: u64 = 60,
         /// Maximum number of documents in an in-memory queue, half of it for one organization. Further documents wait in
         /// the store.
         pub queue: usize = 1_024,
@@ -89,9 +93,12 @@ folio_types::settings! {
         pub tesseract: PathBuf = PathBuf::from("tesseract"),
         /// Path of Poppler's pdftoppm, or a name that is searched in `PATH`.
         pub pdftoppm: PathBuf = PathBuf::from("pdftoppm"),
+        /// Path of LibreOffice's `soffice`, or a name that is searched in `PATH`, which makes the PDF forms of office documents. None:
+        /// a PDF form contains the extracted text.
+        pub soffice: Option<PathBuf> = None,
         /// The confinement that the kernel must support.
         pub isolation: Isolation = Isolation::BestEffort,
-        /// Files and folders that Tesseract and pdftoppm may read, in addition to `/usr`, `/lib`, `/bin`, `/etc/fonts`
+        /// Files and folders that Tesseract, pdftoppm and LibreOffice may read, in addition to `/usr`, `/lib`, `/bin`, `/etc/fonts`
         /// and their own program files.
         pub readable: Vec<PathBuf> = Vec::new(),
         /// Folder for temporary files. None: the system's temporary folder.
@@ -158,6 +165,7 @@ impl Options {
             ("child_cpu_seconds", self.child_cpu_seconds),
             ("child_seconds", self.child_seconds),
             ("page_image_seconds", self.page_image_seconds),
+            ("pdf_seconds", self.pdf_seconds),
             ("ocr_page_seconds", self.ocr_page_seconds),
             ("ocr_document_seconds", self.ocr_document_seconds),
             ("rescan_seconds", self.rescan_seconds),
@@ -188,6 +196,10 @@ impl Options {
 
     pub(crate) fn page_image_timeout(&self) -> Duration {
         Duration::from_secs(self.page_image_seconds)
+    }
+
+    pub(crate) fn pdf_timeout(&self) -> Duration {
+        Duration::from_secs(self.pdf_seconds)
     }
 
     pub(crate) fn ocr_timeout(&self) -> Duration {

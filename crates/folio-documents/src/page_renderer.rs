@@ -1,12 +1,12 @@
-//! Renders images of pages in a child process, and stores them as blobs of their documents.
+//! Makes renditions of documents, and stores them as blobs of their documents: images of pages, and PDF forms.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use folio_permits::{Amount, Bounds, Permits};
-use folio_resources::{Document, ImageFormat, PageImage};
+use folio_resources::{Document, ImageFormat, PageImage, Rendition, TextState};
 use folio_storage::Stores;
 use folio_types::{BlobKey, DocumentId, Environment, Error, OrgId, Reason, Result};
 use tokio::fs::File;
@@ -18,8 +18,9 @@ use crate::isolate::{ChildError, ChildProcesses, Files};
 use crate::memory;
 use crate::options::Options;
 use crate::reader;
-use crate::sniff::{Route, route};
+use crate::sniff::{Route, is_image, route};
 use crate::worker::{Job, Line, Task};
+use crate::{ocr, pdf_form};
 
 /// Maximum number of requests that wait.
 const WAITERS: usize = 256;
@@ -29,14 +30,24 @@ const WAIT: Duration = Duration::from_secs(20);
 const RETRY_SOON: Duration = Duration::from_millis(500);
 /// Maximum size of an image in bytes.
 const IMAGE_BYTES: u64 = 64 * 1024 * 1024;
+/// Maximum size of a PDF form in bytes.
+const PDF_BYTES: u64 = 256 * 1024 * 1024;
+/// Maximum output of LibreOffice for the terminal, in bytes.
+const MESSAGES_BYTES: u64 = 64 * 1024;
+/// Exit status of LibreOffice after it created its profile: it must be started again.
+const RESTART: i32 = 81;
+/// Folder with the configuration of LibreOffice.
+const SOFFICE_CONFIGURATION: &str = "/etc/libreoffice";
+/// Number of pages of text that are read together.
+const PAGES_PER_READ: u32 = 64;
 /// Maximum length of the first line of a child's output.
 const LINE_BYTES: u64 = 4 * 1024;
 /// Size of the parts in which an image is written to the blob store.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Renders images of pages. Cheap to clone; clones share the permits.
+/// Makes renditions. Cheap to clone; clones share the permits.
 ///
-/// The blob store is a cache: the clean-up removes an image a day after it was rendered, and the next request renders it again.
+/// The blob store is a cache: the clean-up removes a rendition a day after it was made, and the next request makes it again.
 #[derive(Clone)]
 pub struct PageRenderer {
     stores: Stores,
@@ -59,35 +70,65 @@ impl PageRenderer {
         Self { stores, environment, options: Arc::new(options), permits }
     }
 
-    /// Returns the number of images that are rendered now.
+    /// Returns the number of renditions that are made now.
     pub fn running(&self) -> usize {
         self.permits.load().permits
     }
 
-    /// Renders an image of a page and stores it under [`PageImage::blob`], unless it is stored already.
+    /// Makes a rendition of a document and stores it under [`Rendition::blob`], unless it is stored already.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the document does not exist, `UNSUPPORTED_TYPE` if it has no pages to render, `INVALID_FIELD` of `page` if
-    /// the page cannot be rendered, `OVERLOADED` if too many images are rendered.
-    pub async fn render(&self, org: &OrgId, id: &DocumentId, image: &PageImage) -> Result<()> {
+    /// `NOT_FOUND` if the document does not exist, `UNSUPPORTED_TYPE` if the document has no such rendition, `NO_TEXT` if a PDF form
+    /// needs the text and the document has none, `INVALID_FIELD` if the page or the document cannot be rendered, `OVERLOADED` if too
+    /// many renditions are made.
+    pub async fn render(&self, org: &OrgId, id: &DocumentId, rendition: &Rendition) -> Result<()> {
         let document = self.document(org, id).await?;
-        let job = self.job(&document.media_type, image)?;
+        let method = self.method(&document, rendition)?;
         let _permit = self.permits.acquire(org, 1, Instant::now() + WAIT).await.map_err(|_| {
-            Error::exhausted(Reason::Overloaded, "too many page images are rendered").retry_after(RETRY_SOON)
+            Error::exhausted(Reason::Overloaded, "too many renditions of documents are made").retry_after(RETRY_SOON)
         })?;
-        let key = BlobKey { org: org.clone(), document: id.clone(), blob: image.blob() };
-        // Another request may have rendered the image meanwhile.
+        let key = BlobKey { blob: rendition.blob(&document), ..document.blob_key() };
+        // Another request may have made the rendition meanwhile.
         if self.stores.blobs.open(&key).await?.is_some() {
             return Ok(());
         }
         let folder =
             tempfile::Builder::new().prefix(SCRATCH_PREFIX).tempdir_in(self.options.scratch()).map_err(disk)?;
-        let rendered = self.run(&document, job, folder.path()).await?;
+        let folder = folder.path();
+        let rendered = match method {
+            Method::Child(job) => self.run(&document, job, folder, rendition).await?,
+            Method::Soffice(program) => match self.convert(&document, &program, folder).await {
+                Ok(converted) => converted,
+                Err(problem) => {
+                    tracing::warn!(document = %document.id, problem, "LibreOffice made no PDF form; it contains the text");
+                    self.write_text(&document, folder).await?
+                }
+            },
+            Method::Text => self.write_text(&document, folder).await?,
+        };
         self.store(&key, rendered).await
     }
 
     async fn document(&self, org: &OrgId, id: &DocumentId) -> Result<Document> {
         self.stores.of::<Document>().get(org, id).await?.ok_or_else(|| Error::not_found("document", id))
+    }
+
+    fn method(&self, document: &Document, rendition: &Rendition) -> Result<Method> {
+        let media_type = document.media_type.as_str();
+        match rendition {
+            Rendition::Page(image) => self.job(media_type, image).map(Method::Child),
+            Rendition::Pdf if is_image(media_type) => {
+                Ok(Method::Child(Job::PdfOfImage { max_pages: self.options.max_pages }))
+            }
+            Rendition::Pdf => match (route(media_type), self.options.soffice.as_deref().and_then(soffice)) {
+                (Route::Pdf, _) => {
+                    Err(Error::precondition(Reason::UnsupportedType, "a PDF file is its own PDF form: download it"))
+                }
+                // LibreOffice reads no mail.
+                (Route::Office, Some(program)) if media_type != "message/rfc822" => Ok(Method::Soffice(program)),
+                _ => Ok(Method::Text),
+            },
+        }
     }
 
     fn job(&self, media_type: &str, image: &PageImage) -> Result<Job> {
@@ -100,50 +141,129 @@ impl PageRenderer {
             }
         };
         if image.page() > self.options.max_pages {
-            return Err(cannot_render(format!("a document has at most {} pages", self.options.max_pages)));
+            return Err(cannot_render("page", format!("a document has at most {} pages", self.options.max_pages)));
         }
         let is_webp = image.format() == ImageFormat::WebP;
         Ok(Job::Image { is_pdf, page: image.page(), dpi: image.dpi(), is_webp })
     }
 
-    /// Runs the child process. Returns the file with the image, after its first line.
-    async fn run(&self, document: &Document, job: Job, folder: &Path) -> Result<BufReader<File>> {
+    /// Copies the file of a document to a path.
+    async fn copy_to(&self, document: &Document, path: &Path) -> Result<()> {
         let blob = self.stores.blobs.open(&document.blob_key()).await?;
-        let blob = blob.ok_or_else(|| Error::not_found("document", &document.id))?;
-        let [input, output] = ["document", "image"].map(|name| folder.join(name));
-        copy(blob, &input).await?;
+        copy(blob.ok_or_else(|| Error::not_found("document", &document.id))?, path).await.map(drop)
+    }
+
+    /// Runs the child process. Returns the file with the rendition, after its first line.
+    async fn run(
+        &self,
+        document: &Document,
+        job: Job,
+        folder: &Path,
+        rendition: &Rendition,
+    ) -> Result<BufReader<File>> {
+        let [input, output] = ["document", "rendition"].map(|name| folder.join(name));
+        self.copy_to(document, &input).await?;
         let children = ChildProcesses::new(self.options.worker.clone(), folder.to_owned());
-        let task = Task {
-            cpu_seconds: self.options.page_image_seconds,
-            file_bytes: IMAGE_BYTES,
-            ..reader::task(&self.options, job)
+        let options = &self.options;
+        let (field, seconds, file_bytes, timeout) = match rendition {
+            Rendition::Page(_) => ("page", options.page_image_seconds, IMAGE_BYTES, options.page_image_timeout()),
+            Rendition::Pdf => ("document_id", options.pdf_seconds, PDF_BYTES, options.pdf_timeout()),
         };
+        let task = Task { cpu_seconds: seconds, file_bytes, ..reader::task(options, job) };
         let files = Files { input: Some(&input), output: Some(&output), password: None };
-        match children.run(&task, files, self.options.page_image_timeout(), 0).await {
+        match children.run(&task, files, timeout, 0).await {
             Ok(_) => {}
             Err(error @ ChildError::Start(_)) => {
                 return Err(Error::unavailable(Reason::Overloaded, error.to_string()));
             }
-            Err(error) => return Err(cannot_render(error.to_string())),
+            Err(error) => return Err(cannot_render(field, error.to_string())),
         }
         let mut output = BufReader::new(File::open(&output).await.map_err(disk)?);
         let mut line = Vec::new();
         (&mut output).take(LINE_BYTES).read_until(b'\n', &mut line).await.map_err(disk)?;
         match serde_json::from_slice(&line) {
             Ok(Line::Image) => Ok(output),
-            Ok(Line::Refused { reason }) => Err(cannot_render(reason)),
-            _ => Err(cannot_render("the process that renders pages failed")),
+            Ok(Line::Refused { reason }) => Err(cannot_render(field, reason)),
+            _ => Err(cannot_render(field, "the process that renders pages failed")),
         }
     }
 
-    /// Stores an image. Its size is stored first, so that no image is missing in the sum.
-    async fn store(&self, key: &BlobKey, mut image: impl AsyncRead + Unpin) -> Result<()> {
+    /// Converts an office document with LibreOffice. The error is the reason for the log.
+    async fn convert(&self, document: &Document, program: &Path, folder: &Path) -> Result<BufReader<File>, String> {
+        let input = folder.join("document");
+        self.copy_to(document, &input).await.map_err(|error| error.to_string())?;
+        let url = |path: &Path| format!("file://{}", path.display());
+        let arguments = [
+            "--headless".to_owned(),
+            "--norestore".to_owned(),
+            "--nologo".to_owned(),
+            "--nolockcheck".to_owned(),
+            format!("-env:UserInstallation={}", url(&folder.join("profile"))),
+            format!("-env:OSL_SOCKET_PATH={}", folder.display()),
+            "--convert-to".to_owned(),
+            "pdf".to_owned(),
+            "--outdir".to_owned(),
+            folder.display().to_string(),
+            input.display().to_string(),
+        ];
+        let mut readable = self.options.readable.clone();
+        readable.push(PathBuf::from(SOFFICE_CONFIGURATION));
+        let job = Job::Program { path: program.to_owned(), arguments: arguments.into(), readable, is_writer: true };
+        let task =
+            Task { cpu_seconds: self.options.pdf_seconds, file_bytes: PDF_BYTES, ..reader::task(&self.options, job) };
+        let children = ChildProcesses::new(self.options.worker.clone(), folder.to_owned());
+        let run = || children.run(&task, Files::default(), self.options.pdf_timeout(), MESSAGES_BYTES);
+        let ended = match run().await {
+            // The first run creates the profile.
+            Err(ChildError::Exit { status: RESTART, .. }) => run().await,
+            ended => ended,
+        };
+        ended.map_err(|error| error.to_string())?;
+        let output = folder.join("document.pdf");
+        File::open(&output).await.map(BufReader::new).map_err(|_| "it wrote no file".to_owned())
+    }
+
+    /// Writes the extracted text as a PDF file.
+    async fn write_text(&self, document: &Document, folder: &Path) -> Result<BufReader<File>> {
+        match &document.state {
+            TextState::Ready => {}
+            TextState::Uploaded | TextState::Processing => {
+                let message = "the text of the document is not extracted yet; its PDF form contains the text";
+                return Err(Error::precondition(Reason::NoText, message).retry_after(RETRY_SOON));
+            }
+            TextState::NoText(reason) | TextState::Failed(reason) => {
+                let message = format!("the document has no text for its PDF form: {reason}");
+                return Err(Error::precondition(Reason::NoText, message));
+            }
+        }
+        let (mut pages, mut next) = (Vec::new(), 1);
+        while next <= document.pages {
+            let read = self.stores.texts.text(&document.org, document.id.as_str(), next, PAGES_PER_READ).await?;
+            if read.is_empty() {
+                break;
+            }
+            pages.extend(read.into_iter().map(|page| page.text));
+            next = next.saturating_add(PAGES_PER_READ);
+        }
+        let path = folder.join("text.pdf");
+        let written = path.clone();
+        let write = move || {
+            let file = std::io::BufWriter::new(std::fs::File::create(written)?);
+            pdf_form::write_text(file, pages).map(drop)
+        };
+        let ended = tokio::task::spawn_blocking(write).await;
+        ended.map_err(|error| Error::internal(format!("the PDF form was not written: {error}")))?.map_err(disk)?;
+        File::open(&path).await.map(BufReader::new).map_err(disk)
+    }
+
+    /// Stores a rendition. Its size is stored first, so that no rendition is missing in the sum.
+    async fn store(&self, key: &BlobKey, mut rendition: impl AsyncRead + Unpin) -> Result<()> {
         let (documents, now) = (self.stores.of::<Document>(), self.environment.now());
         let mut writer = self.stores.blobs.create(key).await?;
         let mut bytes = 0;
         loop {
             let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-            let read = (&mut image).take(CHUNK_BYTES as u64).read_to_end(&mut chunk).await.map_err(disk)?;
+            let read = (&mut rendition).take(CHUNK_BYTES as u64).read_to_end(&mut chunk).await.map_err(disk)?;
             if read == 0 {
                 break;
             }
@@ -161,6 +281,27 @@ impl PageRenderer {
     }
 }
 
-fn cannot_render(reason: impl std::fmt::Display) -> Error {
-    Error::invalid_field("page", format!("the page cannot be rendered: {reason}"))
+/// The way in which a rendition is made.
+enum Method {
+    /// A child process of this program.
+    Child(Job),
+    /// LibreOffice, by the path of its program.
+    Soffice(PathBuf),
+    /// The extracted text, written by this process.
+    Text,
+}
+
+fn cannot_render(field: &str, reason: impl std::fmt::Display) -> Error {
+    Error::invalid_field(
+        field,
+        format!("the {} cannot be rendered: {reason}", if field == "page" { field } else { "file" }),
+    )
+}
+
+/// Finds the program of LibreOffice. The script `soffice` starts it as a further process, which the confinement refuses. None: it is
+/// not installed.
+fn soffice(setting: &Path) -> Option<PathBuf> {
+    let found = ocr::find(setting)?.canonicalize().ok()?;
+    let program = found.with_file_name("soffice.bin");
+    Some(if program.is_file() { program } else { found })
 }

@@ -33,6 +33,9 @@ pub const MARKER: &str = "__folio-read-file";
 /// process, but not its environment.
 pub(crate) const PASSWORD_VARIABLE: &str = "FOLIO_FILE_PASSWORD";
 
+/// Maximum open files of a program that creates files: LibreOffice keeps its configuration and its libraries open.
+const WRITER_OPEN_FILES: u64 = 512;
+
 /// Stack size of the parsing thread. Excessive nesting crashes only the child.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
@@ -73,12 +76,17 @@ pub(crate) enum Job {
     },
     /// Renders a page of the PDF or image file on standard input.
     Image { is_pdf: bool, page: u32, dpi: u32, is_webp: bool },
+    /// Writes the pages of the image file on standard input as a PDF file.
+    PdfOfImage { max_pages: u32 },
     /// Executes another program under the limits.
     Program {
         path: PathBuf,
         arguments: Vec<String>,
         /// Files and folders that the program may read, in addition to those of the system.
         readable: Vec<PathBuf>,
+        /// True: the program may also create files in the scratch folder, and connect to itself by local sockets.
+        #[serde(default)]
+        is_writer: bool,
     },
     /// Reports the layers of the confinement that the kernel refuses.
     Probe,
@@ -112,7 +120,7 @@ pub(crate) enum Line {
         /// A reason for users. If the task has a password, the reason continues "the password".
         reason: String,
     },
-    /// The image of the page. Its bytes follow the line.
+    /// The image of the page, or the PDF file. Its bytes follow the line.
     Image,
     /// The refused layers of the confinement. The only line of [`Job::Probe`].
     RefusedLayers(Vec<RefusedLayer>),
@@ -171,7 +179,8 @@ fn limit(task: &Task) -> nix::Result<()> {
     setrlimit(Resource::RLIMIT_AS, task.memory_bytes, task.memory_bytes)?;
     setrlimit(Resource::RLIMIT_CPU, task.cpu_seconds, task.cpu_seconds.saturating_add(1))?;
     setrlimit(Resource::RLIMIT_FSIZE, task.file_bytes, task.file_bytes)?;
-    setrlimit(Resource::RLIMIT_NOFILE, 64, 64)
+    let open_files = if matches!(task.job, Job::Program { is_writer: true, .. }) { WRITER_OPEN_FILES } else { 64 };
+    setrlimit(Resource::RLIMIT_NOFILE, open_files, open_files)
 }
 
 fn report(refused: Vec<RefusedLayer>) -> io::Result<()> {
@@ -209,6 +218,7 @@ fn read(job: Job) -> io::Result<()> {
                         Err(error) => output.refused(error.message)?,
                     }
                 }
+                Job::PdfOfImage { max_pages } => image::write_pdf(input, max_pages, &mut output)?,
                 Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Program { .. } | Job::Probe => {}
             }

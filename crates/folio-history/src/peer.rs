@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_resources::PageImage;
+use folio_resources::Rendition;
 use folio_types::{DocumentId, Principal, Result, ThreadId, TurnId};
 use futures::stream::BoxStream;
 
@@ -57,8 +57,8 @@ pub trait ConversationPeer: Send + Sync {
     /// Copies a thread up to a message into a new thread.
     async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView>;
 
-    /// Renders an image of a page and stores it as a blob of the document, at any node.
-    async fn render_page(&self, principal: &Principal, document: &DocumentId, image: &PageImage) -> Result<()>;
+    /// Makes a rendition of a document and stores it as a blob of the document, at any node.
+    async fn render(&self, principal: &Principal, document: &DocumentId, rendition: &Rendition) -> Result<()>;
 }
 
 pub type SharedPeer = Arc<dyn ConversationPeer>;

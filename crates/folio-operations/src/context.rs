@@ -78,6 +78,8 @@ const MODEL_ENDPOINT_CHANGES: (usize, usize) = (64, 2);
 const JOURNALS: Bounds = Bounds { total: Amount::permits(6), per_key: Amount::permits(2), waiters: 256 };
 /// Bounds of the requests that add up model calls at a time.
 const USAGES: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(1), waiters: 256 };
+/// Bounds of the lists that are sorted in memory at a time, because each one reads up to 10,000 items.
+const SORTED_LISTS: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(2), waiters: 256 };
 /// Bounds of the exports with tables at a time, because each one needs up to 512 MiB of the temporary folder.
 const EXPORTS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(1), waiters: 256 };
 
@@ -97,7 +99,8 @@ impl RunningExports {
     }
 }
 
-/// Maximum time for which a caller waits for a permit to read a journal, to add up model calls, or to export tables.
+/// Maximum time for which a caller waits for a permit to read a journal, to add up model calls, to sort a list, or to export
+/// tables.
 const READ_WAIT: Duration = Duration::from_secs(10);
 /// Delay after which a caller that got no permit may retry.
 const RETRY_SOON: Duration = Duration::from_millis(500);
@@ -114,6 +117,7 @@ struct Inner {
     model_endpoint_changes: Permits<OrgId>,
     journals: Permits<OrgId>,
     usages: Permits<OrgId>,
+    sorted_lists: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
@@ -142,6 +146,7 @@ impl Operations {
             model_endpoint_changes,
             journals,
             usages,
+            sorted_lists: Permits::new(SORTED_LISTS),
             extractions,
             requests,
             turn_pollers: SharedPollers::default(),
@@ -387,6 +392,11 @@ impl Context {
     /// Waits for a permit of the caller's organization to add up model calls. Error: `OVERLOADED`.
     pub(crate) async fn usage_permit(&self) -> Result<Permit<OrgId>> {
         self.read_permit(&self.operations.inner.usages, "requests add up model calls").await
+    }
+
+    /// Waits for a permit of the caller's organization to sort a list in memory. Error: `OVERLOADED`.
+    pub(crate) async fn sorted_list_permit(&self) -> Result<Permit<OrgId>> {
+        self.read_permit(&self.operations.inner.sorted_lists, "lists are sorted").await
     }
 
     /// Waits for a permit of the caller's organization to export tables. Error: `OVERLOADED`.

@@ -1,20 +1,20 @@
 //! Operations on documents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use folio_documents::NewUpload;
 use folio_resources::{
-    Document, DocumentChange, DocumentFilter, DocumentPatch, Organization, PageImage, TextState, WordBoxes,
+    Document, DocumentChange, DocumentFilter, DocumentPatch, Organization, PageImage, Rendition, TextState, WordBoxes,
     check_document_patch,
 };
 use folio_storage::BlobReader;
 use folio_storage::value::PageText;
 use folio_tools::extraction::check_ready;
 use folio_types::access::Scope;
-use folio_types::{BlobKey, DocumentId, Error, Etag, OrgId, Result, Secret, TagId, limits};
+use folio_types::{BlobKey, Code, DocumentId, Error, Etag, OrgId, Reason, Result, Secret, TagId, limits};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
@@ -22,8 +22,10 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::document_watch::WatchDocument;
-use crate::filter;
-use crate::operation::{Operation, get_operation, list_operation, outcome_as_json};
+use crate::filter::{self, Operator};
+use crate::grid::{Column, Grid, GridFilter, GridOperator, GridRows, STATE, STATES};
+use crate::list::{ListPage, ListRequest};
+use crate::operation::{Operation, get_operation, outcome_as_json};
 
 service! {
     "DocumentService", Some(Scope::Documents) =>
@@ -31,6 +33,8 @@ service! {
     GetPageWords, GetPageImage, ReadDocumentAgain, WatchDocument
 }
 
+/// Media type of a document that is its own PDF form.
+const PDF: &str = "application/pdf";
 /// Maximum size of the text of a response.
 // proto: GetDocumentTextRequest.page_count "about {} MiB"
 const TEXT_BYTES: usize = 2 * 1024 * 1024;
@@ -128,9 +132,21 @@ get_operation! {
     GetDocument { document_id: DocumentId } -> Document
 }
 
+/// The form in which a document is downloaded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DownloadForm {
+    /// The uploaded bytes.
+    #[default]
+    Original,
+    /// The PDF form: the bytes of a PDF file, otherwise a PDF file that a node makes.
+    Pdf,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct DownloadDocument {
     pub document_id: DocumentId,
+    pub form: DownloadForm,
 }
 
 #[derive(Debug)]
@@ -145,6 +161,10 @@ impl Operation for DownloadDocument {
 
     async fn run(self, context: &Context) -> Result<Download> {
         let document: Document = context.find(&self.document_id).await?;
+        if self.form == DownloadForm::Pdf && document.media_type != PDF {
+            let content = rendition(context, &document, &Rendition::Pdf).await?;
+            return Ok(Download { document, content });
+        }
         let blob = context.stores().blobs.open(&document.blob_key()).await?;
         // A deletion removes the document before its bytes.
         let blob = blob.ok_or_else(|| Error::not_found("document", &document.id))?;
@@ -152,30 +172,90 @@ impl Operation for DownloadDocument {
     }
 }
 
-list_operation! {
-    /// Lists documents. Filter: `name:` a part of the name, `tag:` a tag id, `metadata.KEY:` a part of the value of
-    /// that key.
-    ListDocuments -> Document; limits::PAGE_SIZE_MAX; |text| document_filter(text)?
+/// The columns of the grid of [`ListDocuments`].
+pub const COLUMNS: &[Column] = <Document as GridRows>::COLUMNS;
+
+/// Lists documents. Filter: `name:` a part of the name, `name=` the name, `tag:` a tag id, `metadata.KEY:` a part of the value
+/// of that key, `metadata.KEY=` the value, `state=` the state of the text.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListDocuments {
+    pub list: ListRequest,
 }
 
+#[derive(Debug, Clone, PartialEq)]
+pub struct DocumentPage {
+    pub page: ListPage<Document>,
+    /// The ids of those documents of the page that have an extraction. Empty if the request has no grid.
+    pub extracted: BTreeSet<String>,
+}
+
+impl Operation for ListDocuments {
+    const DECLARATION: Declaration = SERVICE.read("ListDocuments");
+    type Output = DocumentPage;
+
+    async fn run(self, context: &Context) -> Result<DocumentPage> {
+        let (mut filter, state) = document_conditions(&self.list.filter)?;
+        filter.name_search = Grid::name_search(filter.name_search, self.list.grid.as_ref());
+        let (list, max, has_grid) = (&self.list, limits::PAGE_SIZE_MAX, self.list.grid.is_some());
+        let page: ListPage<Document> = match state {
+            None => context.list_with_grid(list, &filter, max).await?,
+            Some(state) => {
+                // The rows of the stores' lists lack the state, which changes without the document.
+                let is_in_state = GridFilter {
+                    field: STATE.to_owned(),
+                    operator: GridOperator::Equals,
+                    values: vec![state.to_owned()],
+                };
+                let grid = list.grid_or_order()?;
+                context.list_in_grid(list, &filter, (&grid, &[is_in_state]), max).await?
+            }
+        };
+        let ids = page.items.iter().map(|document| document.id.clone()).filter(|_| has_grid).collect();
+        Ok(DocumentPage { extracted: context.extracted(ids).await?, page })
+    }
+}
+
+/// Parses a filter of documents whose state is given.
+///
+/// # Errors
+/// `INVALID_FIELD` of `filter`.
 pub(crate) fn document_filter(text: &str) -> Result<DocumentFilter> {
-    let mut filter = DocumentFilter::default();
+    match document_conditions(text)? {
+        (filter, None) => Ok(filter),
+        (_, Some(_)) => Err(Error::invalid_field("filter", "state is not a field here: the documents must be ready")),
+    }
+}
+
+/// Parses the filter of [`ListDocuments`]. Also returns the state that the documents must have.
+fn document_conditions(text: &str) -> Result<(DocumentFilter, Option<&'static str>)> {
+    let (mut filter, mut state) = (DocumentFilter::default(), None);
     for condition in filter::parse(text)? {
         match condition.field.split_once('.') {
             None if condition.field == "name" => {
-                filter::set_once(&mut filter.name_search, &condition, condition.search()?)?;
+                filter::set_text(&mut filter.name_search, &mut filter.name, &condition)?;
             }
             None if condition.field == "tag" => filter.all_tags.push(condition.id()?),
+            None if condition.field == "state" => match STATES.iter().find(|name| **name == condition.value) {
+                Some(name) => filter::set_once(&mut state, &condition, *name)?,
+                None => {
+                    let problem = format!("the value of state must be one of {}", STATES.join(", "));
+                    return Err(Error::invalid_field("filter", problem));
+                }
+            },
             Some(("metadata", key)) if !key.is_empty() => {
-                if filter.metadata.insert(key.to_owned(), condition.search()?).is_some() {
+                let (values, value) = match condition.operator {
+                    Operator::Has => (&mut filter.metadata, condition.search()?),
+                    Operator::Equals => (&mut filter.metadata_equals, condition.value.clone()),
+                };
+                if values.insert(key.to_owned(), value).is_some() {
                     return Err(Error::invalid_field("filter", format!("metadata.{key} appears twice")));
                 }
             }
-            _ => return Err(filter::unknown_field(&condition, "name, tag and metadata.KEY")),
+            _ => return Err(filter::unknown_field(&condition, "name, tag, state and metadata.KEY")),
         }
     }
     filter::check_tags(filter.all_tags.len())?;
-    Ok(filter)
+    Ok((filter, state))
 }
 
 /// Changes name, tags or metadata of a document. A field that is None keeps its value.
@@ -330,17 +410,27 @@ impl Operation for GetPageImage {
 
     async fn run(self, context: &Context) -> Result<Content> {
         let document: Document = context.find(&self.document_id).await?;
-        let (blobs, key) = (&context.stores().blobs, BlobKey { blob: self.image.blob(), ..document.blob_key() });
-        let blob = match blobs.open(&key).await? {
-            Some(blob) => blob,
-            None => {
-                context.conversations().render_page(context.principal(), &document.id, &self.image).await?;
-                // A deletion of the document removes its images.
-                blobs.open(&key).await?.ok_or_else(|| Error::not_found("document", &document.id))?
-            }
-        };
-        Ok(Content::of_blob(blob))
+        rendition(context, &document, &Rendition::Page(self.image)).await
     }
+}
+
+/// Returns the bytes of a rendition. The first request makes it at a node.
+///
+/// # Errors
+/// `NOT_FOUND` if the document was deleted, `VERSION_CONFLICT` if its text was extracted again; the errors of the node.
+async fn rendition(context: &Context, document: &Document, rendition: &Rendition) -> Result<Content> {
+    let (blobs, key) = (&context.stores().blobs, BlobKey { blob: rendition.blob(document), ..document.blob_key() });
+    if let Some(blob) = blobs.open(&key).await? {
+        return Ok(Content::of_blob(blob));
+    }
+    context.conversations().render(context.principal(), &document.id, rendition).await?;
+    if let Some(blob) = blobs.open(&key).await? {
+        return Ok(Content::of_blob(blob));
+    }
+    // A deletion of the document removes its renditions.
+    context.find::<Document>(&document.id).await?;
+    let message = "the text of the document was extracted again meanwhile; retry";
+    Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
 }
 
 /// Reads the text of a document again.
@@ -371,9 +461,23 @@ mod tests {
         assert_eq!(filter.name_search.as_deref(), Some("inv oice"));
         assert_eq!(filter.all_tags, [tag]);
         assert_eq!(filter.metadata, BTreeMap::from([("year".to_owned(), "2024".to_owned())]));
-        let bad = "color:red; name:a name:b; tag:nonsense; metadata.:x; metadata.k:a metadata.k:b; name:\"\"; name=a";
+        let exact = document_filter(r#"name="A b" metadata.k="" metadata.k:x metadata.year=2024"#).unwrap();
+        assert_eq!((exact.name.as_deref(), exact.name_search), (Some("A b"), None));
+        let equals = [("k", ""), ("year", "2024")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!((exact.metadata_equals, exact.metadata["k"].as_str()), (equals.into(), "x"));
+        let bad = "color:red; name:a name:b; tag:nonsense; metadata.:x; metadata.k:a metadata.k:b; name:\"\"; \
+                   name=a name=b; metadata.k=a metadata.k=b; state=READY; state=ready state=failed";
         for bad in bad.split("; ") {
-            assert!(document_filter(bad).is_err(), "{bad}");
+            assert!(document_conditions(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_state_selects_documents_of_a_list_only() {
+        for state in STATES {
+            let (filter, found) = document_conditions(&format!("state={state} name:a")).unwrap();
+            assert_eq!((filter.name_search.as_deref(), found), (Some("a"), Some(state)));
+            assert_eq!(document_filter(&format!("state={state}")).unwrap_err().violations[0].field, "filter");
         }
     }
 }

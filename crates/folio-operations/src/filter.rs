@@ -87,6 +87,26 @@ pub fn parse(text: &str) -> Result<Vec<Condition>> {
     Ok(conditions)
 }
 
+/// Parses the filter of a list whose only field is `name`. Returns the part of the name, and the whole name.
+pub fn name_conditions(text: &str) -> Result<(Option<String>, Option<String>)> {
+    let (mut part, mut whole) = (None, None);
+    for condition in parse(text)? {
+        match condition.field.as_str() {
+            "name" => set_text(&mut part, &mut whole, &condition)?,
+            _ => return Err(unknown_field(&condition, "name")),
+        }
+    }
+    Ok((part, whole))
+}
+
+/// Stores a condition on a text: with `:` a part of it, with `=` the whole text in its spelling. A filter may have one of each.
+pub fn set_text(part: &mut Option<String>, whole: &mut Option<String>, condition: &Condition) -> Result<()> {
+    match condition.operator {
+        Operator::Has => set_once(part, condition, condition.search()?),
+        Operator::Equals => set_once(whole, condition, condition.value.clone()),
+    }
+}
+
 /// Parses the filter of a list whose only field is `name`, with a part of the name. None: the filter is empty.
 pub fn name_search(text: &str) -> Result<Option<String>> {
     let mut name = None;
@@ -221,6 +241,17 @@ mod tests {
         assert!(parse(&"a:b ".repeat(CONDITIONS_MAX + 1)).is_err());
         assert!(parse(&"x".repeat(FILTER_BYTES + 1)).is_err());
         assert!(require_empty("name:a").is_err() && require_empty(" ").is_ok());
+    }
+
+    #[test]
+    fn a_name_is_found_by_a_part_or_as_a_whole() {
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(name_conditions("").unwrap(), (None, None));
+        assert_eq!(name_conditions(r#"name:inv name="Invoice 1""#).unwrap(), (text("inv"), text("Invoice 1")));
+        assert_eq!(name_conditions(r#"name="""#).unwrap(), (None, text("")), "no item has this name");
+        for bad in ["name:a name:b", "name=a name=b", "color=a", "name:\"\""] {
+            assert!(name_conditions(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub mod approvals;
 mod audit;
 pub mod audit_log;
 mod caller;
+mod candidates;
+pub mod completions;
 mod context;
 pub mod conversations;
 pub mod credits;
@@ -28,6 +30,7 @@ pub mod exports;
 pub mod extractions;
 pub mod filter;
 mod followed_list;
+pub mod grid;
 pub mod inbox;
 pub mod jobs;
 pub mod limits;
@@ -82,6 +85,7 @@ const GROUPS: &[&[Declaration]] = &[
     inbox::DECLARATIONS,
     models::DECLARATIONS,
     providers::DECLARATIONS,
+    completions::DECLARATIONS,
     tokens::DECLARATIONS,
     organizations::DECLARATIONS,
     policies::DECLARATIONS,

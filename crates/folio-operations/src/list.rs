@@ -9,6 +9,8 @@ use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{Digest, Error, Reason, Result, Timestamp, limits};
 use serde::Serialize;
 
+use crate::grid::{Grid, grid_of_order};
+
 // proto: none "a page token is opaque"
 const TOKEN_BYTES: usize = 2_048;
 const SCOPE_DIGEST_DIGITS: usize = 16;
@@ -29,10 +31,11 @@ pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.
 // proto: none "internal; the page stays below the 4 MiB of docs/api.md"
-const PAGE_BYTES: usize = 3 * 1024 * 1024;
+pub(crate) const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
 /// Maximum number of matching items that [`Listing::scan`] counts. A larger number is returned as this plus one.
 // proto: *.total_size "exact up to {}."
+// proto: *.total_size_estimated "more than {}"
 pub(crate) const COUNT_MAX: u64 = 1_024;
 /// Maximum number of reads of [`Listing::scan`] for one page.
 // proto: none "bounds the work of a page"
@@ -51,6 +54,24 @@ pub struct ListRequest {
     pub filter: String,
     /// A field, optionally followed by `desc`. Empty: the default order.
     pub order_by: String,
+    /// Sorts and filters the list in memory. None: the list has the order `order_by`. Only some lists have a grid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grid: Option<Grid>,
+}
+
+impl ListRequest {
+    /// Returns the grid of the request, or the grid with its order.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` of `order_by`.
+    pub(crate) fn grid_or_order(&self) -> Result<Grid> {
+        let order = order(&self.order_by, SortKeys::CreateTimeAndName)?;
+        match (&self.grid, order) {
+            (Some(_), Some(_)) => Err(Error::invalid_field("order_by", "must be empty if the request has a grid")),
+            (Some(grid), None) => Ok(grid.clone()),
+            (None, order) => Ok(Grid { sort: grid_of_order(order.unwrap_or(Order::Newest)), ..Grid::default() }),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +81,8 @@ pub struct ListPage<T> {
     pub next_page_token: String,
     /// Number of matching items. Each list states up to which number it is exact.
     pub total_size: u64,
+    /// True if `total_size` is an estimate.
+    pub is_total_estimate: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +90,7 @@ pub enum SortKeys {
     CreateTime,
     Name,
     CreateTimeAndName,
+    /// Also the time of the last update, which [`is_by_update`] finds: no index has this order.
     CreateTimeAndTitle,
     /// This field, ascending only.
     Ascending(&'static str),
@@ -113,6 +137,7 @@ pub struct Listing {
     pub page: PageRequest,
     /// A prefix of every page token of this list, organization, filter and order.
     scope_digest: String,
+    has_filter: bool,
 }
 
 impl Listing {
@@ -133,7 +158,7 @@ impl Listing {
             token => Some(open_token(token, &scope_digest)?),
         };
         let page = PageRequest { size: size(request.page_size, max)?, token, skip: skip(request.skip)?, order };
-        Ok(Self { page, scope_digest })
+        Ok(Self { page, scope_digest, has_filter: !request.filter.trim().is_empty() })
     }
 
     /// Reads a page. A page that exceeds the maximum size of a response is read again with fewer items; a single item
@@ -220,7 +245,13 @@ impl Listing {
 
     /// Adds the scope digest of this list to the page token.
     pub fn with_token<T>(&self, page: Page<T>) -> ListPage<T> {
-        ListPage { items: page.items, next_page_token: self.page_token(page.next), total_size: page.total }
+        ListPage {
+            items: page.items,
+            next_page_token: self.page_token(page.next),
+            total_size: page.total,
+            // A store that does not count the items of a filter returns this number for many.
+            is_total_estimate: self.has_filter && page.total == COUNT_MAX + 1,
+        }
     }
 
     /// Returns a page of a list that is in memory. Its tokens are positions. Error: `INVALID_PAGE_TOKEN`.
@@ -332,9 +363,20 @@ fn order(text: &str, keys: SortKeys) -> Result<Option<Order>> {
         (field, false) if Some(field) == name => Ok(Some(Order::Name)),
         (field, true) if Some(field) == name => Ok(Some(Order::NameDescending)),
         _ => {
-            let fields: Vec<&str> = has_time.then_some("create_time").into_iter().chain(name).collect();
+            let update_time = (keys == SortKeys::CreateTimeAndTitle).then_some("update_time");
+            let fields: Vec<&str> =
+                has_time.then_some("create_time").into_iter().chain(name).chain(update_time).collect();
             Err(Error::invalid_field("order_by", format!("the fields are {}", fields.join(" and "))))
         }
+    }
+}
+
+/// Returns whether an order by the time of the last update is descending. None: the text is another order.
+pub(crate) fn is_by_update(text: &str) -> Option<bool> {
+    match text.split_whitespace().collect::<Vec<_>>().as_slice() {
+        ["update_time"] | ["update_time", "asc"] => Some(false),
+        ["update_time", "desc"] => Some(true),
+        _ => None,
     }
 }
 
@@ -418,7 +460,7 @@ mod tests {
     }
 
     fn slice(page: PageRequest, items: Vec<String>) -> Result<Page<String>> {
-        let page = Listing { page, scope_digest: String::new() }.slice(items)?;
+        let page = Listing { page, scope_digest: String::new(), has_filter: false }.slice(items)?;
         let next = Some(page.next_page_token).filter(|token| !token.is_empty());
         Ok(Page { items: page.items, next, total: page.total_size })
     }
@@ -471,6 +513,29 @@ mod tests {
         };
         let page = listing(&request(""), &["scan"]).unwrap().scan(100, None, read).await.unwrap();
         assert_eq!((page.items.len(), page.total_size, page.next_page_token.is_empty()), (1, 5, false));
+    }
+
+    #[test]
+    fn an_order_by_the_last_update_is_recognized() {
+        assert_eq!(is_by_update("update_time"), Some(false));
+        assert_eq!(is_by_update(" update_time  desc "), Some(true));
+        assert_eq!(["", "create_time", "update_time down", "update_time desc x"].map(is_by_update), [None; 4]);
+        let request = ListRequest { order_by: "size".to_owned(), ..ListRequest::default() };
+        let refused = Listing::new(&request, &[], SortKeys::CreateTimeAndTitle, Order::Newest, 1).unwrap_err();
+        assert!(refused.message.contains("create_time and title and update_time"), "{}", refused.message);
+    }
+
+    #[test]
+    fn a_request_has_a_grid_or_an_order() {
+        let grid = Grid { any: true, ..Grid::default() };
+        let with = |order: &str, grid: Option<&Grid>| {
+            ListRequest { order_by: order.to_owned(), grid: grid.cloned(), ..ListRequest::default() }.grid_or_order()
+        };
+        assert_eq!(with("", Some(&grid)).unwrap(), grid);
+        assert_eq!(with("", None).unwrap(), Grid::default());
+        let by_name = with("name desc", None).unwrap();
+        assert_eq!((by_name.sort[0].field.as_str(), by_name.sort[0].descending), ("name", true));
+        assert_eq!(with("name", Some(&grid)).unwrap_err().violations[0].field, "order_by");
     }
 
     #[test]

@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
+use crate::grid::{Column, Grid, GridRows};
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest};
 use crate::operation::{Operation, delete_operation, revision_operations};
 use crate::proposals::{Listed, mark_prompts};
 use crate::reference::{PromptRef, SchemaRef};
@@ -121,7 +122,11 @@ revision_operations! {
     ListPromptRevisions { prompt_id: PromptId } of Prompt
 }
 
-/// Lists prompts. Filter: `name:` a part of the name, `tag:` and `any_tag:` tag ids, `document:` a document id.
+/// The columns of the grid of [`ListPrompts`].
+pub const COLUMNS: &[Column] = <Prompt as GridRows>::COLUMNS;
+
+/// Lists prompts. Filter: `name:` a part of the name, `name=` the name, `tag:` and `any_tag:` tag ids, `document:` a document
+/// id.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListPrompts {
     pub list: ListRequest,
@@ -132,8 +137,9 @@ impl Operation for ListPrompts {
     type Output = ListPage<Listed<Prompt>>;
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
-        let filter = prompt_filter(&self.list.filter)?;
-        let page = context.list::<Prompt>(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await?;
+        let mut filter = prompt_filter(&self.list.filter)?;
+        filter.name_search = Grid::name_search(filter.name_search, self.list.grid.as_ref());
+        let page = context.list_with_grid::<Prompt>(&self.list, &filter, LARGE_PAGE_MAX).await?;
         mark_prompts(context, page).await
     }
 }
@@ -142,7 +148,7 @@ fn prompt_filter(text: &str) -> Result<PromptFilter> {
     let mut filter = PromptFilter::default();
     for condition in filter::parse(text)? {
         match condition.field.as_str() {
-            "name" => filter::set_once(&mut filter.name_search, &condition, condition.search()?)?,
+            "name" => filter::set_text(&mut filter.name_search, &mut filter.name, &condition)?,
             "document" => filter::set_once(&mut filter.document, &condition, condition.id()?)?,
             "tag" => filter.all_tags.push(condition.id()?),
             "any_tag" => filter.any_tag.push(condition.id()?),

@@ -302,7 +302,7 @@ async fn mark<R: Resource>(
     filter: &ProposalFilter,
     is_created: impl Fn(&ProposedResources, &R) -> bool,
 ) -> Result<ListPage<Listed<R>>> {
-    let ListPage { items, next_page_token, total_size } = page;
+    let ListPage { items, next_page_token, total_size, is_total_estimate } = page;
     let open = match items.len() {
         0 => Vec::new(),
         _ => {
@@ -316,7 +316,7 @@ async fn mark<R: Resource>(
         found.map(|proposal| proposal.id.clone())
     };
     let listed = |resource: R| Listed { pending_proposal: proposal_of(&resource), resource };
-    Ok(ListPage { items: items.into_iter().map(listed).collect(), next_page_token, total_size })
+    Ok(ListPage { items: items.into_iter().map(listed).collect(), next_page_token, total_size, is_total_estimate })
 }
 
 #[cfg(test)]

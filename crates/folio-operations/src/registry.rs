@@ -97,8 +97,9 @@ mod tests {
                 assert_eq!(operation.scope(), Some(Scope::Administration), "{name}");
             }
             let is_recorded = operation.audit == Audit::Recorded;
-            // TestProvider changes only the balance, which has its own records.
-            let is_change = operation.effect == Effect::Change && name != "TestProvider";
+            // Model calls change only the balance, which has its own records.
+            let is_model_call = ["TestProvider", "CreateCompletion", "StreamCompletion"].contains(&name);
+            let is_change = operation.effect == Effect::Change && !is_model_call;
             // A member decides on the work of an unattended run.
             let decides = ["AcceptProposal", "RejectProposal"].contains(&name);
             assert_eq!(is_recorded, decides || operation.role == Role::Admin && is_change, "{name}");

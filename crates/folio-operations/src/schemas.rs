@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::declaration::{Declaration, service};
 use crate::filter;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
+use crate::grid::{Column, Grid, GridRows};
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest};
 use crate::operation::{Operation, delete_operation, revision_operations};
 use crate::proposals::{Listed, mark_schemas};
 use crate::reference::SchemaRef;
@@ -63,7 +64,10 @@ revision_operations! {
     ListSchemaRevisions { schema_id: SchemaId } of Schema
 }
 
-/// Lists schemas. Filter: `name:` a part of the name.
+/// The columns of the grid of [`ListSchemas`].
+pub const COLUMNS: &[Column] = <Schema as GridRows>::COLUMNS;
+
+/// Lists schemas. Filter: `name:` a part of the name, `name=` the name.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListSchemas {
     pub list: ListRequest,
@@ -74,8 +78,9 @@ impl Operation for ListSchemas {
     type Output = ListPage<Listed<Schema>>;
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
-        let filter = SchemaFilter { name_search: filter::name_search(&self.list.filter)? };
-        let page = context.list::<Schema>(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await?;
+        let (name_search, name) = filter::name_conditions(&self.list.filter)?;
+        let filter = SchemaFilter { name_search: Grid::name_search(name_search, self.list.grid.as_ref()), name };
+        let page = context.list_with_grid::<Schema>(&self.list, &filter, LARGE_PAGE_MAX).await?;
         mark_schemas(context, page).await
     }
 }

@@ -8,7 +8,9 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::{Declaration, service};
 use crate::filter;
-use crate::operation::{Operation, delete_operation, get_operation, list_operation};
+use crate::grid::{Column, Grid, GridRows};
+use crate::list::{ListPage, ListRequest};
+use crate::operation::{Operation, delete_operation, get_operation};
 
 service! {
     "TagService", Some(Scope::Definitions) =>
@@ -44,9 +46,24 @@ get_operation! {
     GetTag { tag_id: TagId } -> Tag
 }
 
-list_operation! {
-    /// Lists tags. Filter: `name:` a part of the name.
-    ListTags -> Tag; limits::PAGE_SIZE_MAX; |text| TagFilter { name_search: filter::name_search(text)? }
+/// The columns of the grid of [`ListTags`].
+pub const COLUMNS: &[Column] = <Tag as GridRows>::COLUMNS;
+
+/// Lists tags. Filter: `name:` a part of the name, `name=` the name.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListTags {
+    pub list: ListRequest,
+}
+
+impl Operation for ListTags {
+    const DECLARATION: Declaration = SERVICE.read("ListTags");
+    type Output = ListPage<Tag>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<Tag>> {
+        let (name_search, name) = filter::name_conditions(&self.list.filter)?;
+        let filter = TagFilter { name_search: Grid::name_search(name_search, self.list.grid.as_ref()), name };
+        context.list_with_grid(&self.list, &filter, limits::PAGE_SIZE_MAX).await
+    }
 }
 
 /// Changes name, color or description of a tag. A field that is None keeps its value.

@@ -7,13 +7,14 @@ use folio_resources::fields;
 use folio_types::access::Scope;
 use folio_types::message::Message;
 use folio_types::page::{Order, Page};
-use folio_types::{Error, Principal, Result, Role, ThreadId, limits};
+use folio_types::{Error, Principal, Result, Role, ThreadId, Timestamp, limits};
 use serde::Serialize;
 
+use crate::candidates::{Candidates, read_page};
 use crate::context::Context;
 use crate::declaration::{Declaration, service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, SortKeys, json_bytes};
+use crate::list::{ListPage, ListRequest, Listing, SortKeys, is_by_update, json_bytes};
 use crate::operation::Operation;
 use crate::thread_messages::{self, Reader};
 
@@ -66,6 +67,9 @@ impl Operation for ListThreads {
         let user = filter.user.as_ref().map(ToString::to_string).unwrap_or_default();
         let scope = ["threads", principal.org.as_str(), &user];
         let keys = SortKeys::CreateTimeAndTitle;
+        if let Some(is_descending) = is_by_update(&self.list.order_by) {
+            return by_update(context, &self.list, filter, is_descending).await;
+        }
         let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
         let threads = &context.stores().threads;
         listing
@@ -75,6 +79,33 @@ impl Operation for ListThreads {
             })
             .await
     }
+}
+
+/// Lists threads by the time of their last update, which no index contains, because each step of a turn changes it.
+async fn by_update(
+    context: &Context,
+    request: &ListRequest,
+    filter: &ThreadFilter,
+    is_descending: bool,
+) -> Result<ListPage<ThreadView>> {
+    let (org, threads) = (&context.principal().org, context.stores().threads.as_ref());
+    let user = filter.user.as_ref().map(ToString::to_string).unwrap_or_default();
+    let scope = ["threads", org.as_str(), &user, &request.order_by];
+    let unordered = ListRequest { order_by: String::new(), ..request.clone() };
+    let listing = Listing::new(&unordered, &scope, SortKeys::CreateTime, Order::Newest, limits::PAGE_SIZE_MAX)?;
+    let _permit = context.sorted_list_permit().await?;
+    let position = |header: ThreadHeader| (header.updated_at, header.id);
+    let mut found = Candidates::read(|page| async move { threads.list(org, filter, &page).await }, position).await?;
+    found.rows.sort_unstable();
+    if is_descending {
+        found.rows.reverse();
+    }
+    let total = found.total(found.rows.len());
+    let load = |keys: Vec<(Timestamp, ThreadId)>| async move {
+        let headers = futures::future::try_join_all(keys.iter().map(|(_, id)| threads.header(org, id))).await?;
+        Ok(headers.into_iter().flatten().map(ThreadView::from).collect())
+    };
+    read_page(&listing, &found.rows, total, load).await
 }
 
 fn thread_filter(principal: &Principal, text: &str) -> Result<ThreadFilter> {

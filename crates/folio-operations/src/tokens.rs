@@ -128,7 +128,12 @@ impl Operation for ListTokens {
         let ids: Vec<TokenId> = found.items.iter().map(|token| token.id.clone()).collect();
         let uses = stores.access().last_uses(org, &ids).await?;
         let items = found.items.into_iter().zip(uses).map(|(record, used_at)| ListedToken { record, used_at });
-        Ok(ListPage { items: items.collect(), next_page_token: found.next_page_token, total_size: found.total_size })
+        Ok(ListPage {
+            items: items.collect(),
+            next_page_token: found.next_page_token,
+            total_size: found.total_size,
+            is_total_estimate: found.is_total_estimate,
+        })
     }
 }
 

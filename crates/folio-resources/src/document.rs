@@ -159,10 +159,14 @@ pub enum DocumentChange {
 pub struct DocumentFilter {
     /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
+    /// The whole name, in this spelling.
+    pub name: Option<String>,
     /// The document has all of these tags.
     pub all_tags: Vec<TagId>,
     /// The document has all of these keys, each with a value that contains this text, case-insensitive.
     pub metadata: BTreeMap<String, String>,
+    /// The document has all of these keys with exactly these values.
+    pub metadata_equals: BTreeMap<String, String>,
 }
 
 impl Document {
@@ -213,8 +217,11 @@ impl Resource for Document {
             key: key.clone(),
             substring: folded(value),
         };
+        let equals =
+            |(key, value): (&String, &String)| Condition::MetadataEquals { key: key.clone(), value: value.clone() };
         conditions.extend(filter.metadata.iter().map(contains));
-        conditions.extend(Condition::name_search(filter.name_search.as_ref()));
+        conditions.extend(filter.metadata_equals.iter().map(equals));
+        conditions.extend(Condition::names(filter.name_search.as_ref(), filter.name.as_ref()));
         conditions
     }
 

@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::resource::common_functions;
 use crate::tag_set::tag_terms;
 use crate::{
-    AgentRun, AgentStep, Condition, CreationPeriod, Document, ExtractionReport, FieldLog, ListRow, Plan, Resource,
-    Review, parent_term, term,
+    AgentRun, AgentStep, Condition, CreationPeriod, Document, ExtractionReport, FieldLog, ListRow, Plan, Prompt,
+    Resource, Review, parent_term, term,
 };
 
 /// Contains both the extracted data and its newest edit.
@@ -161,7 +161,9 @@ impl Resource for Extraction {
 
     fn named_revisions(&self) -> BTreeSet<(String, u32)> {
         let schema = self.schema.iter().map(|schema| (schema.of.to_string(), schema.version));
-        schema.chain([(self.prompt.of.to_string(), self.prompt.version)]).collect()
+        // The built-in prompt has no stored revision.
+        let prompt = Some(&self.prompt).filter(|prompt| Prompt::built_in(&prompt.of).is_none());
+        schema.chain(prompt.map(|prompt| (prompt.of.to_string(), prompt.version))).collect()
     }
 
     fn list_row(&self) -> ListRow {

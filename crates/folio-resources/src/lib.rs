@@ -4,8 +4,8 @@
 //! registers the kind. [`decide`] evaluates a write against the rows that a store read and returns a [`WritePlan`];
 //! [`EnteredRow`] evaluates the rows of other writes. A storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
 //! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters, and
-//! [`WordBoxes`] are the boxes of the words of a page, [`PageImage`] is the image of one, and [`sheet_text()`] is the text of a
-//! sheet of a workbook.
+//! [`WordBoxes`] are the boxes of the words of a page, [`PageImage`] is the image of one, which is a [`Rendition`] of its
+//! document, and [`sheet_text()`] is the text of a sheet of a workbook.
 //!
 //! The crate must not know a store, the network or a clock.
 
@@ -31,6 +31,7 @@ pub mod policy;
 mod prompt;
 mod proposal;
 pub mod quota;
+mod rendition;
 mod resource;
 mod review_rule;
 mod revisions;
@@ -66,7 +67,10 @@ pub use field_review::{
 };
 pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};
-pub use listing::{Condition, CreationPeriod, ListQuery, ListRow, folded, parent_term, partly_searchable_keys, term};
+pub use listing::{
+    ALWAYS_SEARCHABLE_CHARS, Condition, CreationPeriod, ListQuery, ListRow, folded, parent_term,
+    partly_searchable_keys, term,
+};
 pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{
     ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,
@@ -79,6 +83,7 @@ pub use proposal::{
     ProposedResources, SimilarProposal,
 };
 pub use quota::OwnQuotas;
+pub use rendition::Rendition;
 pub use resource::{Cleanup, Plan, Resource, Revisioned};
 pub use review_rule::{CHECKS_MAX, CheckOutcome, CheckResult, ReviewRule};
 pub use revisions::{NAMES_MAX, NewName, RevisionName, RevisionNames, StoredRevision};

@@ -77,6 +77,11 @@ impl ListRow {
     }
 }
 
+/// Number of characters at the start of a value that are searchable whatever the other values are: the share of each value
+/// of a document with the maximum number of long values.
+// proto: none "internal; the indexes of the stores use it"
+pub const ALWAYS_SEARCHABLE_CHARS: usize = limits::METADATA_SEARCHABLE_CHARS / limits::METADATA_MAX;
+
 /// Returns the keys of the metadata whose values are searchable in part only.
 pub fn partly_searchable_keys(metadata: &BTreeMap<String, String>) -> Vec<String> {
     let share = searchable_share(metadata);
@@ -129,14 +134,23 @@ pub enum Condition {
     Created(CreationPeriod),
     /// The folded name contains this folded text.
     NameContains(String),
+    /// The name is this text, in this spelling.
+    NameEquals(String),
     /// The searchable value of a metadata key contains the folded text. Empty text: the key exists.
     MetadataContains { key: String, substring: String },
+    /// The whole value of a metadata key is this text, in this spelling.
+    MetadataEquals { key: String, value: String },
 }
 
 impl Condition {
     /// Returns the condition of a name search. None: the search text is missing or empty.
     pub fn name_search(search: Option<&String>) -> Option<Self> {
         search.filter(|substring| !substring.is_empty()).map(|substring| Self::NameContains(folded(substring)))
+    }
+
+    /// Returns the conditions of a name search and of a whole name. None: the filter lacks the condition.
+    pub fn names(search: Option<&String>, name: Option<&String>) -> impl Iterator<Item = Self> {
+        Self::name_search(search).into_iter().chain(name.cloned().map(Self::NameEquals))
     }
 
     /// Resolves a [`Self::SharedTerm`] of this field, given the terms of the other resource.
@@ -152,9 +166,11 @@ impl Condition {
             Self::AnyParent(parents) => row.parent.as_ref().is_some_and(|parent| parents.contains(parent)),
             Self::Created(period) => row.created_at.is_some_and(|at| period.contains(at)),
             Self::NameContains(substring) => folded(&row.name).contains(substring),
+            Self::NameEquals(name) => row.name == *name,
             Self::MetadataContains { key, substring } => {
                 row.searchable_value(key).is_some_and(|value| value.contains(substring))
             }
+            Self::MetadataEquals { key, value } => row.metadata.get(key) == Some(value),
         }
     }
 }
@@ -190,7 +206,9 @@ mod tests {
     fn a_row_matches_only_if_every_condition_holds() {
         let any = |terms: &[&str]| Condition::AnyTerm(terms.iter().map(|&text| text.to_owned()).collect());
         let city = |substring: &str| Condition::MetadataContains { key: "city".into(), substring: folded(substring) };
+        let city_is = |value: &str| Condition::MetadataEquals { key: "city".to_owned(), value: value.to_owned() };
         let name = |substring: &str| Condition::NameContains(folded(substring));
+        let name_is = |name: &str| Condition::NameEquals(name.to_owned());
         let parents = |ids: &[&str]| Condition::AnyParent(ids.iter().map(|&id| id.to_owned()).collect());
         let at = |second| Some(Timestamp::constant(second, 0));
         let created = |start, end| Condition::Created(CreationPeriod { start, end });
@@ -203,9 +221,16 @@ mod tests {
             (vec![any(&["tag/a"]), any(&["tag/b"])], false),
             (vec![name("rechnung σοφοσ")], true),
             (vec![name("x")], false),
+            (vec![name_is("Rechnung ΣΟΦΟΣ")], true),
+            (vec![name_is("Rechnung ΣΟΦΟσ")], false),
+            (vec![name_is("Rechnung")], false),
             (vec![city("köln")], true),
             (vec![city("")], true),
             (vec![city("bonn")], false),
+            (vec![city_is("KÖLN-Süd")], true),
+            (vec![city_is("köln-süd")], false),
+            (vec![city_is("KÖLN")], false),
+            (vec![city_is("")], false),
             (vec![Condition::MetadataContains { key: "land".into(), substring: String::new() }], false),
             (vec![Condition::SharedTerm { with: "doc".into(), field: "tag" }], false),
             (vec![Condition::ParentTerms { kind: "document", terms: vec![] }], false),
@@ -257,6 +282,14 @@ mod tests {
         {
             assert_eq!(searchable_share(&of(lengths)), expected, "{lengths:?}");
         }
+    }
+
+    #[test]
+    fn the_first_characters_of_each_value_are_searchable_whatever_the_other_values_are() {
+        let metadata = (0..limits::METADATA_MAX).map(|at| (format!("key-{at}"), "x".repeat(500))).collect();
+        let row = ListRow { metadata, ..row() };
+        let shortest = row.searchable_metadata().map(|(_, value)| value.chars().count()).min();
+        assert_eq!(shortest, Some(ALWAYS_SEARCHABLE_CHARS));
     }
 
     #[test]

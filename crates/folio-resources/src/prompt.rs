@@ -107,6 +107,8 @@ pub struct PromptUpdate {
 pub struct PromptFilter {
     /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
+    /// The whole name, in this spelling.
+    pub name: Option<String>,
     /// The prompt has at least one of these tags. Empty: no condition.
     pub any_tag: Vec<TagId>,
     /// The prompt has all of these tags.
@@ -128,6 +130,15 @@ pub fn check_prompt_content(field: &str, content: &str) -> Result<()> {
     };
     Err(Error::invalid_field(field, problem))
 }
+
+/// Name of the built-in prompt.
+const BUILT_IN_NAME: &str = "Document Summary";
+/// Content of the built-in prompt, which has no schema.
+const BUILT_IN_CONTENT: &str = "\
+Summarize the document. Return a JSON object with exactly these members:
+- `document_type`: the kind of the document in a few words, such as \"invoice\" or \"employment contract\".
+- `document_date`: the date that the document states as its own, in the form YYYY-MM-DD. null if it states none.
+- `summary`: one sentence with the most important content of the document, in the language of the document.";
 
 impl Resource for Prompt {
     type Change = PromptChange;
@@ -154,6 +165,28 @@ impl Resource for Prompt {
         self.latest.schema.iter().map(|schema| (schema.of.to_string(), schema.version)).collect()
     }
 
+    fn built_in(id: &PromptId) -> Option<Self> {
+        let created_at = Timestamp::UNIX_EPOCH;
+        (*id == PromptId::built_in()).then(|| Self {
+            id: id.clone(),
+            version: 1,
+            created_at,
+            latest: PromptRevision {
+                revid: PromptRevId::new(id.clone(), 1),
+                org: OrgId::platform(),
+                name: BUILT_IN_NAME.to_owned(),
+                content: BUILT_IN_CONTENT.to_owned(),
+                schema: None,
+                model: None,
+                temperature: None,
+                is_run_by_agent: false,
+                tags: Vec::new(),
+                created_by: UserId::platform(),
+                created_at,
+            },
+        })
+    }
+
     fn revision_references(stored: &[u8]) -> Result<BTreeSet<String>> {
         decode_plain::<PromptRevision>(REVISION, stored).map(|revision| revision.references())
     }
@@ -168,12 +201,12 @@ impl Resource for Prompt {
     }
 
     fn conditions(filter: &PromptFilter) -> Vec<Condition> {
-        let PromptFilter { name_search, any_tag, all_tags, document } = filter;
+        let PromptFilter { name_search, name, any_tag, all_tags, document } = filter;
         let mut conditions: Vec<_> = tag_terms(all_tags).map(|tag| Condition::AnyTerm(vec![tag])).collect();
         conditions.extend((!any_tag.is_empty()).then(|| Condition::AnyTerm(tag_terms(any_tag).collect())));
         let shared = |document: &DocumentId| Condition::SharedTerm { with: document.to_string(), field: "tag" };
         conditions.extend(document.as_ref().map(shared));
-        conditions.extend(Condition::name_search(name_search.as_ref()));
+        conditions.extend(Condition::names(name_search.as_ref(), name.as_ref()));
         conditions
     }
 
@@ -239,7 +272,7 @@ revisioned!(Prompt, PromptRevision, PromptRevId, REVISION);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::golden;
+    use crate::{Revisioned as _, golden};
 
     #[test]
     fn the_temperature_is_stored_in_thousandths_and_only_if_it_is_set() {
@@ -247,6 +280,15 @@ mod tests {
         golden::assert_golden("live", prompt.clone());
         prompt.latest.temperature = Some(Temperature::new("temperature", 0.7).unwrap());
         golden::assert_golden("warm", prompt);
+    }
+
+    #[test]
+    fn the_built_in_prompt_is_valid_and_the_only_one() {
+        let prompt = Prompt::built_in(&PromptId::built_in()).unwrap();
+        check_prompt_content("content", &prompt.latest.content).unwrap();
+        crate::fields::check_name("name", &prompt.latest.name).unwrap();
+        assert_eq!((prompt.newest().0, Prompt::parts(&prompt.latest.revid)), (1, (&PromptId::built_in(), 1)));
+        assert_eq!(Prompt::built_in(&golden::prompt().id), None);
     }
 
     #[test]

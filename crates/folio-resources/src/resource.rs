@@ -134,6 +134,11 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
         serde_json::from_slice(payload)
     }
 
+    /// Returns the resource with this id if each organization has it without storing it. No write changes such a resource.
+    fn built_in(_id: &Self::Id) -> Option<Self> {
+        None
+    }
+
     fn target(id: &Self::Id) -> Target {
         Target::new(Self::KIND, id)
     }

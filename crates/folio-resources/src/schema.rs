@@ -75,6 +75,8 @@ pub enum SchemaChange {
 pub struct SchemaFilter {
     /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
+    /// The whole name, in this spelling.
+    pub name: Option<String>,
 }
 
 impl Resource for Schema {
@@ -100,7 +102,7 @@ impl Resource for Schema {
     }
 
     fn conditions(filter: &SchemaFilter) -> Vec<Condition> {
-        Condition::name_search(filter.name_search.as_ref()).into_iter().collect()
+        Condition::names(filter.name_search.as_ref(), filter.name.as_ref()).collect()
     }
 
     fn apply(id: &SchemaId, write: &Write<SchemaChange>, before: Option<Self>) -> Result<Plan<Self>> {

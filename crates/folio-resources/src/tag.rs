@@ -42,6 +42,8 @@ pub enum TagChange {
 pub struct TagFilter {
     /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
+    /// The whole name, in this spelling.
+    pub name: Option<String>,
 }
 
 /// Validates a color `#rrggbb`. The digits keep their case. Empty: None.
@@ -83,7 +85,7 @@ impl Resource for Tag {
     }
 
     fn conditions(filter: &TagFilter) -> Vec<Condition> {
-        Condition::name_search(filter.name_search.as_ref()).into_iter().collect()
+        Condition::names(filter.name_search.as_ref(), filter.name.as_ref()).collect()
     }
 
     fn apply(id: &TagId, write: &Write<TagChange>, before: Option<Self>) -> Result<Plan<Self>> {

@@ -93,6 +93,7 @@ pub(crate) async fn lists<R: Sample>(run: &Run, seeds: &[Seed]) -> Outcome {
             let newest = expected(Order::Newest)?;
             matched.extend((Some(newest.len()) < all.as_ref().map(Vec::len)).then_some((number, "not all")));
             matched.extend((!newest.is_empty()).then_some((number, "some")));
+            same!(store.has_match(org, filter).await?, !newest.is_empty(), "whether a resource matches {filter:?}");
             same!(store.first(org, filter).await?, newest.into_iter().next(), "the newest with {filter:?}");
             if token.is_some() {
                 let page = store.list(org, filter, &PageRequest { token, ..first.clone() }).await;
@@ -352,7 +353,7 @@ impl Run {
         for op in [self.context.op()?, OpKey::Call(call)] {
             self.create_under_a_closed_op(sampled, op, Seed::named("closed").linked(&both)).await?;
         }
-        let seeds = [("A", &one), ("überW", &two), ("nothing", &both)];
+        let seeds = [("A", &one), ("überW", &two), ("nothing", &both), ("charlie", &one)];
         let seeds = seeds.map(|(name, links)| Seed::named(name).linked(links));
         (sampled.lists)(self, &seeds).await?;
         if !kind.has_parent {

@@ -121,7 +121,12 @@ impl Sample for Tag {
     }
 
     fn filters(seed: &Seed) -> Vec<TagFilter> {
-        vec![TagFilter::default(), TagFilter { name_search: Some(seed.name.clone()) }]
+        let all = TagFilter::default();
+        vec![
+            all.clone(),
+            TagFilter { name_search: Some(seed.name.clone()), ..all.clone() },
+            TagFilter { name: Some(seed.name.clone()), ..all },
+        ]
     }
 }
 
@@ -139,7 +144,12 @@ impl Sample for Schema {
     }
 
     fn filters(seed: &Seed) -> Vec<SchemaFilter> {
-        vec![SchemaFilter::default(), SchemaFilter { name_search: Some(seed.name.clone()) }]
+        let all = SchemaFilter::default();
+        vec![
+            all.clone(),
+            SchemaFilter { name_search: Some(seed.name.clone()), ..all.clone() },
+            SchemaFilter { name: Some(seed.name.clone()), ..all },
+        ]
     }
 }
 
@@ -162,6 +172,7 @@ impl Sample for Prompt {
         vec![
             all.clone(),
             PromptFilter { name_search: Some(seed.name.clone()), ..all.clone() },
+            PromptFilter { name: Some(seed.name.clone()), ..all.clone() },
             PromptFilter { any_tag, ..all.clone() },
             PromptFilter { all_tags: seed.all(), ..all.clone() },
             PromptFilter { document: Some(seed.document()), ..all },
@@ -189,7 +200,9 @@ impl Sample for Document {
             all.clone(),
             DocumentFilter { name_search: Some(seed.name.clone()), ..all.clone() },
             DocumentFilter { all_tags: seed.all(), ..all.clone() },
-            DocumentFilter { metadata: seed.metadata("süd"), ..all },
+            DocumentFilter { metadata: seed.metadata("süd"), ..all.clone() },
+            DocumentFilter { name: Some(seed.name.clone()), ..all.clone() },
+            DocumentFilter { metadata_equals: seed.metadata("KÖLN-Süd"), ..all },
         ]
     }
 }

@@ -192,6 +192,18 @@ plain_id!(
     /// A prompt with all its revisions.
     PromptId, "prm", "prompt"
 );
+
+impl PromptId {
+    /// The word that requests may send instead of the id of the built-in prompt.
+    pub const BUILT_IN: &'static str = "default";
+
+    /// Returns the id of the built-in prompt, which each organization has and no store contains.
+    pub fn built_in() -> Self {
+        static ID: LazyLock<PromptId> = LazyLock::new(|| PromptId::derive(&["built-in prompt"]));
+        ID.clone()
+    }
+}
+
 plain_id!(TagId, "tag", "tag");
 plain_id!(ExtractionId, "ext", "extraction");
 plain_id!(

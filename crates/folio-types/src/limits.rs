@@ -82,11 +82,13 @@ pub const FORK_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum user messages that a fork copies.
 // proto: ThreadService.ForkThread "{} user messages"
 pub const FORK_TURNS: usize = 1_000;
-/// Maximum messages in a request for an ephemeral thread.
+/// Maximum messages in a request for an ephemeral thread or a completion.
 // proto: ChatRequest.history "at most {} messages"
+// proto: CompletionParameters.messages "at most {} messages"
 pub const HISTORY_MESSAGES: usize = 200;
-/// Maximum size in bytes of all messages that an ephemeral thread starts with.
+/// Maximum size in bytes of all messages that an ephemeral thread starts with, or that a completion has.
 // proto: ChatRequest.history "{} MiB together"
+// proto: CompletionParameters.messages "{} MiB together"
 pub const HISTORY_BYTES: usize = 1024 * 1024;
 /// Maximum size in bytes of one message that an ephemeral thread starts with: half of a journal entry.
 // proto: ChatRequest.history "at most {} KiB"
@@ -123,6 +125,8 @@ pub const PAGE_SIZE_MAX: u32 = 1_000;
 pub const NAME_CHARS: usize = 200;
 /// Maximum length of a text that a list is searched for, in characters.
 // proto: *.filter "1 to {} characters"
+// proto: Grid.name_search "1 to {} characters"
+// proto: GridFilter.values "1 to {} characters"
 // proto: docs/api.md "1 to {} characters of a text"
 pub const SEARCH_CHARS: usize = 200;
 /// Maximum size of a schema, in bytes.

@@ -6,6 +6,7 @@ use crate::{Error, Result};
 
 /// Maximum temperature.
 // proto: Prompt.temperature "0 to {}."
+// proto: CompletionParameters.temperature "0 to {}."
 const TEMPERATURE_MAX: u16 = 2;
 
 /// A sampling temperature from 0 to 2, with three decimals. The default is 0: the model selects the most probable token.

@@ -9,7 +9,7 @@ use folio_history::command::{
 use folio_history::event::TurnView;
 use folio_history::peer::{ConversationPeer, EventStream};
 use folio_history::thread::ThreadView;
-use folio_resources::PageImage;
+use folio_resources::Rendition;
 use folio_types::{DocumentId, OrgId, Principal, Result, ThreadId, TurnId};
 
 use crate::Node;
@@ -61,8 +61,8 @@ impl ConversationPeer for Node {
         self.conversations().fork_thread(principal, command).await.map(Into::into)
     }
 
-    async fn render_page(&self, principal: &Principal, document: &DocumentId, image: &PageImage) -> Result<()> {
-        self.pages().render(&principal.org, document, image).await
+    async fn render(&self, principal: &Principal, document: &DocumentId, rendition: &Rendition) -> Result<()> {
+        self.pages().render(&principal.org, document, rendition).await
     }
 }
 

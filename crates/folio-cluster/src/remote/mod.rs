@@ -18,7 +18,7 @@ use folio_history::thread::ThreadView;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
 use folio_proto::{approve, chat, cluster::v1 as cluster, fields, image_format_to_proto, status, thread, time, v1};
-use folio_resources::PageImage;
+use folio_resources::Rendition;
 use folio_trace::TraceContext;
 use folio_types::{Code, DocumentId, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
@@ -249,12 +249,17 @@ impl ConversationPeer for RemotePeer {
         decode(self.unary(Some(principal), self.inner.call_timeout, request, rpc!(threads.fork_thread)).await?.thread)
     }
 
-    async fn render_page(&self, principal: &Principal, document: &DocumentId, image: &PageImage) -> Result<()> {
-        let request = cluster::RenderPageRequest {
-            document_id: document.to_string(),
-            page: image.page(),
-            dpi: image.dpi(),
-            format: image_format_to_proto(image.format()).into(),
+    async fn render(&self, principal: &Principal, document: &DocumentId, rendition: &Rendition) -> Result<()> {
+        let document_id = document.to_string();
+        let request = match rendition {
+            Rendition::Page(image) => cluster::RenderPageRequest {
+                document_id,
+                page: image.page(),
+                dpi: image.dpi(),
+                format: image_format_to_proto(image.format()).into(),
+                pdf: false,
+            },
+            Rendition::Pdf => cluster::RenderPageRequest { document_id, pdf: true, ..Default::default() },
         };
         self.unary(Some(principal), self.inner.call_timeout, request, rpc!(node.render_page)).await.map(|_| ())
     }

@@ -17,7 +17,7 @@ use folio_history::command::{
 use folio_history::event::TurnView;
 use folio_history::peer::{ConversationPeer, EventStream, SharedPeer};
 use folio_history::thread::{ThreadView, chat_thread_id};
-use folio_resources::PageImage;
+use folio_resources::Rendition;
 use folio_storage::{ClusterNode, ThreadStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::{
@@ -330,10 +330,10 @@ impl ConversationPeer for Router {
         self.call_node(key(principal, &command.thread), command.request_id.is_some(), call).await
     }
 
-    async fn render_page(&self, principal: &Principal, document: &DocumentId, image: &PageImage) -> Result<()> {
-        // Any node may render a page. The id of a thread that does not exist selects the same node for a document.
+    async fn render(&self, principal: &Principal, document: &DocumentId, rendition: &Rendition) -> Result<()> {
+        // Any node may make a rendition. The id of a thread that does not exist selects the same node for a document.
         let key = key(principal, &ThreadId::derive(&["page images", document.as_str()]));
-        let call = |peer: SharedPeer| async move { peer.render_page(principal, document, image).await };
+        let call = |peer: SharedPeer| async move { peer.render(principal, document, rendition).await };
         self.call_node(key, true, call).await
     }
 }

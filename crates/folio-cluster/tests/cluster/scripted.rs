@@ -12,7 +12,7 @@ use folio_history::command::{
 use folio_history::event::{Event, EventKind, RoundView, TurnView};
 use folio_history::peer::{ConversationPeer, EventStream};
 use folio_history::thread::{NewThread, ThreadView};
-use folio_resources::PageImage;
+use folio_resources::Rendition;
 use folio_types::{
     DocumentId, Error, Incarnation, OrgId, Principal, Result, Role, ThreadId, Timestamp, TurnId, UserId,
 };
@@ -198,8 +198,8 @@ impl ConversationPeer for ScriptedPeer {
     async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
         self.answer("rename_thread", Some(principal), command.title, self.thread()).await
     }
-    async fn render_page(&self, principal: &Principal, document: &DocumentId, image: &PageImage) -> Result<()> {
-        self.answer("render_page", Some(principal), format!("{document} {image:?}"), ()).await
+    async fn render(&self, principal: &Principal, document: &DocumentId, rendition: &Rendition) -> Result<()> {
+        self.answer("render", Some(principal), format!("{document} {rendition:?}"), ()).await
     }
     async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
         self.answer("delete_thread", Some(principal), command.thread, ()).await

@@ -3,7 +3,7 @@
 use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
 use folio_proto::cluster::v1::{GetStatusRequest, GetThreadActivityRequest};
 use folio_proto::status;
-use folio_resources::{ImageFormat, PageImage};
+use folio_resources::{ImageFormat, PageImage, Rendition};
 use folio_trace::TraceContext;
 use folio_types::DocumentId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,7 +20,7 @@ async fn every_call_carries_its_principal_and_its_trace() {
     let (who, turn, thread) = (principal(), turn(1), thread(1));
     let context = CallContext { hops: 0, trace: Some(trace()) };
     let document = DocumentId::derive(&["d"]);
-    let image = PageImage::new(7, 150, ImageFormat::WebP).unwrap();
+    let renditions = [Rendition::Page(PageImage::new(7, 150, ImageFormat::WebP).unwrap()), Rendition::Pdf];
     context
         .scope(async {
             let chat = ChatCommand { request_id: Some("r".parse().unwrap()), ..ChatCommand::new("t") };
@@ -40,7 +40,9 @@ async fn every_call_carries_its_principal_and_its_trace() {
             let delete = DeleteThreadCommand { thread: thread.clone(), request_id: None };
             peer.delete_thread(&who, delete).await.unwrap();
             peer.fork_thread(&who, fork(&thread, None)).await.unwrap();
-            peer.render_page(&who, &document, &image).await.unwrap();
+            for rendition in &renditions {
+                peer.render(&who, &document, rendition).await.unwrap();
+            }
             assert!(peer.is_thread_active(&who.org, &thread).await.unwrap());
             let status = peer.status().await.unwrap();
             assert_eq!((status.incarnation, status.draining), (node.scripted.incarnation.clone(), true));
@@ -61,7 +63,8 @@ async fn every_call_carries_its_principal_and_its_trace() {
         ("rename_thread", "new".to_owned()),
         ("delete_thread", thread.to_string()),
         ("fork_thread", thread.to_string()),
-        ("render_page", format!("{document} {image:?}")),
+        ("render", format!("{document} {:?}", renditions[0])),
+        ("render", format!("{document} {:?}", renditions[1])),
         ("is_thread_active", format!("{} {thread}", who.org)),
         ("status", String::new()),
     ];

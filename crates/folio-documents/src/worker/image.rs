@@ -8,15 +8,19 @@ use folio_resources::{ImageFormat, MAX_DPI, PageImage};
 use hayro::hayro_interpret::InterpreterSettings;
 use hayro::vello_cpu::color::palette::css::WHITE;
 use hayro::{PixmapSettings, RenderCache, RenderSettings};
+use image::codecs::jpeg::JpegEncoder;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageReader, Limits, Rgb, RgbImage};
 
 use super::pdf::{self, Opened};
 use super::{Line, Output};
+use crate::pdf_form::PdfWriter;
 use crate::tiff;
 
 /// Dots per inch of the unit of a PDF.
 const POINTS: f32 = 72.0;
+/// Quality of the images of a PDF form, from 1 to 100.
+const JPEG_QUALITY: u8 = 85;
 /// Maximum width and height of an image file in pixels.
 const SOURCE_PIXELS: u32 = 65_500;
 
@@ -34,6 +38,43 @@ pub(super) fn render(input: Vec<u8>, is_pdf: bool, image: &PageImage, output: &m
         }
         Err(reason) => output.refused(reason),
     }
+}
+
+/// Writes [`Line::Image`] and a PDF file with the pages of an image file, or [`Line::Refused`] if the first page cannot be decoded.
+/// Pages beyond `max_pages` are omitted.
+///
+/// # Errors
+/// A later page cannot be decoded.
+pub(super) fn write_pdf(mut input: Vec<u8>, max_pages: u32, output: &mut Output) -> io::Result<()> {
+    let mut next = match jpeg(&input) {
+        Ok(first) => Some(first),
+        Err(reason) => return output.refused(reason),
+    };
+    output.line(&Line::Image)?;
+    let mut pdf = PdfWriter::new(&mut output.out)?;
+    let mut pages = 0;
+    while let Some((bytes, size)) = next {
+        pdf.add_jpeg(&bytes, size)?;
+        pages += 1;
+        // The second page, counted from the page that was written, becomes the first one.
+        let has_next = pages < max_pages && tiff::select_page(&mut input, 2);
+        next = if has_next { Some(jpeg(&input).map_err(io::Error::other)?) } else { None };
+    }
+    pdf.finish().map(drop)
+}
+
+/// Returns the first page of an image file as a JPEG image, with its size in pixels.
+fn jpeg(input: &[u8]) -> Result<(Vec<u8>, (u32, u32)), String> {
+    // A malformed page may panic the libraries.
+    let encoded = catch_unwind(AssertUnwindSafe(|| {
+        let first = PageImage::new(1, MAX_DPI, ImageFormat::Png).map_err(|error| error.message)?;
+        let pixels = picture(input.to_vec(), &first)?;
+        let mut bytes = Vec::new();
+        let encoder = JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY);
+        pixels.write_with_encoder(encoder).map_err(|error| error.to_string())?;
+        Ok((bytes, (pixels.width(), pixels.height())))
+    }));
+    encoded.unwrap_or_else(|_| Err("the image is damaged".to_owned()))
 }
 
 fn pdf_page(input: Vec<u8>, image: &PageImage) -> Result<RgbImage, String> {

@@ -10,6 +10,7 @@ mod kinds;
 mod malformed;
 mod office;
 mod page_images;
+mod pdf_forms;
 mod protected;
 mod recognition;
 mod uploads;

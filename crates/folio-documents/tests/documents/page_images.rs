@@ -1,7 +1,7 @@
 //! Images of pages.
 
 use folio_documents::PageRenderer;
-use folio_resources::{DocumentChange, ImageFormat, PageImage};
+use folio_resources::{DocumentChange, ImageFormat, PageImage, Rendition};
 use folio_types::op::{Expected, Write};
 use folio_types::{BlobKey, Error, Reason, Result, System, limits};
 use image::RgbImage;
@@ -34,7 +34,7 @@ impl Images {
     }
 
     async fn render(&self, document: &Document, image: PageImage) -> Result<RgbImage> {
-        self.renderer.render(&document.org, &document.id, &image).await?;
+        self.renderer.render(&document.org, &document.id, &Rendition::Page(image)).await?;
         let bytes = self.fixture.bytes(&key(document, image)).await.expect("the image is stored");
         Ok(image::load_from_memory(&bytes).unwrap().into_rgb8())
     }

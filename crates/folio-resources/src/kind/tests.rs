@@ -137,13 +137,25 @@ fn a_filter_matches_the_resources_that_fulfil_all_its_conditions() {
     for (text, expected) in [("INVOICE", true), ("order", false)] {
         let name_search = search(text);
         let found = [
-            matches(&tag(), &TagFilter { name_search: name_search.clone() }),
-            matches(&schema(), &SchemaFilter { name_search: name_search.clone() }),
+            matches(&tag(), &TagFilter { name_search: name_search.clone(), ..TagFilter::default() }),
+            matches(&schema(), &SchemaFilter { name_search: name_search.clone(), ..SchemaFilter::default() }),
             matches(&prompt(), &PromptFilter { name_search: name_search.clone(), ..PromptFilter::default() }),
             matches(&document(), &DocumentFilter { name_search, ..DocumentFilter::default() }),
         ];
         assert_eq!(found, [expected; 4], "{text}");
     }
+    let name_of_tag = Some(tag().name);
+    let found = [
+        matches(&tag(), &TagFilter { name: name_of_tag.clone(), ..TagFilter::default() }),
+        matches(&tag(), &TagFilter { name: Some("Invoice".to_owned()), ..TagFilter::default() }),
+        matches(&schema(), &SchemaFilter { name: Some("Invoice".to_owned()), ..SchemaFilter::default() }),
+        matches(&schema(), &SchemaFilter { name: name_of_tag.clone(), ..SchemaFilter::default() }),
+        matches(&prompt(), &PromptFilter { name: Some("Read invoices".to_owned()), ..PromptFilter::default() }),
+        matches(&prompt(), &PromptFilter { name: Some("read invoices".to_owned()), ..PromptFilter::default() }),
+        matches(&document(), &DocumentFilter { name: Some("invoice.pdf".to_owned()), ..DocumentFilter::default() }),
+        matches(&document(), &DocumentFilter { name: Some("Invoice.pdf".to_owned()), ..DocumentFilter::default() }),
+    ];
+    assert_eq!(found, [true, false].repeat(4)[..], "a whole name is compared with its case");
     let organization_filter = |text| OrganizationFilter { name_search: search(text) };
     assert!(matches(&organization(), &organization_filter("äCM")));
     assert!(!matches(&organization(), &organization_filter("acm")));
@@ -168,6 +180,12 @@ fn a_filter_matches_the_resources_that_fulfil_all_its_conditions() {
     for (key, value, expected) in [("customer", "äcm", true), ("customer", "x", false), ("order", "", false)] {
         let metadata = [(key.to_owned(), value.to_owned())].into();
         assert_eq!(matches(&document(), &DocumentFilter { metadata, ..DocumentFilter::default() }), expected, "{key}");
+    }
+    for (metadata_equals, expected) in
+        [(document().metadata, true), ([("customer".into(), "äcm".into())].into(), false)]
+    {
+        let filter = DocumentFilter { metadata_equals, ..DocumentFilter::default() };
+        assert_eq!(matches(&document(), &filter), expected);
     }
 
     let of = Some(document().id);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_resources::{Condition, ListRow, folded, parent_term};
+use folio_resources::{ALWAYS_SEARCHABLE_CHARS, Condition, ListRow, folded, parent_term};
 
 use crate::table::{ALL, Key};
 
@@ -56,12 +56,20 @@ impl Filter {
             Condition::NameContains(substring) => {
                 Self::Text { term: ALL.to_owned(), groups: groups_of_substring(NAME_FIELD, substring) }
             }
+            Condition::NameEquals(name) => {
+                Self::Text { term: ALL.to_owned(), groups: groups_of_substring(NAME_FIELD, &folded(name)) }
+            }
             Condition::MetadataContains { key, substring } if substring.is_empty() => {
                 Self::Terms(vec![metadata_term(key)])
             }
             Condition::MetadataContains { key, substring } => {
                 let term = metadata_term(key);
                 Self::Text { groups: groups_of_substring(&term, substring), term }
+            }
+            Condition::MetadataEquals { key, value } => {
+                let term = metadata_term(key);
+                let start: String = folded(value).chars().take(ALWAYS_SEARCHABLE_CHARS).collect();
+                Self::Text { groups: groups_of_substring(&term, &start), term }
             }
         }
     }
@@ -117,6 +125,24 @@ mod tests {
                 assert_eq!((missing, keys.contains(&Key::Term(term))), (None, true), "{substring}");
             }
         }
+    }
+
+    #[test]
+    fn the_groups_of_an_exact_name_or_value_are_rows_of_the_item() {
+        let value = "Überweisung ".repeat(80);
+        let metadata = (0..50).map(|at| (format!("key-{at}"), value.clone())).collect();
+        let row = ListRow { id: "x".into(), name: "Äcme GmbH".into(), metadata, ..ListRow::default() };
+        let keys = keys(&row);
+        for condition in [
+            Condition::NameEquals(row.name.clone()),
+            Condition::MetadataEquals { key: "key-7".into(), value: value.clone() },
+        ] {
+            let Filter::Text { groups, .. } = Filter::of(&condition) else { panic!("no text") };
+            assert!(!groups.is_empty());
+            assert_eq!(groups.iter().find(|group| !keys.contains(&Key::Group((*group).clone()))), None);
+        }
+        let empty = Filter::of(&Condition::MetadataEquals { key: "key-7".into(), value: String::new() });
+        assert_eq!(empty, Filter::Text { term: "metadata/key-7".into(), groups: vec![] });
     }
 
     #[test]

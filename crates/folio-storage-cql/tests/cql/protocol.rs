@@ -99,7 +99,7 @@ impl TestStores {
 
     /// Returns the total of a search for a part of a name, and the number of items on its page.
     async fn found(&self, part: &str) -> (u64, usize) {
-        let search = TagFilter { name_search: Some(part.to_owned()) };
+        let search = TagFilter { name_search: Some(part.to_owned()), ..TagFilter::default() };
         let page = self.stores.of::<Tag>().list(&self.org, &search, &PageRequest::default()).await.unwrap();
         (page.total, page.items.len())
     }

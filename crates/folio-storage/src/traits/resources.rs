@@ -138,13 +138,19 @@ impl<R: Resource> ResourceStore<R> {
         Self { executor, kind: PhantomData }
     }
 
-    /// Errors: those of the kind's changes, and `REQUEST_ID_CONFLICT`.
+    /// Errors: those of the kind's changes, and `REQUEST_ID_CONFLICT`; `NOT_FOUND` for a built-in resource.
     pub async fn decide(&self, id: &R::Id, write: Write<R::Change>) -> Result<WriteOutcome> {
+        if R::built_in(id).is_some() {
+            return Err(R::not_found(id));
+        }
         self.executor.decide(ResourceWrite::new::<R>(id, write)).await
     }
 
-    /// Returns the live resource. A resource whose parent was deleted counts as deleted.
+    /// Returns the live or built-in resource. A resource whose parent was deleted counts as deleted.
     pub async fn get(&self, org: &OrgId, id: &R::Id) -> Result<Option<R>> {
+        if let Some(found) = R::built_in(id) {
+            return Ok(Some(found));
+        }
         Ok(self.get_many(org, std::slice::from_ref(id)).await?.into_iter().next())
     }
 
@@ -277,6 +283,13 @@ impl<R: Resource> ResourceStore<R> {
         }
     }
 
+    /// Returns true if a live resource matches the filter. Reads list rows only, so that a resource that was just deleted may
+    /// count. Errors: those of [`Self::list`].
+    pub async fn has_match(&self, org: &OrgId, filter: &R::Filter) -> Result<bool> {
+        let Some(query) = self.query(org, filter).await? else { return Ok(false) };
+        Ok(!self.executor.matching_ids(org, query, 1).await?.is_empty())
+    }
+
     /// Reads the list row of each resource of the organization: cache the result.
     pub async fn resource_usage(&self, org: &OrgId) -> Result<ResourceUsage> {
         self.executor.resource_usage(org, Kind::get::<R>()).await
@@ -337,6 +350,13 @@ impl<R: Revisioned> ResourceStore<R> {
     /// Errors: `NOT_FOUND`.
     pub async fn name_revision(&self, org: &OrgId, revid: &R::RevId, turn: &TurnId) -> Result<()> {
         let (id, number) = R::parts(revid);
+        if let Some(found) = R::built_in(id) {
+            return if found.newest().0 == number {
+                Ok(())
+            } else {
+                Err(Kind::revision_not_found(&id.to_string(), number))
+            };
+        }
         let name = RevisionName::Thread(turn.clone());
         self.executor.name_revision(org, NewName { of: id.to_string(), number, name }).await
     }

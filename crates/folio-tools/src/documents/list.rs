@@ -53,6 +53,7 @@ impl ReadCall for ListDocuments {
             name_search: arguments::search(self.name_search)?,
             all_tags: arguments::tag_ids(&self.tag_ids.unwrap_or_default())?,
             metadata,
+            ..DocumentFilter::default()
         };
         let page = context.store::<Document>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("documents", page, summary))

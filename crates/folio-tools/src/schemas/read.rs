@@ -58,7 +58,7 @@ struct ListSchemas {
 #[async_trait]
 impl ReadCall for ListSchemas {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
-        let filter = SchemaFilter { name_search: arguments::search(self.name_search)? };
+        let filter = SchemaFilter { name_search: arguments::search(self.name_search)?, ..SchemaFilter::default() };
         let page = context.store::<Schema>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("schemas", page, |schema| {
             json!({

@@ -46,7 +46,7 @@ struct ListTags {
 #[async_trait]
 impl ReadCall for ListTags {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
-        let filter = TagFilter { name_search: arguments::search(self.name_search)? };
+        let filter = TagFilter { name_search: arguments::search(self.name_search)?, ..TagFilter::default() };
         let page = context.store::<Tag>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("tags", page, summary))
     }

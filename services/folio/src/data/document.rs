@@ -1,15 +1,18 @@
 //! `folio document`.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
+use clap::ValueEnum as _;
 use folio_proto::v1;
 use serde_json::{Value, json};
 
+use super::export::Destination;
 use super::organization::Switch;
 use super::output::View;
-use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, tag, time};
-use crate::client::{Client, answer};
+use super::{DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, present, tag, time};
+use crate::client::{Client, answer, explain};
 use crate::documents::{self, NewFile};
 use crate::progress::{Progress, ProgressLine};
 use crate::{names, secret_input};
@@ -26,6 +29,8 @@ pub(crate) enum Command {
     Show(ItemArguments),
     /// Print the text of a document.
     Text(Text),
+    /// Write the file of a document, or its PDF form, to a file or to standard output.
+    Download(Download),
     /// Read the text of a document again, and wait for it.
     Reread(ItemArguments),
     /// Add tags to a document, and remove tags from it.
@@ -65,8 +70,42 @@ pub(crate) struct List {
     /// Only documents with this tag, by id or name; may be given several times.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    /// Only documents whose texts are in this state, of the newest 10,000 documents.
+    #[arg(long, value_enum, value_name = "STATE")]
+    state: Option<State>,
     #[command(flatten)]
     list: ListArguments,
+}
+
+/// The state of the text of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum State {
+    /// Waits to be read.
+    Uploaded,
+    /// Is being read.
+    Processing,
+    /// Is available.
+    Ready,
+    /// The document has none.
+    NoText,
+    /// Could not be read.
+    Failed,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Download {
+    /// Write a PDF file: that of an image file shows its images, and that of another file its text.
+    #[arg(long)]
+    pdf: bool,
+    /// The file that is written [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// The id or the name.
+    #[arg(value_name = "ID or NAME")]
+    item: String,
+    #[command(flatten)]
+    stores: StoresArguments,
 }
 
 #[derive(Debug, clap::Args)]
@@ -102,6 +141,11 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::List(list) => list.list.data.run(async |client| documents_of(&client, &list).await).await,
         Command::Show(show) => show.data.run(async |client| one(&client, &show.item).await).await,
         Command::Text(text) => text.item.data.run(async |client| pages(&client, &text).await).await,
+        Command::Download(download) => {
+            let to_terminal = download.to.is_none() && std::io::stdout().is_terminal();
+            ensure!(!to_terminal, "the document may be a binary file: pass --to FILE, or redirect the output");
+            download.stores.run(async |client| write(&client, &download).await).await
+        }
         Command::Reread(reread) => reread.data.run(async |client| read_again(&client, &reread.item).await).await,
         Command::Tag(tag) => tag.item.data.run(async |client| change_tags(&client, &tag).await).await,
         Command::Rm(rm) => rm.data.run(async |client| remove(&client, &rm.item).await).await,
@@ -153,6 +197,21 @@ async fn upload_file(
     if waits { read_text(client, &document.document_id, &progress).await } else { Ok(document) }
 }
 
+/// Writes the file of a document, or its PDF form.
+async fn write(client: &Client, download: &Download) -> Result<()> {
+    let document = documents::find(client, &download.item, names::choose).await?;
+    let form = if download.pdf { v1::DownloadForm::Pdf } else { v1::DownloadForm::Original };
+    let request = v1::DownloadDocumentRequest { document_id: document.document_id, form: form.into() };
+    let mut parts = answer(client.documents().download_document(request)).await?;
+    let mut destination = Destination::open(download.to.as_deref())?;
+    while let Some(part) = parts.message().await.map_err(|status| explain(&status))? {
+        if let Some(v1::download_document_response::Part::Chunk(chunk)) = part.part {
+            destination.write(&chunk)?;
+        }
+    }
+    destination.finish()
+}
+
 async fn read_again(client: &Client, what: &str) -> Result<View> {
     let v1::Document { document_id, name, .. } = documents::find(client, what, names::choose).await?;
     let request = v1::ReadDocumentAgainRequest { document_id: document_id.clone(), ..Default::default() };
@@ -175,7 +234,9 @@ async fn one(client: &Client, what: &str) -> Result<View> {
 
 async fn documents_of(client: &Client, list: &List) -> Result<View> {
     let tags = tag::ids(client, &list.tags).await?.into_iter().map(|id| format!("tag:{id}"));
-    let conditions: Vec<String> = std::iter::once(list.list.filter()).chain(tags).collect();
+    let state = list.state.and_then(|state| state.to_possible_value());
+    let state = state.map(|state| format!("state={}", state.get_name()));
+    let conditions: Vec<String> = std::iter::once(list.list.filter()).chain(tags).chain(state).collect();
     let filter = conditions.join(" ").trim().to_owned();
     let rows = all(client, &filter, list.list.limit).await?.iter().map(row).collect();
     Ok(View::list(COLUMNS, rows))

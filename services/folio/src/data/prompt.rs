@@ -134,9 +134,9 @@ fn tag_runs(plan: &v1::TagRunPlan) -> String {
     }
 }
 
-/// Returns the id of a prompt, or of a revision, that is named by id or name.
+/// Returns the id of a prompt, or of a revision, that is named by id or name, or the word for the built-in prompt.
 pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Prompt>) -> Result<String> {
-    if what.parse::<PromptId>().is_ok() || what.parse::<PromptRevId>().is_ok() {
+    if what == PromptId::BUILT_IN || what.parse::<PromptId>().is_ok() || what.parse::<PromptRevId>().is_ok() {
         return Ok(what.to_owned());
     }
     let request =

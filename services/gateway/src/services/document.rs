@@ -2,10 +2,10 @@
 
 use folio_operations::document_watch::{DocumentChange, WatchDocument};
 use folio_operations::documents::{
-    Content, DeleteDocument, DocumentText, Download, DownloadDocument, GetDocument, GetDocumentText, GetPageImage,
-    GetPageWords, ListDocuments, PageWords, ReadDocumentAgain, UpdateDocument,
+    Content, DeleteDocument, DocumentPage, DocumentText, Download, DownloadDocument, DownloadForm, GetDocument,
+    GetDocumentText, GetPageImage, GetPageWords, ListDocuments, PageWords, ReadDocumentAgain, UpdateDocument,
 };
-use folio_operations::{Call, Operation};
+use folio_operations::{Call, ListRequest, Operation};
 use folio_proto::{fields, image_format, status, text_state, v1};
 use folio_resources::PageImage;
 use folio_storage::value::PageText;
@@ -15,8 +15,8 @@ use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
 use v1::watch_document_response::Change;
 
-use super::handler::{change, delete, get, list, read};
-use super::{Api, ResponseStream, RpcResult, bounded_stream, caller};
+use super::handler::{change, delete, get, read};
+use super::{Api, ResponseStream, RpcResult, bounded_stream, caller, grid, list_request, total_size};
 
 #[tonic::async_trait]
 impl DocumentService for Api {
@@ -41,7 +41,11 @@ impl DocumentService for Api {
         request: Request<v1::DownloadDocumentRequest>,
     ) -> RpcResult<Self::DownloadDocumentStream> {
         let call = |request: v1::DownloadDocumentRequest| {
-            Ok(Call::new(DownloadDocument { document_id: fields::id("document_id", &request.document_id)? }))
+            let form = match fields::choice("form", request.form)? {
+                v1::DownloadForm::Unspecified | v1::DownloadForm::Original => DownloadForm::Original,
+                v1::DownloadForm::Pdf => DownloadForm::Pdf,
+            };
+            Ok(Call::new(DownloadDocument { document_id: fields::id("document_id", &request.document_id)?, form }))
         };
         let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |Download { document, content }: Download| {
@@ -53,7 +57,22 @@ impl DocumentService for Api {
         self.call(request, call, response).await
     }
 
-    list!(list_documents, ListDocumentsRequest, ListDocuments {}, ListDocumentsResponse { documents });
+    read!(
+        list_documents,
+        ListDocumentsRequest,
+        ListDocumentsResponse,
+        |request| {
+            let grid = grid::parse(request.grid)?;
+            ListDocuments { list: ListRequest { grid, ..list_request!(request) } }
+        },
+        |DocumentPage { page, extracted }| v1::ListDocumentsResponse {
+            documents: page.items.iter().map(Into::into).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+            total_size_estimated: page.is_total_estimate,
+            extracted_document_ids: extracted.into_iter().collect(),
+        }
+    );
 
     change!(update_document, UpdateDocumentRequest, UpdateDocumentResponse { document }, |request| {
         let document = fields::required("document", request.document)?;

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! get!(get_tag, GetTagRequest, GetTag { tag_id }, GetTagResponse { tag });
-//! list!(list_tags, ListTagsRequest, ListTags {}, ListTagsResponse { tags });
+//! list!(list_tokens, ListTokensRequest, ListTokens {}, ListTokensResponse { tokens });
+//! grid_list!(list_tags, ListTagsRequest, ListTags, ListTagsResponse { tags: Into::into });
 //! delete!(delete_tag, DeleteTagRequest, DeleteTag { tag_id }, DeleteTagResponse);
 //! change!(create_tag, CreateTagRequest, CreateTagResponse { tag }, |request| CreateTag { name: request.name });
 //! ```
@@ -86,6 +87,28 @@ macro_rules! list {
     };
 }
 
+/// Declares a handler that returns a page of a list with a grid.
+macro_rules! grid_list {
+    ($name:ident, $request:ident, $operation:ident, $response:ident { $field:ident: $convert:path }) => {
+        $crate::services::handler::handler!(
+            $name,
+            $request,
+            $response,
+            |request: folio_proto::v1::$request| {
+                let grid = super::grid::parse(request.grid)?;
+                let list = folio_operations::ListRequest { grid, ..super::list_request!(request) };
+                Ok(folio_operations::Call::new($operation { list }))
+            },
+            |page: folio_operations::ListPage<_>| folio_proto::v1::$response {
+                $field: page.items.iter().map($convert).collect(),
+                next_page_token: page.next_page_token,
+                total_size: super::total_size(page.total_size),
+                total_size_estimated: page.is_total_estimate,
+            }
+        );
+    };
+}
+
 /// Declares a handler that deletes the resource with an id, if its etag matches.
 macro_rules! delete {
     ($name:ident, $request:ident, $operation:ident { $id:ident }, $response:ident) => {
@@ -129,4 +152,4 @@ macro_rules! change {
     };
 }
 
-pub(super) use {change, delete, get, handler, list, read};
+pub(super) use {change, delete, get, grid_list, handler, list, read};

@@ -1,10 +1,12 @@
 //! The services of the public API, one in each file.
 
 mod audit;
+mod completion;
 mod conversation;
 mod credit;
 mod document;
 mod extraction;
+mod grid;
 mod handler;
 mod inbox;
 mod job;
@@ -73,6 +75,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         inbox_service_server::InboxServiceServer,
         model_service_server::ModelServiceServer,
         provider_service_server::ProviderServiceServer,
+        completion_service_server::CompletionServiceServer,
         organization_service_server::OrganizationServiceServer,
         policy_service_server::PolicyServiceServer,
         token_service_server::TokenServiceServer,
@@ -94,6 +97,7 @@ macro_rules! list_request {
             skip: $request.skip,
             filter: $request.filter,
             order_by: $request.order_by,
+            grid: None,
         }
     };
 }

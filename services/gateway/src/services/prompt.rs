@@ -11,7 +11,7 @@ use folio_resources::Prompt;
 use folio_types::limits;
 use v1::prompt_service_server::PromptService;
 
-use super::handler::{change, delete, get, list, read};
+use super::handler::{change, delete, get, grid_list, list, read};
 use super::schema::violation;
 use super::{Api, job};
 
@@ -38,7 +38,7 @@ impl PromptService for Api {
         GetPromptRevisionResponse { prompt_revision }
     );
 
-    list!(list_prompts, ListPromptsRequest, ListPrompts {}, ListPromptsResponse { prompts: listed });
+    grid_list!(list_prompts, ListPromptsRequest, ListPrompts, ListPromptsResponse { prompts: listed });
 
     list!(
         list_prompt_revisions,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use v1::schema_service_server::SchemaService;
 
 use super::Api;
-use super::handler::{change, delete, get, list, read};
+use super::handler::{change, delete, get, grid_list, list, read};
 
 #[tonic::async_trait]
 impl SchemaService for Api {
@@ -33,7 +33,7 @@ impl SchemaService for Api {
         GetSchemaRevisionResponse { schema_revision }
     );
 
-    list!(list_schemas, ListSchemasRequest, ListSchemas {}, ListSchemasResponse { schemas: listed });
+    grid_list!(list_schemas, ListSchemasRequest, ListSchemas, ListSchemasResponse { schemas: listed });
 
     list!(
         list_schema_revisions,

@@ -5,7 +5,7 @@ use folio_proto::{fields, v1};
 use v1::tag_service_server::TagService;
 
 use super::Api;
-use super::handler::{change, delete, get, list};
+use super::handler::{change, delete, get, grid_list};
 
 #[tonic::async_trait]
 impl TagService for Api {
@@ -16,7 +16,7 @@ impl TagService for Api {
 
     get!(get_tag, GetTagRequest, GetTag { tag_id }, GetTagResponse { tag });
 
-    list!(list_tags, ListTagsRequest, ListTags {}, ListTagsResponse { tags });
+    grid_list!(list_tags, ListTagsRequest, ListTags, ListTagsResponse { tags: Into::into });
 
     change!(update_tag, UpdateTagRequest, UpdateTagResponse { tag }, |request| {
         let tag = fields::required("tag", request.tag)?;

@@ -1,12 +1,13 @@
 //! Serves `ThreadService`.
 
-use folio_operations::Call;
+use folio_history::thread::ThreadView;
 use folio_operations::threads::{GetThread, ListThreads, ThreadMessage, ThreadPage};
+use folio_operations::{Call, ListPage};
 use folio_proto::{fields, thread, v1};
 use tonic::Request;
 use v1::thread_service_server::ThreadService;
 
-use super::handler::{list, read};
+use super::handler::read;
 use super::{Api, RpcResult, list_request, total_size};
 
 #[tonic::async_trait]
@@ -16,7 +17,18 @@ impl ThreadService for Api {
         self.call(request, call, |created| v1::CreateThreadResponse { thread: Some((&created).into()) }).await
     }
 
-    list!(list_threads, ListThreadsRequest, ListThreads {}, ListThreadsResponse { threads });
+    read!(
+        list_threads,
+        ListThreadsRequest,
+        ListThreadsResponse,
+        |request| ListThreads { list: list_request!(request) },
+        |page: ListPage<ThreadView>| v1::ListThreadsResponse {
+            threads: page.items.iter().map(Into::into).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+            total_size_estimated: page.is_total_estimate,
+        }
+    );
 
     read!(
         get_thread,

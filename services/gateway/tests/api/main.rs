@@ -10,6 +10,7 @@
 mod agent;
 mod audits;
 mod calls;
+mod completions;
 mod concurrent;
 mod conversations;
 mod credits;

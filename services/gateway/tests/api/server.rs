@@ -54,7 +54,8 @@ async fn invariant_10_calls_beyond_the_bound_are_refused_at_once() {
     let other = client.clone();
     let error = folio_testkit::wait_for("the second long call is refused", Duration::from_secs(10), || async {
         let missing = folio_types::DocumentId::derive(&["x"]).to_string();
-        let answer = other.documents().download_document(v1::DownloadDocumentRequest { document_id: missing }).await;
+        let answer =
+            other.documents().download_document(v1::DownloadDocumentRequest { document_id: missing, form: 0 }).await;
         let error = refused(answer, "download");
         (error.code == Code::ResourceExhausted).then_some(error)
     })
@@ -154,7 +155,7 @@ async fn an_unread_response_releases_its_permit() {
     let mut client = client;
     client.channel = small.connect().await.unwrap();
     let download = async || {
-        let request = v1::DownloadDocumentRequest { document_id: document.document_id.clone() };
+        let request = v1::DownloadDocumentRequest { document_id: document.document_id.clone(), form: 0 };
         client.documents().download_document(request).await.map(tonic::Response::into_inner)
     };
     let mut unread = download().await.unwrap();

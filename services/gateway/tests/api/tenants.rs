@@ -85,7 +85,8 @@ async fn check_inbox(client: &Client, own: &Ids) {
 }
 
 /// Operations that name a provider or a model: a missing one is a failed precondition or an invalid field.
-const NAMED_MODELS: &[&str] = &["TestProvider", "SetModelDefaults", "DiscoverModels", "DeleteProvider"];
+const NAMED_MODELS: &[&str] =
+    &["TestProvider", "SetModelDefaults", "DiscoverModels", "DeleteProvider", "CreateCompletion", "StreamCompletion"];
 
 #[tokio::test]
 async fn invariant_6_every_operation_answers_a_foreign_resource_like_a_missing_one() {

@@ -5,8 +5,8 @@
 //! | [`Layer::Namespaces`] | own user and network namespaces: no network interface, no identity outside |
 //! | [`Layer::Capabilities`] | no capabilities, also not those of root in a container |
 //! | [`Layer::NoNewPrivileges`] | `execve` grants no privileges |
-//! | [`Layer::Landlock`] | files: programs, libraries and fonts are readable, the scratch folder of the file is readable, only `/dev/null` is writable; no access to other processes |
-//! | [`Layer::Seccomp`] | only the system calls in [`syscalls`]: no sockets, no further processes, no signals to other processes, no changes of modes or owners |
+//! | [`Layer::Landlock`] | files: programs, libraries and fonts are readable, the scratch folder of the file is readable, only `/dev/null` is writable, and to LibreOffice the scratch folder; no access to other processes |
+//! | [`Layer::Seccomp`] | only the system calls in [`syscalls`]: no sockets (to LibreOffice: only local ones), no further processes, no signals to other processes, no changes of modes or owners |
 //!
 //! The layers overlap: without namespaces, the system calls for the network are still refused.
 
@@ -103,6 +103,11 @@ pub(super) fn confine(job: &Job) -> Vec<RefusedLayer> {
     refused
 }
 
+/// Returns true if the job runs a program that creates files in the scratch folder.
+fn is_writer(job: &Job) -> bool {
+    matches!(job, Job::Program { is_writer: true, .. })
+}
+
 fn drop_capabilities() -> Result<(), caps::errors::CapsError> {
     [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable]
         .into_iter()
@@ -111,6 +116,7 @@ fn drop_capabilities() -> Result<(), caps::errors::CapsError> {
 
 fn restrict_files(job: &Job) -> Result<(), String> {
     let read_file = AccessFs::ReadFile | AccessFs::ReadDir;
+    let scratch = if is_writer(job) { vec![Path::new(".")] } else { Vec::new() };
     let (programs, files): (Vec<&Path>, Vec<&Path>) = match job {
         Job::Program { path, readable, .. } => (
             EXECUTABLE
@@ -132,6 +138,9 @@ fn restrict_files(job: &Job) -> Result<(), String> {
         .and_then(|rules| rules.add_rules(path_beneath_rules(programs, read_file | AccessFs::Execute)))
         .and_then(|rules| rules.add_rules(path_beneath_rules(files, read_file)))
         .and_then(|rules| rules.add_rules(path_beneath_rules([NULL], AccessFs::ReadFile | AccessFs::WriteFile)))
+        .and_then(|rules| {
+            rules.add_rules(path_beneath_rules(scratch, AccessFs::from_all(LANDLOCK) & !AccessFs::Execute))
+        })
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|error| error.to_string())?;
     match status.ruleset {
@@ -144,7 +153,7 @@ fn restrict_files(job: &Job) -> Result<(), String> {
 pub(super) fn filter(job: &Job) -> Option<RefusedLayer> {
     let mut refused = Vec::new();
     let is_program = matches!(job, Job::Program { .. });
-    let filtered = syscalls::filter(is_program).and_then(|filter| seccompiler::apply_filter(&filter));
+    let filtered = syscalls::filter(is_program, is_writer(job)).and_then(|filter| seccompiler::apply_filter(&filter));
     note(&mut refused, Layer::Seccomp, filtered.map_err(io::Error::other));
     refused.pop()
 }

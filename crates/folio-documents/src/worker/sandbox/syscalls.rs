@@ -102,11 +102,50 @@ const PERMITTED_LEGACY: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const PERMITTED_LEGACY: &[c_long] = &[];
 
+/// Calls that a program needs which creates files within the rules of Landlock, and which has a local socket to which nothing
+/// connects: LibreOffice does not start without one. No call connects to a socket, of this or of another process.
+const WRITER: &[c_long] = &[
+    libc::SYS_mkdirat,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat2,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_pipe2,
+    libc::SYS_eventfd2,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_shutdown,
+];
+
+/// Older forms of the same calls.
+#[cfg(target_arch = "x86_64")]
+const WRITER_LEGACY: &[c_long] =
+    &[libc::SYS_mkdir, libc::SYS_rmdir, libc::SYS_unlink, libc::SYS_rename, libc::SYS_renameat, libc::SYS_pipe];
+#[cfg(target_arch = "aarch64")]
+const WRITER_LEGACY: &[c_long] = &[libc::SYS_renameat];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const WRITER_LEGACY: &[c_long] = &[];
+
+/// Calls that check a permission, with the position of the argument that names it.
+#[cfg(target_arch = "x86_64")]
+const PERMISSION_CHECKS: &[(c_long, u8)] =
+    &[(libc::SYS_access, 1), (libc::SYS_faccessat, 2), (libc::SYS_faccessat2, 2)];
+#[cfg(not(target_arch = "x86_64"))]
+const PERMISSION_CHECKS: &[(c_long, u8)] = &[(libc::SYS_faccessat, 2), (libc::SYS_faccessat2, 2)];
+
+/// Permissions that a program which creates files may check. Checks of the permission to write fail, so that LibreOffice creates its
+/// socket in the folder that its arguments name, and not in `/tmp`.
+const CHECKED: &[c_int] = &[libc::F_OK, libc::R_OK, libc::X_OK, libc::R_OK | libc::X_OK];
+
 /// Commands of `fcntl` that neither send signals nor change files.
 const FCNTL: &[c_int] = &[libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
 
-/// Returns the filter. `is_program`: `execve` is permitted, within the rules of Landlock.
-pub(super) fn filter(is_program: bool) -> Result<BpfProgram, Error> {
+/// Returns the filter. `is_program`: `execve` is permitted, within the rules of Landlock. `is_writer`: the calls of [`WRITER`] are.
+pub(super) fn filter(is_program: bool, is_writer: bool) -> Result<BpfProgram, Error> {
     let is = |argument, value: u64| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     let own = u64::from(std::process::id());
     let thread = u64::from(libc::CLONE_THREAD.cast_unsigned());
@@ -117,8 +156,21 @@ pub(super) fn filter(is_program: bool) -> Result<BpfProgram, Error> {
     if is_program {
         rules.insert(libc::SYS_execve, Vec::new());
     }
+    let mut conditional = Vec::new();
+    if is_writer {
+        rules.extend(WRITER.iter().chain(WRITER_LEGACY).map(|call| (*call, Vec::new())));
+        let local = u64::from(libc::AF_UNIX.cast_unsigned());
+        conditional.extend([(libc::SYS_socket, is(0, local)?), (libc::SYS_socketpair, is(0, local)?)]);
+        conditional.push((libc::SYS_fcntl, is(1, u64::from(libc::F_SETFL.cast_unsigned()))?));
+        for (call, argument) in PERMISSION_CHECKS {
+            rules.remove(call);
+            for mode in CHECKED {
+                conditional.push((*call, is(*argument, u64::from(mode.cast_unsigned()))?));
+            }
+        }
+    }
     // A further process would have its own limit of memory, and could leave the process group that the parent kills.
-    let mut conditional = vec![(libc::SYS_clone, is_thread?)];
+    conditional.push((libc::SYS_clone, is_thread?));
     // The parent and the other children belong to the same user.
     conditional.extend([(libc::SYS_kill, is(0, own)?), (libc::SYS_tgkill, is(0, own)?)]);
     conditional.push((libc::SYS_prlimit64, is(0, 0)?));
