@@ -8,9 +8,13 @@ use unicode_normalization::UnicodeNormalization as _;
 
 /// Minimum length of a password, in characters.
 // proto: *.password "{} to"
+// proto: ChangePasswordRequest.current_password "{} to"
+// proto: ChangePasswordRequest.new_password "{} to"
 pub const PASSWORD_CHARS_MIN: usize = 12;
 /// Maximum length of a password, in characters.
 // proto: *.password "{} characters"
+// proto: ChangePasswordRequest.current_password "{} characters"
+// proto: ChangePasswordRequest.new_password "{} characters"
 pub const PASSWORD_CHARS: usize = 256;
 /// Maximum length of a text that is normalized, in bytes. The normal form of a longer text is too long.
 const BYTES_MAX: usize = 12 * PASSWORD_CHARS;
