@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use folio_resources::fields::check_name;
 use folio_resources::{Organization, User, UserChange};
 use folio_types::access::Scope;
 use folio_types::page::Order;
@@ -62,7 +63,7 @@ impl Operation for UpdateAccount {
     outcome_as_user_id!();
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<User>> {
-        self.change().check()?;
+        self.name.as_ref().map_or(Ok(()), |name| check_name("name", name))?;
         Ok(AuditRecord::new(json!({})).target("user", &context.principal().user))
     }
 

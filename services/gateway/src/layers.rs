@@ -3,15 +3,16 @@
 //! 1. **Trace**: opens a span for the logs of the call, in the caller's trace if a trusted proxy sent the call, and
 //!    otherwise in a trace that links to the caller's. The trace continues on the node. The span ends with the last byte of the response (`call_span`). Span and response contain the id of the call: the client's
 //!    `x-request-id`, or a generated one.
-//! 2. **Authenticate**: turns the bearer token into the principal; no field of a request determines the organization.
+//! 2. **Authenticate**: turns the bearer token into the principal; no field of a request determines the organization. For
+//!    a session or an account token, the header `folio-organization` selects one of the organizations of its user.
 //!    The address of the caller (`client_address`) and of its connection (`connections`) bound what callers without a
 //!    valid token occupy: they displace each other and never a caller with a valid token.
 //! 3. **Admit**: refuses the call immediately if the user, its organization or the server has too many calls in
 //!    progress (`call_shares`). A recently valid token is admitted before it is verified again, because the
 //!    verification may read the store; other tokens are verified under permits of their own (`attempts`). The permit
 //!    is kept until the last byte of the response, or until the caller has not read for too long (`response_body`).
-//!    Health and reflection need no token: they have permits of their own, are never refused, and end the oldest call
-//!    of their kind instead (`public_calls`).
+//!    Sign-in, health and reflection need no token: they have permits of their own, are never refused, and end the
+//!    oldest call of their kind instead (`public_calls`).
 //! 4. **Authorize**: checks role and scope against the operation's declaration, and counts the call against the
 //!    organization's calls per second (`rates`), in addition to the quota that the operation declares. A long call ends
 //!    when its token becomes invalid (`sessions`).
@@ -24,6 +25,7 @@
 //! 7. **Clarify**: if tonic cannot parse a request, replaces its status, which reports a server error, by a client
 //!    error.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,10 +33,10 @@ use std::time::{Duration, Instant};
 
 use folio_cluster::{CallContext, catch_panic, draining, trace_of};
 use folio_operations::documents::UploadDocument;
-use folio_operations::{Class, Operation as _};
-use folio_proto::status;
+use folio_operations::{Access, Caller, Class, ORGANIZATION, Operation as _};
+use folio_proto::{fields, status};
 use folio_trace::TraceContext;
-use folio_types::{Code, Environment as _, Error, Reason, Result, System};
+use folio_types::{Code, Environment as _, Error, OrgId, Reason, Result, System};
 use futures::future::OptionFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio_util::sync::CancellationToken;
@@ -47,7 +49,7 @@ use crate::access::{Route, route};
 use crate::authenticator::Authenticator;
 use crate::call_shares::{CallShares, Owner};
 use crate::call_span;
-use crate::client_address::TrustedProxies;
+use crate::client_address::{ClientNetwork, TrustedProxies, network};
 use crate::connections::ConnectionHandle;
 use crate::counters::Counters;
 use crate::options::Options;
@@ -161,6 +163,12 @@ where
 }
 
 impl Inner {
+    /// Returns the address of the client of a request. None: unknown.
+    fn source(&self, request: &Request<Body>) -> Option<IpAddr> {
+        let peer = request.extensions().get::<ConnectionHandle>().and_then(|connection| connection.source)?;
+        Some(self.proxies.client(peer, request.headers()))
+    }
+
     /// Connects the span of a call with the trace of its caller. Returns the trace if the span continues it: only if a
     /// trusted proxy sent the call. Otherwise, the span starts a trace with a link to that of the caller.
     fn caller_trace(&self, request: &Request<Body>, span: &tracing::Span) -> Option<TraceContext> {
@@ -199,7 +207,8 @@ where
     layers.counters.count_call();
     let route = route(request.uri().path());
     let deadline = caller_timeout(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
-    let (request, guard) = match enter(layers, route, request).await {
+    let source = layers.source(&request);
+    let (request, guard) = match enter(layers, route, request, source).await {
         Ok(entered) => entered,
         Err(error) => {
             tracing::debug!(reason = error.reason.as_str(), "call refused");
@@ -209,36 +218,78 @@ where
             return Ok(status::from_error(error).into_http());
         }
     };
-    let response = run(layers, route, service, request, &guard).await?;
+    let mut response = run(layers, route, service, request, &guard).await?;
+    if is_without_token(route)
+        && let Some(error) = count_failed_sign_in(layers, &response, source).await
+    {
+        response = refusal(error);
+    }
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "call answered");
     Ok(with_client_error(response).map(|body| Body::new(layers.observers.watch.guard(body, deadline, guard))))
 }
 
+/// Returns true for an operation that requires no token.
+fn is_without_token(route: Route) -> bool {
+    matches!(route, Route::Api(operation) if operation.access == Access::Public)
+}
+
+/// Counts a refused sign-in. Returns the error that replaces the response after too many failures from the address.
+async fn count_failed_sign_in(layers: &Inner, response: &Response<Body>, source: Option<IpAddr>) -> Option<Error> {
+    let status = Status::from_header_map(response.headers())?;
+    match status.code() {
+        tonic::Code::Unauthenticated => layers.authenticator.record_failed_sign_in(source).await.err(),
+        _ => None,
+    }
+}
+
+/// Returns the organization that a request selects. Ignored by operations on the account of the caller.
+///
+/// # Errors
+/// `INVALID_ID`; `INVALID_FIELD` if the request selects several, so that a proxy and the gateway cannot read different
+/// ones.
+fn selected_organization(access: Access, headers: &HeaderMap) -> Result<Option<OrgId>> {
+    let mut values = headers.get_all(ORGANIZATION).iter();
+    let Some(value) = values.next().filter(|_| access != Access::Account) else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Error::invalid_field(ORGANIZATION, "must not be repeated"));
+    }
+    fields::id(ORGANIZATION, value.to_str().unwrap_or_default()).map(Some)
+}
+
 /// Authenticates, admits and authorizes a call.
-async fn enter(layers: &Inner, route: Route, request: Request<Body>) -> Result<(Request<Body>, CallGuard)> {
+async fn enter(
+    layers: &Inner,
+    route: Route,
+    request: Request<Body>,
+    source: Option<IpAddr>,
+) -> Result<(Request<Body>, CallGuard)> {
     if layers.drained.is_cancelled() {
         return Err(draining());
     }
     let connection = request.extensions().get::<ConnectionHandle>().cloned();
     let active = connection.as_ref().map(ConnectionHandle::begin_call);
-    let peer = connection.as_ref().and_then(|connection| connection.source);
-    let source = peer.map(|peer| layers.proxies.client(peer, request.headers()));
     let mut bounds = layers.messages.clone();
-    let Route::Api(operation) = route else {
-        let permit = CallPermit::Public(layers.public.begin(request.uri().path(), source));
-        let request = request.map(|body| Body::new(RequestBody::new(body, bounds, None)));
-        return Ok((request, CallGuard { permit, session: None, _active: active }));
+    let operation = match route {
+        Route::Api(operation) if operation.access != Access::Public => operation,
+        Route::Api(_) | Route::Public | Route::Unknown => {
+            let permit = CallPermit::Public(layers.public.begin(request.uri().path(), source));
+            let mut request = request.map(|body| Body::new(RequestBody::new(body, bounds, None)));
+            request.extensions_mut().insert(Caller::anonymous());
+            request.extensions_mut().insert(ClientNetwork(source.map(network)));
+            return Ok((request, CallGuard { permit, session: None, _active: active }));
+        }
     };
     let shares = if operation.class == Class::Long { &layers.long } else { &layers.short };
     let admit = |owner: &Owner| shares.try_acquire(owner, 0);
-    let (caller, share) = layers.authenticator.caller(request.headers(), source, admit).await?;
+    let org = selected_organization(operation.access, request.headers())?;
+    let (caller, share) = layers.authenticator.caller(request.headers(), org.as_ref(), source, admit).await?;
     if let Some(connection) = connection {
-        connection.authenticate(&caller.principal.org)?;
+        connection.authenticate(&caller.principal.counted_as())?;
     }
     let span = tracing::Span::current();
     span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
     caller.authorize(operation)?;
-    layers.authenticator.count_call(&caller.principal.org).await?;
+    layers.authenticator.count_call(&caller.principal.counted_as()).await?;
     let session = (operation.class == Class::Long).then(|| layers.observers.sessions.begin(&caller));
     if operation.name == UploadDocument::DECLARATION.name {
         // The time between the messages of an upload has a limit of its own (`services::upload`).
@@ -385,10 +436,46 @@ mod tests {
             Ok::<_, Infallible>(Response::new(Body::empty()))
         });
         let mut service = test_layers(&Options::default(), CancellationToken::new()).layer(never);
-        for operation in folio_operations::operations() {
+        let with_token = folio_operations::operations().filter(|operation| operation.access != Access::Public);
+        for operation in with_token {
             let path = crate::access::rpc_path(operation);
             assert_eq!(reason(&send(&mut service, &path).await).reason, Reason::InvalidToken, "{path}");
         }
+    }
+
+    #[test]
+    fn a_request_selects_at_most_one_well_formed_organization() {
+        let (org, other) = (OrgId::derive(&["acme"]), OrgId::derive(&["other"]));
+        let selected = |access, values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(ORGANIZATION, value.parse().unwrap());
+            }
+            selected_organization(access, &headers).map_err(|error| error.violations[0].field.clone())
+        };
+        for access in [Access::Organization, Access::Installation] {
+            assert_eq!(selected(access, &[]), Ok(None));
+            assert_eq!(selected(access, &[org.as_str()]), Ok(Some(org.clone())));
+            for wrong in
+                [&["acme"][..], &[""], &["../x"], &[org.as_str(), org.as_str()], &[org.as_str(), other.as_str()]]
+            {
+                assert_eq!(selected(access, wrong), Err(ORGANIZATION.to_owned()), "{wrong:?}");
+            }
+        }
+        assert_eq!(selected(Access::Account, &["acme"]), Ok(None), "an account has no organization");
+    }
+
+    #[tokio::test]
+    async fn refused_sign_ins_count_as_failures_of_their_address() {
+        let refusing = tower::service_fn(|_: Request<Body>| async {
+            let refused = Error::new(Code::Unauthenticated, Reason::SignInFailed, "wrong");
+            Ok::<_, Infallible>(refusal(refused))
+        });
+        let layers = test_layers(&Options::default(), CancellationToken::new());
+        let mut service = layers.layer(refusing);
+        let answer = send(&mut service, "/folio.v1.AccountService/SignIn").await;
+        assert_eq!(reason(&answer).reason, Reason::SignInFailed, "reaches its service without a token");
+        assert_eq!(layers.inner.counters.failed_authentications(), 1);
     }
 
     #[tokio::test]

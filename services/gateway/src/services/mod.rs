@@ -1,5 +1,6 @@
 //! The services of the public API, one in each file.
 
+mod account;
 mod audit;
 mod conversation;
 mod credit;
@@ -21,6 +22,7 @@ mod thread;
 mod token;
 mod upload;
 mod usage;
+mod user;
 mod webhook_endpoint;
 
 use folio_cluster::{Shutdown, StreamLimits, draining, limited};
@@ -80,7 +82,9 @@ pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
         limit_service_server::LimitServiceServer,
         usage_service_server::UsageServiceServer,
         audit_service_server::AuditServiceServer,
-        webhook_endpoint_service_server::WebhookEndpointServiceServer
+        webhook_endpoint_service_server::WebhookEndpointServiceServer,
+        user_service_server::UserServiceServer,
+        account_service_server::AccountServiceServer
     );
     routes
 }
