@@ -198,6 +198,42 @@ async fn sign_ins_to_an_account_are_recorded_whether_they_succeed_or_fail() {
 }
 
 #[tokio::test]
+async fn no_name_and_no_address_of_a_deleted_user_remains() {
+    let server = Server::start().await;
+    let admin = server.platform_admin(&OrgId::generate(&System)).await;
+    let request = json!({
+        "user": {"email": "rhinoceros@example.com", "name": "The Rhinoceros"},
+        "password": RIGHT,
+        "request_id": "create",
+    });
+    let created = admin.call_ok("CreateUser", request).await;
+    let id = created["user"]["user_id"].as_str().unwrap();
+    let acme = server.user(&OrgId::generate(&System), Role::Admin).await;
+    acme.call_ok("AddMember", json!({"member": {"user_id": id, "name": "a member", "role": "ROLE_MEMBER"}})).await;
+    let rename = json!({"user": {"user_id": id, "name": "Old Rhinoceros"}, "request_id": "rename"});
+    admin.call_ok("UpdateUser", rename).await;
+    let session = session(&server, "rhinoceros@example.com").await;
+    session.call_ok("CreateAccountToken", json!({"token": {"name": "robot", "role": "ROLE_MEMBER"}})).await;
+    let contains = |word: &str| {
+        let found = server.everything().into_iter().filter(|row| row.to_lowercase().contains(word));
+        found.collect::<Vec<_>>()
+    };
+    assert!(!contains("rhinoceros").is_empty() && !contains("argon2id").is_empty());
+    assert_eq!(contains(&RIGHT.to_lowercase()), Vec::<String>::new(), "a password is stored");
+    let rows = |group: &str| contains(&format!("/row/{group}/{id}/")).len();
+    assert_eq!((rows("session"), rows("user_organization")), (1, 1));
+
+    admin.call_ok("DeleteUser", json!({"user_id": id, "email": "rhinoceros@example.com"})).await;
+    for word in ["rhinoceros", "argon2id"] {
+        assert_eq!(contains(word), Vec::<String>::new());
+    }
+    assert_eq!((rows("session"), rows("user_organization")), (0, 0));
+    let members = server.stores.access().members(&acme.org).await.unwrap();
+    assert_eq!(members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["deleted user"]);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_server_without_users_accepts_neither_sign_ins_nor_sessions() {
     let server = Server::without_users().await;
     let (org, admin) = (OrgId::generate(&System), server.platform_admin(&OrgId::generate(&System)).await);

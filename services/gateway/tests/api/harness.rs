@@ -469,6 +469,11 @@ impl Server {
         client
     }
 
+    /// Returns all keys and values of the durable stores as text.
+    pub(crate) fn everything(&self) -> Vec<String> {
+        self.store.as_ref().unwrap().everything().unwrap()
+    }
+
     pub(crate) async fn stop(mut self) {
         self.shutdown.begin.cancel();
         if let Some(serving) = self.serving.take() {
