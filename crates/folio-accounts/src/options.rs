@@ -1,7 +1,5 @@
 //! Settings of users that sign in with a password.
 
-use serde::{Deserialize, Serialize};
-
 folio_types::settings! {
     pub struct Options {
         /// True if users may sign in with an e-mail address and a password.
