@@ -93,11 +93,14 @@ impl Operation for CreateOrganization {
         let access = context.stores().access();
         if let Some(user) = &self.admin_user_id {
             users::user(context.stores(), user).await?;
-            context.stores().accounts().add_organization(user, &id).await?;
         }
         let create = OrganizationChange::Create { name: self.name };
         context.request.create::<Organization>(context.stores(), create).await?;
         let organization = organization(context.stores(), &id).await?;
+        if self.admin_user_id.is_some() {
+            // Not before the organization exists, because the user's list of organizations drops missing ones.
+            context.stores().accounts().add_organization(&user, &id).await?;
+        }
         let admin = match access.member(&id, &user).await? {
             Some(stored) => stored,
             None => {

@@ -52,8 +52,9 @@ mod tests {
         let header = concat!(
             "# Operations\n\nGenerated from the declarations in `crates/folio-operations`: ",
             "`FOLIO_WRITE_DOCS=1 cargo test -p folio-operations table`. \"platform\" is the\nadministrator of the ",
-            "installation. Every operation counts against `requests_per_second`; the last column names the other\n",
-            "quotas: an operation cannot reach the component that counts a quota without declaring it.\n\n",
+            "installation, \"account\" a user with a session or an account token; \"–\" requires no credential. Every\n",
+            "operation counts against `requests_per_second`; the last column names the other quotas: an operation cannot ",
+            "reach the\ncomponent that counts a quota without declaring it.\n\n",
             "| operation | role | scope | class | `request_id` | audit entry | quota besides requests |\n",
             "|---|---|---|---|---|---|---|\n",
         );

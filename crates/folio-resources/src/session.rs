@@ -49,9 +49,10 @@ impl Session {
         if self.hash == presented.hash() && self.is_open(user, now) { Ok(()) } else { Err(Token::refused()) }
     }
 
-    /// Returns true if the session has not expired, and the password of the user is that of the sign-in.
+    /// Returns true if the session has not expired, and the password of the user has not changed since the sign-in. The
+    /// user may have been read before the sign-in: a lower number of the password is an earlier one.
     pub fn is_open(&self, user: &User, now: Timestamp) -> bool {
-        now < self.expires_at && self.password_number == user.password_number
+        now < self.expires_at && self.password_number >= user.password_number
     }
 
     /// Returns the sessions of a user that must be removed before a further one is added: those that have expired, and
@@ -84,7 +85,9 @@ mod tests {
         assert_eq!((&session.id, session.expires_at), (token.id(), end));
         let last = end - Duration::from_secs(1);
         assert!(session.authenticate(&token, &user, last).is_ok());
-        let changed = User { password_number: 2, ..user.clone() };
+        let before = User { password_number: user.password_number - 1, ..user.clone() };
+        assert!(session.authenticate(&token, &before, start).is_ok());
+        let changed = User { password_number: user.password_number + 1, ..user.clone() };
         let another = SessionToken::generate(&user.id, &System);
         for (token, user, now) in [(&token, &user, end), (&token, &changed, start), (&another, &user, start)] {
             assert_eq!(session.authenticate(token, user, now).unwrap_err().reason, Reason::InvalidToken);

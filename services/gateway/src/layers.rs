@@ -219,8 +219,8 @@ where
         }
     };
     let mut response = run(layers, route, service, request, &guard).await?;
-    if is_without_token(route)
-        && let Some(error) = count_failed_sign_in(layers, &response, source).await
+    if is_failed_sign_in(route, &response)
+        && let Err(error) = layers.authenticator.record_failed_sign_in(source).await
     {
         response = refusal(error);
     }
@@ -228,18 +228,11 @@ where
     Ok(with_client_error(response).map(|body| Body::new(layers.observers.watch.guard(body, deadline, guard))))
 }
 
-/// Returns true for an operation that requires no token.
-fn is_without_token(route: Route) -> bool {
+/// Returns true if an operation that requires no token refused the credentials in its request.
+fn is_failed_sign_in(route: Route, response: &Response<Body>) -> bool {
     matches!(route, Route::Api(operation) if operation.access == Access::Public)
-}
-
-/// Counts a refused sign-in. Returns the error that replaces the response after too many failures from the address.
-async fn count_failed_sign_in(layers: &Inner, response: &Response<Body>, source: Option<IpAddr>) -> Option<Error> {
-    let status = Status::from_header_map(response.headers())?;
-    match status.code() {
-        tonic::Code::Unauthenticated => layers.authenticator.record_failed_sign_in(source).await.err(),
-        _ => None,
-    }
+        && Status::from_header_map(response.headers())
+            .is_some_and(|status| status.code() == tonic::Code::Unauthenticated)
 }
 
 /// Returns the organization that a request selects. Ignored by operations on the account of the caller.

@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn an_update_names_the_given_fields_only() {
         let changed = |flags: &[&str]| {
-            let line = Line::try_parse_from([&["update", "ann@example.com"], flags].concat()).unwrap();
+            let line = Line::try_parse_from([&["update", "ann@example.com"][..], flags].concat()).unwrap();
             let (user, paths) = changes(&line.update);
             (user.email, user.name, user.platform, paths.join(","))
         };
