@@ -61,6 +61,7 @@ impl Tenant {
             organization: Some(v1::Organization { name: marker.to_owned(), ..Default::default() }),
             admin_name: "admin".to_owned(),
             request_id: format!("create-{marker}"),
+            ..Default::default()
         };
         let mut organizations = OrganizationServiceClient::new(platform.channel.clone());
         let created = within("an organization", organizations.create_organization(request)).await;

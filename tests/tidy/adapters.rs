@@ -6,7 +6,8 @@ use crate::language::parts;
 use crate::{is_test, report, sources};
 
 /// Folders of the storage adapters, each with its identifiers that contain the word of a kind with another meaning:
-/// page tokens, policies and schemas of the CQL driver, hash tags and members of sets in Redis, members of a cluster.
+/// page tokens, policies, schemas and the user of the CQL driver, hash tags and members of sets in Redis, members of a
+/// cluster, and the ids of the users that wait for approvals.
 const ADAPTERS: &[(&str, &str)] = &[
     ("crates/folio-storage-embedded/src", "page_token token"),
     (
@@ -14,10 +15,10 @@ const ADAPTERS: &[(&str, &str)] = &[
         "page_token token calculate_token is_after_token policies retry_policy set_retry_policy RetryPolicy DefaultRetryPolicy \
          FallthroughRetryPolicy SerialReadRetryPolicy SingleTargetLoadBalancingPolicy set_load_balancing_policy \
          SimpleSpeculativeExecutionPolicy speculative_execution_policy system_schema fetch_schema_metadata \
-         fetch_full_schema_metadata schema_agreement_timeout await_schema_agreement",
+         fetch_full_schema_metadata schema_agreement_timeout await_schema_agreement user",
     ),
-    ("crates/folio-storage-memory/src", "members"),
-    ("crates/folio-storage-redis/src", "tag member members"),
+    ("crates/folio-storage-memory/src", "members UserId"),
+    ("crates/folio-storage-redis/src", "tag member members UserId"),
 ];
 
 /// Returns the kinds of resources, and the words of parts and rows that are no kinds.

@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-resources", ""),
     ("folio-proto", "history resources"),
     ("folio-permits", ""),
+    ("folio-accounts", "permits resources storage"),
     ("folio-process", ""),
     ("folio-storage", "credit history resources"),
     ("folio-storage-client", "breaker storage"),
@@ -39,14 +40,15 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-export", "resources"),
     (
         "folio-operations",
-        "credit documents export history jobs llm metering permits providers resources storage tools webhooks",
+        "accounts credit documents export history jobs llm metering permits providers resources storage tools webhooks",
     ),
     ("folio-cluster", "history proto resources storage"),
     ("folio-testkit", ""),
     ("folio-test-servers", ""),
     (
         "folio-gateway",
-        "cluster credit documents history llm metering operations permits proto providers resources storage tools",
+        "accounts cluster credit documents history llm metering operations permits proto providers resources storage \
+         tools",
     ),
     ("folio-node", "cluster conversation documents history jobs llm metering proto quotas resources storage tools"),
     ("llm-sim", ""),
@@ -65,6 +67,7 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("tonic", &["folio-proto", "folio-process", "folio-cluster", "folio-gateway", "folio-node", "folio"]),
     ("hayro-interpret", &["folio-documents"]),
     ("hmac", &["folio-cluster"]),
+    ("argon2", &["folio-accounts"]),
     ("opentelemetry", &["folio-process", "folio-trace"]),
     ("opentelemetry_sdk", &["folio-process", "folio-trace"]),
     ("opentelemetry-otlp", &["folio-process"]),

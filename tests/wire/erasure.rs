@@ -30,6 +30,7 @@ async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Org
         organization: Some(v1::Organization { name: format!("The {WORD}"), ..Default::default() }),
         admin_name: format!("Keeper of the {WORD}"),
         request_id: "make".into(),
+        ..Default::default()
     };
     let mut organizations = OrganizationServiceClient::new(admin.channel.clone());
     let created = organizations.create_organization(create).await.unwrap().into_inner();

@@ -81,7 +81,7 @@ pub struct AuditedChange {
 
 impl AuditedChange {
     pub(crate) fn new(declaration: &Declaration, context: &Context) -> Self {
-        let (org, user) = (context.principal().org.clone(), context.principal().user.clone());
+        let (org, user) = (context.audit_org(), context.principal().user.clone());
         let key = format!("request:{user}:{}", context.request.id());
         Self { user, org, operation: format!("{}.{}", declaration.service.name, declaration.name), key }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_accounts::Accounts;
 use folio_documents::{CleanupHandle, Uploader};
 use folio_history::peer::{ConversationPeer, SharedPeer};
 use folio_jobs::JobControl;
@@ -23,7 +24,7 @@ use tracing::Instrument as _;
 
 use crate::audit::AuditedChange;
 use crate::caller::Caller;
-use crate::declaration::{Audit, Idempotency, Quota};
+use crate::declaration::{Access, Audit, Idempotency, Quota};
 use crate::document_watch::{self, DocumentState};
 use crate::followed_list::FollowedList;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
@@ -62,6 +63,8 @@ pub struct Components {
     pub exports: RunningExports,
     /// Starts the clean-up after a deletion.
     pub clean_up: CleanupHandle,
+    /// Passwords of users. None: the installation has no users that sign in.
+    pub accounts: Option<Accounts>,
     /// The quotas of organizations that have no quotas of their own.
     pub quotas: Quotas,
     /// The tasks that outlive a dropped call; the drain waits for them.
@@ -173,15 +176,20 @@ impl Operations {
         caller.authorize(&O::DECLARATION)?;
         let Call { operation, request_id } = call;
         let environment = self.inner.components.environment.as_ref();
+        let caller = match O::DECLARATION.access {
+            // The organization that a request selects must not change the effect of its repetition.
+            Access::Account => caller.without_organization(),
+            Access::Organization | Access::Installation | Access::Public => caller.clone(),
+        };
         let request = ChangeRequest::new(environment, &caller.principal, request_id, &operation)?;
         let quota = O::DECLARATION.quota;
-        let mut context = Context { operations: self.clone(), caller: caller.clone(), request, quota };
+        let mut context = Context { operations: self.clone(), caller, request, quota };
         let tenant = operation.tenant(&context)?;
         context.request = context.request.in_tenant(tenant);
         match O::DECLARATION.audit {
-            Audit::Unrecorded => Box::pin(perform(operation, context)).await,
+            Audit::Unrecorded | Audit::ByOperation => Box::pin(perform(operation, context)).await,
             Audit::Recorded => {
-                let permit = permit(&self.inner.changes, &caller.principal)?;
+                let permit = permit(&self.inner.changes, context.principal())?;
                 let change = async move {
                     let _permit = permit;
                     perform(operation, context).await
@@ -199,7 +207,7 @@ impl Operations {
 async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Output> {
     let (declaration, request, stores) = (&O::DECLARATION, &context.request, context.stores());
     let record = match declaration.audit {
-        Audit::Unrecorded => None,
+        Audit::Unrecorded | Audit::ByOperation => None,
         Audit::Recorded => Some(operation.audit(&context).await?),
     };
     let records_outcome = declaration.idempotency == Idempotency::Outcome && request.is_repeatable();
@@ -233,7 +241,7 @@ async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Outp
 }
 
 fn permit(permits: &Permits<OrgId>, principal: &Principal) -> Result<Permit<OrgId>> {
-    permits.try_acquire(&principal.org, 0).map_err(|_| {
+    permits.try_acquire(&principal.counted_as(), 0).map_err(|_| {
         let message = "too many administrative changes are in progress, of the organization or in total";
         Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
     })
@@ -361,6 +369,17 @@ impl Context {
         &self.components().clean_up
     }
 
+    /// The passwords of users, and the bound on failed sign-ins.
+    ///
+    /// # Errors
+    /// `USERS_DISABLED`.
+    pub fn accounts(&self) -> Result<&Accounts> {
+        self.components().accounts.as_ref().ok_or_else(|| {
+            let message = "this installation has no users that sign in: set users.enabled";
+            Error::precondition(Reason::UsersDisabled, message)
+        })
+    }
+
     pub fn default_quotas(&self) -> Quotas {
         self.components().quotas
     }
@@ -371,6 +390,17 @@ impl Context {
 
     pub fn principal(&self) -> &Principal {
         &self.caller.principal
+    }
+
+    /// Returns the organization whose audit log records the operation. The log of the first organization, which is that
+    /// of the platform's administrators, records what concerns no organization.
+    pub(crate) fn audit_org(&self) -> OrgId {
+        if self.caller.has_organization() { self.principal().org.clone() } else { OrgId::first() }
+    }
+
+    /// The tasks that outlive a dropped call.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.components().tasks
     }
 
     /// Extractions in progress, by the id of the extraction that they create.

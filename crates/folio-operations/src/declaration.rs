@@ -40,6 +40,21 @@ pub enum Audit {
     Unrecorded,
     /// Recorded before the change and after it; see [`crate::AuditRecord`].
     Recorded,
+    /// The operation writes its entries itself, because its user is unknown before it runs.
+    ByOperation,
+}
+
+/// The credential and the organization that an operation requires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// An organization, which the credential names, or which the request selects for a credential of an account.
+    Organization,
+    /// As [`Self::Organization`], except that the account of a platform administrator needs no organization.
+    Installation,
+    /// A session or an account token. The operation concerns the user itself, in no organization.
+    Account,
+    /// No credential.
+    Public,
 }
 
 /// The quota of the organization that an operation counts against, besides `requests_per_second`, which counts every
@@ -79,8 +94,10 @@ pub struct Declaration {
     pub service: &'static Service,
     /// The unique name, such as `CreateTag`.
     pub name: &'static str,
-    /// The minimum role.
+    /// The minimum role. Without effect for an operation that requires no organization.
     pub role: Role,
+    /// Default: [`Access::Organization`].
+    pub access: Access,
     /// True if the operation concerns the whole installation; only the platform's administrator may run it.
     pub platform: bool,
     /// True if the changed resource belongs to the platform. Default: false, the resource belongs to the caller's
@@ -104,6 +121,7 @@ impl Service {
             service: self,
             name,
             role: Role::Viewer,
+            access: Access::Organization,
             platform: false,
             changes_platform: false,
             class: Class::Short,
@@ -140,6 +158,18 @@ impl Declaration {
     #[must_use]
     pub const fn platform(self) -> Self {
         Self { role: Role::Admin, platform: true, ..self }
+    }
+
+    /// Declares the credential and the organization that the operation requires.
+    #[must_use]
+    pub const fn access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    /// Declares that the operation of an account is recorded in the audit log.
+    #[must_use]
+    pub const fn recorded(self) -> Self {
+        Self { audit: Audit::Recorded, ..self.recorded_outcome() }
     }
 
     /// Declares that the changed resource, such as an organization, belongs to the platform.

@@ -12,6 +12,8 @@
 //!
 //! This crate must know no protocol: no protobuf, no gRPC, no HTTP.
 
+pub mod account_tokens;
+pub mod accounts;
 pub mod agent_extractions;
 pub mod approvals;
 mod audit;
@@ -50,6 +52,7 @@ mod registry;
 mod request;
 pub mod schemas;
 mod shared_poller;
+pub mod sign_in;
 mod single_flight;
 pub mod tag_runs;
 pub mod tags;
@@ -57,13 +60,14 @@ mod thread_messages;
 pub mod threads;
 pub mod tokens;
 pub mod usage;
+pub mod users;
 mod waiting_items;
 pub mod webhook_endpoints;
 
 pub use audit::{AuditRecord, AuditedChange};
-pub use caller::Caller;
+pub use caller::{Caller, CredentialKind, ORGANIZATION};
 pub use context::{Components, Context, Operations, RunningExports};
-pub use declaration::{Audit, Class, Declaration, Effect, Idempotency, Quota, Service};
+pub use declaration::{Access, Audit, Class, Declaration, Effect, Idempotency, Quota, Service};
 pub use list::{ListPage, ListRequest, Listing, Period, SortKeys};
 pub use operation::{Call, Operation};
 pub use reference::{PromptRef, RevisionRef, SchemaRef};
@@ -94,4 +98,6 @@ const GROUPS: &[&[Declaration]] = &[
     usage::DECLARATIONS,
     audit_log::DECLARATIONS,
     webhook_endpoints::DECLARATIONS,
+    users::DECLARATIONS,
+    accounts::DECLARATIONS,
 ];

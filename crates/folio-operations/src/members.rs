@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use folio_resources::{Member, MemberChange, MemberWrite};
+use folio_resources::{Member, MemberChange, MemberWrite, User};
 use folio_types::page::Order;
 use folio_types::{Code, Error, OrgId, Reason, Result, Role, UserId, limits};
 use serde::Serialize;
@@ -55,6 +55,7 @@ impl Operation for AddMember {
         let (org, user) = (&context.principal().org, self.user(context));
         if self.user_id.is_some() {
             revoke_tokens_of_removed(context, org, &user).await?;
+            add_to_account(context, org, &user).await?;
         } else if let Some(stored) = context.stores().access().member(org, &user).await? {
             // The id is derived from the request: its first attempt stored the member.
             return Ok(stored);
@@ -143,6 +144,37 @@ impl Operation for RemoveMember {
         change_member(context, org, user, &MemberChange::Remove).await?;
         revoke_tokens(context, org, Some(user.clone())).await
     }
+}
+
+/// Adds an organization to those of a user that signs in, before the user becomes a member.
+pub(crate) async fn add_to_account(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
+    match context.stores().of::<User>().get(&OrgId::platform(), user).await? {
+        Some(_) => context.stores().accounts().add_organization(user, org).await,
+        None => Ok(()),
+    }
+}
+
+/// Checks that the organization of a user can do without the user.
+///
+/// # Errors
+/// `IN_USE` for the last admin, and for the user with the only tokens of the platform's administrator.
+pub(crate) async fn check_removable(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
+    let access = context.stores().access();
+    let Some(member) = access.member(org, user).await? else { return Ok(()) };
+    let after = Member::after(user, &MemberChange::Remove, Some(&member), context.request.received_at())?;
+    let write = MemberWrite::unguarded(Some(member), after);
+    if write.needs_guard() {
+        write.guarded_by(access.members(org).await?)?;
+    }
+    check_other_platform_token(context, org, user).await
+}
+
+/// Removes a deleted user from an organization, with its display name and its tokens. Idempotent.
+pub(crate) async fn erase_member(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
+    if context.stores().access().member(org, user).await?.is_some() {
+        change_member(context, org, user, &MemberChange::Erase).await?;
+    }
+    revoke_tokens(context, org, Some(user.clone())).await
 }
 
 /// Changes a member and returns it. Recomputes the change if a member that it depends on was changed concurrently.

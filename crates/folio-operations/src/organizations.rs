@@ -8,18 +8,20 @@ use folio_storage::Stores;
 use folio_types::page::Order;
 use folio_types::token::Token;
 use folio_types::{Error, Etag, OrgId, Reason, Result, Role, Secret, TokenId, UserId, limits};
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::audit::AuditRecord;
 use crate::caller::Caller;
 use crate::context::Context;
-use crate::declaration::{Declaration, service};
+use crate::declaration::{Access, Declaration, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
 use crate::members::{self, change_member};
 use crate::operation::{Operation, outcome_as_json};
 use crate::tokens::revoke_tokens;
+use crate::users;
 
 use folio_types::access::Scope;
 
@@ -29,12 +31,18 @@ service! {
     members::AddMember, members::ListMembers, members::UpdateMember, members::RemoveMember
 }
 
+/// Maximum number of accounts from which a deleted organization is removed concurrently.
+const REMOVALS: usize = 16;
+
 /// Creates an organization with its first admin and the admin's token.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateOrganization {
     pub name: String,
     /// The display name of the first admin.
     pub admin_name: String,
+    /// The user that becomes the first admin, and that signs in with a password. None: a new user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_user_id: Option<UserId>,
 }
 
 #[derive(Debug, Clone)]
@@ -46,14 +54,15 @@ pub struct CreatedOrganization {
 }
 
 impl CreateOrganization {
-    fn ids(context: &Context) -> (OrgId, UserId) {
+    fn ids(&self, context: &Context) -> (OrgId, UserId) {
         let parts = context.request.id_parts();
-        (OrgId::derive(&parts), UserId::derive(&parts))
+        (OrgId::derive(&parts), self.admin_user_id.clone().unwrap_or_else(|| UserId::derive(&parts)))
     }
 }
 
 impl Operation for CreateOrganization {
-    const DECLARATION: Declaration = SERVICE.administer("CreateOrganization").platform().changes_platform();
+    const DECLARATION: Declaration =
+        SERVICE.administer("CreateOrganization").platform().changes_platform().access(Access::Installation);
     type Output = CreatedOrganization;
 
     /// Records the ids only: the record belongs to the caller's organization and remains when the new one is deleted.
@@ -62,7 +71,7 @@ impl Operation for CreateOrganization {
     }
 
     async fn replay(&self, context: &Context, _: Value) -> Result<CreatedOrganization> {
-        let (id, user) = Self::ids(context);
+        let (id, user) = self.ids(context);
         let organization = organization(context.stores(), &id).await?;
         let admin =
             context.stores().access().member(&id, &user).await?.ok_or_else(|| Error::not_found("member", &user))?;
@@ -70,7 +79,7 @@ impl Operation for CreateOrganization {
     }
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<CreatedOrganization>> {
-        let (id, user) = Self::ids(context);
+        let (id, user) = self.ids(context);
         // Ids only, because the log of the caller's organization remains when the new organization is deleted.
         let record = AuditRecord::new(json!({ "organization_id": id, "user_id": user }));
         Ok(record.target("organization", &id).creates(id))
@@ -80,11 +89,18 @@ impl Operation for CreateOrganization {
     async fn run(self, context: &Context) -> Result<CreatedOrganization> {
         folio_resources::fields::check_name("organization.name", &self.name)?;
         folio_resources::fields::check_name("admin_name", &self.admin_name)?;
-        let (id, user) = Self::ids(context);
+        let (id, user) = self.ids(context);
         let access = context.stores().access();
+        if let Some(user) = &self.admin_user_id {
+            users::user(context.stores(), user).await?;
+        }
         let create = OrganizationChange::Create { name: self.name };
         context.request.create::<Organization>(context.stores(), create).await?;
         let organization = organization(context.stores(), &id).await?;
+        if self.admin_user_id.is_some() {
+            // Not before the organization exists, because the user's list of organizations drops missing ones.
+            context.stores().accounts().add_organization(&user, &id).await?;
+        }
         let admin = match access.member(&id, &user).await? {
             Some(stored) => stored,
             None => {
@@ -111,7 +127,7 @@ pub struct ListOrganizations {
 }
 
 impl Operation for ListOrganizations {
-    const DECLARATION: Declaration = SERVICE.read("ListOrganizations").platform();
+    const DECLARATION: Declaration = SERVICE.read("ListOrganizations").platform().access(Access::Installation);
     type Output = ListPage<Organization>;
 
     async fn run(self, context: &Context) -> Result<ListPage<Organization>> {
@@ -186,7 +202,8 @@ pub struct DeleteOrganization {
 }
 
 impl Operation for DeleteOrganization {
-    const DECLARATION: Declaration = SERVICE.administer("DeleteOrganization").platform().changes_platform();
+    const DECLARATION: Declaration =
+        SERVICE.administer("DeleteOrganization").platform().changes_platform().access(Access::Installation);
     type Output = ();
     outcome_as_json!();
 
@@ -217,9 +234,21 @@ impl Operation for DeleteOrganization {
             }
             deleted => drop(deleted?),
         }
+        remove_from_accounts(context, id).await?;
         context.clean_up().sweep_soon();
         revoke_tokens(context, id, None).await
     }
+}
+
+/// Removes a deleted organization from those of its members. What a crash leaves is removed when the user lists its
+/// organizations.
+async fn remove_from_accounts(context: &Context, org: &OrgId) -> Result<()> {
+    let (accounts, members) = (context.stores().accounts(), context.stores().access().members(org).await?);
+    let remove = |member: Member| {
+        let accounts = accounts.clone();
+        async move { accounts.remove_organization(&member.user, org).await }
+    };
+    futures::stream::iter(members).map(remove).buffer_unordered(REMOVALS).try_collect().await
 }
 
 /// Returns an organization that the caller may see: its own (also if `id` is None), or any organization if the caller

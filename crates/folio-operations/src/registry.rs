@@ -19,14 +19,20 @@ mod tests {
     use folio_types::access::Scope;
 
     use super::*;
-    use crate::declaration::{Audit, Class, Effect, Quota};
+    use crate::declaration::{Access, Audit, Class, Effect, Quota};
 
     /// Returns the row of an operation in `docs/operation-table.md`.
     fn row(operation: &Declaration) -> String {
-        let role = if operation.platform { "platform" } else { operation.role.as_str() };
+        let role = match operation.access {
+            Access::Public => "–",
+            Access::Account => "account",
+            _ if operation.platform => "platform",
+            Access::Organization | Access::Installation => operation.role.as_str(),
+        };
         let scope = operation.scope().map_or("–", |scope| scope.as_str());
-        let request_id = if operation.effect == Effect::Change { "yes" } else { "–" };
-        let audit = if operation.audit == Audit::Recorded { "yes" } else { "–" };
+        let is_repeatable = operation.effect == Effect::Change && operation.access != Access::Public;
+        let request_id = if is_repeatable { "yes" } else { "–" };
+        let audit = if operation.audit == Audit::Unrecorded { "–" } else { "yes" };
         let class = match operation.class {
             Class::Short => "short",
             Class::Long => "long",
@@ -46,8 +52,9 @@ mod tests {
         let header = concat!(
             "# Operations\n\nGenerated from the declarations in `crates/folio-operations`: ",
             "`FOLIO_WRITE_DOCS=1 cargo test -p folio-operations table`. \"platform\" is the\nadministrator of the ",
-            "installation. Every operation counts against `requests_per_second`; the last column names the other\n",
-            "quotas: an operation cannot reach the component that counts a quota without declaring it.\n\n",
+            "installation, \"account\" a user with a session or an account token; \"–\" requires no credential. Every\n",
+            "operation counts against `requests_per_second`; the last column names the other quotas: an operation cannot ",
+            "reach the\ncomponent that counts a quota without declaring it.\n\n",
             "| operation | role | scope | class | `request_id` | audit entry | quota besides requests |\n",
             "|---|---|---|---|---|---|---|\n",
         );
@@ -102,7 +109,9 @@ mod tests {
             let is_change = operation.effect == Effect::Change && !is_model_call;
             // A member decides on the work of an unattended run.
             let decides = ["AcceptProposal", "RejectProposal"].contains(&name);
-            assert_eq!(is_recorded, decides || operation.role == Role::Admin && is_change, "{name}");
+            let is_of_account = operation.access == Access::Account;
+            let is_expected = decides || (operation.role == Role::Admin || is_of_account) && is_change;
+            assert_eq!(is_recorded, is_expected, "{name}");
         }
     }
 }

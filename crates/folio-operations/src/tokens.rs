@@ -7,13 +7,13 @@ use folio_resources::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecor
 use folio_storage::quota_exceeded;
 use folio_types::access::Scope;
 use folio_types::page::{Order, PageRequest};
-use folio_types::token::Token;
+use folio_types::token::{Token, TokenHash};
 use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, Secret, Timestamp, TokenId, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditRecord;
-use crate::caller::{Caller, permission_denied};
+use crate::caller::{Caller, CredentialKind, permission_denied};
 use crate::context::Context;
 use crate::declaration::{Declaration, service};
 use crate::filter;
@@ -30,6 +30,7 @@ const REVOCATIONS: usize = 16;
 
 /// Ten years.
 // proto: CreateTokenRequest.ttl_seconds "at most {} ("
+// proto: CreateAccountTokenRequest.ttl_seconds "at most {} ("
 const TTL_MAX: Duration = Duration::from_secs(316_224_000);
 
 #[derive(Debug, Clone, Serialize)]
@@ -78,27 +79,42 @@ impl Operation for CreateToken {
         }
         let Principal { org, user: own, .. } = &caller.principal;
         let user = self.user_id.unwrap_or_else(|| own.clone());
-        if user != *own || caller.is_jwt {
+        if user != *own || caller.credential == CredentialKind::Jwt {
             let member = access.member(org, &user).await?;
             member.filter(|member| member.removed_at.is_none()).ok_or_else(|| Error::not_found("member", &user))?;
         }
         let expires_at = expiry(caller, environment.now(), self.ttl_seconds)?;
-        let (tokens, id) = (context.stores().of::<TokenRecord>(), TokenId::derive(&context.request.id_parts()));
-        if tokens.get(org, &id).await?.is_none() {
-            let page = PageRequest { size: 1, ..PageRequest::default() };
-            if tokens.list(org, &TokenFilter::default(), &page).await?.total >= TOKENS_MAX {
-                return Err(quota_exceeded("tokens", TOKENS_MAX));
-            }
-        }
-        let token = Token::with_id(org, id, environment);
-        let (platform, new) = (self.platform, NewToken::new(&token, user, self.role, &self.name));
-        let change = TokenChange::Create(Box::new(NewToken { scopes, platform, expires_at, ..new }));
-        context.request.create::<TokenRecord>(context.stores(), change).await?;
-        let record = tokens.get(org, token.id()).await?.ok_or_else(|| Error::not_found("token", token.id()))?;
-        // The first attempt of this request may have stored another secret, and crashed before it returned it.
-        let secret = (record.hash == token.hash()).then(|| Secret::new(&token.reveal()));
-        Ok(CreatedToken { record, secret })
+        let (role, platform, name) = (self.role, self.platform, self.name);
+        let new = |hash| NewToken { hash, user, role, name, scopes, platform, expires_at };
+        let limit = (TOKENS_MAX, quota_exceeded("tokens", TOKENS_MAX));
+        create_token(context, &TokenFilter::default(), limit, new).await
     }
+}
+
+/// Creates a token of the caller's organization, or an account token of a caller without one. `limit`: the maximum
+/// number of tokens that match `filter`, and the error at this number. `new` returns the token with the hash of a new
+/// secret.
+pub(crate) async fn create_token(
+    context: &Context,
+    filter: &TokenFilter,
+    (max, too_many): (u64, Error),
+    new: impl FnOnce(TokenHash) -> NewToken + Send,
+) -> Result<CreatedToken> {
+    let org = &context.principal().org;
+    let (tokens, id) = (context.stores().of::<TokenRecord>(), TokenId::derive(&context.request.id_parts()));
+    if tokens.get(org, &id).await?.is_none() {
+        let page = PageRequest { size: 1, ..PageRequest::default() };
+        if tokens.list(org, filter, &page).await?.total >= max {
+            return Err(too_many);
+        }
+    }
+    let token = Token::with_id(org, id, context.environment());
+    let change = TokenChange::Create(Box::new(new(token.hash())));
+    context.request.create::<TokenRecord>(context.stores(), change).await?;
+    let record = tokens.get(org, token.id()).await?.ok_or_else(|| Error::not_found("token", token.id()))?;
+    // The first attempt of this request may have stored another secret, and crashed before it returned it.
+    let secret = (record.hash == token.hash()).then(|| Secret::new(&token.reveal()));
+    Ok(CreatedToken { record, secret })
 }
 
 /// Lists the tokens that are not revoked. Filter: `name:` a part of the name, `user=` a user.
@@ -120,21 +136,30 @@ impl Operation for ListTokens {
                 _ => return Err(filter::unknown_field(&condition, "name and user")),
             }
         }
-        let (org, stores) = (&context.principal().org, context.stores());
-        let (scope, keys) = (["tokens", org.as_str()], SortKeys::CreateTimeAndName);
-        let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let tokens = stores.of::<TokenRecord>();
-        let found = listing.fetch(async |page| tokens.list(org, &filter, &page).await).await?;
-        let ids: Vec<TokenId> = found.items.iter().map(|token| token.id.clone()).collect();
-        let uses = stores.access().last_uses(org, &ids).await?;
-        let items = found.items.into_iter().zip(uses).map(|(record, used_at)| ListedToken { record, used_at });
-        Ok(ListPage {
-            items: items.collect(),
-            next_page_token: found.next_page_token,
-            total_size: found.total_size,
-            is_total_estimate: found.is_total_estimate,
-        })
+        list_tokens(context, &self.list, &filter).await
     }
+}
+
+/// Lists tokens of the caller's organization, or account tokens for a caller without one.
+pub(crate) async fn list_tokens(
+    context: &Context,
+    request: &ListRequest,
+    filter: &TokenFilter,
+) -> Result<ListPage<ListedToken>> {
+    let (org, stores) = (&context.principal().org, context.stores());
+    let (scope, keys) = (["tokens", org.as_str()], SortKeys::CreateTimeAndName);
+    let listing = Listing::new(request, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
+    let tokens = stores.of::<TokenRecord>();
+    let found = listing.fetch(async |page| tokens.list(org, filter, &page).await).await?;
+    let ids: Vec<TokenId> = found.items.iter().map(|token| token.id.clone()).collect();
+    let uses = stores.access().last_uses(org, &ids).await?;
+    let items = found.items.into_iter().zip(uses).map(|(record, used_at)| ListedToken { record, used_at });
+    Ok(ListPage {
+        items: items.collect(),
+        next_page_token: found.next_page_token,
+        total_size: found.total_size,
+        is_total_estimate: found.is_total_estimate,
+    })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,14 +240,15 @@ pub(crate) async fn check_other_platform_token(context: &Context, org: &OrgId, u
 }
 
 /// Returns the expiry of a new token. None: no expiry. A token that expires cannot create a token that expires later.
-/// The expiry of a JWT is no bound, because a JWT expires soon; the new token is revoked when its member is removed.
-fn expiry(caller: &Caller, now: Timestamp, ttl_seconds: u64) -> Result<Option<Timestamp>> {
+/// The expiry of a JWT or a session is no bound, because both expire soon; the new token is revoked when its member is
+/// removed.
+pub(crate) fn expiry(caller: &Caller, now: Timestamp, ttl_seconds: u64) -> Result<Option<Timestamp>> {
     let ttl = Duration::from_secs(ttl_seconds);
     if ttl > TTL_MAX {
         return Err(Error::invalid_field("ttl_seconds", format!("must be at most {}", TTL_MAX.as_secs())));
     }
     let end = (!ttl.is_zero()).then(|| now + ttl);
-    match caller.expires_at.filter(|_| !caller.is_jwt) {
+    match caller.expires_at.filter(|_| caller.credential.is_token()) {
         Some(own) if end.is_none_or(|end| end > own) => {
             Err(Error::invalid_field("ttl_seconds", format!("must end by {own}, when the caller's token expires")))
         }
@@ -232,7 +258,7 @@ fn expiry(caller: &Caller, now: Timestamp, ttl_seconds: u64) -> Result<Option<Ti
 
 /// Returns the scopes of a new token, sorted and without duplicates. Error: `SCOPE_NOT_ALLOWED` if they exceed those of
 /// the caller's token.
-fn check_scopes(caller: &Caller, mut scopes: Vec<Scope>) -> Result<Vec<Scope>> {
+pub(crate) fn check_scopes(caller: &Caller, mut scopes: Vec<Scope>) -> Result<Vec<Scope>> {
     scopes.sort_unstable();
     scopes.dedup();
     let exceeds = match scopes.as_slice() {

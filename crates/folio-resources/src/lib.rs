@@ -36,12 +36,14 @@ mod resource;
 mod review_rule;
 mod revisions;
 mod schema;
+mod session;
 mod sheet_text;
 mod stored;
 mod tag;
 mod tag_set;
 mod token;
 mod used_example;
+mod user;
 mod webhook_endpoint;
 mod word_boxes;
 
@@ -88,11 +90,13 @@ pub use resource::{Cleanup, Plan, Resource, Revisioned};
 pub use review_rule::{CHECKS_MAX, CheckOutcome, CheckResult, ReviewRule};
 pub use revisions::{NAMES_MAX, NewName, RevisionName, RevisionNames, StoredRevision};
 pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
+pub use session::{SESSION_LIFETIME, SESSIONS_MAX, Session};
 pub use sheet_text::{CellPosition, cell_at, sheet_text};
 pub use stored::{Record, decode_value, encode_value};
 pub use tag::{DESCRIPTION_CHARS, Tag, TagChange, TagFilter, check_color, check_description};
 pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
 pub use used_example::{EXAMPLES_MAX, UsedExample};
+pub use user::{ACCOUNT_TOKENS_MAX, PasswordHash, User, UserChange, UserFilter, check_email};
 pub use webhook_endpoint::{
     ENDPOINTS_MAX, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WebhookEndpointId,
     check_endpoint_secret, check_endpoint_url, check_event_types,
@@ -110,4 +114,5 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<ModelSettings>(),
     Kind::of::<TokenRecord>(),
     Kind::of::<WebhookEndpoint>(),
+    Kind::of::<User>(),
 ];

@@ -33,7 +33,12 @@ pub enum MemberChange {
     Remove,
     /// Makes a current or removed member an admin.
     Restore,
+    /// Removes a current or removed member together with its display name, because its user was deleted.
+    Erase,
 }
+
+/// Display name of a member whose user was deleted.
+const ERASED_NAME: &str = "deleted user";
 
 impl MemberChange {
     /// # Errors
@@ -41,7 +46,7 @@ impl MemberChange {
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Add { name, .. } | Self::Update { name: Some(name), .. } => check_name("member.name", name),
-            Self::Update { name: None, .. } | Self::Remove | Self::Restore => Ok(()),
+            Self::Update { name: None, .. } | Self::Remove | Self::Restore | Self::Erase => Ok(()),
         }
     }
 }
@@ -86,6 +91,10 @@ impl Member {
             MemberChange::Remove => {
                 let before = before.ok_or_else(not_found)?.clone();
                 Ok(Self { removed_at: before.removed_at.or(Some(at)), ..before })
+            }
+            MemberChange::Erase => {
+                let before = before.ok_or_else(not_found)?.clone();
+                Ok(Self { name: ERASED_NAME.to_owned(), removed_at: before.removed_at.or(Some(at)), ..before })
             }
             MemberChange::Restore => {
                 Ok(Self { role: Role::Admin, removed_at: None, ..before.ok_or_else(not_found)?.clone() })
@@ -189,11 +198,16 @@ mod tests {
             (update(None, None), Some(&removed)),
             (MemberChange::Remove, None),
             (MemberChange::Restore, None),
+            (MemberChange::Erase, None),
         ] {
             assert_eq!(after(&change, before).unwrap_err().reason, Reason::NotFound, "{change:?}");
         }
         assert_eq!(after(&MemberChange::Remove, Some(&removed)).unwrap(), removed, "removed before");
         assert_eq!(after(&MemberChange::Restore, Some(&removed)).unwrap(), member("ann", Role::Admin));
+        for before in [&ann, &removed] {
+            let erased = after(&MemberChange::Erase, Some(before)).unwrap();
+            assert_eq!(erased, Member { name: "deleted user".into(), ..removed.clone() });
+        }
     }
 
     #[test]

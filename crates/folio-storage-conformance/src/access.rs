@@ -1,10 +1,13 @@
-//! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`] and [`folio_storage::BudgetStore`].
+//! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`] and
+//! [`folio_storage::BudgetStore`].
 
 use folio_credit::{Budget, Share};
-use folio_resources::{Member, MemberWrite};
+use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
 use folio_storage::ConditionalRow;
 use folio_types::access::Role;
-use folio_types::{BudgetPart, BudgetRoot, BudgetUse, JobId, ThreadId, TokenId, TurnId, UserId};
+use folio_types::{
+    BudgetPart, BudgetRoot, BudgetUse, JobId, OrgId, SessionToken, System, ThreadId, TokenId, TurnId, UserId,
+};
 
 use super::context::Context;
 use super::{Outcome, check, refused, same};
@@ -13,6 +16,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     rows(context).await?;
     members(context).await?;
     uses(context).await?;
+    accounts(context).await?;
     budgets(context).await
 }
 
@@ -121,6 +125,67 @@ async fn uses(context: &Context) -> Outcome {
     same!(store.last_uses(&context.other(), &tokens).await?, vec![None, None], "uses in another organization");
     store.delete_use(org, used).await?;
     same!(store.last_uses(org, &tokens).await?, vec![None, None], "uses after their removal");
+    Ok(())
+}
+
+/// Returns a user whose rows no other suite reads.
+fn user(context: &Context, name: &str) -> User {
+    let (id, at) = (UserId::derive(&[name, context.org.as_str()]), context.now());
+    User {
+        email: format!("{name}@example.com"),
+        name: name.to_owned(),
+        password: PasswordHash::new("$argon2id$".to_owned()),
+        password_number: 1,
+        platform: false,
+        created_by: id.clone(),
+        created_at: at,
+        updated_at: at,
+        version: 1,
+        id,
+    }
+}
+
+/// The sessions and the organizations of a user are those of no other user, and the number of both is bounded.
+async fn accounts(context: &Context) -> Outcome {
+    let (store, now) = (context.stores.accounts(), context.now());
+    let [ann, bob] = ["ann", "bob"].map(|name| user(context, name));
+    let session = |user: &User| Session::new(&SessionToken::generate(&user.id, &System), user, now);
+    let (first, theirs) = (session(&ann), session(&bob));
+    for (user, session) in [(&ann, &first), (&bob, &theirs)] {
+        store.add_session(&user.id, session, now).await?;
+    }
+    same!(store.session(&ann.id, &first.id).await?, Some(first.clone()), "a session");
+    same!(store.session(&bob.id, &first.id).await?, None, "a session of another user");
+    let mut last = first.clone();
+    for _ in 0..SESSIONS_MAX {
+        last = session(&ann);
+        last.created_at = now + std::time::Duration::from_secs(1);
+        store.add_session(&ann.id, &last, now).await?;
+    }
+    same!(store.session(&ann.id, &first.id).await?, None, "the oldest session beyond the maximum");
+    store.remove_session(&ann.id, &last.id).await?;
+    same!(store.session(&ann.id, &last.id).await?, None, "a removed session");
+    let another = session(&ann);
+    store.add_session(&ann.id, &another, now).await?;
+    store.remove_sessions(&ann.id).await?;
+    same!(store.session(&ann.id, &another.id).await?, None, "a session after the removal of all");
+
+    same!(store.organizations(&ann.id).await?, Vec::new(), "the organizations of a new user");
+    let mut orgs = [context.org.clone(), context.other()];
+    orgs.sort();
+    for org in orgs.iter().chain(&orgs) {
+        store.add_organization(&ann.id, org).await?;
+    }
+    same!(store.organizations(&ann.id).await?, orgs.to_vec(), "organizations that were added twice");
+    store.remove_organization(&ann.id, &orgs[0]).await?;
+    same!(store.organizations(&ann.id).await?, orgs[1..].to_vec(), "the organizations after the removal of one");
+    store.add_session(&ann.id, &another, now).await?;
+    for _ in 0..2 {
+        store.erase(&ann.id).await?;
+        same!(store.organizations(&ann.id).await?, Vec::<OrgId>::new(), "the organizations of an erased user");
+        same!(store.session(&ann.id, &another.id).await?, None, "a session of an erased user");
+    }
+    same!(store.session(&bob.id, &theirs.id).await?, Some(theirs.clone()), "the session of another user");
     Ok(())
 }
 

@@ -207,6 +207,8 @@ layers! {
     }
     RateLayer of RateStore {
         take(org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> RateDecision;
+        count(org: &OrgId, window: &str, limit: WindowLimit) -> RateDecision;
+        uncount(org: &OrgId, window: &str) -> ();
     }
     SlotLayer of SlotStore {
         = lease() -> Duration;

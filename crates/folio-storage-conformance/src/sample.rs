@@ -7,10 +7,10 @@ use std::str::FromStr;
 use folio_resources::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
     ModelSettings, ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization,
-    OrganizationChange, OrganizationFilter, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
-    ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange,
-    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint,
-    WebhookEndpointChange, WebhookEndpointFilter,
+    OrganizationChange, OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal,
+    ProposalChange, ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema,
+    SchemaChange, SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User,
+    UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
@@ -340,6 +340,22 @@ impl Sample for WebhookEndpoint {
     }
 }
 
+impl Sample for User {
+    fn create(seed: &Seed) -> UserChange {
+        let password = PasswordHash::new(seed.content.to_string());
+        UserChange::Create { email: seed.name.clone(), name: seed.name.clone(), password, platform: false }
+    }
+
+    fn update(seed: &Seed) -> UserChange {
+        let platform = Some(seed.content.is_multiple_of(2));
+        UserChange::Update { email: Some(seed.name.clone()), name: Some(seed.name.clone()), platform }
+    }
+
+    fn filters(seed: &Seed) -> Vec<UserFilter> {
+        vec![UserFilter::default(), UserFilter { name_search: Some(seed.name.clone()) }]
+    }
+}
+
 /// The samples of every kind. A kind follows those that it refers to.
 pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<Tag>(),
@@ -352,6 +368,7 @@ pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<Organization>(),
     Sampled::of::<ModelSettings>(),
     Sampled::of::<TokenRecord>(),
+    Sampled::of::<User>(),
 ];
 
 /// The samples of a kind, without its type.

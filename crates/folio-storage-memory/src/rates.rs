@@ -8,17 +8,24 @@ use async_trait::async_trait;
 use folio_types::{OrgId, Result, Timestamp};
 
 use super::{Context, locked, since};
-use folio_storage::{Rate, RateDecision, RateStore};
+use folio_storage::{EventWindow, Rate, RateDecision, RateStore, WindowLimit};
 
 /// The longest retry delay, also for requests that can never be allowed.
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// Number of buckets from which on full buckets are removed.
+/// Number of buckets from which on full buckets are removed, and of windows from which on empty windows are removed.
 const BUCKETS_KEPT: usize = 10_000;
 
 pub(super) struct MemoryRates {
     context: Context,
     buckets: Mutex<HashMap<(OrgId, String), Bucket>>,
+    windows: Mutex<HashMap<(OrgId, String), Window>>,
+}
+
+struct Window {
+    events: EventWindow,
+    /// The period of the last event.
+    period: Duration,
 }
 
 struct Bucket {
@@ -29,7 +36,7 @@ struct Bucket {
 
 impl MemoryRates {
     pub(super) fn new(context: Context) -> Self {
-        Self { context, buckets: Mutex::default() }
+        Self { context, buckets: Mutex::default(), windows: Mutex::default() }
     }
 }
 
@@ -59,5 +66,24 @@ impl RateStore for MemoryRates {
         buckets.insert(key, Bucket { level, at: now, full_at });
         // The level is from 0 to the capacity, which is a u32.
         Ok(RateDecision::Allowed { remaining: level as u32 })
+    }
+
+    async fn count(&self, org: &OrgId, window: &str, limit: WindowLimit) -> Result<RateDecision> {
+        let now = self.context.now();
+        let mut windows = locked(&self.windows);
+        if windows.len() >= BUCKETS_KEPT {
+            windows.retain(|_, window| !window.events.is_empty_since(now - window.period));
+        }
+        let new = || Window { events: EventWindow::default(), period: limit.period };
+        let window = windows.entry((org.clone(), window.to_owned())).or_insert_with(new);
+        window.period = limit.period;
+        Ok(window.events.count(limit, now))
+    }
+
+    async fn uncount(&self, org: &OrgId, window: &str) -> Result<()> {
+        if let Some(window) = locked(&self.windows).get_mut(&(org.clone(), window.to_owned())) {
+            window.events.uncount();
+        }
+        Ok(())
     }
 }

@@ -11,6 +11,7 @@
 //! | `{ORG TURN}:events`, `{ORG TURN}:events:meta` | list and hash: newest events | 10 min after the last event |
 //! | `{queue:NAME}:jobs`, `:keys`, `:order`, `:groups` | stream with a group, hash, sorted set, hash: jobs | a week after the last job |
 //! | `{ORG}:rate:NAME` | hash: a bucket | until it is full |
+//! | `{ORG}:window:NAME` | list: times of the events in a sliding window | a period after the last event |
 //! | `{ORG}:slots:KIND` | sorted set: taken slots by the end of their lease | until the last lease ends |
 //!
 //! If a connection breaks or stops responding, or its server has become a replica, the next call reconnects. Scripts

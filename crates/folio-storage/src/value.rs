@@ -9,7 +9,7 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Fence, OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
 use folio_resources::{
-    CellPosition, ListRow, Member, RevisionNames, TextRecord, WordBoxes, decode_value, encode_value,
+    CellPosition, ListRow, Member, RevisionNames, Session, TextRecord, WordBoxes, decode_value, encode_value,
 };
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
@@ -171,6 +171,12 @@ pub struct TokenUse {
     pub at: Timestamp,
 }
 
+/// An organization that a user joined.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserOrganization {
+    pub org: OrgId,
+}
+
 /// The time of the last late record of an hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateUsage {
@@ -244,6 +250,8 @@ stored! {
     written_whole {
         "audit_entry" => AuditEntry,
         "token_use" => TokenUse,
+        "session" => Session,
+        "user_organization" => UserOrganization,
         "page_text" => PageText,
         "page_boxes" => PageBoxes,
         "pending_text" => PendingTextRow,

@@ -65,6 +65,15 @@ impl Principal {
         Self { org, user, role, token_creator: None }
     }
 
+    /// Returns the id under which the bounds of organizations count the calls of this principal. A principal without an
+    /// organization has bounds of its own.
+    pub fn counted_as(&self) -> OrgId {
+        match self.org == OrgId::platform() {
+            true => OrgId::derive(&["account", self.user.as_str()]),
+            false => self.org.clone(),
+        }
+    }
+
     /// Returns true if the call may have been made by this user: as the user of the token, or as its creator.
     pub fn may_be(&self, user: &UserId) -> bool {
         self.user == *user || self.token_creator.as_ref() == Some(user)
@@ -82,6 +91,15 @@ mod tests {
         assert!(principal.may_be(&ann) && !principal.may_be(&bob));
         let created = Principal { token_creator: Some(bob.clone()), ..principal };
         assert!(created.may_be(&ann) && created.may_be(&bob) && !created.may_be(&eve));
+    }
+
+    #[test]
+    fn each_principal_without_an_organization_has_bounds_of_its_own() {
+        let counted = |org: OrgId, name| Principal::new(org, UserId::derive(&[name]), Role::Member).counted_as();
+        let acme = OrgId::derive(&["acme"]);
+        assert_eq!(counted(acme.clone(), "ann"), acme);
+        let [ann, bob] = ["ann", "bob"].map(|name| counted(OrgId::platform(), name));
+        assert!(ann != bob && ann != OrgId::platform());
     }
 
     #[test]

@@ -152,13 +152,19 @@ named_enum! {
         StoredFormat = "STORED_FORMAT",
         /// The token is missing, malformed, unknown, expired or revoked.
         InvalidToken = "INVALID_TOKEN",
+        /// The e-mail address is unknown or the password is wrong; the error does not depend on the reason.
+        SignInFailed = "SIGN_IN_FAILED",
+        /// The installation has no users that sign in with a password.
+        UsersDisabled = "USERS_DISABLED",
+        /// The user is no member of the organization that the request selects, or the organization does not exist.
+        NotAMember = "NOT_A_MEMBER",
         /// The signing keys of a JWT's issuer cannot be read.
         IssuerUnavailable = "ISSUER_UNAVAILABLE",
         /// The caller's role does not permit the operation.
         RoleNotAllowed = "ROLE_NOT_ALLOWED",
         /// The scopes of the token do not include the operation.
         ScopeNotAllowed = "SCOPE_NOT_ALLOWED",
-        /// Too many requests with invalid tokens came from this address.
+        /// Too many requests with invalid tokens came from this address, or too many sign-ins to an account failed.
         TooManyAttempts = "TOO_MANY_ATTEMPTS",
         /// The organization has exhausted a quota.
         QuotaExceeded = "QUOTA_EXCEEDED",

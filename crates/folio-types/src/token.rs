@@ -1,5 +1,6 @@
 //! Access tokens: `folio_<organization>_<id>_<secret>`, where organization and id are the digits of their ids. Both
-//! select the record, which contains only a hash of the secret.
+//! select the record, which contains only a hash of the secret. A token of the pseudo organization
+//! [`OrgId::platform`] is an account token: it names a user, and the request selects the organization.
 //!
 //! The secret has 256 random bits, so SHA-256 is sufficient: a slow hash protects only secrets that can be guessed.
 
@@ -21,8 +22,22 @@ const ID_DIGITS: usize = 32;
 const SECRET_DIGITS: usize = 64;
 
 /// Returns the hexadecimal digits of an id: the part after its prefix.
-fn digits(id: &str) -> &str {
+pub(crate) fn digits(id: &str) -> &str {
     id.split_once('_').map_or(id, |(_, digits)| digits)
+}
+
+/// Returns the digits of the owner, the digits of the id, and the secret of a token with this prefix. None: the text is
+/// no such token.
+pub(crate) fn parts<'a>(prefix: &str, text: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
+    let (owner, rest) = text.strip_prefix(prefix)?.split_once('_')?;
+    let (id, secret) = rest.split_once('_')?;
+    let is_well_formed = is_hex(owner, ID_DIGITS) && is_hex(id, ID_DIGITS) && is_hex(secret, SECRET_DIGITS);
+    is_well_formed.then_some((owner, id, secret))
+}
+
+/// Returns a random secret.
+pub(crate) fn new_secret(environment: &dyn Environment) -> Arc<str> {
+    format!("{:032x}{:032x}", environment.random(), environment.random()).into()
 }
 
 /// A complete token. It is shown once, at its creation. `Debug` does not reveal the secret.
@@ -40,12 +55,16 @@ impl Token {
 
     /// Creates a token with this id and a random secret. If several processes do so, the store keeps one token.
     pub fn with_id(org: &OrgId, id: TokenId, environment: &dyn Environment) -> Self {
-        let secret = format!("{:032x}{:032x}", environment.random(), environment.random());
-        Self { org: org.clone(), id, secret: secret.into() }
+        Self { org: org.clone(), id, secret: new_secret(environment) }
     }
 
     pub fn org(&self) -> &OrgId {
         &self.org
+    }
+
+    /// Returns true if the token names a user and no organization.
+    pub fn is_of_account(&self) -> bool {
+        self.org == OrgId::platform()
     }
 
     pub fn id(&self) -> &TokenId {
@@ -59,7 +78,7 @@ impl Token {
 
     /// Returns the hash of the secret. Only the hash is stored.
     pub fn hash(&self) -> TokenHash {
-        TokenHash(STANDARD_NO_PAD.encode(Sha256::digest(self.secret.as_bytes())))
+        TokenHash::of(&self.secret)
     }
 }
 
@@ -72,15 +91,10 @@ impl fmt::Debug for Token {
 impl FromStr for Token {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let parts: Vec<&str> = text.strip_prefix("folio_").unwrap_or_default().split('_').collect();
-        match parts.as_slice() {
-            [org, id, secret] if is_hex(org, ID_DIGITS) && is_hex(id, ID_DIGITS) && is_hex(secret, SECRET_DIGITS) => {
-                let org = format!("{}_{org}", OrgId::PREFIX).parse()?;
-                let id = format!("{}_{id}", TokenId::PREFIX).parse()?;
-                Ok(Self { org, id, secret: (*secret).into() })
-            }
-            _ => Err(Self::refused()),
-        }
+        let (org, id, secret) = parts("folio_", text).ok_or_else(Self::refused)?;
+        let org = format!("{}_{org}", OrgId::PREFIX).parse()?;
+        let id = format!("{}_{id}", TokenId::PREFIX).parse()?;
+        Ok(Self { org, id, secret: secret.into() })
     }
 }
 
@@ -97,6 +111,12 @@ impl Token {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TokenHash(String);
+
+impl TokenHash {
+    pub(crate) fn of(secret: &str) -> Self {
+        Self(STANDARD_NO_PAD.encode(Sha256::digest(secret.as_bytes())))
+    }
+}
 
 impl PartialEq for TokenHash {
     fn eq(&self, other: &Self) -> bool {

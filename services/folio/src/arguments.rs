@@ -129,9 +129,13 @@ pub(crate) enum Command {
     /// List, show, create, change, delete and test webhook endpoints, and show their deliveries.
     #[command(subcommand)]
     Webhook(crate::data::webhook::Command),
-    /// Store a server and a token for later commands. Reads the token from the terminal or standard input.
+    /// List, show, create, change and delete users that sign in with a password, and change passwords.
+    #[command(subcommand, visible_alias = "user")]
+    Users(crate::data::user::Command),
+    /// Store a server and a token for later commands, or sign in with an e-mail address. Reads the token or the password
+    /// from the terminal or standard input.
     Login(crate::login::Arguments),
-    /// Remove the stored server and token.
+    /// Remove the stored server and token, and end a session.
     Logout,
     /// Print the server and the token of commands, and check both.
     Status(crate::status::Arguments),

@@ -25,6 +25,8 @@ use crate::settings::{self, Purpose, Settings};
 const SERVER: &str = "FOLIO_SERVER";
 /// The variable that sets the token.
 const TOKEN: &str = "FOLIO_TOKEN";
+/// The header with the organization in which a session or an account token acts.
+const ORGANIZATION: &str = "folio-organization";
 
 /// The server and the token of a command.
 #[derive(Debug, Clone, clap::Args)]
@@ -38,6 +40,10 @@ pub(crate) struct ServerArguments {
     /// of the settings].
     #[arg(long, env = TOKEN, hide_env_values = true)]
     pub(crate) token: Option<String>,
+    /// The organization in which a session or an account token acts [default: FOLIO_ORGANIZATION, then that of `folio
+    /// login`].
+    #[arg(long, env = "FOLIO_ORGANIZATION", value_name = "ORGANIZATION_ID")]
+    org: Option<String>,
     #[command(flatten)]
     settings: SettingsArguments,
 }
@@ -51,6 +57,8 @@ pub(crate) struct Target {
     pub(crate) tls: TlsArguments,
     /// None: no token is stored.
     pub(crate) token: Option<Sourced<String>>,
+    /// The organization in which the token acts. None: that of the token.
+    pub(crate) organization: Option<String>,
     /// The file that contains the token if no other source does.
     pub(crate) token_file: PathBuf,
 }
@@ -128,9 +136,12 @@ impl ServerArguments {
             let source = flag_or_variable(&token, &variables.token, "--token", TOKEN);
             Sourced::new(token, source)
         });
+        // The organization of a login belongs to its token.
+        let selected = login.as_ref().filter(|_| given.is_none()).and_then(|login| login.organization.clone());
+        let organization = self.org.clone().or(selected);
         let stored = login.map(|login| Sourced::new(login.token, "folio login"));
         let local = local_token.map(|token| Sourced::new(token, token_file.display().to_string()));
-        Target { server, is_named, tls, token: given.or(stored).or(local), token_file }
+        Target { server, is_named, tls, token: given.or(stored).or(local), organization, token_file }
     }
 }
 
@@ -151,7 +162,7 @@ impl Target {
             let file = self.token_file.display();
             format!("no token: use folio login, pass --token, set FOLIO_TOKEN, or make {file} readable")
         })?;
-        Client::connect(&self.server.value, &self.tls, token).await
+        Client::open(&self.server.value, &self.tls, Some(token), self.organization.as_deref()).await
     }
 }
 
@@ -159,7 +170,8 @@ impl Target {
 #[derive(Clone)]
 pub(crate) struct Authorized {
     channel: Channel,
-    token: HeaderValue,
+    /// The headers of every call: the token, and the organization in which it acts.
+    credential: HeaderMap,
     source: HeaderMap,
 }
 
@@ -173,7 +185,7 @@ impl Service<Request<Body>> for Authorized {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        request.headers_mut().insert(AUTHORIZATION, self.token.clone());
+        request.headers_mut().extend(self.credential.clone());
         let (sent, source) = (self.channel.call(request), self.source.clone());
         Box::pin(async move {
             let mut response = sent.await?;
@@ -205,8 +217,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects to a server. A status that refuses the token names its source.
+    /// Connects to a server with a token that names its organization.
     pub(crate) async fn connect(server: &str, tls: &TlsArguments, token: &Sourced<String>) -> Result<Self> {
+        Self::open(server, tls, Some(token), None).await
+    }
+
+    /// Connects to a server. A status that refuses the token names its source. Without a token, only a sign-in is
+    /// possible. `organization`: the id of the organization in which the token acts.
+    pub(crate) async fn open(
+        server: &str,
+        tls: &TlsArguments,
+        token: Option<&Sourced<String>>,
+        organization: Option<&str>,
+    ) -> Result<Self> {
         let endpoint = tls
             .endpoint(server)?
             .connect_timeout(Duration::from_secs(5))
@@ -222,15 +245,27 @@ impl Client {
             };
             anyhow!("cannot connect to {uri}: {cause}; {remedy}")
         })?;
-        let mut bearer: HeaderValue = format!("Bearer {}", token.value.trim())
-            .parse()
-            .ok()
-            .with_context(|| format!("the token from {} contains invalid characters", token.source))?;
-        bearer.set_sensitive(true);
-        Ok(Self { channel: Authorized { channel, token: bearer, source: source_headers(&token.source) } })
+        let (mut credential, mut source) = (HeaderMap::new(), HeaderMap::new());
+        if let Some(token) = token {
+            let mut bearer: HeaderValue = format!("Bearer {}", token.value.trim())
+                .parse()
+                .ok()
+                .with_context(|| format!("the token from {} contains invalid characters", token.source))?;
+            bearer.set_sensitive(true);
+            credential.insert(AUTHORIZATION, bearer);
+            source = source_headers(&token.source);
+        }
+        if let Some(organization) = organization {
+            let value: Option<HeaderValue> = organization.parse().ok();
+            let value = value.context("the id of the organization contains invalid characters")?;
+            credential.insert(ORGANIZATION, value);
+        }
+        Ok(Self { channel: Authorized { channel, credential, source } })
     }
 
     services! {
+        accounts: account_service_client::AccountServiceClient,
+        users: user_service_client::UserServiceClient,
         conversations: conversation_service_client::ConversationServiceClient,
         documents: document_service_client::DocumentServiceClient,
         models: model_service_client::ModelServiceClient,
@@ -318,22 +353,39 @@ mod tests {
 
     /// Returns the server with its source, and the token with its source, of a command line.
     fn chosen(line: &[&str], login: Option<(&str, &str)>, local: Option<&str>) -> (String, String, String) {
+        let target = target(line, login, local);
+        let token = target.token.map_or_else(String::new, |token| format!("{} of {}", token.value, token.source));
+        let has_authority = if target.tls.authority().is_some() { "ca.pem" } else { "" };
+        (format!("{} of {}", target.server.value, target.server.source), token, has_authority.to_owned())
+    }
+
+    fn target(line: &[&str], login: Option<(&str, &str)>, local: Option<&str>) -> Target {
         let Line { mut server } = Line::parse_from(std::iter::once("folio").chain(line.iter().copied()));
         // The variables of the machine that runs the test have no effect.
         let has = |flag: &str| line.contains(&flag);
         server.server = server.server.filter(|_| has("--server"));
         server.token = server.token.filter(|_| has("--token"));
+        server.org = server.org.filter(|_| has("--org"));
         let login = login.map(|(server, token)| Login {
             server: server.to_owned(),
             token: token.to_owned(),
             tls_ca: Some("ca.pem".into()),
+            organization: Some("org_login".to_owned()),
         });
         let variables = Variables { server: None, token: Some("variable".to_owned()) };
-        let target =
-            server.resolve(&variables, login, "127.0.0.1:8080", "data/admin.token".into(), local.map(str::to_owned));
-        let token = target.token.map_or_else(String::new, |token| format!("{} of {}", token.value, token.source));
-        let has_authority = if target.tls.authority().is_some() { "ca.pem" } else { "" };
-        (format!("{} of {}", target.server.value, target.server.source), token, has_authority.to_owned())
+        server.resolve(&variables, login, "127.0.0.1:8080", "data/admin.token".into(), local.map(str::to_owned))
+    }
+
+    #[test]
+    fn the_organization_of_a_login_belongs_to_its_token() {
+        let login = Some(("https://h", "stored"));
+        let organization = |line: &[&str], login| target(line, login, Some("local")).organization;
+        assert_eq!(organization(&[], login).as_deref(), Some("org_login"));
+        assert_eq!(organization(&["--org", "org_mine"], login).as_deref(), Some("org_mine"));
+        assert_eq!(organization(&["--token", "mine"], login), None);
+        assert_eq!(organization(&["--server", "https://other"], login), None);
+        assert_eq!(organization(&["--org", "org_mine"], None).as_deref(), Some("org_mine"));
+        assert_eq!(organization(&[], None), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 48] = [
+const NAMES: [(&str, &str); 53] = [
     ("chunk", "FILE"),
     ("credit_budget", "--budget"),
     ("credits", "CREDITS"),
@@ -17,10 +17,12 @@ const NAMES: [(&str, &str); 48] = [
     ("document_filter", "the selection of documents"),
     ("document_id", "DOCUMENT"),
     ("document_ids", "DOCUMENT"),
+    ("email", "EMAIL"),
     ("end_time", "--until"),
     ("expire_time", "--expires-at"),
     ("extraction_id", "ID"),
     ("filter", "the filter"),
+    ("folio-organization", "--org"),
     ("group_by", "--by"),
     ("mentions", "the mentions of the message"),
     ("model", "--model"),
@@ -53,6 +55,9 @@ const NAMES: [(&str, &str); 48] = [
     ("token.user_id", "--user"),
     ("token_id", "TOKEN_ID"),
     ("ttl_seconds", "--expires-in"),
+    ("user.email", "EMAIL"),
+    ("user.name", "--name"),
+    ("user_id", "USER"),
 ];
 
 /// Returns the message of an error. The field at its start, with an index or a part, is replaced by the flag or the

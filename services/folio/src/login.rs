@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use folio_proto::v1;
+use folio_types::SessionToken;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Client, Sourced};
+use crate::client::{Client, Sourced, answer};
 use crate::endpoint::TlsArguments;
 use crate::secret_input;
+use crate::terminal::{note, write_stdout};
 use crate::{private_file, status};
 
 /// Maximum size of the file of a login, in bytes.
@@ -18,6 +21,12 @@ pub(crate) struct Arguments {
     /// The server.
     #[arg(value_name = "HOST:PORT or URL", default_value = "127.0.0.1:8080")]
     server: String,
+    /// Sign in with this e-mail address and a password, which is read instead of a token.
+    #[arg(long, value_name = "ADDRESS")]
+    email: Option<String>,
+    /// The organization of later commands, by id or name [default: the only one of the user].
+    #[arg(long, value_name = "ORGANIZATION", requires = "email")]
+    organization: Option<String>,
     #[command(flatten)]
     tls: TlsArguments,
 }
@@ -31,6 +40,9 @@ pub(crate) struct Login {
     /// The certificate authorities of the server. None: the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls_ca: Option<PathBuf>,
+    /// The id of the organization in which a session acts. None: the token names its organization.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) organization: Option<String>,
 }
 
 impl Login {
@@ -74,7 +86,7 @@ fn file_in(configuration: Option<PathBuf>, home: Option<PathBuf>) -> Option<Path
     Some(configuration.or(home)?.join("folio").join("login.toml"))
 }
 
-/// Reads a token, checks it with the server, and stores both.
+/// Reads a token or a password, checks it with the server, and stores the token.
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     tokio::select! {
@@ -83,28 +95,94 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     }
 }
 
-async fn log_in(Arguments { server, tls }: Arguments) -> Result<()> {
+async fn log_in(Arguments { server, email, organization, tls }: Arguments) -> Result<()> {
     let file = file().context("no folder for the login: set HOME or XDG_CONFIG_HOME")?;
-    let token = secret_input::read("token: ").await?;
-    ensure!(!token.is_empty(), "the token is empty: create one with folio token create");
-    let token = Sourced::new(token, "the input");
-    let client = Client::connect(&server, &tls, &token).await?;
-    status::check_token(&client).await?;
+    let (token, organization) = match email {
+        Some(email) => sign_in(&server, &tls, email, organization).await?,
+        None => {
+            let token = secret_input::read("token: ").await?;
+            ensure!(!token.is_empty(), "the token is empty: create one with folio token create");
+            let token = Sourced::new(token, "the input");
+            status::check_token(&Client::connect(&server, &tls, &token).await?).await?;
+            (token.value, None)
+        }
+    };
     let tls_ca = tls.authority().map(std::path::absolute).transpose()?;
-    Login { server: server.clone(), token: token.value, tls_ca }.write(&file)?;
-    crate::terminal::write_stdout(&format!("logged in to {server}; stored in {}\n", file.display()))?;
+    Login { server: server.clone(), token, tls_ca, organization }.write(&file)?;
+    write_stdout(&format!("logged in to {server}; stored in {}\n", file.display()))?;
     Ok(())
 }
 
-/// Removes the stored login. The token remains valid.
-pub(crate) fn logout() -> Result<()> {
+/// Starts a session. Returns its token and the id of the organization in which later commands act.
+async fn sign_in(
+    server: &str,
+    tls: &TlsArguments,
+    email: String,
+    organization: Option<String>,
+) -> Result<(String, Option<String>)> {
+    let password = secret_input::read_line("password: ").await?;
+    let client = Client::open(server, tls, None, None).await?;
+    let signed_in = answer(client.accounts().sign_in(v1::SignInRequest { email, password })).await?;
+    let token = Sourced::new(signed_in.session_token, "the sign-in");
+    let client = Client::connect(server, tls, &token).await?;
+    let request = v1::ListAccountOrganizationsRequest { page_size: 1_000, ..Default::default() };
+    let found = answer(client.accounts().list_account_organizations(request)).await?.organizations;
+    let found: Vec<_> = found.into_iter().filter_map(|found| found.organization).collect();
+    match chosen(&found, organization.as_deref()) {
+        Ok(chosen) => Ok((token.value, chosen)),
+        Err(error) => {
+            // A session that no command uses must not remain.
+            answer(client.accounts().sign_out(v1::SignOutRequest::default())).await?;
+            Err(error)
+        }
+    }
+}
+
+/// Chooses the organization of a user by id or name, or the only one. None: the user has no organization.
+fn chosen(found: &[v1::Organization], wanted: Option<&str>) -> Result<Option<String>> {
+    let is_wanted = |found: &&v1::Organization| match wanted {
+        Some(wanted) => found.organization_id == wanted || found.name == wanted,
+        None => true,
+    };
+    let matching: Vec<_> = found.iter().filter(is_wanted).collect();
+    match (matching.as_slice(), wanted) {
+        ([only], _) => Ok(Some(only.organization_id.clone())),
+        ([], None) => {
+            note("the user belongs to no organization yet");
+            Ok(None)
+        }
+        ([], Some(wanted)) => bail!("the user belongs to no organization {wanted:?}"),
+        (several, _) => {
+            let listed: Vec<_> =
+                several.iter().map(|found| format!("{} ({})", found.organization_id, found.name)).collect();
+            bail!("the user belongs to several organizations: pass --organization: {}", listed.join(", "))
+        }
+    }
+}
+
+/// Removes the stored login, and ends its session. An access token remains valid.
+pub(crate) async fn logout() -> Result<()> {
     let file = file().context("no folder for the login: set HOME or XDG_CONFIG_HOME")?;
+    // A damaged login is removed, too.
+    let session = Login::read(&file).ok().flatten().filter(|login| login.token.parse::<SessionToken>().is_ok());
+    if let Some(login) = &session
+        && let Err(error) = end_session(login).await
+    {
+        note(&format!("the session may remain open until it expires: {error:#}"));
+    }
+    let rest = if session.is_some() { "" } else { "; the token remains valid until folio token revoke" };
     let text = match std::fs::remove_file(&file) {
-        Ok(()) => format!("removed {}; the token remains valid until folio token revoke\n", file.display()),
+        Ok(()) => format!("removed {}{rest}\n", file.display()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "no login is stored\n".to_owned(),
         Err(error) => return Err(error).with_context(|| format!("{} cannot be removed", file.display())),
     };
-    Ok(crate::terminal::write_stdout(&text)?)
+    Ok(write_stdout(&text)?)
+}
+
+async fn end_session(login: &Login) -> Result<()> {
+    let tls = TlsArguments::default().or(login.tls_ca.clone());
+    let client = Client::connect(&login.server, &tls, &Sourced::new(login.token.clone(), "folio login")).await?;
+    answer(client.accounts().sign_out(v1::SignOutRequest::default())).await.map(drop)
 }
 
 #[cfg(test)]
@@ -116,15 +194,39 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = file_in(Some(folder.path().to_owned()), None).unwrap();
         assert!(Login::read(&file).unwrap().is_none());
-        let login = Login { server: "https://h".to_owned(), token: "folio_a_b_c".to_owned(), tls_ca: None };
+        let organization = Some("org_a".to_owned());
+        let login =
+            Login { server: "https://h".to_owned(), token: "folio_a_b_c".to_owned(), tls_ca: None, organization };
         login.write(&file).unwrap();
         let read = Login::read(&file).unwrap().unwrap();
         assert_eq!((read.server, read.token, read.tls_ca), (login.server, login.token, None));
+        assert_eq!(read.organization, login.organization);
+        std::fs::write(&file, "server = \"https://h\"\ntoken = \"t\"\n").unwrap();
+        assert_eq!(Login::read(&file).unwrap().unwrap().organization, None, "a login of an earlier version");
         for damaged in ["token = \"folio_secret\"\nserver", "x".repeat(70_000).as_str()] {
             std::fs::write(&file, damaged).unwrap();
             let error = format!("{:#}", Login::read(&file).err().unwrap());
             assert!(error.contains("use folio login again") && !error.contains("folio_secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_login_selects_the_only_organization_or_the_wanted_one() {
+        let organization = |id: &str, name: &str| v1::Organization {
+            organization_id: id.to_owned(),
+            name: name.to_owned(),
+            ..v1::Organization::default()
+        };
+        let two = [organization("org_1", "Acme"), organization("org_2", "Beta")];
+        let selected = |found: &[v1::Organization], wanted| chosen(found, wanted).map_err(|error| error.to_string());
+        assert_eq!(selected(&[], None), Ok(None));
+        assert_eq!(selected(&two[..1], None), Ok(Some("org_1".to_owned())));
+        for wanted in ["org_2", "Beta"] {
+            assert_eq!(selected(&two, Some(wanted)), Ok(Some("org_2".to_owned())));
+        }
+        let several = selected(&two, None).unwrap_err();
+        assert!(several.contains("org_1 (Acme), org_2 (Beta)"), "{several}");
+        assert!(selected(&two, Some("Gamma")).unwrap_err().contains("Gamma"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A secret that the user types without echo, or the first line of standard input. No argument contains a secret, because
 //! every user of the machine can read the arguments of a process.
 
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{BufRead, IsTerminal as _, Read as _, Write as _};
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
@@ -12,6 +12,11 @@ const LINE_BYTES: usize = 16 * 1024;
 
 /// Reads a secret without surrounding whitespace. `prompt` is shown on a terminal only.
 pub(crate) async fn read(prompt: &str) -> Result<String> {
+    Ok(read_line(prompt).await?.trim().to_owned())
+}
+
+/// Reads a secret in which whitespace counts. `prompt` is shown on a terminal only.
+pub(crate) async fn read_line(prompt: &str) -> Result<String> {
     let hidden = std::io::stdin().is_terminal().then(HiddenInput::start).transpose()?;
     if hidden.is_some() {
         let mut err = std::io::stderr();
@@ -30,18 +35,17 @@ pub(crate) async fn read(prompt: &str) -> Result<String> {
         // The terminal is restored before the command ends.
         () = shutdown.cancelled() => bail!("stopped by a signal"),
     };
-    Ok(secret.trim().to_owned())
+    Ok(secret.strip_suffix('\r').unwrap_or(&secret).to_owned())
 }
 
-/// Returns the text before the first line end, at most [`LINE_BYTES`] bytes.
-fn first_line(input: impl std::io::Read) -> Result<String> {
+/// Returns the text before the first line end, at most [`LINE_BYTES`] bytes. Further lines remain in the input.
+fn first_line(input: impl BufRead) -> Result<String> {
     let mut line = Vec::new();
-    for byte in std::io::BufReader::new(input).bytes() {
-        match byte? {
-            b'\n' => break,
-            _ if line.len() == LINE_BYTES => bail!("the line has more than {LINE_BYTES} bytes"),
-            byte => line.push(byte),
-        }
+    input.take(LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() > LINE_BYTES {
+        bail!("the line has more than {LINE_BYTES} bytes");
     }
     String::from_utf8(line).ok().context("the line is not UTF-8")
 }
@@ -81,5 +85,7 @@ mod tests {
         assert_eq!(first_line(longest.as_bytes()).unwrap(), longest);
         let too_long = longest + "x";
         assert!(first_line(too_long.as_bytes()).is_err());
+        let mut two = &b"first\nsecond\n"[..];
+        assert_eq!([first_line(&mut two).unwrap(), first_line(&mut two).unwrap()], ["first", "second"]);
     }
 }

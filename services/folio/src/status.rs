@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use folio_proto::v1;
+use folio_types::SessionToken;
 use folio_types::token::Token;
 use tonic::Code;
 
@@ -39,30 +40,34 @@ fn report(target: &Target) -> String {
         Some(token) => format!("{} (from {})", masked(&token.value), token.source),
         None => format!("none (no login, no FOLIO_TOKEN, no {})", target.token_file.display()),
     };
-    format!("server  {} (from {})\ntoken   {token}\n", target.server.value, target.server.source)
+    let organization = target.organization.as_ref().map(|id| format!("org     {id}\n")).unwrap_or_default();
+    format!("server  {} (from {})\ntoken   {token}\n{organization}", target.server.value, target.server.source)
 }
 
-/// Returns the public part of an access token, and nothing of any other token.
+/// Returns the public part of an access token or of the token of a session, and nothing of any other token.
 fn masked(token: &str) -> String {
-    match token.trim().parse::<Token>() {
-        Ok(token) => format!("{token:?}"),
-        Err(_) => "********".to_owned(),
+    match (token.trim().parse::<Token>(), token.trim().parse::<SessionToken>()) {
+        (Ok(token), _) => format!("{token:?}"),
+        (_, Ok(token)) => format!("{token:?}"),
+        _ => "********".to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use folio_types::{OrgId, System};
+    use folio_types::{OrgId, System, UserId};
 
     use super::*;
 
     #[test]
     fn a_token_is_shown_without_its_secret() {
-        let token = Token::generate(&OrgId::first(), &System);
-        let text = token.reveal();
-        let (public, secret) = text.rsplit_once('_').unwrap();
-        let shown = masked(&format!("{text}\n"));
-        assert!(shown.starts_with(public) && !shown.contains(secret), "{shown}");
+        let token = Token::generate(&OrgId::first(), &System).reveal();
+        let session = SessionToken::generate(&UserId::generate(&System), &System).reveal();
+        for text in [token, session] {
+            let (public, secret) = text.rsplit_once('_').unwrap();
+            let shown = masked(&format!("{text}\n"));
+            assert!(shown.starts_with(public) && !shown.contains(secret), "{shown}");
+        }
         assert_eq!(masked("eyJhbGciOi.eyJzdWIi.c2ln"), "********");
     }
 }

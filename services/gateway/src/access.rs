@@ -101,7 +101,8 @@ mod tests {
             operation.effect == Effect::Change && !described.has_request_id(method.input_type())
         });
         let lacking: BTreeSet<&str> = lacking.map(|operation| operation.name).collect();
-        assert_eq!(lacking, BTreeSet::new());
+        // Each sign-in starts a session: its token is returned once, so that a repetition could not return it.
+        assert_eq!(lacking, BTreeSet::from(["SignIn"]));
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl Attempts {
         self.valid.insert(credential, owner).await;
     }
 
+    /// Forgets that a credential was valid.
+    pub(crate) async fn forget(&self, credential: &Digest) {
+        self.valid.invalidate(credential).await;
+    }
+
     /// Counts a failed attempt. `verified` is the credential if it was verified now: a refusal from memory does not
     /// extend the memory, so that a credential that becomes valid is accepted after that time. Error: `TOO_MANY_ATTEMPTS` if the address has more failed
     /// attempts than the limit.
@@ -162,8 +167,12 @@ mod tests {
         let attempts = attempts(3);
         let owner = Owner { org: OrgId::derive(&["a"]), user: UserId::derive(&["b"]) };
         attempts.record_valid(digest("token"), owner.clone()).await;
-        assert_eq!(attempts.owner(&digest("token")).await, Some(owner));
+        assert_eq!(attempts.owner(&digest("token")).await, Some(owner.clone()));
         assert!(!attempts.is_refused(&digest("token")));
+        attempts.forget(&digest("token")).await;
+        assert_eq!(attempts.owner(&digest("token")).await, None);
+        assert!(!attempts.is_refused(&digest("token")), "neither valid nor refused");
+        attempts.record_valid(digest("token"), owner).await;
         attempts.record_failed(None, Some(digest("token"))).await.unwrap();
         assert_eq!(attempts.owner(&digest("token")).await, None);
         assert!(attempts.is_refused(&digest("token")));

@@ -9,14 +9,15 @@ use folio_types::{Error, OrgId, Principal, Reason, Result, UserId};
 /// The owner of a credential, whose shares its calls use.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
+    /// See [`Principal::counted_as`].
     pub(crate) org: OrgId,
     pub(crate) user: UserId,
 }
 
 impl Owner {
     pub(crate) fn of(caller: &Caller) -> Self {
-        let Principal { org, user, .. } = &caller.principal;
-        Self { org: org.clone(), user: user.clone() }
+        let principal: &Principal = &caller.principal;
+        Self { org: principal.counted_as(), user: principal.user.clone() }
     }
 }
 

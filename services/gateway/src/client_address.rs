@@ -48,6 +48,10 @@ fn hop_address(text: &str) -> Option<IpAddr> {
     bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
+/// The network of the client of a call without a token. None: unknown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientNetwork(pub(crate) Option<IpAddr>);
+
 /// Returns the network that shares the bounds of an address. For an IPv6 address: its /64 network, which has one owner.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

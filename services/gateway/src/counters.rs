@@ -28,7 +28,7 @@ impl Counters {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Number of calls whose token was not valid.
+    /// Number of calls whose token was not valid, and of failed sign-ins.
     pub fn failed_authentications(&self) -> u64 {
         self.failed_authentications.load(Ordering::Relaxed)
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{Kind, ListQuery, NewName, ResourceWrite};
-use folio_storage::{AccessStore, ConditionalRow, ResourceExecutor, ResourceUsage, RowStore, StoredResource};
+use folio_storage::{
+    AccessStore, AccountStore, ConditionalRow, ResourceExecutor, ResourceUsage, RowStore, StoredResource,
+};
 use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{BlobId, Error, OrgId, Result, System, Timestamp, TokenId};
@@ -22,7 +24,9 @@ pub(crate) struct EmptyStore {
 impl EmptyStore {
     pub(crate) fn authenticator(self, options: &Options) -> Authenticator {
         let resources: Arc<dyn ResourceExecutor> = Arc::new(self.clone());
-        Authenticator::new(AccessStore::new(Arc::new(self)), &resources, Arc::new(System), Issuers::default(), options)
+        let rows: Arc<dyn RowStore> = Arc::new(self);
+        let stores = (AccessStore::new(Arc::clone(&rows)), AccountStore::new(rows));
+        Authenticator::new(stores, &resources, Arc::new(System), Issuers::default(), options)
     }
 }
 

@@ -3,15 +3,17 @@
 //! 1. **Trace**: opens a span for the logs of the call, in the caller's trace if a trusted proxy sent the call, and
 //!    otherwise in a trace that links to the caller's. The trace continues on the node. The span ends with the last byte of the response (`call_span`). Span and response contain the id of the call: the client's
 //!    `x-request-id`, or a generated one.
-//! 2. **Authenticate**: turns the bearer token into the principal; no field of a request determines the organization.
+//! 2. **Authenticate**: turns the bearer token into the principal; no field of a request determines the organization. For
+//!    a session or an account token, the path of a REST route or the header `folio-organization` selects one of the
+//!    organizations of its user.
 //!    The address of the caller (`client_address`) and of its connection (`connections`) bound what callers without a
 //!    valid token occupy: they displace each other and never a caller with a valid token.
 //! 3. **Admit**: refuses the call immediately if the user, its organization or the server has too many calls in
 //!    progress (`call_shares`). A recently valid token is admitted before it is verified again, because the
 //!    verification may read the store; other tokens are verified under permits of their own (`attempts`). The permit
 //!    is kept until the last byte of the response, or until the caller has not read for too long (`response_body`).
-//!    Health and reflection need no token: they have permits of their own, are never refused, and end the oldest call
-//!    of their kind instead (`public_calls`).
+//!    Sign-in, health and reflection need no token: they have permits of their own, are never refused, and end the
+//!    oldest call of their kind instead (`public_calls`).
 //! 4. **Authorize**: checks role and scope against the operation's declaration, and counts the call against the
 //!    organization's calls per second (`rates`), in addition to the quota that the operation declares. A long call ends
 //!    when its token becomes invalid (`sessions`).
@@ -24,6 +26,7 @@
 //! 7. **Clarify**: if tonic cannot parse a request, replaces its status, which reports a server error, by a client
 //!    error.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,11 +34,11 @@ use std::time::{Duration, Instant};
 
 use folio_cluster::{CallContext, catch_panic, draining, trace_of};
 use folio_operations::documents::UploadDocument;
-use folio_operations::{Caller, Class, Operation as _};
-use folio_proto::status;
+use folio_operations::{Access, Caller, Class, CredentialKind, ORGANIZATION, Operation as _};
+use folio_proto::{fields, status};
 use folio_trace::TraceContext;
 use folio_types::token::Token;
-use folio_types::{Code, Environment as _, Error, Reason, Result, System};
+use folio_types::{Code, Environment as _, Error, OrgId, Reason, Result, System};
 use futures::future::OptionFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio_util::sync::CancellationToken;
@@ -45,13 +48,14 @@ use tower::{Layer, Service};
 use tracing::Instrument as _;
 
 use crate::access::Route;
-use crate::authenticator::Authenticator;
+use crate::authenticator::{Authenticator, not_a_member};
 use crate::call_shares::{CallShares, Owner};
 use crate::call_span;
-use crate::client_address::TrustedProxies;
+use crate::client_address::{ClientNetwork, TrustedProxies, network};
 use crate::connections::ConnectionHandle;
 use crate::counters::Counters;
 use crate::faces::{Face, Target};
+use crate::http_status::grpc_code;
 use crate::options::Options;
 use crate::public_calls::PublicCalls;
 use crate::rates::RateLimit;
@@ -167,6 +171,12 @@ where
 }
 
 impl Inner {
+    /// Returns the address of the client of a request. None: unknown.
+    fn source(&self, request: &Request<Body>) -> Option<IpAddr> {
+        let peer = request.extensions().get::<ConnectionHandle>().and_then(|connection| connection.source)?;
+        Some(self.proxies.client(peer, request.headers()))
+    }
+
     /// Connects the span of a call with the trace of its caller. Returns the trace if the span continues it: only if a
     /// trusted proxy sent the call. Otherwise, the span starts a trace with a link to that of the caller.
     fn caller_trace(&self, request: &Request<Body>, span: &tracing::Span) -> Option<TraceContext> {
@@ -215,7 +225,8 @@ where
     let started = Instant::now();
     layers.counters.count_call();
     let deadline = caller_timeout(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
-    let Entered { request, guard, rate } = match enter(layers, target, request).await {
+    let source = layers.source(&request);
+    let Entered { request, guard, rate } = match enter(layers, target, request, source).await {
         Ok(entered) => entered,
         Err(error) => {
             tracing::debug!(reason = error.reason.as_str(), "call refused");
@@ -225,7 +236,12 @@ where
             return Ok(status::from_error(error).into_http());
         }
     };
-    let response = run(layers, target.route, service, request, &guard).await?;
+    let mut response = run(layers, target.route, service, request, &guard).await?;
+    if is_failed_sign_in(target.route, &response)
+        && let Err(error) = layers.authenticator.record_failed_sign_in(source).await
+    {
+        response = refusal(error);
+    }
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "call answered");
     let mut response = with_client_error(response);
     if let Some(rate) = rate {
@@ -242,34 +258,67 @@ struct Entered {
     rate: Option<RateLimit>,
 }
 
+/// Returns true if an operation that requires no token refused the credentials in its request.
+fn is_failed_sign_in(route: Route, response: &Response<Body>) -> bool {
+    // A REST handler answers with a status of HTTP.
+    let status = Status::from_header_map(response.headers());
+    let code = status.map_or_else(|| grpc_code(response.status()), |status| status.code());
+    matches!(route, Route::Api(operation) if operation.access == Access::Public) && code == tonic::Code::Unauthenticated
+}
+
+/// Returns the organization that a request selects, by its path or by a header. Operations on the account of the caller
+/// ignore the header. None also for a malformed organization in the path, which [`check_organization`] refuses.
+///
+/// # Errors
+/// `INVALID_ID` of the header; `INVALID_FIELD` if the request selects several, so that a proxy and the gateway cannot read
+/// different ones.
+fn selected_organization(access: Access, path: Option<&str>, headers: &HeaderMap) -> Result<Option<OrgId>> {
+    let mut values = headers.get_all(ORGANIZATION).iter().filter(|_| access != Access::Account);
+    let header = values.next().map(|value| fields::id::<OrgId>(ORGANIZATION, value.to_str().unwrap_or_default()));
+    if values.next().is_some() {
+        return Err(Error::invalid_field(ORGANIZATION, "must not be repeated"));
+    }
+    let header = header.transpose()?;
+    let Some(path) = path else { return Ok(header) };
+    if header.is_some_and(|header| header.as_str() != path) {
+        return Err(Error::invalid_field(ORGANIZATION, "differs from the organization in the path"));
+    }
+    Ok(path.parse().ok())
+}
+
 /// Authenticates, admits and authorizes a call.
-async fn enter(layers: &Inner, target: &Target, request: Request<Body>) -> Result<Entered> {
+async fn enter(layers: &Inner, target: &Target, request: Request<Body>, source: Option<IpAddr>) -> Result<Entered> {
     if layers.drained.is_cancelled() {
         return Err(draining());
     }
     let connection = request.extensions().get::<ConnectionHandle>().cloned();
     let active = connection.as_ref().map(|connection| connection.begin_call(request.version()));
-    let peer = connection.as_ref().and_then(|connection| connection.source);
-    let source = peer.map(|peer| layers.proxies.client(peer, request.headers()));
     let (mut bounds, framing) = (layers.messages.clone(), framing(target));
-    let Route::Api(operation) = target.route else {
-        let permit = CallPermit::Public(layers.public.begin(request.uri().path(), source));
-        let request = request.map(|body| Body::new(RequestBody::new(body, framing, bounds, None)));
-        return Ok(Entered { request, guard: CallGuard { permit, session: None, _active: active }, rate: None });
+    let operation = match target.route {
+        Route::Api(operation) if operation.access != Access::Public => operation,
+        route => {
+            let permit = CallPermit::Public(layers.public.begin(route, request.uri().path(), source));
+            let mut request = request.map(|body| Body::new(RequestBody::new(body, framing, bounds, None)));
+            request.extensions_mut().insert(Caller::anonymous());
+            request.extensions_mut().insert(ClientNetwork(source.map(network)));
+            return Ok(Entered { request, guard: CallGuard { permit, session: None, _active: active }, rate: None });
+        }
     };
     let shares = if operation.class == Class::Long { &layers.long } else { &layers.short };
     let admit = |owner: &Owner| shares.try_acquire(owner, 0);
-    let (caller, share) = layers.authenticator.caller(request.headers(), source, admit).await?;
+    let in_path = target.rest.as_ref().and_then(Lookup::organization);
+    let org = selected_organization(operation.access, in_path, request.headers())?;
+    let (caller, share) = layers.authenticator.caller(request.headers(), org.as_ref(), source, admit).await?;
     if let Some(connection) = connection {
-        connection.authenticate(&caller.principal.org)?;
+        connection.authenticate(&caller.principal.counted_as())?;
     }
     let span = tracing::Span::current();
     span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
-    if let Some(organization) = target.rest.as_ref().and_then(Lookup::organization) {
+    if let Some(organization) = in_path {
         check_organization(&caller, organization)?;
     }
     caller.authorize(operation)?;
-    let rate = layers.authenticator.count_call(&caller.principal.org).await?;
+    let rate = layers.authenticator.count_call(&caller.principal.counted_as()).await?;
     let session = (operation.class == Class::Long).then(|| layers.observers.sessions.begin(&caller));
     if operation.name == UploadDocument::DECLARATION.name || framing.is_stream() {
         // The time between the parts of an upload has a limit of its own (`services::upload`, `rest::upload`).
@@ -294,11 +343,7 @@ fn check_organization(caller: &Caller, organization: &str) -> Result<()> {
     if caller.principal.org.as_str() == organization {
         return Ok(());
     }
-    if caller.is_jwt {
-        let message = "you are not a member of this organization";
-        return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message));
-    }
-    Err(Token::refused())
+    Err(if caller.credential == CredentialKind::Token { Token::refused() } else { not_a_member() })
 }
 
 async fn run<S>(
@@ -436,10 +481,71 @@ mod tests {
             Ok::<_, Infallible>(Response::new(Body::empty()))
         });
         let mut service = test_layers(&Options::default(), CancellationToken::new()).layer(never);
-        for operation in folio_operations::operations() {
+        let with_token = folio_operations::operations().filter(|operation| operation.access != Access::Public);
+        for operation in with_token {
             let path = crate::access::rpc_path(operation);
             assert_eq!(reason(&send(&mut service, &path).await).reason, Reason::InvalidToken, "{path}");
         }
+    }
+
+    #[test]
+    fn a_request_selects_at_most_one_well_formed_organization() {
+        let (org, other) = (OrgId::derive(&["acme"]), OrgId::derive(&["other"]));
+        let selected = |access, path: Option<&str>, values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(ORGANIZATION, value.parse().unwrap());
+            }
+            selected_organization(access, path, &headers).map_err(|error| error.violations[0].field.clone())
+        };
+        let (one, in_path) = (Ok::<_, String>(Some(org.clone())), Some(org.as_str()));
+        let refused = Err::<Option<OrgId>, _>(ORGANIZATION.to_owned());
+        for access in [Access::Organization, Access::Installation] {
+            assert_eq!(selected(access, None, &[]), Ok(None));
+            assert_eq!(selected(access, None, &[org.as_str()]), one);
+            for wrong in
+                [&["acme"][..], &[""], &["../x"], &[org.as_str(), org.as_str()], &[org.as_str(), other.as_str()]]
+            {
+                assert_eq!(selected(access, None, wrong), refused, "{wrong:?}");
+            }
+            assert_eq!(selected(access, in_path, &[org.as_str()]), one);
+            assert_eq!(selected(access, in_path, &[other.as_str()]), refused, "two organizations");
+        }
+        assert_eq!(selected(Access::Account, None, &["acme"]), Ok(None), "an account has no organization");
+        assert_eq!(selected(Access::Account, in_path, &[]), one);
+        assert_eq!(selected(Access::Organization, Some("acme"), &[]), Ok(None), "a malformed path is refused later");
+    }
+
+    #[test]
+    fn the_organization_in_a_path_must_be_that_of_the_caller() {
+        let refusal = |credential| {
+            let caller = Caller { credential, ..Caller::anonymous() };
+            assert!(check_organization(&caller, caller.principal.org.as_str()).is_ok());
+            check_organization(&caller, "acme").unwrap_err().reason
+        };
+        assert_eq!(refusal(CredentialKind::Token), Reason::InvalidToken);
+        for credential in [CredentialKind::Jwt, CredentialKind::AccountToken, CredentialKind::Session] {
+            assert_eq!(refusal(credential), Reason::NotAMember, "{credential:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn refused_sign_ins_count_as_failures_of_their_address() {
+        let refusing = tower::service_fn(|_: Request<Body>| async {
+            let refused = Error::new(Code::Unauthenticated, Reason::SignInFailed, "wrong");
+            Ok::<_, Infallible>(refusal(refused))
+        });
+        let layers = test_layers(&Options::default(), CancellationToken::new());
+        let mut service = layers.layer(refusing);
+        let answer = send(&mut service, "/folio.v1.AccountService/SignIn").await;
+        assert_eq!(reason(&answer).reason, Reason::SignInFailed, "reaches its service without a token");
+        assert_eq!(layers.inner.counters.failed_authentications(), 1);
+        let rest = tower::service_fn(|_: Request<Body>| async {
+            let response = Response::builder().status(http::StatusCode::UNAUTHORIZED).body(Body::empty()).unwrap();
+            Ok::<_, Infallible>(response)
+        });
+        send(&mut layers.layer(rest), "/folio.v1.AccountService/SignIn").await;
+        assert_eq!(layers.inner.counters.failed_authentications(), 2);
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
-//! Bounds the calls without a token: health and reflection. They are never refused. At a bound, the oldest call of its
-//! kind ends, first one from the same address; so a flood ends only its own calls.
+//! Bounds the calls without a token: sign-ins, health and reflection. They are never refused. At a bound, the oldest call
+//! of its kind ends, first one from the same address; so a flood ends only its own calls.
 //!
-//! Health checks (unary) and streams (health watches, reflection) have separate permits, so that streams never end a
-//! check. A path that is not served counts as a check: it is answered at once.
+//! Health checks (unary), streams (health watches, reflection) and sign-ins have separate permits, so that neither
+//! streams nor sign-ins end a check. A path that is not served counts as a check: it is answered at once.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use folio_proto::status;
 use folio_types::{Code, Error, Reason};
 use tokio::time::Instant;
 
-use crate::access::is_public_stream;
+use crate::access::{Route, is_public_stream};
 use crate::client_address::network;
 use crate::counters::Counters;
 use crate::options::Options;
@@ -22,6 +22,7 @@ type Permits = EvictingPermits<Option<IpAddr>>;
 pub(crate) struct PublicCalls {
     checks: Permits,
     streams: Permits,
+    sign_ins: Permits,
     lifetime: Duration,
     counters: Counters,
 }
@@ -29,12 +30,17 @@ pub(crate) struct PublicCalls {
 impl PublicCalls {
     pub(crate) fn new(options: &Options, counters: Counters) -> Self {
         let permits = || EvictingPermits::new(options.public_calls, options.public_calls_per_address);
-        Self { checks: permits(), streams: permits(), lifetime: options.public_lifetime, counters }
+        let (checks, streams, sign_ins) = (permits(), permits(), permits());
+        Self { checks, streams, sign_ins, lifetime: options.public_lifetime, counters }
     }
 
-    /// Registers a call of a path from an address.
-    pub(crate) fn begin(&self, path: &str, source: Option<IpAddr>) -> PublicCall {
-        let permits = if is_public_stream(path) { &self.streams } else { &self.checks };
+    /// Registers a call of a path from an address. `route`: the target of the call in its face.
+    pub(crate) fn begin(&self, route: Route, path: &str, source: Option<IpAddr>) -> PublicCall {
+        let permits = match route {
+            Route::Api(_) => &self.sign_ins,
+            Route::Public if is_public_stream(path) => &self.streams,
+            Route::Public | Route::Unknown => &self.checks,
+        };
         let permit = permits.acquire(&source.map(network));
         if permit.has_evicted() {
             self.counters.count_eviction();
@@ -71,9 +77,11 @@ impl PublicCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::route;
 
     const CHECK: &str = "/grpc.health.v1.Health/Check";
     const WATCH: &str = "/grpc.health.v1.Health/Watch";
+    const SIGN_IN: &str = "/folio.v1.AccountService/SignIn";
 
     fn address(last: u8) -> Option<IpAddr> {
         Some(IpAddr::from([192, 0, 2, last]))
@@ -84,10 +92,12 @@ mod tests {
         let public_lifetime = Duration::from_millis(10);
         let options = Options { public_calls: 4, public_calls_per_address: 2, public_lifetime, ..Options::default() };
         let calls = PublicCalls::new(&options, Counters::default());
-        let (check, watch) = (calls.begin(CHECK, address(1)), calls.begin(WATCH, address(1)));
-        let flood: Vec<_> = (0..10).map(|_| calls.begin(WATCH, address(2))).collect();
+        let begin = |path, source| calls.begin(route(path), path, source);
+        let (check, watch) = (begin(CHECK, address(1)), begin(WATCH, address(1)));
+        let sign_in = begin(SIGN_IN, address(1));
+        let flood: Vec<_> = (0..10).map(|_| begin(WATCH, address(2))).collect();
         let evicted = |call: &PublicCall| call.permit.evicted().is_cancelled();
-        assert!(!evicted(&check) && !evicted(&watch));
+        assert!(!evicted(&check) && !evicted(&watch) && !evicted(&sign_in));
         assert_eq!(flood.iter().map(evicted).collect::<Vec<_>>(), [vec![true; 8], vec![false; 2]].concat());
         assert_eq!(flood[0].ended().await.reason, Reason::Overloaded);
         assert_eq!(calls.counters.evictions(), 8);

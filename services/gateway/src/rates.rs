@@ -113,7 +113,7 @@ fn quota_exceeded(rate_max: NonZeroU32, wait: Duration) -> Error {
 mod tests {
     use super::*;
     use async_trait::async_trait;
-    use folio_storage::SharedOptions;
+    use folio_storage::{SharedOptions, WindowLimit};
     use folio_types::System;
 
     struct UnavailableStore;
@@ -121,6 +121,14 @@ mod tests {
     #[async_trait]
     impl RateStore for UnavailableStore {
         async fn take(&self, _: &OrgId, _: &str, _: Rate, _: u32) -> Result<RateDecision> {
+            Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
+        }
+
+        async fn count(&self, _: &OrgId, _: &str, _: WindowLimit) -> Result<RateDecision> {
+            Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
+        }
+
+        async fn uncount(&self, _: &OrgId, _: &str) -> Result<()> {
             Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
         }
     }

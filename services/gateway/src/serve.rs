@@ -78,11 +78,14 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let mut watches = JoinSet::new();
     let issuers = Issuers::start(&options.jwt, &mut watches).await?;
     let components = &gateway.components;
-    let (access, resources) = (components.stores.access(), &components.stores.resources);
+    let resources = &components.stores.resources;
+    let stores = (components.stores.access(), components.stores.accounts());
     let environment = Arc::clone(&components.environment);
     let rates = Rates::new(Arc::clone(&gateway.rates));
-    let authenticator = Authenticator::new(access, resources, environment, issuers, &options);
-    let authenticator = authenticator.with_quotas(components.quotas, rates).with_counters(counters.clone());
+    let authenticator = Authenticator::new(stores, resources, environment, issuers, &options)
+        .with_accounts(components.accounts.is_some())
+        .with_quotas(components.quotas, rates)
+        .with_counters(counters.clone());
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&components.stores.health);
     let api = Api::new(gateway, &shutdown);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use folio_types::TokenId;
+use folio_types::{OrgId, TokenId};
 use futures::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
@@ -19,10 +19,13 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent checks.
 const CHECKS_MAX: usize = 32;
 
-/// The access tokens with long RPCs in progress.
+/// A credential in one of the organizations in which it is valid.
+type Key = (TokenId, OrgId);
+
+/// The credentials with long RPCs in progress.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    open: Mutex<HashMap<TokenId, OpenCalls>>,
+    open: Mutex<HashMap<Key, OpenCalls>>,
 }
 
 struct OpenCalls {
@@ -33,16 +36,16 @@ struct OpenCalls {
 
 impl Sessions {
     pub(crate) fn begin(self: &Arc<Self>, caller: &Caller) -> Session {
-        let token = caller.token.clone();
+        let key = (caller.token.clone(), caller.principal.org.clone());
         let mut open = self.lock();
         let new = || OpenCalls { calls: 0, caller: caller.clone(), ended: CancellationToken::new() };
-        let entry = open.entry(token.clone()).or_insert_with(new);
+        let entry = open.entry(key.clone()).or_insert_with(new);
         entry.calls = entry.calls.saturating_add(1);
-        // All RPCs of a token end together, when the role falls below the highest role at the start of one of the RPCs.
+        // All RPCs of a token in an organization end together, when the role falls below the highest role at the start of one of the RPCs.
         if entry.caller.principal.role < caller.principal.role {
             entry.caller = caller.clone();
         }
-        Session { token, ended: entry.ended.clone(), sessions: Arc::clone(self) }
+        Session { key, ended: entry.ended.clone(), sessions: Arc::clone(self) }
     }
 
     /// Checks all access tokens periodically. Never returns.
@@ -57,24 +60,24 @@ impl Sessions {
 
     /// Ends the RPCs of a token that is no longer valid.
     async fn check(&self, authenticator: &Authenticator, caller: Caller) {
-        let token = &caller.token;
+        let (token, org) = (&caller.token, &caller.principal.org);
         // A failed check (an unavailable store) ends no RPC.
         if matches!(authenticator.is_valid(&caller).await, Ok(false)) {
             tracing::info!(%token, "a token is no longer valid; ending its RPCs");
-            if let Some(open) = self.lock().remove(token) {
+            if let Some(open) = self.lock().remove(&(token.clone(), org.clone())) {
                 open.ended.cancel();
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, OpenCalls>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, OpenCalls>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A long RPC in progress. Dropping the session unregisters the RPC.
 pub(crate) struct Session {
-    token: TokenId,
+    key: Key,
     ended: CancellationToken,
     sessions: Arc<Sessions>,
 }
@@ -92,12 +95,12 @@ impl Drop for Session {
             return;
         }
         let mut open = self.sessions.lock();
-        let last = open.get_mut(&self.token).is_some_and(|open| {
+        let last = open.get_mut(&self.key).is_some_and(|open| {
             open.calls = open.calls.saturating_sub(1);
             open.calls == 0
         });
         if last {
-            open.remove(&self.token);
+            open.remove(&self.key);
         }
     }
 }
@@ -105,7 +108,8 @@ impl Drop for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use folio_types::{OrgId, Principal, Role, System, UserId};
+    use folio_operations::CredentialKind;
+    use folio_types::{Principal, Role, System, UserId};
 
     use crate::empty_store::EmptyStore;
     use crate::options::Options;
@@ -113,7 +117,7 @@ mod tests {
     fn caller() -> Caller {
         let principal = Principal::new(OrgId::generate(&System), UserId::generate(&System), Role::Member);
         let token = TokenId::generate(&System);
-        Caller { principal, token, scopes: Vec::new(), has_platform_right: false, expires_at: None, is_jwt: false }
+        Caller { principal, token, credential: CredentialKind::Token, ..Caller::anonymous() }
     }
 
     #[tokio::test]
@@ -139,5 +143,17 @@ mod tests {
         let _open = [sessions.begin(&viewer), sessions.begin(&admin), sessions.begin(&viewer)];
         let roles: Vec<_> = sessions.lock().values().map(|open| open.caller.principal.role).collect();
         assert_eq!(roles, [Role::Admin]);
+    }
+
+    #[tokio::test]
+    async fn a_credential_is_checked_in_each_organization_of_its_calls() {
+        let sessions = Arc::new(Sessions::default());
+        let one = caller();
+        let principal = Principal { org: OrgId::generate(&System), ..one.principal.clone() };
+        let other = Caller { principal, ..one.clone() };
+        let open = [sessions.begin(&one), sessions.begin(&other)];
+        assert_eq!(sessions.lock().len(), 2);
+        drop(open);
+        assert!(sessions.lock().is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! Conversions of organizations, members, tokens, and enums of administration.
+//! Conversions of organizations, members, users, tokens, and enums of administration.
 
 use folio_resources::audit::AuditKind;
-use folio_resources::{Member, Organization, TokenRecord};
+use folio_resources::{Member, Organization, TokenRecord, User};
 use folio_types::Etag;
 use folio_types::access::{Role, Scope};
 use folio_types::models::OutputLimitField;
@@ -54,6 +54,20 @@ impl From<&Member> for v1::Member {
             name: member.name.clone(),
             role: v1::Role::from(member.role).into(),
             create_time: Some(time::to_proto(member.created_at)),
+        }
+    }
+}
+
+impl From<&User> for v1::User {
+    fn from(user: &User) -> Self {
+        Self {
+            user_id: user.id.to_string(),
+            email: user.email.clone(),
+            name: user.name.clone(),
+            platform: user.platform,
+            create_time: Some(time::to_proto(user.created_at)),
+            update_time: Some(time::to_proto(user.updated_at)),
+            etag: Etag::new(user.version).to_string(),
         }
     }
 }

@@ -9,6 +9,7 @@ use folio_history::event::Event;
 use folio_storage::{
     ClaimedJob, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, MembershipSnapshot, NodeRecord, NodeStore,
     Rate, RateDecision, RateStore, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore,
+    WindowLimit,
 };
 use folio_types::{Incarnation, OrgId, Result, TurnId, UserId};
 
@@ -60,6 +61,10 @@ faults! {
     SilenceIgnored, nodes, "nodes";
     /// An empty bucket allows a request.
     BucketNeverEmpty, rates, "rates";
+    /// A full window counts a further event.
+    WindowNeverFull, rates, "rates";
+    /// A removed event still counts.
+    WindowKeepsEvents, rates, "rates";
     /// A slot is granted beyond the bound.
     SlotBoundIgnored, slots, "slots";
     /// The lease of a slot does not expire.
@@ -194,6 +199,35 @@ impl RateLayer for BucketNeverEmpty {
         cost: u32,
     ) -> Result<RateDecision> {
         below.take(org, bucket, rate, cost).await.map(|_| RateDecision::Allowed { remaining: 1 })
+    }
+}
+
+#[derive(Default)]
+struct WindowNeverFull;
+
+#[async_trait]
+impl RateLayer for WindowNeverFull {
+    async fn count(
+        &self,
+        below: &dyn RateStore,
+        org: &OrgId,
+        window: &str,
+        limit: WindowLimit,
+    ) -> Result<RateDecision> {
+        below.count(org, window, limit).await.map(|decision| match decision {
+            RateDecision::Refused { .. } => RateDecision::Allowed { remaining: 0 },
+            allowed => allowed,
+        })
+    }
+}
+
+#[derive(Default)]
+struct WindowKeepsEvents;
+
+#[async_trait]
+impl RateLayer for WindowKeepsEvents {
+    async fn uncount(&self, _below: &dyn RateStore, _org: &OrgId, _window: &str) -> Result<()> {
+        Ok(())
     }
 }
 

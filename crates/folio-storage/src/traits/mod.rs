@@ -6,6 +6,7 @@
 //! items that are created or deleted between two pages, but no item appears twice.
 
 mod access;
+mod accounts;
 mod audit;
 mod blobs;
 mod budgets;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use folio_resources::Resource;
 
 pub use access::{AccessStore, MEMBERS_MAX, quota_exceeded};
+pub use accounts::{AccountStore, USER_ORGANIZATIONS_MAX};
 pub use audit::{AuditStore, encode_checked as encode_audit_checked};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use budgets::BudgetStore;
@@ -41,9 +43,10 @@ pub use ops::OpStore;
 pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};
 pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
-    ClaimedJob, ClusterNode, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, MembershipSnapshot,
-    NodeRecord, NodeStore, REPUBLISH_INTERVAL, Rate, RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions,
-    SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore, queue_full,
+    ClaimedJob, ClusterNode, EventWindow, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore,
+    MembershipSnapshot, NodeRecord, NodeStore, REPUBLISH_INTERVAL, Rate, RateDecision, RateStore, SLOTS_SYNC_MAX,
+    SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore, WindowLimit,
+    queue_full,
 };
 pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;
@@ -62,8 +65,8 @@ pub struct Stores {
     pub ops: Arc<dyn OpStore>,
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
-    /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::budgets`] that of budgets, and
-    /// [`Stores::job_pages`] that of pages of jobs.
+    /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
+    /// [`Stores::budgets`] that of budgets, and [`Stores::job_pages`] that of pages of jobs.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -77,6 +80,10 @@ impl Stores {
 
     pub fn access(&self) -> AccessStore {
         AccessStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn accounts(&self) -> AccountStore {
+        AccountStore::new(Arc::clone(&self.rows))
     }
 
     pub fn budgets(&self) -> BudgetStore {

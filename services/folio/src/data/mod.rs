@@ -1,4 +1,5 @@
-//! Data commands: documents, schemas, prompts, tags, extractions, jobs, webhooks and the organization, for scripts and people.
+//! Data commands: documents, schemas, prompts, tags, extractions, jobs, webhooks, users and the organization, for scripts
+//! and people.
 //!
 //! A command uses a server, or with `--data` the stores of a folder in this process. It returns a [`View`], which
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
@@ -19,6 +20,7 @@ pub(crate) mod proposal;
 pub(crate) mod review;
 pub(crate) mod schema;
 pub(crate) mod tag;
+pub(crate) mod user;
 pub(crate) mod webhook;
 
 use std::io::Read as _;

@@ -118,7 +118,7 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
         let help = "Calls that were refused because no permit was free: OVERLOADED.";
         page.counter("calls_refused_total", help, counts.refused());
         page.gauge("connections", "Open connections of callers.", counts.connections());
-        let help = "Calls whose token was not valid.";
+        let help = "Calls whose token was not valid, and failed sign-ins.";
         page.counter("failed_authentications_total", help, counts.failed_authentications());
         let help = "Connections and calls without a valid token that newer ones displaced.";
         page.counter("unauthenticated_evicted_total", help, counts.evictions());

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use folio_accounts::Accounts;
 use folio_documents::{CleanupHandle, IngestHandle, Uploader};
 use folio_gateway::purchases::Purchases;
 use folio_gateway::{Counters, Gateway};
@@ -132,6 +133,7 @@ pub(crate) async fn start(
     endpoint.options = folio_llm::discover_context_sizes(endpoint.options, Arc::clone(&environment)).await;
     description.extend(models::report_unknown_sizes(&endpoint.options));
     let vault = Vault::new(&settings.secrets)?;
+    let accounts = Accounts::new(&settings.users, Arc::clone(&shared.rates), &environment)?;
     let models = Providers::new(endpoint.options, &settings.providers, vault, &stores, Arc::clone(&environment))?;
     let renewal = Renewal::start(models.clone());
     let models = Arc::new(models);
@@ -233,6 +235,7 @@ pub(crate) async fn start(
                 uploader,
                 exports,
                 clean_up,
+                accounts,
                 tasks: TaskTracker::new(),
             };
             let parts = Gateway { components, rates: shared.rates, options: settings.gateway, counters };

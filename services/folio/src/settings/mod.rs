@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) providers: folio_providers::Options,
     /// The master keys of encrypted values.
     pub(crate) secrets: folio_providers::SecretsOptions,
+    /// Users that sign in with a password.
+    pub(crate) users: folio_accounts::Options,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,6 +25,9 @@ pub(crate) struct Arguments {
     /// The id of the member that the token authenticates [default: the caller].
     #[arg(long, value_name = "USER")]
     user: Option<String>,
+    /// Create a token of your account, over all your organizations. Requires a session or such a token.
+    #[arg(long, conflicts_with = "user")]
+    account: bool,
     #[command(flatten)]
     server: ServerArguments,
 }
@@ -32,22 +35,27 @@ pub(crate) struct Arguments {
 /// Creates the token. The token is printed on stdout, other text on stderr.
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let client = arguments.server.connect().await?;
-    let request = v1::CreateTokenRequest {
-        token: Some(v1::Token {
-            name: arguments.name,
-            user_id: arguments.user.unwrap_or_default(),
-            role: v1::Role::from(arguments.role).into(),
-            scopes: arguments.scope.into_iter().map(|scope| v1::Scope::from(scope).into()).collect(),
-            ..v1::Token::default()
-        }),
-        ttl_seconds: arguments.expires_in.unwrap_or(0),
-        ..v1::CreateTokenRequest::default()
+    let token = v1::Token {
+        name: arguments.name,
+        user_id: arguments.user.unwrap_or_default(),
+        role: v1::Role::from(arguments.role).into(),
+        scopes: arguments.scope.into_iter().map(|scope| v1::Scope::from(scope).into()).collect(),
+        ..v1::Token::default()
     };
-    let created = answer(client.tokens().create_token(request)).await?;
-    let token = created.token.context("invalid response of the server: the token is missing")?;
+    let (token, ttl_seconds) = (Some(token), arguments.expires_in.unwrap_or(0));
+    let (token, secret) = if arguments.account {
+        let request = v1::CreateAccountTokenRequest { token, ttl_seconds, ..Default::default() };
+        let created = answer(client.accounts().create_account_token(request)).await?;
+        (created.token, created.secret)
+    } else {
+        let request = v1::CreateTokenRequest { token, ttl_seconds, ..Default::default() };
+        let created = answer(client.tokens().create_token(request)).await?;
+        (created.token, created.secret)
+    };
+    let token = token.context("invalid response of the server: the token is missing")?;
     note(&format!("token {}, shown only once:", token.token_id));
     // A closed output is an error here, because the secret is lost.
-    write_stdout(&format!("{}\n", created.secret)).map_err(|error| {
+    write_stdout(&format!("{secret}\n")).map_err(|error| {
         anyhow!("the secret of the token cannot be printed: {error}; use folio token revoke {}", token.token_id)
     })
 }

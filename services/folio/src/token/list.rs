@@ -5,24 +5,45 @@ use std::io::Write as _;
 use anyhow::Result;
 use folio_proto::v1;
 
-use crate::client::{ServerArguments, answer};
+use crate::client::{Client, ServerArguments, answer};
 use crate::terminal::printable;
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// List the tokens of your account. Requires a session or such a token.
+    #[arg(long)]
+    account: bool,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
 /// Prints one line per token, newest first.
-pub(crate) async fn run(server: &ServerArguments) -> Result<()> {
-    let client = server.connect().await?;
+pub(crate) async fn run(arguments: Arguments) -> Result<()> {
+    let client = arguments.server.connect().await?;
     let mut out = std::io::stdout();
-    let mut request = v1::ListTokensRequest::default();
+    let mut page_token = String::new();
     loop {
-        let page = answer(client.tokens().list_tokens(request.clone())).await?;
-        for token in &page.tokens {
+        let (tokens, next) = page(&client, arguments.account, page_token).await?;
+        for token in &tokens {
             writeln!(out, "{}", line(token))?;
         }
-        if page.next_page_token.is_empty() {
+        if next.is_empty() {
             return Ok(());
         }
-        request.page_token = page.next_page_token;
+        page_token = next;
     }
+}
+
+/// Returns the tokens of a page, and the token of the next page.
+async fn page(client: &Client, is_of_account: bool, page_token: String) -> Result<(Vec<v1::Token>, String)> {
+    if is_of_account {
+        let request = v1::ListAccountTokensRequest { page_token, ..Default::default() };
+        let page = answer(client.accounts().list_account_tokens(request)).await?;
+        return Ok((page.tokens, page.next_page_token));
+    }
+    let request = v1::ListTokensRequest { page_token, ..Default::default() };
+    let page = answer(client.tokens().list_tokens(request)).await?;
+    Ok((page.tokens, page.next_page_token))
 }
 
 fn line(token: &v1::Token) -> String {

@@ -14,7 +14,7 @@ pub(crate) enum Command {
     /// Create a token and print it. It is shown once.
     Create(create::Arguments),
     /// List the tokens that are not revoked.
-    List(ServerArguments),
+    List(list::Arguments),
     /// Revoke a token. It is refused everywhere within seconds.
     Revoke(Revoke),
 }
@@ -23,6 +23,9 @@ pub(crate) enum Command {
 pub(crate) struct Revoke {
     /// Public part of the token: the digits between the underscores.
     token_id: String,
+    /// Revoke a token of your account. Requires a session or such a token.
+    #[arg(long)]
+    account: bool,
     #[command(flatten)]
     server: ServerArguments,
 }
@@ -30,11 +33,16 @@ pub(crate) struct Revoke {
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::Create(arguments) => create::run(arguments).await,
-        Command::List(server) => list::run(&server).await,
-        Command::Revoke(Revoke { token_id, server }) => {
+        Command::List(arguments) => list::run(arguments).await,
+        Command::Revoke(Revoke { token_id, account, server }) => {
             let client = server.connect().await?;
-            let request = v1::RevokeTokenRequest { token_id: token_id.clone(), ..Default::default() };
-            answer(client.tokens().revoke_token(request)).await?;
+            if account {
+                let request = v1::RevokeAccountTokenRequest { token_id: token_id.clone(), ..Default::default() };
+                answer(client.accounts().revoke_account_token(request)).await?;
+            } else {
+                let request = v1::RevokeTokenRequest { token_id: token_id.clone(), ..Default::default() };
+                answer(client.tokens().revoke_token(request)).await?;
+            }
             Ok(write_stdout(&format!("revoked {token_id}\n"))?)
         }
     }

@@ -105,6 +105,7 @@ impl From<Error> for Failure {
 fn text(error: &Error) -> String {
     match error.reason {
         Reason::InvalidToken => return "Invalid authentication credentials: invalid token".to_owned(),
+        Reason::NotAMember => return "You are not a member of this organization".to_owned(),
         Reason::RoleNotAllowed => match error.details.get("role").map(String::as_str) {
             Some("platform") => return "Admin access required".to_owned(),
             Some(role) if role == Role::Admin.as_str() => {
@@ -174,6 +175,7 @@ mod tests {
     use folio_types::token::Token;
 
     use super::*;
+    use crate::authenticator::not_a_member;
 
     fn failure(error: Error) -> (u16, Value) {
         let failure = Failure::from(error);
@@ -189,6 +191,7 @@ mod tests {
             (Error::not_found("tag", "tag_1"), 404, "Tag not found"),
             (Error::not_found("document", "doc_1"), 404, "Document not found"),
             (Token::refused(), 401, "Invalid authentication credentials: invalid token"),
+            (not_a_member(), 403, "You are not a member of this organization"),
             (denied("admin"), 403, "You are not an admin of this organization"),
             (denied("platform"), 403, "Admin access required"),
             (denied("member"), 403, "Needs a role"),

@@ -1,5 +1,6 @@
 //! The services of the public API, one in each file.
 
+mod account;
 mod audit;
 mod completion;
 mod conversation;
@@ -23,6 +24,7 @@ mod thread;
 mod token;
 mod upload;
 mod usage;
+mod user;
 mod webhook_endpoint;
 
 use folio_cluster::{Shutdown, StreamLimits, draining, limited};
@@ -83,7 +85,9 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         limit_service_server::LimitServiceServer,
         usage_service_server::UsageServiceServer,
         audit_service_server::AuditServiceServer,
-        webhook_endpoint_service_server::WebhookEndpointServiceServer
+        webhook_endpoint_service_server::WebhookEndpointServiceServer,
+        user_service_server::UserServiceServer,
+        account_service_server::AccountServiceServer
     );
     routes
 }

@@ -20,7 +20,8 @@ impl OrganizationService for Api {
         CreateOrganizationResponse,
         |request| {
             let name = fields::required("organization", request.organization)?.name;
-            CreateOrganization { name, admin_name: request.admin_name }
+            let admin_user_id = fields::optional_id("admin_user_id", &request.admin_user_id)?;
+            CreateOrganization { name, admin_name: request.admin_name, admin_user_id }
         },
         |created: CreatedOrganization| v1::CreateOrganizationResponse {
             organization: Some((&created.organization).into()),

@@ -44,11 +44,11 @@ impl TokenService for Api {
     );
 }
 
-fn listed(token: &ListedToken) -> v1::Token {
+pub(super) fn listed(token: &ListedToken) -> v1::Token {
     v1::Token { last_use_time: token.used_at.map(time::to_proto), ..(&token.record).into() }
 }
 
-fn scope(number: i32) -> Result<Scope> {
+pub(super) fn scope(number: i32) -> Result<Scope> {
     let scope = fields::choice::<v1::Scope>("token.scopes", number)?.specified();
     scope.ok_or_else(|| Error::invalid_field("token.scopes", "must not contain SCOPE_UNSPECIFIED"))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_gateway::Options;
-use folio_operations::{Audit, operations};
+use folio_operations::{Access, Audit, operations};
 use folio_proto::v1::*;
 use folio_resources::audit::AuditKind as Kind;
 use folio_storage::Stores;
@@ -38,7 +38,9 @@ async fn list(client: &Client) -> Vec<AuditEntry> {
 async fn every_operation_that_is_declared_as_recorded_leaves_entries() {
     let server = Server::start().await;
     let admin = server.platform_admin(&OrgId::generate(&System)).await;
-    for operation in operations().filter(|operation| operation.audit == Audit::Recorded) {
+    // The entries about accounts are in the log of another organization: see `accounts`.
+    let recorded = operations().filter(|operation| operation.audit == Audit::Recorded);
+    for operation in recorded.filter(|operation| operation.access != Access::Account) {
         let subject = format!("{}.{}", operation.service.name, operation.name);
         let (mut ids, other) = (missing(), OrgId::generate(&System));
         server.organization(&other).await;

@@ -63,6 +63,11 @@ fn comment_of(field: &FieldDescriptor) -> String {
     location.map(|location| location.leading_comments().to_owned()).unwrap_or_default()
 }
 
+/// Returns true if the request of an operation has any field.
+pub(crate) fn has_fields(operation: &Declaration) -> bool {
+    method(operation).input().fields().len() > 0
+}
+
 /// Returns true if the request of an operation has a field `filter`.
 pub(crate) fn has_filter(operation: &Declaration) -> bool {
     method(operation).input().get_field_by_name("filter").is_some()

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_accounts::Accounts;
 use folio_documents::{
     Cleaner, CleanupOptions, IngestHandle, Ingestor, PageRenderer, TextReader, Uploader, always_sweeper,
 };
@@ -23,7 +24,10 @@ use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_quotas::{QuotaCache, Slots};
 use folio_resources::quota::Quotas;
-use folio_resources::{NewToken, Organization, OrganizationChange, TokenChange, TokenRecord};
+use folio_resources::{
+    Member, MemberWrite, NewToken, Organization, OrganizationChange, PasswordHash, Session, TokenChange, TokenRecord,
+    User, UserChange,
+};
 use folio_storage::{
     HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore, SharedOptions, SharedTurn, SharedTurnStore, Stores,
     TurnCursor,
@@ -35,7 +39,7 @@ use folio_types::message::{FinishReason, Usage};
 use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write};
 use folio_types::token::Token;
-use folio_types::{Environment, Error, OrgId, Role, Secret, System, UserId};
+use folio_types::{Environment, Error, OrgId, Role, Secret, SessionToken, System, UserId};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -242,23 +246,30 @@ impl Server {
     }
 
     pub(crate) async fn with(options: Options) -> Self {
-        Self::build(options, folio_metering::Options::default(), Quotas::default(), |stores| stores).await
+        Self::on(options, |stores| stores).await
     }
 
     /// Starts a server on the stores that `change` returns.
     pub(crate) async fn on(options: Options, change: impl FnOnce(Stores) -> Stores) -> Self {
-        Self::build(options, folio_metering::Options::default(), Quotas::default(), change).await
+        Self::build(options, folio_metering::Options::default(), Quotas::default(), true, change).await
+    }
+
+    /// Starts a server whose settings disable users that sign in.
+    pub(crate) async fn without_users() -> Self {
+        let (options, credit) = (Options::default(), folio_metering::Options::default());
+        Self::build(options, credit, Quotas::default(), false, |stores| stores).await
     }
 
     pub(crate) async fn configured(credit: folio_metering::Options, quotas: Quotas) -> Self {
         let options = Options { failed_attempts_per_minute: 10_000, ..Options::default() };
-        Self::build(options, credit, quotas, |stores| stores).await
+        Self::build(options, credit, quotas, true, |stores| stores).await
     }
 
     async fn build(
         options: Options,
         credit: folio_metering::Options,
         quotas: Quotas,
+        has_users: bool,
         change: impl FnOnce(Stores) -> Stores,
     ) -> Self {
         let folder = TempDir::new().unwrap();
@@ -314,6 +325,8 @@ impl Server {
             cluster: None,
         };
         let node = Node::start(folio_node::Options::default(), parts.clone()).await.unwrap();
+        let users = folio_accounts::Options { enabled: has_users };
+        let accounts = Accounts::new(&users, shared.rates.clone(), &environment).unwrap();
         let index_reads = Arc::new(IndexReads::default());
         let data_age = Arc::new(DataAge(Mutex::new(Duration::from_secs(3_600))));
         let components = Components {
@@ -329,6 +342,7 @@ impl Server {
             uploader,
             exports: RunningExports::default(),
             clean_up,
+            accounts,
             environment,
             extraction: folio_tools::extraction::Options::default(),
             jobs,
@@ -391,6 +405,45 @@ impl Server {
         Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
     }
 
+    /// Stores a user without a password, which therefore cannot sign in.
+    pub(crate) async fn account(&self, name: &str, platform: bool) -> User {
+        let (users, id) = (self.stores.of::<User>(), UserId::generate(&System));
+        let (email, name) = (format!("{id}@example.com"), name.to_owned());
+        // No password has this hash.
+        let hash = format!("$argon2id$v=19$m=19456,t=2,p=1${}${}", "A".repeat(22), "A".repeat(43));
+        let password = PasswordHash::new(hash);
+        let (key, create) = (format!("test-{id}"), UserChange::Create { email, name, password, platform });
+        let key = key.parse().unwrap();
+        let write = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Absent, create);
+        users.decide(&id, write).await.unwrap();
+        users.get(&OrgId::platform(), &id).await.unwrap().unwrap()
+    }
+
+    /// Makes a user a member of an organization, which is created unless it exists.
+    pub(crate) async fn join(&self, user: &User, org: &OrgId, role: Role) {
+        self.organization(org).await;
+        self.stores.accounts().add_organization(&user.id, org).await.unwrap();
+        let member = Member::new(user.id.clone(), &user.name, role, System.now());
+        let write = MemberWrite::unguarded(None, member);
+        assert!(self.stores.access().write_member(org, write).await.unwrap());
+    }
+
+    /// Starts a session of a user. None: the caller selects no organization.
+    pub(crate) async fn session(&self, user: &User, org: Option<&OrgId>) -> Client {
+        let token = SessionToken::generate(&user.id, &System);
+        let session = Session::new(&token, user, System.now());
+        self.stores.accounts().add_session(&user.id, &session, System.now()).await.unwrap();
+        let own = org.cloned().unwrap_or_else(OrgId::platform);
+        Client::new(self.channel.clone(), own, user.id.clone(), Some(&token.reveal())).in_organization(org)
+    }
+
+    /// Starts a session of a new member of an organization.
+    pub(crate) async fn signed_in(&self, org: &OrgId, role: Role, platform: bool) -> Client {
+        let user = self.account("signed in", platform).await;
+        self.join(&user, org, role).await;
+        self.session(&user, Some(org)).await
+    }
+
     pub(crate) async fn store_token(&self, token: &Token, new: NewToken) {
         let write = TokenChange::create_by_platform(token, new, System.now()).unwrap();
         self.stores.of::<TokenRecord>().decide(token.id(), write).await.unwrap();
@@ -412,8 +465,13 @@ impl Server {
     pub(crate) fn stranger(&self, authorization: Option<&str>) -> Client {
         let (org, user) = (OrgId::generate(&System), UserId::generate(&System));
         let mut client = Client::new(self.channel.clone(), org, user, None);
-        client.bearer = Bearer(authorization.map(|text| text.parse().unwrap()));
+        client.bearer.authorization = authorization.map(|text| text.parse().unwrap());
         client
+    }
+
+    /// Returns all keys and values of the durable stores as text.
+    pub(crate) fn everything(&self) -> Vec<String> {
+        self.store.as_ref().unwrap().everything().unwrap()
     }
 
     pub(crate) async fn stop(mut self) {
@@ -453,13 +511,19 @@ pub(crate) fn record(token: &Token, user: &UserId, role: Role) -> NewToken {
     NewToken::new(token, user.clone(), role, "test")
 }
 
+/// The headers of a caller.
 #[derive(Clone)]
-pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+pub(crate) struct Bearer {
+    authorization: Option<MetadataValue<Ascii>>,
+    organization: Option<MetadataValue<Ascii>>,
+}
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(value) = &self.0 {
-            request.metadata_mut().insert("authorization", value.clone());
+        for (name, value) in [("authorization", &self.authorization), ("folio-organization", &self.organization)] {
+            if let Some(value) = value {
+                request.metadata_mut().insert(name, value.clone());
+            }
         }
         Ok(request)
     }
@@ -485,8 +549,15 @@ macro_rules! services {
 
 impl Client {
     fn new(channel: Channel, org: OrgId, user: UserId, token: Option<&str>) -> Self {
-        let bearer = Bearer(token.map(|token| format!("Bearer {token}").parse().unwrap()));
-        Self { org, user, channel, bearer }
+        let authorization = token.map(|token| format!("Bearer {token}").parse().unwrap());
+        Self { org, user, channel, bearer: Bearer { authorization, organization: None } }
+    }
+
+    /// Returns the same caller with another selected organization.
+    pub(crate) fn in_organization(&self, org: Option<&OrgId>) -> Self {
+        let mut client = self.clone();
+        client.bearer.organization = org.map(|org| org.as_str().parse().unwrap());
+        client
     }
 
     /// Returns the same caller on another connection.
@@ -496,7 +567,7 @@ impl Client {
 
     /// Returns the header `authorization` of the caller.
     pub(crate) fn authorization(&self) -> Option<String> {
-        self.bearer.0.as_ref().map(|value| value.to_str().unwrap().to_owned())
+        self.bearer.authorization.as_ref().map(|value| value.to_str().unwrap().to_owned())
     }
 
     pub(crate) fn authorized(&self) -> Authorized {

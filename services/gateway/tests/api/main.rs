@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod accounts;
 mod agent;
 mod audits;
 mod calls;

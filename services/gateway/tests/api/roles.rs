@@ -1,7 +1,7 @@
 //! Roles and scopes: every RPC that reflection describes, by every kind of caller.
 
 use folio_gateway::rpc_path;
-use folio_operations::{Declaration, operations};
+use folio_operations::{Access, Declaration, ORGANIZATION, operations};
 use folio_proto::status;
 use folio_types::access::Scope;
 use folio_types::token::Token;
@@ -82,18 +82,69 @@ async fn every_call_needs_a_token_and_its_role() {
         (Role::Viewer, true, server.restricted_user(&org, Role::Viewer, &[], true).await),
         (Role::Admin, true, server.restricted_user(&org, Role::Admin, &[], true).await),
     ];
+    let mut signed_in = Vec::new();
+    for (role, platform, _) in &callers {
+        signed_in.push(server.signed_in(&org, *role, *platform).await);
+    }
     for operation in operations() {
+        let (name, is_public) = (operation.name, operation.access == Access::Public);
+        for (caller, what) in [(&anonymous, "without a token"), (&foreign, "with a foreign token")] {
+            let code = call_empty(caller, operation).await.map(|error| error.code);
+            assert_eq!(code == Some(Code::Unauthenticated), !is_public, "{name} {what}: {code:?}");
+        }
+        for ((role, platform, caller), session) in callers.iter().zip(&signed_in) {
+            check_role(caller, operation, *role, *platform, false).await;
+            if name == "SignOut" {
+                let another = server.signed_in(&org, *role, *platform).await;
+                check_role(&another, operation, *role, *platform, true).await;
+            } else {
+                check_role(session, operation, *role, *platform, true).await;
+            }
+        }
+    }
+    server.stop().await;
+}
+
+/// Checks that an operation is refused if and only if the caller lacks a role, the platform right, or an account.
+async fn check_role(caller: &Client, operation: &Declaration, role: Role, platform: bool, is_account: bool) {
+    let error = call_empty(caller, operation).await;
+    let denial = error.filter(|error| matches!(error.code, Code::PermissionDenied | Code::Unauthenticated));
+    let lacks = match operation.access {
+        Access::Public => false,
+        Access::Account => !is_account,
+        Access::Organization | Access::Installation => role < operation.role || (operation.platform && !platform),
+    };
+    let expected = lacks.then_some(Reason::RoleNotAllowed);
+    let (name, reason) = (operation.name, denial.map(|error| error.reason));
+    assert_eq!(reason, expected, "{name} by {role:?}, of an account: {is_account}");
+}
+
+#[tokio::test]
+async fn a_session_reaches_the_organizations_of_its_user_only() {
+    let server = Server::start().await;
+    let [own, theirs, missing] = [(); 3].map(|()| OrgId::generate(&System));
+    server.user(&theirs, Role::Admin).await;
+    let sessions = [server.signed_in(&own, Role::Admin, false).await, server.signed_in(&own, Role::Admin, true).await];
+    let operations = operations().filter(|operation| operation.access != Access::Public);
+    // A sign-out ends the session.
+    for operation in operations.filter(|operation| operation.name != "SignOut") {
         let name = operation.name;
-        let code = call_empty(&anonymous, operation).await.map(|error| error.code);
-        assert_eq!(code, Some(Code::Unauthenticated), "{name} without a token");
-        let code = call_empty(&foreign, operation).await.map(|error| error.code);
-        assert_eq!(code, Some(Code::Unauthenticated), "{name} with a foreign token");
-        for (role, platform, caller) in &callers {
-            let error = call_empty(caller, operation).await;
+        let is_of_account = operation.access == Access::Account;
+        for org in [&theirs, &missing, &OrgId::platform()] {
+            let session = sessions[1].in_organization(Some(org));
+            let error = call_empty(&session, operation).await;
+            let expected = (!is_of_account).then_some((Code::PermissionDenied, Reason::NotAMember));
             let denial = error.filter(|error| matches!(error.code, Code::PermissionDenied | Code::Unauthenticated));
-            let lacks = *role < operation.role || (operation.platform && !platform);
-            let expected = lacks.then_some(Reason::RoleNotAllowed);
-            assert_eq!(denial.map(|error| error.reason), expected, "{name} by {role:?}");
+            assert_eq!(denial.map(|error| (error.code, error.reason)), expected, "{name} in {org}");
+        }
+        for (platform, session) in [false, true].into_iter().zip(&sessions) {
+            let session = session.in_organization(None);
+            let error = call_empty(&session, operation).await;
+            let is_missing = |error: &Error| error.violations.first().is_some_and(|first| first.field == ORGANIZATION);
+            let requires_one = operation.access == Access::Organization;
+            assert_eq!(error.as_ref().is_some_and(is_missing), requires_one, "{name}: {error:?}");
+            let is_denied = error.is_some_and(|error| error.reason == Reason::RoleNotAllowed);
+            assert_eq!(is_denied, !requires_one && operation.platform && !platform, "{name}, platform: {platform}");
         }
     }
     server.stop().await;

@@ -190,10 +190,12 @@ impl Run {
         })
     }
 
-    /// Returns the client of an access token or of the user `ROLE[-NAME][@ORGANIZATION]`. Creates a missing user.
+    /// Returns the client of a token, of a token in an organization (`TOKEN ID`), or of the user
+    /// `ROLE[-NAME][@ORGANIZATION]`. Creates a missing user.
     async fn client(&mut self, name: &str) -> Client {
         if name.starts_with("folio_") {
-            return self.server.holder(name);
+            let (token, org) = name.split_once(' ').map_or((name, None), |(token, org)| (token, Some(org)));
+            return self.server.holder(token).in_organization(org.map(|org| org.parse().unwrap()).as_ref());
         }
         if let Some(client) = self.users.get(name) {
             return client.clone();

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub use events::{EventsAppended, EventsRead, TurnEventStore};
 pub use jobs::{ClaimedJob, Job, JobStore, queue_full};
 pub use nodes::{ClusterNode, HeartbeatStatus, MembershipSnapshot, NodeRecord, NodeStore};
-pub use rates::{Rate, RateDecision, RateStore};
+pub use rates::{EventWindow, Rate, RateDecision, RateStore, WindowLimit};
 pub use slots::{SLOTS_SYNC_MAX, SlotStore};
 pub use turns::{REPUBLISH_INTERVAL, SharedTurn, SharedTurnStore, TurnCursor};
 

@@ -1,0 +1,99 @@
+//! Sessions of users, and the organizations that they joined, as rows of the platform in a [`RowStore`]. Each user has a
+//! partition of its own for both.
+//!
+//! The organizations are a hint for lists: the member row of the organization is authoritative. The row of an
+//! organization is written before its member row, and stays when the user leaves.
+
+use std::sync::Arc;
+
+use folio_resources::Session;
+use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, TokenId, UserId};
+
+use super::RowStore;
+use crate::value::{Stored, UserOrganization, decode, encode};
+
+/// Maximum number of organizations of a user, including those that the user has left. Concurrent additions may exceed
+/// it slightly.
+// proto: AddMemberRequest.member "at most {} organizations"
+pub const USER_ORGANIZATIONS_MAX: usize = 1_000;
+
+/// The sessions and organizations of users. Cheap to clone.
+#[derive(Clone)]
+pub struct AccountStore(Arc<dyn RowStore>);
+
+impl std::fmt::Debug for AccountStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccountStore")
+    }
+}
+
+fn group<T: Stored>(user: &UserId) -> String {
+    format!("{}/{user}", T::KIND)
+}
+
+impl AccountStore {
+    pub fn new(rows: Arc<dyn RowStore>) -> Self {
+        Self(rows)
+    }
+
+    /// Returns a session, also an expired one. None: it does not exist or was removed.
+    pub async fn session(&self, user: &UserId, id: &TokenId) -> Result<Option<Session>> {
+        let keys = [id.to_string()];
+        let stored = self.0.get(&OrgId::platform(), &group::<Session>(user), &keys).await?.pop().flatten();
+        stored.as_deref().map(decode).transpose()
+    }
+
+    /// Adds a session, and removes expired ones and the oldest surplus. The session may be lost if the machine loses
+    /// power.
+    pub async fn add_session(&self, user: &UserId, session: &Session, now: Timestamp) -> Result<()> {
+        let (platform, group) = (OrgId::platform(), group::<Session>(user));
+        let stored = self.0.list(&platform, &group).await?;
+        let stored = stored.iter().map(|bytes| decode(bytes)).collect::<Result<Vec<Session>>>()?;
+        for id in Session::removed_before_another(stored, now) {
+            self.0.remove(&platform, &group, id.as_str()).await?;
+        }
+        self.0.put(&platform, &group, session.id.as_str(), encode(session)?).await
+    }
+
+    pub async fn remove_session(&self, user: &UserId, id: &TokenId) -> Result<()> {
+        self.0.remove(&OrgId::platform(), &group::<Session>(user), id.as_str()).await
+    }
+
+    pub async fn remove_sessions(&self, user: &UserId) -> Result<()> {
+        self.0.remove_group(&OrgId::platform(), &group::<Session>(user)).await
+    }
+
+    /// Returns the organizations of which the user is or was a member, ordered by id.
+    pub async fn organizations(&self, user: &UserId) -> Result<Vec<OrgId>> {
+        let stored = self.0.list(&OrgId::platform(), &group::<UserOrganization>(user)).await?;
+        stored.iter().map(|bytes| Ok(decode::<UserOrganization>(bytes)?.org)).collect()
+    }
+
+    /// Adds an organization before its member row is written. Idempotent.
+    ///
+    /// Errors: `QUOTA_EXCEEDED` over [`USER_ORGANIZATIONS_MAX`].
+    pub async fn add_organization(&self, user: &UserId, org: &OrgId) -> Result<()> {
+        let stored = self.organizations(user).await?;
+        if stored.contains(org) {
+            return Ok(());
+        }
+        if stored.len() >= USER_ORGANIZATIONS_MAX {
+            let message =
+                format!("a user belongs to at most {USER_ORGANIZATIONS_MAX} organizations, including left ones");
+            return Err(Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, message));
+        }
+        let row = encode(&UserOrganization { org: org.clone() })?;
+        self.0.put(&OrgId::platform(), &group::<UserOrganization>(user), org.as_str(), row).await
+    }
+
+    /// Removes an organization that was deleted.
+    pub async fn remove_organization(&self, user: &UserId, org: &OrgId) -> Result<()> {
+        self.0.remove(&OrgId::platform(), &group::<UserOrganization>(user), org.as_str()).await
+    }
+
+    /// Removes all rows of a deleted user. Idempotent.
+    pub async fn erase(&self, user: &UserId) -> Result<()> {
+        self.remove_sessions(user).await?;
+        self.0.remove_group(&OrgId::platform(), &group::<UserOrganization>(user)).await
+    }
+}
