@@ -1,6 +1,6 @@
 //! The OpenAPI document.
 
-use folio_operations::{Declaration, Effect, operations};
+use folio_operations::{Access, Declaration, Effect, ORGANIZATION, operations};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -74,12 +74,21 @@ fn connect_item(operation: &Declaration, messages: &mut Messages) -> Option<Valu
         "requestBody": { "required": true, "content": { "application/json": { "schema": input } } },
         "responses": responses(200, success, &CONNECT_ERRORS, "ConnectError"),
     });
-    if operation.effect == Effect::Change {
+    let header = |name: &str, description: &str| {
         let schema = json!({ "type": "string", "maxLength": 130 });
-        item["parameters"] = json!([{
-            "name": "Idempotency-Key", "in": "header", "required": false, "schema": schema,
-            "description": "The `request_id` of the request.",
-        }]);
+        json!({ "name": name, "in": "header", "required": false, "schema": schema, "description": description })
+    };
+    let mut parameters = Vec::new();
+    if operation.effect == Effect::Change && operation.access != Access::Public {
+        parameters.push(header("Idempotency-Key", "The `request_id` of the request."));
+    }
+    if matches!(operation.access, Access::Organization | Access::Installation) {
+        let description = "The id of the organization in which a session or an account token acts.";
+        parameters.push(header(ORGANIZATION, description));
+    }
+    item["parameters"] = parameters.into();
+    if operation.access == Access::Public {
+        item["security"] = json!([]);
     }
     Some(json!({ "post": item }))
 }
@@ -101,7 +110,7 @@ fn rest_item(route: &Route, document: &mut Document) -> Value {
     if let Some(body) = document.request_body.take() {
         item["requestBody"] = body;
     }
-    if route.operation.is_none() {
+    if route.operation.is_none_or(|operation| operation.access == Access::Public) {
         item["security"] = json!([]);
     }
     item
@@ -114,7 +123,12 @@ fn operation_id(route: &Route) -> String {
 }
 
 fn requirements(operation: &Declaration) -> String {
-    let role = if operation.platform { "platform administrator" } else { operation.role.as_str() };
+    let role = match operation.access {
+        Access::Public => "none",
+        Access::Account => "a user with a session or an account token",
+        Access::Organization | Access::Installation if operation.platform => "platform administrator",
+        Access::Organization | Access::Installation => operation.role.as_str(),
+    };
     let scope = operation.scope().map(|scope| format!(" Scope: {}.", scope.as_str())).unwrap_or_default();
     format!("Operation: {}. Role: {role}.{scope}", operation.name)
 }
@@ -212,6 +226,12 @@ mod tests {
             assert_eq!(item.is_null(), method.is_client_streaming(), "{}", operation.name);
             if !item.is_null() {
                 assert!(ids.insert(item["operationId"].to_string()), "{}", item["operationId"]);
+                let is_public = item["security"] == json!([]);
+                assert_eq!(is_public, operation.access == Access::Public, "{}", operation.name);
+                let has_organization =
+                    item["parameters"].as_array().unwrap().iter().any(|parameter| parameter["name"] == ORGANIZATION);
+                let is_of_user = matches!(operation.access, Access::Public | Access::Account);
+                assert_eq!(has_organization, !is_of_user, "{}", operation.name);
             }
         }
         for route in TABLE.routes.iter().filter(|route| route.endpoint.is_some()) {

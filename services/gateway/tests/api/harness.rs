@@ -570,6 +570,11 @@ impl Client {
         self.bearer.authorization.as_ref().map(|value| value.to_str().unwrap().to_owned())
     }
 
+    /// Returns the header `folio-organization` of the caller.
+    pub(crate) fn organization(&self) -> Option<String> {
+        self.bearer.organization.as_ref().map(|value| value.to_str().unwrap().to_owned())
+    }
+
     pub(crate) fn authorized(&self) -> Authorized {
         InterceptedService::new(self.channel.clone(), self.bearer.clone())
     }

@@ -25,6 +25,7 @@ pub(crate) struct Http {
     client: reqwest::Client,
     base: String,
     authorization: Option<String>,
+    organization: Option<String>,
 }
 
 /// A response that was read completely.
@@ -53,15 +54,15 @@ impl Answer {
 impl Http {
     pub(crate) fn new(server: &Server, client: &Client) -> Self {
         let base = format!("http://{}", server.address);
-        Self { client: reqwest::Client::new(), base, authorization: client.authorization() }
+        let (authorization, organization) = (client.authorization(), client.organization());
+        Self { client: reqwest::Client::new(), base, authorization, organization }
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.client.request(method, format!("{}{path}", self.base));
-        match &self.authorization {
-            Some(authorization) => request.header("authorization", authorization),
-            None => request,
-        }
+        let headers = [("authorization", &self.authorization), ("folio-organization", &self.organization)];
+        let headers = headers.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        headers.fold(request, |request, (name, value)| request.header(name, value))
     }
 
     pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answer {

@@ -1,7 +1,7 @@
 //! Roles and scopes of every operation over gRPC-Web and Connect, and of every REST route.
 
 use folio_gateway::{RestRoute, rest_routes};
-use folio_operations::{Declaration, operations};
+use folio_operations::{Access, Declaration, operations};
 use folio_types::access::Scope;
 use folio_types::token::Token;
 use folio_types::{Code, OrgId, Reason, Role, System};
@@ -31,8 +31,13 @@ async fn route_denial(http: &Http, org: &OrgId, route: &RestRoute) -> Option<Str
     is_denied.then(|| answer.json()["code"].as_str().unwrap_or_default().to_owned())
 }
 
-fn lacks(operation: &Declaration, (role, platform): Kind) -> bool {
-    role < operation.role || (operation.platform && !platform)
+/// Returns true if an operation is denied to a caller. `is_account`: the caller presents a session.
+fn lacks(operation: &Declaration, (role, platform): Kind, is_account: bool) -> bool {
+    match operation.access {
+        Access::Public => false,
+        Access::Account => !is_account,
+        Access::Organization | Access::Installation => role < operation.role || (operation.platform && !platform),
+    }
 }
 
 fn served() -> impl Iterator<Item = RestRoute> {
@@ -48,14 +53,16 @@ async fn every_face_and_every_route_needs_a_token_and_its_role() {
     let foreign = format!("Bearer {}", Token::generate(&org, &System).reveal());
     let foreign = Http::new(&server, &server.stranger(Some(&foreign)));
     for operation in operations() {
+        let expected = (operation.access != Access::Public).then_some(Reason::InvalidToken);
         for face in Face::ALL {
             for stranger in [&anonymous, &foreign] {
                 let reason = denial(stranger, face, operation).await;
-                assert_eq!(reason, Some(Reason::InvalidToken), "{} over {face:?}", operation.name);
+                assert_eq!(reason, expected, "{} over {face:?}", operation.name);
             }
         }
     }
-    for route in served().filter(|route| route.operation.is_some()) {
+    let needs_token = |operation: &Declaration| operation.access != Access::Public;
+    for route in served().filter(|route| route.operation.is_some_and(needs_token)) {
         for stranger in [&anonymous, &foreign] {
             assert!(route_denial(stranger, &org, &route).await.is_some(), "{} {}", route.method, route.path);
         }
@@ -64,18 +71,60 @@ async fn every_face_and_every_route_needs_a_token_and_its_role() {
     for kind in kinds {
         let http = Http::new(&server, &server.restricted_user(&org, kind.0, &[], kind.1).await);
         for operation in operations() {
-            let expected = lacks(operation, kind).then_some(Reason::RoleNotAllowed);
+            let expected = lacks(operation, kind, false).then_some(Reason::RoleNotAllowed);
             for face in Face::ALL {
                 assert_eq!(denial(&http, face, operation).await, expected, "{} over {face:?}", operation.name);
             }
         }
+        // The path of a REST route selects the organization of a session.
+        let session = server.signed_in(&org, kind.0, kind.1).await;
+        let in_header = Http::new(&server, &session);
+        let in_path = Http::new(&server, &session.in_organization(None));
+        // A sign-out ends the session.
+        for operation in operations().filter(|operation| operation.name != "SignOut") {
+            let expected = lacks(operation, kind, true).then_some(Reason::RoleNotAllowed);
+            let reason = denial(&in_header, Face::Connect, operation).await;
+            assert_eq!(reason, expected, "{} with a session by {kind:?}", operation.name);
+        }
         for route in served() {
             let Some(operation) = route.operation else { continue };
-            let expected = lacks(operation, kind).then(|| "ROLE_NOT_ALLOWED".to_owned());
-            let denied = route_denial(&http, &org, &route).await;
-            assert_eq!(denied, expected, "{} {} by {kind:?}", route.method, route.path);
+            for (http, is_account) in [(&http, false), (&in_path, true)] {
+                let expected = lacks(operation, kind, is_account).then(|| "ROLE_NOT_ALLOWED".to_owned());
+                let denied = route_denial(http, &org, &route).await;
+                assert_eq!(denied, expected, "{} {} by {kind:?}", route.method, route.path);
+            }
         }
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_acts_in_the_organizations_of_its_user_by_the_path() {
+    let server = Server::start().await;
+    let [own, second, foreign] = [(); 3].map(|()| OrgId::generate(&System));
+    let user = server.account("ann", false).await;
+    server.join(&user, &own, Role::Member).await;
+    server.join(&user, &second, Role::Member).await;
+    let tag = server.user(&second, Role::Member).await.tag("second").await;
+    server.organization(&foreign).await;
+    let session = server.session(&user, None).await;
+    let http = Http::new(&server, &session);
+    let names = async |http: &Http, org: &str| {
+        let answer = http.get(&format!("/v0/orgs/{org}/tags")).await;
+        let body = answer.json();
+        (answer.status.as_u16(), if body["tags"].is_array() { body["tags"].clone() } else { body["detail"].clone() })
+    };
+    assert_eq!(names(&http, own.as_str()).await, (200, json!([])));
+    let (status, tags) = names(&http, second.as_str()).await;
+    assert_eq!((status, &tags[0]["id"]), (200, &json!(tag)));
+    let refused = (403, json!("You are not a member of this organization"));
+    for org in [foreign.as_str(), OrgId::generate(&System).as_str(), OrgId::platform().as_str(), "nonsense"] {
+        assert_eq!(names(&http, org).await, refused, "{org}");
+    }
+    // The header may repeat the organization of the path, but not name another one.
+    let with_header = Http::new(&server, &session.in_organization(Some(&own)));
+    assert_eq!(names(&with_header, own.as_str()).await.0, 200);
+    assert_eq!(names(&with_header, second.as_str()).await.0, 422);
     server.stop().await;
 }
 

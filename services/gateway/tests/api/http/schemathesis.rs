@@ -43,7 +43,10 @@ async fn generated_requests_find_no_server_error_and_no_undocumented_response() 
     let client = server.platform_admin(&OrgId::generate(&System)).await;
     let folder = tempfile::tempdir().unwrap();
     let settings = folder.path().join("schemathesis.toml");
-    std::fs::write(&settings, format!("[parameters]\n\"path.organization_id\" = \"{}\"\n", client.org)).unwrap();
+    // A token of an organization is refused in any other one.
+    let values =
+        ["path.organization_id", "header.folio-organization"].map(|name| format!("\"{name}\" = \"{}\"\n", client.org));
+    std::fs::write(&settings, format!("[parameters]\n{}", values.concat())).unwrap();
     let mut run = Command::new(program());
     run.kill_on_drop(true).current_dir(folder.path());
     run.arg("--config-file")
