@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar, Union, cast
+from typing import Generic, TypeVar, Union
 
 from . import v1
 
-W = TypeVar("W", v1.WatchInboxResponse, v1.WatchPendingApprovalsResponse, v1.WatchDocumentResponse)
+WatchResponse = Union[v1.WatchInboxResponse, v1.WatchPendingApprovalsResponse, v1.WatchDocumentResponse]
+W = TypeVar("W", bound=WatchResponse)
 
 # For each response: the field of an item, the field of its id, and the field of a removed id.
-_FIELDS = {
+_FIELDS: dict[type[WatchResponse], tuple[str, str, str]] = {
     v1.WatchInboxResponse: ("item", "item_id", "removed_item_id"),
     v1.WatchPendingApprovalsResponse: ("pending_approval", "turn_id", "removed_turn_id"),
     v1.WatchDocumentResponse: ("extraction", "extraction_id", "removed_extraction_id"),
@@ -44,12 +45,17 @@ class WatchedItems(Generic[W]):
             self._items.discard(getattr(response, removed))
             self._unconfirmed.discard(getattr(response, removed))
         elif change == "caught_up":
-            missing, self._unconfirmed = sorted(self._unconfirmed), set()
-            self._items.difference_update(missing)
-            # mypy does not know that each response has the field of its own removed id.
-            create = cast(Any, type(response))
-            return [*[create(**{removed: identifier}) for identifier in missing], response]
+            removals = [self._removal(response, identifier) for identifier in sorted(self._unconfirmed)]
+            self._items.difference_update(self._unconfirmed)
+            self._unconfirmed = set()
+            return [*removals, response]
         return [response]
+
+    @staticmethod
+    def _removal(response: W, identifier: str) -> W:
+        removal = type(response)()
+        setattr(removal, _FIELDS[type(response)][2], identifier)
+        return removal
 
 
 SETTLED_DOCUMENT_STATES = frozenset({v1.DOCUMENT_STATE_READY, v1.DOCUMENT_STATE_NO_TEXT, v1.DOCUMENT_STATE_FAILED})
