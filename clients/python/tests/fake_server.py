@@ -47,7 +47,7 @@ class Refusal(Exception):
             packed = AnyMessage()
             packed.Pack(message)
             status.details.append(packed)
-        return status.SerializeToString()
+        return bytes(status.SerializeToString())
 
 
 def broken() -> Refusal:

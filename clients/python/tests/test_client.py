@@ -327,7 +327,7 @@ def test_a_refused_watch_raises_its_error(server: FakeServer, both: Both) -> Non
         both.all(lambda client: client.watch_inbox())
 
 
-def document(state: v1.DocumentState) -> v1.WatchDocumentResponse:
+def document(state: v1.DocumentState.ValueType) -> v1.WatchDocumentResponse:
     return v1.WatchDocumentResponse(document=v1.DocumentStatus(document=v1.Document(document_id="d", state=state)))
 
 
@@ -349,7 +349,7 @@ def test_a_watch_ends_with_the_deletion_of_its_document(server: FakeServer, both
         both.all(lambda client: client.watch_document("d"))
 
 
-def job(state: v1.JobState, done: int = 0, result: str = "") -> v1.WatchJobResponse:
+def job(state: v1.JobState.ValueType, done: int = 0, result: str = "") -> v1.WatchJobResponse:
     items = [v1.JobItem(result_json=result)]
     return v1.WatchJobResponse(job=v1.Job(job_id="job_1", state=state, done_items=done, total_items=1, items=items))
 

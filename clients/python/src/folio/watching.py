@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar, Union
+from typing import Any, Generic, TypeVar, Union
 
 from . import v1
 
@@ -10,7 +10,7 @@ WatchResponse = Union[v1.WatchInboxResponse, v1.WatchPendingApprovalsResponse, v
 W = TypeVar("W", bound=WatchResponse)
 
 # For each response: the field of an item, the field of its id, and the field of a removed id.
-_FIELDS: dict[type[WatchResponse], tuple[str, str, str]] = {
+_FIELDS: dict[Any, tuple[str, str, str]] = {
     v1.WatchInboxResponse: ("item", "item_id", "removed_item_id"),
     v1.WatchPendingApprovalsResponse: ("pending_approval", "turn_id", "removed_turn_id"),
     v1.WatchDocumentResponse: ("extraction", "extraction_id", "removed_extraction_id"),
