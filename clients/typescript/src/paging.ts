@@ -13,7 +13,7 @@ export interface PageRequest {
 }
 
 /** The type of the items of a page. */
-export type Item<P> = { [K in keyof P]: P[K] extends (infer I)[] ? (I extends Message ? I : never) : never }[keyof P];
+export type Item<P> = { [K in keyof P]-?: P[K] extends (infer I)[] ? (I extends Message ? I : never) : never }[keyof P];
 
 /** Returns the items of a page: the messages of its only repeated field of messages. */
 export function itemsOf<P extends Page>(page: P): Item<P>[] {
