@@ -249,7 +249,7 @@ impl Client {
     /// Sends a message. A request without a `request_id` gets one, so that a repetition joins the turn.
     pub fn chat(&self, mut request: v1::ChatRequest) -> Turn {
         set_request_id(&mut request.request_id);
-        let position = TurnPosition { thread_id: request.thread_id.clone(), ..TurnPosition::default() };
+        let position = TurnPosition::in_thread(&request.thread_id);
         self.turn(Start::Chat(Box::new(request)), position)
     }
 

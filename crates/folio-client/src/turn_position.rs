@@ -24,6 +24,11 @@ impl TurnPosition {
         Self { turn_id: turn_id.into(), last_event: event.max(1) - 1, ..Self::default() }
     }
 
+    /// Returns the position before a new turn of a thread. Empty: a new thread.
+    pub fn in_thread(thread_id: impl Into<String>) -> Self {
+        Self { thread_id: thread_id.into(), ..Self::default() }
+    }
+
     /// Returns the closing event. None: the events of the turn were not read to their end.
     pub fn closing(&self) -> Option<&Kind> {
         self.closing.as_deref()

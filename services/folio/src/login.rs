@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Client, Sourced};
+use crate::client::{Sourced, connect};
 use crate::endpoint::TlsArguments;
 use crate::secret_input;
 use crate::{private_file, status};
@@ -88,7 +88,7 @@ async fn log_in(Arguments { server, tls }: Arguments) -> Result<()> {
     let token = secret_input::read("token: ").await?;
     ensure!(!token.is_empty(), "the token is empty: create one with folio token create");
     let token = Sourced::new(token, "the input");
-    let client = Client::connect(&server, &tls, &token).await?;
+    let client = connect(&server, &tls, &token).await?;
     status::check_token(&client).await?;
     let tls_ca = tls.authority().map(std::path::absolute).transpose()?;
     Login { server: server.clone(), token: token.value, tls_ca }.write(&file)?;
