@@ -56,6 +56,12 @@ pub(crate) const COMPOSE_SCHEMA: Tool = Tool {
     purpose: "schema of compose.yaml",
     source: Source::Python(&["--no-deps", "docker-compose==1.29.2"]),
 };
+pub(crate) const PYTHON_VENV: Tool =
+    Tool { program: "python3", purpose: "the client for Python", source: Source::Debian("python3-venv") };
+pub(crate) const NODE: Tool =
+    Tool { program: "node", purpose: "the client for TypeScript", source: Source::Debian("nodejs") };
+pub(crate) const NPM: Tool =
+    Tool { program: "npm", purpose: "the client for TypeScript", source: Source::Debian("npm") };
 pub(crate) const MUTANTS: Tool = Tool {
     program: "cargo-mutants",
     purpose: "mutations of the pure crates",
