@@ -1,6 +1,5 @@
 //! The connection to a server, with a token on each call.
 
-use std::error::Error as _;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -37,7 +36,7 @@ pub enum ConnectError {
     AuthoritiesWithoutTls(String),
     #[error("no file with trusted certificate authorities found: set SSL_CERT_FILE or pass the authorities")]
     NoAuthorities,
-    #[error("{} cannot be read: {error}", file.display())]
+    #[error("{} cannot be read: {error}", .file.display())]
     UnreadableAuthorities { file: PathBuf, error: std::io::Error },
     #[error("the certificate authorities are invalid: {0}")]
     InvalidAuthorities(tonic::transport::Error),

@@ -10,7 +10,7 @@ use crate::rejoined::{Opening, Rejoined, Update, opening};
 
 /// The states of a job until it has ended. A lost connection is opened again.
 pub struct JobStates {
-    open: Box<dyn Fn() -> Opening<Option<v1::Job>> + Send>,
+    open: Box<dyn Fn() -> Opening<Option<v1::Job>> + Send + Sync>,
     streams: Rejoined<Option<v1::Job>>,
     is_ended: bool,
 }
@@ -64,7 +64,7 @@ impl Client {
 ///
 /// # Errors
 /// The error of the item or of the job.
-pub fn extraction_of(job: &v1::Job) -> Result<String> {
+pub(crate) fn extraction_of(job: &v1::Job) -> Result<String> {
     let item = job.items.first();
     let result: Value = item.and_then(|item| serde_json::from_str(&item.result_json).ok()).unwrap_or_default();
     if let Some(id) = result.get("extraction_id").and_then(Value::as_str) {

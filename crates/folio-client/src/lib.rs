@@ -29,4 +29,4 @@ pub use retry::RetryPolicy;
 pub use turn::{Events, Start, Turn};
 pub use turn_position::TurnPosition;
 pub use watch::Watch;
-pub use watched_items::WatchResponse;
+pub use watched_items::{ItemChange, WatchResponse};

@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(delay(&refused(Code::Aborted, Some(1)), 2), Some(Duration::from_secs(1)));
         assert_eq!(delay(&limited, 3), None, "the attempts are exhausted");
         assert_eq!(delay(&refused(Code::ResourceExhausted, Some(11)), 1), None, "the delay is too long");
-        let unreachable = Status::unavailable("connection refused").into();
+        let unreachable = Error::from(Status::unavailable("connection refused"));
         assert_eq!(delay(&unreachable, 1), Some(PAUSE / 2));
         assert_eq!(policy.delay(&unreachable, 2, 1.0), Some(PAUSE * 2));
         for code in [Code::Aborted, Code::NotFound, Code::InvalidArgument, Code::Internal, Code::ResourceExhausted] {

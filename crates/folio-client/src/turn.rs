@@ -118,12 +118,6 @@ pub struct Turn {
     is_ended: bool,
 }
 
-/// The first result of two futures.
-enum First {
-    Update(Option<Update<v1::Event>>),
-    Answer(Result<v1::ApproveResponse>),
-}
-
 impl Turn {
     /// Lets `approver` decide about each call that waits. Without it, the events end with `AwaitingApproval`.
     #[must_use]
@@ -131,7 +125,8 @@ impl Turn {
     where
         F: Future<Output = Decision> + Send + 'static,
     {
-        let approver: Approver = Box::new(move |approval| Box::pin(approver(approval)));
+        let approver: Approver =
+            Box::new(move |approval| -> BoxFuture<'static, Decision> { Box::pin(approver(approval)) });
         Self { approver: Some(approver), ..self }
     }
 
@@ -145,11 +140,10 @@ impl Turn {
     /// A refusal of the server, or a connection that is lost.
     pub async fn next(&mut self) -> Result<Option<v1::Event>> {
         while !self.is_ended {
-            match self.first().await? {
-                First::Update(Some(Update::Message(event))) => return Ok(Some(event)),
-                First::Update(Some(Update::Reconnecting)) => {}
-                First::Update(None) => self.is_ended = !self.proceed().await?,
-                First::Answer(answer) => self.answered(answer)?,
+            match self.update().await? {
+                Some(Update::Message(event)) => return Ok(Some(event)),
+                Some(Update::Reconnecting) => {}
+                None => self.is_ended = !self.proceed().await?,
             }
         }
         Ok(None)
@@ -174,15 +168,19 @@ impl Turn {
         }
     }
 
-    async fn first(&mut self) -> Result<First> {
-        let Self { events, sent, .. } = self;
-        match sent.as_mut().filter(|sent| sent.is_still_waiting.is_none()) {
-            None => events.next_update().await.map(First::Update),
-            Some(Sent { answer, .. }) => tokio::select! {
-                biased;
-                answer = answer => Ok(First::Answer(answer)),
-                update = events.next_update() => update.map(First::Update),
-            },
+    /// Returns the next update of the stream. Meanwhile, the decisions are sent.
+    async fn update(&mut self) -> Result<Option<Update<v1::Event>>> {
+        loop {
+            let Self { events, sent, .. } = self;
+            let answer = match sent.as_mut().filter(|sent| sent.is_still_waiting.is_none()) {
+                None => return events.next_update().await,
+                Some(Sent { answer, .. }) => tokio::select! {
+                    biased;
+                    answer = answer => answer,
+                    update = events.next_update() => return update,
+                },
+            };
+            self.answered(answer)?;
         }
     }
 

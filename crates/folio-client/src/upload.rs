@@ -67,7 +67,7 @@ mod tests {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let progress = {
             let seen = Arc::clone(&seen);
-            Arc::new(move |sent| seen.lock().unwrap().push(sent))
+            Arc::new(move |sent: usize| seen.lock().unwrap().push(sent))
         };
         let description = v1::DocumentDescription { name: "a.pdf".to_owned(), ..Default::default() };
         let parts: Vec<_> = parts(description.clone(), content.clone().into(), progress).collect().await;
@@ -82,7 +82,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_empty_file_has_no_chunks() {
-        let parts = parts(v1::DocumentDescription::default(), Bytes::new(), Arc::new(|_| {}));
+        let parts = parts(v1::DocumentDescription::default(), Bytes::new(), Arc::new(|_: usize| {}));
         assert_eq!(parts.count().await, 1);
     }
 }

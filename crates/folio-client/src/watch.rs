@@ -14,14 +14,14 @@ use crate::watched_items::{WatchResponse, WatchedItems};
 ///
 /// A lost connection is opened again. The new stream sends all items again; items that were removed meanwhile are reported as removed.
 pub struct Watch<T> {
-    open: Box<dyn Fn() -> Opening<T> + Send>,
+    open: Box<dyn Fn() -> Opening<T> + Send + Sync>,
     streams: Rejoined<T>,
     items: WatchedItems,
     ready: VecDeque<T>,
 }
 
 impl<T: WatchResponse> Watch<T> {
-    fn new(client: &Client, open: impl Fn() -> Opening<T> + Send + 'static) -> Self {
+    fn new(client: &Client, open: impl Fn() -> Opening<T> + Send + Sync + 'static) -> Self {
         let streams = Rejoined::new(client.retry);
         Self { open: Box::new(open), streams, items: WatchedItems::default(), ready: VecDeque::new() }
     }
