@@ -30,9 +30,7 @@ def generate(root: Path) -> None:
     package = source / "folio" / "v1"
     shutil.rmtree(package, ignore_errors=True)
     files = sorted(protos.glob("folio/v1/*.proto"))
-    # The plugin of mypy-protobuf is installed next to the interpreter of the build environment.
-    scripts = Path(sys.executable).parent
-    plugins = [f"--plugin={name}={scripts / name}" for name in ("protoc-gen-mypy", "protoc-gen-mypy_grpc")]
+    plugins = [f"--plugin={name}={program(name)}" for name in ("protoc-gen-mypy", "protoc-gen-mypy_grpc")]
     outputs = [f"--{kind}_out=quiet:{source}" for kind in ("mypy", "mypy_grpc")]
     includes = [f"-I{protos.resolve()}", f"-I{Path(grpc_tools.__file__).parent / '_proto'}"]
     arguments = ["protoc", *includes, *plugins, f"--python_out={source}", f"--grpc_python_out={source}", *outputs]
@@ -42,3 +40,12 @@ def generate(root: Path) -> None:
     lines = [f"from .{module} import *  # noqa: F403" for module in modules]
     text = '"""Messages and services of the package `folio.v1`, generated from its proto files."""\n\n'
     (package / "__init__.py").write_text(text + "\n".join(lines) + "\n")
+
+
+def program(name: str) -> str:
+    """Returns the path of a program of a build requirement: on `PATH` in an isolated build, otherwise next to the interpreter."""
+    scripts = str(Path(sys.executable).parent)
+    found = shutil.which(name) or shutil.which(name, path=scripts)
+    if found is None:
+        raise RuntimeError(f"{name} is not found: install the requirements in pyproject.toml")
+    return found
