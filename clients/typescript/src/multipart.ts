@@ -1,6 +1,6 @@
 // Uploads of browsers: a form over REST.
 import type { Client } from "./client.js";
-import { FolioError, type ErrorCode } from "./errors.js";
+import { FolioError, type ErrorCode, type FieldViolation } from "./errors.js";
 import type * as v1 from "./gen/v1.js";
 import { authorization } from "./transport.js";
 import type { FileSource, UploadOptions } from "./uploads.js";
@@ -13,9 +13,11 @@ const CODES: Readonly<Record<number, ErrorCode>> = {
   403: "PERMISSION_DENIED",
   404: "NOT_FOUND",
   409: "ABORTED",
+  412: "ABORTED",
   413: "INVALID_ARGUMENT",
   422: "INVALID_ARGUMENT",
   429: "RESOURCE_EXHAUSTED",
+  499: "CANCELLED",
   501: "UNIMPLEMENTED",
   502: "UNAVAILABLE",
   503: "UNAVAILABLE",
@@ -60,21 +62,43 @@ export async function sendMultipart<F>(
   return document;
 }
 
+/** The body of an answer, of which each member may be missing or have another type. */
+interface Body {
+  readonly document?: { readonly document_id?: unknown } | null;
+  readonly detail?: unknown;
+  readonly code?: unknown;
+  readonly retry_after_seconds?: unknown;
+}
+
 /** Returns the id of the created document. Throws the error of a refused upload. */
 export function documentIdOf({ status, text, retryAfter }: Answer): string {
-  let body: { document?: { document_id?: unknown }; detail?: unknown; code?: unknown } = {};
-  try {
-    body = JSON.parse(text) as typeof body;
-  } catch {
-    // A proxy may answer with another type of content.
-  }
-  const id = body?.document?.document_id;
+  const body = parse(text);
+  const id = body.document?.document_id;
   if (status >= 200 && status < 300 && typeof id === "string") return id;
-  const detail = typeof body?.detail === "string" ? body.detail : `the upload failed with HTTP status ${status}`;
-  const seconds = Number(retryAfter ?? Number.NaN);
-  throw new FolioError(CODES[status] ?? "INTERNAL", typeof body?.code === "string" ? body.code : "", detail, {
+  const violations = Array.isArray(body.detail) ? body.detail.map(violationOf) : [];
+  const listed = violations.map(({ field, description }) => `${field}: ${description}`).join("; ");
+  const detail = typeof body.detail === "string" ? body.detail : listed;
+  const reason = typeof body.code === "string" ? body.code : violations.length > 0 ? "INVALID_FIELD" : "";
+  // A page of another origin may not be permitted to read the header.
+  const seconds = Number(body.retry_after_seconds ?? retryAfter ?? Number.NaN);
+  throw new FolioError(CODES[status] ?? "INTERNAL", reason, detail || `the upload failed with HTTP status ${status}`, {
     retryAfter: Number.isFinite(seconds) ? seconds * 1_000 : undefined,
+    violations,
   });
+}
+
+/** Parses a body. A proxy may answer with another type of content. */
+function parse(text: string): Body {
+  try {
+    return (JSON.parse(text) as Body | null) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+function violationOf(problem: unknown): FieldViolation {
+  const { loc, msg } = (problem ?? {}) as { loc?: unknown; msg?: unknown };
+  return { field: Array.isArray(loc) ? loc.join(".") : "", description: String(msg ?? "") };
 }
 
 function post(

@@ -228,6 +228,9 @@ test("the answer to a form is a document or an error", () => {
   };
   const quota = '{"detail": "too much", "code": "QUOTA_EXCEEDED"}';
   assert.deepEqual(refused(429, quota, "2"), ["RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED", "too much", 2_000]);
+  assert.deepEqual(refused(429, quota.replace("}", ', "retry_after_seconds": 3}'))[3], 3_000);
+  const invalid = '{"detail": [{"type": "missing", "loc": ["body", "file"], "msg": "is missing"}]}';
+  assert.deepEqual(refused(422, invalid), ["INVALID_ARGUMENT", "INVALID_FIELD", "body.file: is missing", undefined]);
   const proxy = ["UNAVAILABLE", "", "the upload failed with HTTP status 502", undefined];
   assert.deepEqual(refused(502, "<html>"), proxy);
   assert.deepEqual(refused(200, "null")[0], "INTERNAL");
