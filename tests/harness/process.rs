@@ -29,7 +29,7 @@ pub fn binary(name: &str) -> PathBuf {
         folder.pop();
     }
     let path = folder.join(name);
-    assert!(path.is_file(), "{} is missing: run `cargo build --workspace --bins --tests` first", path.display());
+    assert!(path.is_file(), "{} is missing: run `cargo build --workspace --all-targets` first", path.display());
     path
 }
 

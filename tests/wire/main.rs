@@ -9,6 +9,7 @@ mod cancel;
 mod captures;
 mod chat;
 mod citations;
+mod clients;
 mod command_line;
 mod composition;
 mod crash;

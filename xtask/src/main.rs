@@ -1,5 +1,5 @@
-//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `bench`, `eval`, `chaos`, `batch`,
-//! `outage`, `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`, `check-model`.
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `clients`, `bench`, `eval`, `chaos`,
+//! `batch`, `outage`, `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
 //! builds in seconds.
@@ -7,6 +7,7 @@
 mod bench;
 mod chaos;
 mod check_model;
+mod clients;
 mod counts;
 mod deploy;
 mod docs;
@@ -46,6 +47,8 @@ enum Command {
     Docs,
     /// Checks the Helm chart and compose.yaml (part of `test`).
     Deploy(deploy::Arguments),
+    /// Builds and tests the clients for Python and TypeScript (part of `test`).
+    Clients(clients::Arguments),
     /// Measures performance; prints tables and JSON.
     Bench(bench::Arguments),
     /// Extracts documents with known values and scores the results; prints tables and JSON.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Lint(arguments) => lint::run(&arguments),
         Command::Docs => docs::run(),
         Command::Deploy(arguments) => deploy::run(&arguments),
+        Command::Clients(arguments) => clients::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),

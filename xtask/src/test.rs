@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 use anyhow::{Result, anyhow, bail};
 use folio_test_servers::Servers;
 
+use crate::clients::{self, Clients};
 use crate::counts::{Counts, run_counted};
 use crate::deploy;
 use crate::run::{cargo, finish};
@@ -20,11 +21,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let missing = || [missing_of(&[TESSERACT, PDFTOPPM, SCHEMATHESIS]), servers::missing(), deploy::missing()].concat();
+    let tools = [TESSERACT, PDFTOPPM, SCHEMATHESIS];
+    let missing = || [missing_of(&tools), servers::missing(), deploy::missing(), clients::missing()].concat();
     arguments.install.require(missing)?;
     let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
-    let (mut counts, status) = run_tests(arguments.filter.as_deref())?;
-    counts.passed += deployed;
+    let clients = if arguments.filter.is_none() { Some(clients::test()?) } else { None };
+    let (mut counts, status) = run_tests(arguments.filter.as_deref(), clients.as_ref())?;
+    counts.passed += deployed + clients.map_or(0, |clients| clients.counts.passed);
     for name in &counts.ignored {
         println!("skipped: {name}");
     }
@@ -36,13 +39,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Starts the servers during the compilation, runs the tests, and stops the servers.
-fn run_tests(filter: Option<&str>) -> Result<(Counts, ExitStatus)> {
+fn run_tests(filter: Option<&str>, clients: Option<&Clients>) -> Result<(Counts, ExitStatus)> {
     let starting = std::thread::spawn(Servers::start);
     // Build everything once, so that the binaries that the tests start have the features and profile of the tests.
     finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
     let servers = starting.join().map_err(|_| anyhow!("starting the test servers panicked"))??;
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs(servers.variables());
+    command.envs(clients.into_iter().flat_map(Clients::variables));
     // Most tests wait for servers, processes and timers.
     let threads = 2 * std::thread::available_parallelism()?.get();
     command.env("RUST_TEST_THREADS", threads.to_string());

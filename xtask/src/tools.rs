@@ -61,6 +61,12 @@ pub(crate) const SCHEMATHESIS: Tool = Tool {
     purpose: "requests that are generated from the OpenAPI document",
     source: Source::Python(&["schemathesis==4.32.5"]),
 };
+pub(crate) const PYTHON_VENV: Tool =
+    Tool { program: "python3", purpose: "the client for Python", source: Source::Debian("python3-venv") };
+pub(crate) const NODE: Tool =
+    Tool { program: "node", purpose: "the client for TypeScript", source: Source::Debian("nodejs") };
+pub(crate) const NPM: Tool =
+    Tool { program: "npm", purpose: "the client for TypeScript", source: Source::Debian("npm") };
 pub(crate) const MUTANTS: Tool = Tool {
     program: "cargo-mutants",
     purpose: "mutations of the pure crates",

@@ -1,23 +1,16 @@
-//! A gRPC client of the public API with an access token.
+//! The server and the token of a command, and errors of calls in the words of the command line.
 
 use std::error::Error as _;
 use std::path::PathBuf;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use folio_proto::v1;
-use futures::future::BoxFuture;
-use tonic::body::Body;
-use tonic::codegen::Service;
-use tonic::codegen::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use tonic::codegen::http::{Request, Response};
-use tonic::metadata::{BinaryMetadataValue, MetadataMap};
-use tonic::transport::Channel;
+pub(crate) use folio_client::Client;
+use folio_client::{Connect, ConnectError, RetryPolicy, token_source};
 use tonic::{Code, Status};
 
 use crate::arguments::{Flags, SettingsArguments};
-use crate::endpoint::TlsArguments;
+use crate::endpoint::{self, TlsArguments};
 use crate::login::Login;
 use crate::settings::{self, Purpose, Settings};
 
@@ -25,8 +18,6 @@ use crate::settings::{self, Purpose, Settings};
 const SERVER: &str = "FOLIO_SERVER";
 /// The variable that sets the token.
 const TOKEN: &str = "FOLIO_TOKEN";
-/// The header with the organization in which a session or an account token acts.
-const ORGANIZATION: &str = "folio-organization";
 
 /// The server and the token of a command.
 #[derive(Debug, Clone, clap::Args)]
@@ -162,149 +153,44 @@ impl Target {
             let file = self.token_file.display();
             format!("no token: use folio login, pass --token, set FOLIO_TOKEN, or make {file} readable")
         })?;
-        Client::open(&self.server.value, &self.tls, Some(token), self.organization.as_deref()).await
+        open(&self.server.value, &self.tls, Some(token), self.organization.as_deref()).await
     }
 }
 
-/// A channel that sends the token with every call, and adds the source of the token to a status that refuses it.
-#[derive(Clone)]
-pub(crate) struct Authorized {
-    channel: Channel,
-    /// The headers of every call: the token, and the organization in which it acts.
-    credential: HeaderMap,
-    source: HeaderMap,
+/// The note about a broken connection.
+pub(crate) const RECONNECTING: &str = "the connection broke; reconnecting";
+
+/// Maximum delay after which a refused request is repeated if the server names it. A user decides after a longer one.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// Connects to a server with a token that names its organization.
+pub(crate) async fn connect(server: &str, tls: &TlsArguments, token: &Sourced<String>) -> Result<Client> {
+    open(server, tls, Some(token), None).await
 }
 
-impl Service<Request<Body>> for Authorized {
-    type Response = Response<Body>;
-    type Error = tonic::transport::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.channel.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        request.headers_mut().extend(self.credential.clone());
-        let (sent, source) = (self.channel.call(request), self.source.clone());
-        Box::pin(async move {
-            let mut response = sent.await?;
-            if response.headers().get("grpc-status").is_some_and(|code| code.as_bytes() == UNAUTHENTICATED) {
-                response.headers_mut().extend(source);
-            }
-            Ok(response)
-        })
-    }
-}
-
-/// The header in which [`Authorized`] adds the source of a refused token. It never leaves the process.
-const TOKEN_SOURCE: &str = "folio-token-source-bin";
-/// The code of a status that refuses the token, as in the header.
-const UNAUTHENTICATED: &[u8] = b"16";
-
-macro_rules! services {
-    ($($name:ident: $module:ident :: $client:ident),+ $(,)?) => {
-        $(pub(crate) fn $name(&self) -> v1::$module::$client<Authorized> {
-            v1::$module::$client::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
-        })+
+/// Connects to a server. A status that refuses the token names its source. Without a token, only a sign-in is possible.
+/// `organization`: the id of the organization in which the token acts.
+pub(crate) async fn open(
+    server: &str,
+    tls: &TlsArguments,
+    token: Option<&Sourced<String>>,
+    organization: Option<&str>,
+) -> Result<Client> {
+    let retry = RetryPolicy { max_delay: RETRY_DELAY_MAX, ..RetryPolicy::default() };
+    let connect = match token {
+        Some(token) => Connect::new(server, &token.value).token_source(&token.source),
+        None => Connect::without_token(server),
     };
+    let connect = connect.organization(organization).authorities(tls.read()?).retry(retry);
+    connect.connect().await.map_err(|error| match (error, token) {
+        (ConnectError::Token, Some(token)) => anyhow!("the token from {} contains invalid characters", token.source),
+        (error, _) => endpoint::explain(error),
+    })
 }
-
-/// The services of a server. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Client {
-    channel: Authorized,
-}
-
-impl Client {
-    /// Connects to a server with a token that names its organization.
-    pub(crate) async fn connect(server: &str, tls: &TlsArguments, token: &Sourced<String>) -> Result<Self> {
-        Self::open(server, tls, Some(token), None).await
-    }
-
-    /// Connects to a server. A status that refuses the token names its source. Without a token, only a sign-in is
-    /// possible. `organization`: the id of the organization in which the token acts.
-    pub(crate) async fn open(
-        server: &str,
-        tls: &TlsArguments,
-        token: Option<&Sourced<String>>,
-        organization: Option<&str>,
-    ) -> Result<Self> {
-        let endpoint = tls
-            .endpoint(server)?
-            .connect_timeout(Duration::from_secs(5))
-            .http2_keep_alive_interval(Duration::from_secs(20))
-            .keep_alive_while_idle(true);
-        let channel = endpoint.connect().await.map_err(|error| {
-            // Each layer of the transport repeats the message of the layer below.
-            let error = anyhow::Error::from(error);
-            let (uri, cause) = (endpoint.uri(), error.root_cause());
-            let remedy = match uri.scheme_str() {
-                Some("https") => "check the address and --tls-ca, or use http:// for a server without a certificate",
-                _ => "start folio serve, or pass the address with --server",
-            };
-            anyhow!("cannot connect to {uri}: {cause}; {remedy}")
-        })?;
-        let (mut credential, mut source) = (HeaderMap::new(), HeaderMap::new());
-        if let Some(token) = token {
-            let mut bearer: HeaderValue = format!("Bearer {}", token.value.trim())
-                .parse()
-                .ok()
-                .with_context(|| format!("the token from {} contains invalid characters", token.source))?;
-            bearer.set_sensitive(true);
-            credential.insert(AUTHORIZATION, bearer);
-            source = source_headers(&token.source);
-        }
-        if let Some(organization) = organization {
-            let value: Option<HeaderValue> = organization.parse().ok();
-            let value = value.context("the id of the organization contains invalid characters")?;
-            credential.insert(ORGANIZATION, value);
-        }
-        Ok(Self { channel: Authorized { channel, credential, source } })
-    }
-
-    services! {
-        accounts: account_service_client::AccountServiceClient,
-        users: user_service_client::UserServiceClient,
-        conversations: conversation_service_client::ConversationServiceClient,
-        documents: document_service_client::DocumentServiceClient,
-        models: model_service_client::ModelServiceClient,
-        organizations: organization_service_client::OrganizationServiceClient,
-        extractions: extraction_service_client::ExtractionServiceClient,
-        inbox: inbox_service_client::InboxServiceClient,
-        jobs: job_service_client::JobServiceClient,
-        prompts: prompt_service_client::PromptServiceClient,
-        proposals: proposal_service_client::ProposalServiceClient,
-        schemas: schema_service_client::SchemaServiceClient,
-        audits: audit_service_client::AuditServiceClient,
-        credits: credit_service_client::CreditServiceClient,
-        usages: usage_service_client::UsageServiceClient,
-        tags: tag_service_client::TagServiceClient,
-        tokens: token_service_client::TokenServiceClient,
-        threads: thread_service_client::ThreadServiceClient,
-        webhooks: webhook_endpoint_service_client::WebhookEndpointServiceClient,
-    }
-}
-
-/// Maximum size of a message in bytes. A snapshot of a turn contains up to ten rounds with long tool results.
-const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Returns the message of a response. Error: the status, formatted for users.
 pub(crate) async fn answer<T>(call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>) -> Result<T> {
     Ok(call.await.map_err(|status| explain(&status))?.into_inner())
-}
-
-/// Returns the headers that add the source of a token to a status.
-fn source_headers(source: &str) -> HeaderMap {
-    let mut metadata = MetadataMap::new();
-    metadata.insert_bin(TOKEN_SOURCE, BinaryMetadataValue::from_bytes(source.as_bytes()));
-    metadata.into_headers()
-}
-
-/// Returns the source of the refused token. None: the status does not refuse the token.
-fn token_source(status: &Status) -> Option<String> {
-    let source = status.metadata().get_bin(TOKEN_SOURCE).filter(|_| status.code() == Code::Unauthenticated)?;
-    Some(String::from_utf8_lossy(&source.to_bytes().ok()?).into_owned())
 }
 
 /// Formats a status for users: the message of the server, with arguments in place of fields, and the reason. A status
@@ -330,6 +216,14 @@ pub(crate) fn explain(status: &Status) -> anyhow::Error {
     }
 }
 
+/// Like [`explain`], for an error of the client.
+pub(crate) fn explain_error(error: &folio_client::Error) -> anyhow::Error {
+    match error.status() {
+        Some(status) => explain(status),
+        None => anyhow!("{error}"),
+    }
+}
+
 /// Returns the first cause of a failure in transport, or the message of the status.
 pub(crate) fn cause_of(status: &Status) -> String {
     let mut cause = status.source();
@@ -342,6 +236,7 @@ pub(crate) fn cause_of(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use folio_proto::v1;
 
     use super::*;
 
@@ -415,19 +310,16 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_token_names_its_source() {
+    fn an_error_of_the_client_is_explained_like_its_status() {
         let refused = folio_types::Error::new(
             folio_types::Code::Unauthenticated,
             folio_types::Reason::InvalidToken,
             "the token is unknown",
         );
-        let mut status = folio_proto::status::from_error(refused);
-        assert_eq!(explain(&status).to_string(), "the token is unknown (INVALID_TOKEN)");
-        *status.metadata_mut() = MetadataMap::from_headers(source_headers("/home/ä/admin.token"));
-        assert_eq!(
-            explain(&status).to_string(),
-            "the token is unknown (INVALID_TOKEN); the token is from /home/ä/admin.token"
-        );
+        let error = folio_client::Error::from(folio_proto::status::from_error(refused));
+        assert_eq!(explain_error(&error).to_string(), "the token is unknown (INVALID_TOKEN)");
+        let failed = v1::Error { message: "m".to_owned(), reason: "MODEL_TIMEOUT".to_owned(), ..Default::default() };
+        assert_eq!(explain_error(&folio_client::Error::of_message(failed)).to_string(), "m (MODEL_TIMEOUT)");
     }
 
     #[test]

@@ -6,16 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use folio_proto::v1;
-use folio_types::{Digest, DocumentId, limits};
+use folio_types::{Code, Digest, DocumentId, limits};
 use serde_json::json;
-use tokio_stream::StreamExt as _;
-use tonic::{Code, Status};
 
-use crate::client::{Client, answer, explain};
+use crate::client::{Client, answer, explain_error};
 use crate::names::{self, Choice};
 use crate::progress::ProgressLine;
-
-const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Interval between two reads of a document whose text is being extracted.
 const POLL: Duration = Duration::from_millis(150);
@@ -59,7 +55,7 @@ pub(crate) async fn add(
 ) -> Result<v1::Document> {
     let NewFile { name, bytes, .. } = NewFile::read(path).await?;
     let file = NewFile { name, bytes, ..template.clone() };
-    upload_once(client, &file, progress.upload(file.bytes.len())).await.map_err(|status| explain(&status))
+    upload_once(client, &file, progress.upload(file.bytes.len())).await.map_err(|error| explain_error(&error))
 }
 
 /// Uploads a file unless a document of the same file, tags and metadata exists. `progress` receives the number of bytes
@@ -67,43 +63,33 @@ pub(crate) async fn add(
 async fn upload_once(
     client: &Client,
     file: &NewFile,
-    progress: impl FnMut(usize) + Send + 'static,
-) -> Result<v1::Document, Status> {
+    progress: impl Fn(usize) + Send + Sync + 'static,
+) -> Result<v1::Document, folio_client::Error> {
     match upload(client, file, &file.request_id(), progress).await {
         // The document of this request was deleted: upload another one.
-        Err(status) if status.code() == Code::NotFound => upload(client, file, "", |_| {}).await,
+        Err(error) if error.code() == Code::NotFound => upload(client, file, "", |_| {}).await,
         sent => sent,
     }
 }
 
-/// Uploads a file. Repeating it with the same `request_id` (empty: none) returns the same document. `progress` receives
+/// Uploads a file. Repeating it with the same `request_id` (empty: a new one) returns the same document. `progress` receives
 /// the number of bytes sent so far.
 pub(crate) async fn upload(
     client: &Client,
     file: &NewFile,
     request_id: &str,
-    mut progress: impl FnMut(usize) + Send + 'static,
-) -> Result<v1::Document, Status> {
+    progress: impl Fn(usize) + Send + Sync + 'static,
+) -> Result<v1::Document, folio_client::Error> {
     let description = v1::DocumentDescription {
         name: file.name.clone(),
         tag_ids: file.tag_ids.clone(),
         metadata: file.metadata.clone(),
-        size_bytes: file.bytes.len() as u64,
         request_id: request_id.to_owned(),
         password: file.password.clone(),
         auto_create: file.auto_create,
+        ..v1::DocumentDescription::default()
     };
-    let first = v1::UploadDocumentRequest { part: Some(v1::upload_document_request::Part::Description(description)) };
-    let mut sent = 0;
-    let chunks: Vec<Vec<u8>> = file.bytes.chunks(CHUNK_BYTES).map(<[u8]>::to_vec).collect();
-    let chunks = chunks.into_iter().map(move |chunk| {
-        sent += chunk.len();
-        progress(sent);
-        v1::UploadDocumentRequest { part: Some(v1::upload_document_request::Part::Chunk(chunk)) }
-    });
-    let parts = tokio_stream::once(first).chain(tokio_stream::iter(chunks));
-    let document = client.documents().upload_document(parts).await?.into_inner().document;
-    document.ok_or_else(|| Status::internal("invalid response of the server: the document is missing"))
+    client.upload(file.bytes.clone(), description, progress).await
 }
 
 /// Returns the failure of a file, which names the file once.

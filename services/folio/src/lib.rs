@@ -24,7 +24,6 @@ mod names;
 mod next_steps;
 mod private_file;
 mod progress;
-mod reconnect;
 mod secret_input;
 mod serve;
 mod server;

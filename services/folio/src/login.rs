@@ -7,7 +7,7 @@ use folio_proto::v1;
 use folio_types::SessionToken;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Client, Sourced, answer};
+use crate::client::{Sourced, answer, connect, open};
 use crate::endpoint::TlsArguments;
 use crate::secret_input;
 use crate::terminal::{note, write_stdout};
@@ -103,7 +103,7 @@ async fn log_in(Arguments { server, email, organization, tls }: Arguments) -> Re
             let token = secret_input::read("token: ").await?;
             ensure!(!token.is_empty(), "the token is empty: create one with folio token create");
             let token = Sourced::new(token, "the input");
-            status::check_token(&Client::connect(&server, &tls, &token).await?).await?;
+            status::check_token(&connect(&server, &tls, &token).await?).await?;
             (token.value, None)
         }
     };
@@ -121,10 +121,10 @@ async fn sign_in(
     organization: Option<String>,
 ) -> Result<(String, Option<String>)> {
     let password = secret_input::read_line("password: ").await?;
-    let client = Client::open(server, tls, None, None).await?;
+    let client = open(server, tls, None, None).await?;
     let signed_in = answer(client.accounts().sign_in(v1::SignInRequest { email, password })).await?;
     let token = Sourced::new(signed_in.session_token, "the sign-in");
-    let client = Client::connect(server, tls, &token).await?;
+    let client = connect(server, tls, &token).await?;
     let request = v1::ListAccountOrganizationsRequest { page_size: 1_000, ..Default::default() };
     let found = answer(client.accounts().list_account_organizations(request)).await?.organizations;
     let found: Vec<_> = found.into_iter().filter_map(|found| found.organization).collect();
@@ -181,7 +181,7 @@ pub(crate) async fn logout() -> Result<()> {
 
 async fn end_session(login: &Login) -> Result<()> {
     let tls = TlsArguments::default().or(login.tls_ca.clone());
-    let client = Client::connect(&login.server, &tls, &Sourced::new(login.token.clone(), "folio login")).await?;
+    let client = connect(&login.server, &tls, &Sourced::new(login.token.clone(), "folio login")).await?;
     answer(client.accounts().sign_out(v1::SignOutRequest::default())).await.map(drop)
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct ProgressLine {
 
 impl ProgressLine {
     /// Shows an upload. The returned function receives the number of bytes sent so far.
-    pub(crate) fn upload(&self, bytes: usize) -> impl FnMut(usize) + Send + use<> {
+    pub(crate) fn upload(&self, bytes: usize) -> impl Fn(usize) + Send + Sync + use<> {
         self.bar.set_length(bytes as u64);
         self.show(BAR, "uploading");
         let bar = self.bar.clone();

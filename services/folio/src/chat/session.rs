@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anstyle::Style;
 use anyhow::{Result, anyhow, bail};
+use folio_client::{Start, TurnPosition};
 use folio_proto::v1;
 use folio_proto::v1::event::Kind;
 use folio_types::{RequestId, System};
@@ -12,14 +13,13 @@ use jiff::tz::TimeZone;
 use super::command::{self, Command, InputLine};
 use super::complete::Mentions;
 use super::decide::{Decided, Desk};
-use super::follow::{ConnectionLost, Follower, Start, Turn};
+use super::follow::{ConnectionLost, Follower};
 use super::pending::Pending;
 use super::screen::ChatScreen;
 use super::view::{Output, View};
 use super::{card, mention, threads};
-use crate::client::{Client, answer, explain};
+use crate::client::{Client, answer, explain_error};
 use crate::input::{Entry, Input};
-use crate::reconnect::is_broken;
 use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
 /// Maximum number of attempts to send decisions over broken connections.
@@ -47,7 +47,7 @@ pub(super) struct Session {
     started_at: Instant,
     /// Empty before the first message.
     thread: String,
-    turn: Turn,
+    turn: TurnPosition,
     /// The round that waits for decisions.
     pending: Option<Pending>,
     /// If true, the turn waits for decisions of other users only.
@@ -81,7 +81,7 @@ impl Session {
             view: View::new(),
             started_at: Instant::now(),
             thread: String::new(),
-            turn: Turn::default(),
+            turn: TurnPosition::default(),
             pending: None,
             waits_for_others: false,
             retriable: false,
@@ -192,7 +192,7 @@ impl Session {
             request_id: RequestId::generate(&System).to_string(),
             ..v1::ChatRequest::default()
         };
-        self.turn = Turn::default();
+        self.turn = TurnPosition::default();
         self.follow(&Start::Chat(Box::new(request))).await
     }
 
@@ -205,14 +205,14 @@ impl Session {
         let closing = follower.run(turn, start).await;
         self.input.end_turn();
         self.has_failed = matches!(&closing, Err(_) | Ok(Kind::Failed(_)));
-        if !self.turn.thread.is_empty() {
-            self.thread.clone_from(&self.turn.thread);
+        if !self.turn.thread_id.is_empty() {
+            self.thread.clone_from(&self.turn.thread_id);
         }
         self.closed(closing.map_err(with_remedy)?);
         Ok(())
     }
 
-    fn follower(&mut self) -> (Follower<'_>, &mut Turn) {
+    fn follower(&mut self) -> (Follower<'_>, &mut TurnPosition) {
         let Self { client, screen, view, input, started_at, turn, .. } = self;
         (Follower { client, screen, view, input, started_at: *started_at }, turn)
     }
@@ -270,7 +270,7 @@ impl Session {
     /// Sends the decisions and shows the following events. Retries over broken connections, because the request is
     /// idempotent.
     async fn approve(&mut self, pending: &Pending) -> Result<()> {
-        let request = pending.request(&self.turn.id);
+        let request = pending.request(&self.turn.turn_id);
         for attempt in 1.. {
             match self.approve_once(request.clone()).await {
                 Ok(()) => return Ok(()),
@@ -309,15 +309,17 @@ impl Session {
                 }
                 _ => self.follow(&Start::Watch).await.map_err(Failure::Refused),
             },
-            Err(status) if is_broken(&status) => Err(Failure::Broken),
-            Err(status) => Err(Failure::Refused(explain(&status))),
+            Err(status) => {
+                let error = folio_client::Error::from(status);
+                Err(if error.is_interruption() { Failure::Broken } else { Failure::Refused(explain_error(&error)) })
+            }
         }
     }
 
     /// Reads the pending round of the turn from the server, or follows the turn if the turn no longer waits. `known`: the round
     /// that is used if the turn cannot be read.
     async fn refresh_pending(&mut self, known: Option<Pending>) -> Result<()> {
-        let request = v1::GetTurnRequest { turn_id: self.turn.id.clone() };
+        let request = v1::GetTurnRequest { turn_id: self.turn.turn_id.clone() };
         let turn = match answer(self.client.conversations().get_turn(request)).await {
             Ok(found) => found.turn,
             Err(error) => {
@@ -348,7 +350,7 @@ impl Session {
                 self.waits_for_others = false;
                 self.retriable = false;
                 self.thread.clear();
-                self.turn = Turn::default();
+                self.turn = TurnPosition::default();
                 self.screen.line(DIM, "(the next message starts a new thread)");
             }
             Command::Cancel => self.cancel().await?,
@@ -376,12 +378,12 @@ impl Session {
         self.waits_for_others = false;
         self.retriable = false;
         self.thread.clone_from(&resumed.thread.thread_id);
-        self.turn = Turn { thread: self.thread.clone(), ..Turn::default() };
+        self.turn = TurnPosition::in_thread(&self.thread);
         let title = card::one_line(&resumed.thread.title, 80);
         self.screen.line(BOLD, &format!("── {}", if title.is_empty() { "(no title)" } else { &title }));
         self.screen.show(resumed.lines);
         let Some(open) = resumed.open else { return Ok(()) };
-        self.turn.id.clone_from(&open.turn_id);
+        self.turn.turn_id.clone_from(&open.turn_id);
         match Pending::of_turn(&open) {
             Some(pending) => {
                 self.turn.last_event = open.next_event.saturating_sub(1);
@@ -398,7 +400,7 @@ impl Session {
         if self.pending.is_none() && !self.waits_for_others {
             bail!("the thread has no running or waiting turn");
         }
-        let request = v1::CancelTurnRequest { turn_id: self.turn.id.clone(), request_id: String::new() };
+        let request = v1::CancelTurnRequest { turn_id: self.turn.turn_id.clone(), request_id: String::new() };
         answer(self.client.conversations().cancel_turn(request)).await?;
         self.pending = None;
         self.follow(&Start::Watch).await
@@ -409,7 +411,7 @@ impl Session {
             bail!("there is no failed turn to resume");
         }
         let request = v1::ResumeTurnRequest {
-            turn_id: self.turn.id.clone(),
+            turn_id: self.turn.turn_id.clone(),
             request_id: RequestId::generate(&System).to_string(),
         };
         self.follow(&Start::Resume(request)).await

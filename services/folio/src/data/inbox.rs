@@ -1,19 +1,18 @@
 //! `folio inbox`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use folio_client::Update;
 use folio_proto::v1;
 use serde_json::{Map, Value, json};
-use tonic::Status;
 use v1::inbox_item::Subject;
 use v1::watch_inbox_response::Change;
 
 use super::job::word;
 use super::output::{Format, View};
 use super::{DataArguments, collect, time};
-use crate::client::{Client, answer, explain};
-use crate::reconnect::{RECONNECTING, Reconnection, is_interrupted};
+use crate::client::{Client, RECONNECTING, answer, explain_error};
 use crate::terminal::{note, stdout_closed, write_stdout};
 
 #[derive(Debug, clap::Args)]
@@ -81,91 +80,45 @@ async fn list(client: &Client, arguments: &Arguments) -> Result<View> {
 }
 
 async fn watch(client: &Client, arguments: &Arguments) -> Result<View> {
-    let (mut waiting, mut reconnection) = (Waiting::default(), Reconnection::default());
-    let (mut has_connected, mut is_first) = (false, true);
+    let (mut waiting, mut is_first) = (Waiting::default(), true);
+    let mut changes = client.watch_inbox(&arguments.filter());
     loop {
-        waiting.start_stream();
-        let mut has_progress = false;
-        let end = stream(client, arguments.filter(), |change| {
-            has_progress = true;
-            for row in waiting.apply(change) {
-                write_stdout(&line(row, arguments.data.output, is_first))?;
-                is_first = false;
+        let change = match changes.next_update().await {
+            Ok(Update::Message(message)) => message.change,
+            Ok(Update::Reconnecting) => {
+                note(RECONNECTING);
+                None
             }
-            Ok(())
-        });
-        let end = end.await?;
-        has_connected |= has_progress;
-        if let Some(status) = end.filter(|status| !has_connected || !is_interrupted(status)) {
-            return Err(explain(&status));
-        }
-        let Some(delay) = reconnection.delay(has_progress) else {
-            bail!("the connection is lost; start the command again");
+            Err(error) if error.is_interruption() => bail!("the connection is lost; start the command again"),
+            Err(error) => return Err(explain_error(&error)),
         };
-        if reconnection.is_first() {
-            note(RECONNECTING);
-        }
-        tokio::time::sleep(delay).await;
-    }
-}
-
-/// Passes the changes of a stream to `on_change` until the stream ends. Returns the status that ended it. None: the
-/// server ended the stream without an error.
-async fn stream(
-    client: &Client,
-    filter: String,
-    mut on_change: impl FnMut(Change) -> Result<()>,
-) -> Result<Option<Status>> {
-    let mut changes = match client.inbox().watch_inbox(v1::WatchInboxRequest { filter }).await {
-        Ok(changes) => changes.into_inner(),
-        Err(status) => return Ok(Some(status)),
-    };
-    loop {
-        match changes.message().await {
-            Ok(Some(message)) => message.change.map_or(Ok(()), &mut on_change)?,
-            Ok(None) => return Ok(None),
-            Err(status) => return Ok(Some(status)),
+        if let Some(row) = change.and_then(|change| waiting.apply(change)) {
+            write_stdout(&line(row, arguments.data.output, is_first))?;
+            is_first = false;
         }
     }
 }
 
-/// The items that were printed as waiting, across all streams. A new stream sends all items again, of which only the
-/// differences are printed.
+/// The items that were printed as waiting, by id. After a lost connection, all items are sent again, of which only the differences are
+/// printed.
 #[derive(Debug, Default)]
-struct Waiting {
-    /// The rows of the items, by id.
-    rows: BTreeMap<String, Value>,
-    /// Ids of items of earlier streams that the current stream has not sent yet. Empty after the initial items of the current
-    /// stream.
-    unconfirmed: BTreeSet<String>,
-}
+struct Waiting(BTreeMap<String, Value>);
 
 impl Waiting {
-    fn start_stream(&mut self) {
-        self.unconfirmed = self.rows.keys().cloned().collect();
-    }
-
-    /// Applies a change, and returns the rows to print.
-    fn apply(&mut self, change: Change) -> Vec<Value> {
+    /// Applies a change, and returns the row to print.
+    fn apply(&mut self, change: Change) -> Option<Value> {
         match change {
             Change::Item(item) => {
-                self.unconfirmed.remove(&item.item_id);
                 let row = row(&item);
-                let before = self.rows.insert(item.item_id, row.clone());
-                if before.as_ref() == Some(&row) { Vec::new() } else { vec![with_change("waiting", row)] }
+                let before = self.0.insert(item.item_id, row.clone());
+                (before.as_ref() != Some(&row)).then(|| with_change("waiting", row))
             }
-            Change::RemovedItemId(id) => self.remove([id]),
-            // Items that the new stream did not send were decided while no stream was open.
-            Change::CaughtUp(_) => {
-                let missing = std::mem::take(&mut self.unconfirmed);
-                self.remove(missing)
+            Change::RemovedItemId(id) => {
+                let row = self.0.remove(&id)?;
+                Some(with_change("removed", json!({ "kind": row.get("kind"), "item_id": id })))
             }
+            Change::CaughtUp(_) => None,
         }
-    }
-
-    fn remove(&mut self, ids: impl IntoIterator<Item = String>) -> Vec<Value> {
-        let removed = ids.into_iter().filter_map(|id| self.rows.remove(&id).map(|row| (id, row)));
-        removed.map(|(id, row)| with_change("removed", json!({ "kind": row.get("kind"), "item_id": id }))).collect()
     }
 }
 
@@ -252,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_stream_prints_only_the_differences_to_the_streams_before_it() {
+    fn only_differences_to_the_printed_items_are_printed() {
         let waits = |id: &str, approved_values| {
             let review = v1::PendingReview { values: 3, approved_values, ..Default::default() };
             Change::Item(v1::InboxItem {
@@ -264,17 +217,13 @@ mod tests {
         let (removed, caught_up) = (|id: &str| Change::RemovedItemId(id.to_owned()), Change::CaughtUp(v1::CaughtUp {}));
         let mut waiting = Waiting::default();
         for (changes, expected) in [
-            (vec![waits("a", 0), waits("b", 0), waits("c", 0), caught_up.clone()], "+a +b +c"),
-            (vec![waits("b", 0), waits("b", 1), removed("other"), caught_up.clone()], "+b -a -c"),
-            (vec![waits("b", 1), waits("d", 0), caught_up.clone(), removed("d"), caught_up.clone()], "+d -d"),
-            (vec![waits("b", 1), removed("b"), caught_up.clone(), waits("b", 1)], "-b +b"),
-            (vec![], ""),
-            (vec![caught_up], "-b"),
+            (vec![waits("a", 0), waits("b", 0), caught_up.clone()], "+a +b"),
+            (vec![waits("b", 0), waits("b", 1), removed("other"), removed("a"), caught_up.clone()], "+b -a"),
+            (vec![waits("b", 1), removed("b"), caught_up, waits("b", 1)], "-b +b"),
         ] {
-            waiting.start_stream();
             let rows: Vec<String> = changes
                 .into_iter()
-                .flat_map(|change| waiting.apply(change))
+                .filter_map(|change| waiting.apply(change))
                 .map(|row| {
                     let sign = if row["change"] == "waiting" { "+" } else { "-" };
                     format!("{sign}{}", row["item_id"].as_str().unwrap())

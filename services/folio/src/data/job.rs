@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::output::View;
 use super::{DataArguments, collect, parsed, present, time};
-use crate::client::{Client, answer, explain};
+use crate::client::{Client, answer, explain_error};
 use crate::progress::{Progress, ProgressLine};
 use crate::terminal::note;
 
@@ -123,7 +123,7 @@ pub(super) async fn watch(client: &Client, job_id: String) -> Result<View> {
         Some(line) => line.count(job.done_items + job.failed_items, job.total_items, state),
         None => note(state),
     };
-    let job = wait(client, job_id, report).await?;
+    let job = wait(client, &job_id, report).await?;
     drop(line);
     let failure = (job.state() == v1::JobState::Failed).then(|| format!("the job failed: {}", reason(&job)));
     let view = view(Some(job))?;
@@ -134,25 +134,22 @@ pub(super) async fn watch(client: &Client, job_id: String) -> Result<View> {
 }
 
 /// Reports the progress of a job until it ends.
-async fn wait(client: &Client, job_id: String, report: impl Fn(&v1::Job, &str)) -> Result<v1::Job> {
-    let mut states = answer(client.jobs().watch_job(v1::WatchJobRequest { job_id })).await?;
-    let (mut last, mut shown) = (None, String::new());
-    while let Some(state) = states.message().await.map_err(|status| explain(&status))? {
-        let job = present(state.job)?;
-        let line = format!("{}, {}", state_name(&job), progress(&job));
+async fn wait(client: &Client, job_id: &str, report: impl Fn(&v1::Job, &str)) -> Result<v1::Job> {
+    let mut shown = String::new();
+    let progress = |job: &v1::Job| {
+        let line = format!("{}, {}", state_name(job), progress(job));
         if line != shown {
-            report(&job, &line);
+            report(job, &line);
             shown = line;
         }
-        last = Some(job);
-    }
-    present(last)
+    };
+    client.wait_for_job(job_id, progress).await.map_err(|error| explain_error(&error))
 }
 
 /// Waits for a job with one extraction, and returns the id of the extraction.
 pub(crate) async fn wait_for_extraction(client: &Client, job_id: String, progress: &ProgressLine) -> Result<String> {
     progress.note(&format!("job {job_id} extracts the document, also if this command ends"));
-    let job = wait(client, job_id, |_, state| progress.step(&format!("extracting: {state}"))).await?;
+    let job = wait(client, &job_id, |_, state| progress.step(&format!("extracting: {state}"))).await?;
     let result = job.items.first().map(|item| parsed(&item.result_json)).unwrap_or_default();
     if let Some(id) = result.get("extraction_id").and_then(Value::as_str) {
         return Ok(id.to_owned());

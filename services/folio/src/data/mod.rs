@@ -34,7 +34,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::{Flags, set};
-use crate::client::{Client, ServerArguments, Sourced};
+use crate::client::{Client, ServerArguments, Sourced, connect};
 use crate::endpoint::TlsArguments;
 use crate::local_endpoint;
 use crate::server::{self, Server, TOKEN_FILE};
@@ -217,7 +217,7 @@ impl StoresArguments {
                 return Err(error).context(remedy);
             }
         };
-        Client::connect(&server.address.to_string(), &TlsArguments::default(), &token).await
+        connect(&server.address.to_string(), &TlsArguments::default(), &token).await
     }
 }
 

@@ -3,12 +3,13 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use folio_client::{Start, TurnPosition};
 use folio_proto::v1;
 use folio_proto::v1::decision::Decision;
 use folio_proto::v1::event::Kind;
 
 use crate::chat::decide::{Decided, Desk};
-use crate::chat::follow::{Follower, Start, Turn};
+use crate::chat::follow::Follower;
 use crate::chat::pending::Pending;
 use crate::chat::screen::ChatScreen;
 use crate::chat::view::View;
@@ -51,7 +52,7 @@ pub(crate) async fn run(
     let document = request.document_ids.first().cloned().unwrap_or_default();
     // The input has no line editor, because the prompt is written to stderr.
     let mut input = if decide.is_none() { Input::piped(true)? } else { Input::closed() };
-    let (mut view, mut turn) = (View::whole(), Turn::default());
+    let (mut view, mut turn) = (View::whole(), TurnPosition::default());
     let started_at = Instant::now();
     let mut start = Start::Chat(Box::new(request));
     let mut decisions = Vec::new();
@@ -78,7 +79,7 @@ pub(crate) async fn run(
                     }
                 }
                 decisions.extend(pending.decisions().map(|(call, decision)| (call.clone(), decision.clone())));
-                let request = pending.request(&turn.id);
+                let request = pending.request(&turn.turn_id);
                 let mut follower =
                     Follower { client, screen: &mut *screen, view: &mut view, input: &mut input, started_at };
                 follower.approve(&mut turn, request).await.map_err(|status| explain(&status))?;

@@ -13,7 +13,7 @@ use folio_proto::v1::decision::Decision;
 use crate::arguments::SettingsArguments;
 use crate::chat::screen::ChatScreen;
 use crate::chat::view::Waiting;
-use crate::client::{Client, Sourced, explain};
+use crate::client::{Sourced, connect, explain_error};
 use crate::documents::{self, NewFile};
 use crate::endpoint::TlsArguments;
 use crate::local_endpoint;
@@ -87,12 +87,12 @@ async fn read(arguments: &Arguments) -> Result<NewFile> {
 async fn run_demo(server: &Server, screen: &mut ChatScreen, file: &NewFile, ask: bool) -> Result<report::Report> {
     let token = server.first_token.as_ref().context("the admin token was not created")?;
     let token = Sourced::new(token.reveal(), "the demo");
-    let client = Client::connect(&server.address.to_string(), &TlsArguments::default(), &token).await?;
+    let client = connect(&server.address.to_string(), &TlsArguments::default(), &token).await?;
     let name = &file.name;
     screen.line(BOLD, &format!("Uploading {name} ({} KiB)", file.bytes.len().div_ceil(1024)));
     let document = documents::upload(&client, file, "", |_| {})
         .await
-        .map_err(|status| anyhow!(documents::failure(Path::new(name), &explain(&status))))?;
+        .map_err(|error| anyhow!(documents::failure(Path::new(name), &explain_error(&error))))?;
     screen.wait(Waiting::Text);
     let document = documents::wait_until_settled(&client, &document.document_id).await?;
     if document.pages == 0 {

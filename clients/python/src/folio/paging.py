@@ -1,0 +1,29 @@
+"""The fields of lists. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+M = TypeVar("M", bound=Message)
+
+
+def items_of(page: Message) -> list[Any]:
+    """Returns the items of a page: its only repeated field of messages."""
+    fields = [field for field in page.DESCRIPTOR.fields if field.is_repeated and field.message_type is not None]
+    if len(fields) != 1 or "next_page_token" not in page.DESCRIPTOR.fields_by_name:
+        raise TypeError(f"{page.DESCRIPTOR.name} is no response of a list")
+    return list(getattr(page, fields[0].name))
+
+
+def next_request(request: M, page: Any) -> M | None:
+    """Returns the request of the page after `page`. None: it is the last one."""
+    if not page.next_page_token:
+        return None
+    following = type(request)()
+    following.CopyFrom(request)
+    setattr(following, "page_token", page.next_page_token)
+    # The token continues after the skipped items.
+    setattr(following, "skip", 0)
+    return following

@@ -1,0 +1,258 @@
+// The client of both platforms.
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { createClient, type Client as ServiceClient, type Transport } from "@connectrpc/connect";
+import type { Approver } from "./approvals.js";
+import { errorOf, errorOfMessage, FolioError } from "./errors.js";
+import * as v1 from "./gen/v1.js";
+import { itemsOf, nextRequest, type Item, type Page, type PageRequest } from "./paging.js";
+import { rejoined, type Open } from "./rejoined.js";
+import { RetryPolicy, sleep, type RetryOptions } from "./retry.js";
+import { authorized } from "./transport.js";
+import { Turn } from "./turn.js";
+import type { TurnRequest } from "./turn_position.js";
+import { uploadMessages, type FileSource, type UploadOptions } from "./uploads.js";
+import { WatchedItems, type WatchResponse } from "./watched_items.js";
+
+const ENDED_JOBS = new Set([v1.JobState.COMPLETED, v1.JobState.FAILED, v1.JobState.CANCELLED]);
+const SETTLED_DOCUMENTS = new Set([v1.DocumentState.READY, v1.DocumentState.NO_TEXT, v1.DocumentState.FAILED]);
+
+/** Options of a chat: further fields of the request, and the decisions about waiting calls. */
+export type ChatOptions = Omit<MessageInitShape<typeof v1.ChatRequestSchema>, "text" | "$typeName"> & {
+  /** Decides about each call that waits. Without it, the events end with `awaitingApproval`. */
+  readonly approve?: Approver | undefined;
+};
+
+/** The documents of a batch. */
+export type BatchOptions = Omit<MessageInitShape<typeof v1.RunExtractionsRequestSchema>, "promptRevid" | "$typeName">;
+
+/** The functions that differ between the platforms. */
+export interface Platform<F> {
+  readonly transport: Transport;
+  readonly token: string;
+  readonly retry: RetryOptions | undefined;
+  /** Returns the source of a file. */
+  source(file: F, options: UploadOptions): Promise<FileSource>;
+  /** Sends a file once. Undefined: the RPC `UploadDocument` sends it. */
+  readonly send?: (client: Client<F>, source: FileSource, options: UploadOptions, requestId: string) => Promise<v1.Document>;
+  close(): void;
+}
+
+/**
+ * A connection to a server. The attributes are the services of the API: `client.tags.createTag({ tag: { name: "paid" } })`. Each
+ * call carries the token, throws a `FolioError` if it fails, and is repeated as the server requests. A request without a
+ * `requestId` gets one, so that a repetition changes nothing twice. The other methods combine several calls, and survive a lost
+ * connection.
+ */
+export class Client<F> {
+  readonly audits: ServiceClient<typeof v1.AuditService>;
+  readonly conversations: ServiceClient<typeof v1.ConversationService>;
+  readonly credits: ServiceClient<typeof v1.CreditService>;
+  readonly documents: ServiceClient<typeof v1.DocumentService>;
+  readonly extractions: ServiceClient<typeof v1.ExtractionService>;
+  readonly inbox: ServiceClient<typeof v1.InboxService>;
+  readonly jobs: ServiceClient<typeof v1.JobService>;
+  readonly limits: ServiceClient<typeof v1.LimitService>;
+  readonly models: ServiceClient<typeof v1.ModelService>;
+  readonly organizations: ServiceClient<typeof v1.OrganizationService>;
+  readonly policies: ServiceClient<typeof v1.PolicyService>;
+  readonly prompts: ServiceClient<typeof v1.PromptService>;
+  readonly proposals: ServiceClient<typeof v1.ProposalService>;
+  readonly providers: ServiceClient<typeof v1.ProviderService>;
+  readonly schemas: ServiceClient<typeof v1.SchemaService>;
+  readonly tags: ServiceClient<typeof v1.TagService>;
+  readonly threads: ServiceClient<typeof v1.ThreadService>;
+  readonly tokens: ServiceClient<typeof v1.TokenService>;
+  readonly usages: ServiceClient<typeof v1.UsageService>;
+  readonly webhooks: ServiceClient<typeof v1.WebhookEndpointService>;
+  readonly #policy: RetryPolicy;
+
+  /** @internal */
+  constructor(private readonly platform: Platform<F>) {
+    this.#policy = new RetryPolicy(platform.retry);
+    const transport = authorized(platform.transport, platform.token, this.#policy);
+    this.audits = createClient(v1.AuditService, transport);
+    this.conversations = createClient(v1.ConversationService, transport);
+    this.credits = createClient(v1.CreditService, transport);
+    this.documents = createClient(v1.DocumentService, transport);
+    this.extractions = createClient(v1.ExtractionService, transport);
+    this.inbox = createClient(v1.InboxService, transport);
+    this.jobs = createClient(v1.JobService, transport);
+    this.limits = createClient(v1.LimitService, transport);
+    this.models = createClient(v1.ModelService, transport);
+    this.organizations = createClient(v1.OrganizationService, transport);
+    this.policies = createClient(v1.PolicyService, transport);
+    this.prompts = createClient(v1.PromptService, transport);
+    this.proposals = createClient(v1.ProposalService, transport);
+    this.providers = createClient(v1.ProviderService, transport);
+    this.schemas = createClient(v1.SchemaService, transport);
+    this.tags = createClient(v1.TagService, transport);
+    this.threads = createClient(v1.ThreadService, transport);
+    this.tokens = createClient(v1.TokenService, transport);
+    this.usages = createClient(v1.UsageService, transport);
+    this.webhooks = createClient(v1.WebhookEndpointService, transport);
+  }
+
+  /** Closes the connection. Running turns and jobs continue on the server. */
+  close(): void {
+    this.platform.close();
+  }
+
+  /** Returns the items of all pages of a list: `client.iterate(client.tags.listTags, { filter: "name:pa" })`. */
+  async *iterate<R extends PageRequest, P extends Page>(
+    method: (request: R) => Promise<P>,
+    request: R,
+  ): AsyncGenerator<Item<P>, void> {
+    for (let next: R | undefined = request; next !== undefined; ) {
+      const page: P = await method(next);
+      yield* itemsOf(page);
+      next = nextRequest(next, page);
+    }
+  }
+
+  /** Uploads a file. After a lost connection, the file is sent again. */
+  async upload(file: F, options: UploadOptions = {}): Promise<v1.Document> {
+    const source = await this.platform.source(file, options);
+    const requestId = options.requestId ?? crypto.randomUUID();
+    const send = this.platform.send ?? sendByRpc;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await send(this, source, options, requestId);
+      } catch (reason) {
+        const error = errorOf(reason);
+        const delay = this.#policy.delay(error, attempt);
+        if (delay === undefined) throw error;
+        await sleep(delay);
+      }
+    }
+  }
+
+  /** Waits until the text of a document is READY, or is NO_TEXT or FAILED. */
+  async waitForText(documentId: string): Promise<v1.Document> {
+    for await (const { change } of this.watchDocument(documentId)) {
+      const document = change.case === "document" ? change.value.document : undefined;
+      if (document !== undefined && SETTLED_DOCUMENTS.has(document.state)) return document;
+    }
+    throw new FolioError("NOT_FOUND", "NOT_FOUND", `the document ${documentId} was deleted`);
+  }
+
+  /**
+   * Sends a message and returns the events of its turn. `documentIds` or `threadId`: the documents of a new thread, or the thread to
+   * continue.
+   */
+  chat(text: string, { approve, ...fields }: ChatOptions): Turn {
+    // The idempotency key lets a repetition join the turn.
+    const requestId = fields.requestId ?? crypto.randomUUID();
+    return this.#turn(create(v1.ChatRequestSchema, { ...fields, text, requestId }), approve);
+  }
+
+  /** Resumes a failed turn and returns its further events. */
+  resume(turnId: string, approve?: Approver): Turn {
+    return this.#turn(create(v1.ResumeTurnRequestSchema, { turnId }), approve);
+  }
+
+  /** Returns the events of a turn from an event number. */
+  watchTurn(turnId: string, fromEvent = 0n, approve?: Approver): Turn {
+    return this.#turn(create(v1.WatchTurnRequestSchema, { turnId, fromEvent }), approve);
+  }
+
+  #turn(start: TurnRequest, approve: Approver | undefined): Turn {
+    return new Turn(this.conversations, this.#policy, start, approve);
+  }
+
+  /** Returns the state of a document and its newest extractions, and then each change. Ends when the document is deleted. */
+  async *watchDocument(documentId: string): AsyncGenerator<v1.WatchDocumentResponse, void> {
+    let hasProgress = false;
+    try {
+      for await (const change of this.#watch((options) => this.documents.watchDocument({ documentId }, options))) {
+        hasProgress = true;
+        yield change;
+      }
+    } catch (error) {
+      const isDeleted = error instanceof FolioError && error.code === "NOT_FOUND" && hasProgress;
+      if (!isDeleted) throw error;
+    }
+  }
+
+  /** Returns the items that wait for the caller, and then each change, without end. */
+  watchInbox(filter = ""): AsyncGenerator<v1.WatchInboxResponse, void> {
+    return this.#watch((options) => this.inbox.watchInbox({ filter }, options));
+  }
+
+  /** Returns the turns that wait for a decision of the caller, and then each change, without end. */
+  watchPendingApprovals(filter = ""): AsyncGenerator<v1.WatchPendingApprovalsResponse, void> {
+    return this.#watch((options) => this.conversations.watchPendingApprovals({ filter }, options));
+  }
+
+  async *#watch<W extends WatchResponse>(open: Open<W>): AsyncGenerator<W, void> {
+    const items = new WatchedItems<W>();
+    const start = () => items.startStream();
+    for await (const change of rejoined(this.#policy, open, start)) yield* items.apply(change);
+  }
+
+  /** Returns the states of a job until it has ended. */
+  async *watchJob(jobId: string): AsyncGenerator<v1.Job, void> {
+    for await (const { job } of rejoined(this.#policy, (options) => this.jobs.watchJob({ jobId }, options))) {
+      if (job === undefined) continue;
+      yield job;
+      if (ENDED_JOBS.has(job.state)) return;
+    }
+  }
+
+  /** Waits until a job has ended, and returns it. `progress` receives each state of the job. */
+  async waitForJob(jobId: string, progress?: (job: v1.Job) => void): Promise<v1.Job> {
+    let last = create(v1.JobSchema);
+    for await (const job of this.watchJob(jobId)) {
+      progress?.(job);
+      last = job;
+    }
+    return last;
+  }
+
+  /**
+   * Runs a prompt on a document and returns the stored extraction. A long document, and a prompt that an agent runs, are extracted by
+   * a job; `progress` receives its states.
+   */
+  async extract(
+    documentId: string,
+    promptRevid: string,
+    options: { readonly model?: string; readonly progress?: (job: v1.Job) => void } = {},
+  ): Promise<v1.Extraction> {
+    const request = { documentId, promptRevid, model: options.model ?? "" };
+    const { extraction, job } = await this.extractions.runExtraction(request);
+    if (job === undefined) return present(extraction);
+    const extractionId = extractionOf(await this.waitForJob(job.jobId, options.progress));
+    return present((await this.extractions.getExtraction({ extractionId })).extraction);
+  }
+
+  /**
+   * Starts a job that runs a prompt on documents: `documentIds`, or those that `documentFilter` selects. `waitForJob` waits for the
+   * job, and `iterate(client.jobs.listJobItems, { jobId })` returns its results.
+   */
+  async batch(promptRevid: string, options: BatchOptions): Promise<v1.Job> {
+    return present((await this.extractions.runExtractions({ ...options, promptRevid })).job);
+  }
+}
+
+/** Returns the id of the extraction of an ended job with one item. Throws the error of the item or of the job. */
+export function extractionOf(job: v1.Job): string {
+  const item = job.items[0];
+  const result = JSON.parse(item?.resultJson || "{}") as { extraction_id?: string };
+  if (result.extraction_id !== undefined) return result.extraction_id;
+  const error = item?.error ?? job.error;
+  if (error !== undefined) throw errorOfMessage(error);
+  throw new FolioError("CANCELLED", "", `the job ${job.jobId} ended without an extraction`);
+}
+
+function present<T>(value: T | undefined): T {
+  if (value === undefined) throw new FolioError("INTERNAL", "", "invalid response of the server: a part is missing");
+  return value;
+}
+
+async function sendByRpc<F>(
+  client: Client<F>,
+  source: FileSource,
+  options: UploadOptions,
+  requestId: string,
+): Promise<v1.Document> {
+  return present((await client.documents.uploadDocument(uploadMessages(source, options, requestId))).document);
+}

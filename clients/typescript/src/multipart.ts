@@ -1,0 +1,133 @@
+// Uploads of browsers: a form over REST.
+import type { Client } from "./client.js";
+import { FolioError, type ErrorCode, type FieldViolation } from "./errors.js";
+import type * as v1 from "./gen/v1.js";
+import { authorization } from "./transport.js";
+import type { FileSource, UploadOptions } from "./uploads.js";
+
+/** The code of a status of HTTP. Any other status is INTERNAL. */
+const CODES: Readonly<Record<number, ErrorCode>> = {
+  400: "INVALID_ARGUMENT",
+  401: "UNAUTHENTICATED",
+  402: "RESOURCE_EXHAUSTED",
+  403: "PERMISSION_DENIED",
+  404: "NOT_FOUND",
+  409: "ABORTED",
+  412: "ABORTED",
+  413: "INVALID_ARGUMENT",
+  422: "INVALID_ARGUMENT",
+  429: "RESOURCE_EXHAUSTED",
+  499: "CANCELLED",
+  501: "UNIMPLEMENTED",
+  502: "UNAVAILABLE",
+  503: "UNAVAILABLE",
+  504: "UNAVAILABLE",
+};
+
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+  readonly retryAfter: string | null;
+}
+
+/** Sends a file once and returns its document. */
+export async function sendMultipart<F>(
+  client: Client<F>,
+  baseUrl: string,
+  token: string,
+  source: FileSource,
+  options: UploadOptions,
+  requestId: string,
+): Promise<v1.Document> {
+  if (options.password !== undefined || options.autoCreate !== undefined) {
+    throw new TypeError("an upload from a browser supports neither password nor autoCreate");
+  }
+  const { organization } = await client.organizations.getOrganization({});
+  const chunks: BlobPart[] = [];
+  for await (const chunk of source.chunks()) chunks.push(chunk as Uint8Array<ArrayBuffer>);
+  const form = new FormData();
+  // The server reads the parts in order and needs the description before the file.
+  form.append("name", source.name);
+  form.append("tag_ids", JSON.stringify(options.tagIds ?? []));
+  form.append("metadata", JSON.stringify(options.metadata ?? {}));
+  form.append("file", new Blob(chunks), source.name);
+  const url = `${baseUrl}/v0/orgs/${encodeURIComponent(organization?.organizationId ?? "")}/documents/multipart`;
+  const headers = { authorization: authorization(token), "idempotency-key": requestId };
+  const progress = (sent: number) => options.progress?.(Math.min(sent, source.size), source.size);
+  const answer = await post(url, headers, form, progress);
+  progress(source.size);
+  const documentId = documentIdOf(answer);
+  const { document } = await client.documents.getDocument({ documentId });
+  if (document === undefined) throw new FolioError("INTERNAL", "", "invalid response of the server: the document is missing");
+  return document;
+}
+
+/** The body of an answer, of which each member may be missing or have another type. */
+interface Body {
+  readonly document?: { readonly document_id?: unknown } | null;
+  readonly detail?: unknown;
+  readonly code?: unknown;
+  readonly retry_after_seconds?: unknown;
+}
+
+/** Returns the id of the created document. Throws the error of a refused upload. */
+export function documentIdOf({ status, text, retryAfter }: Answer): string {
+  const body = parse(text);
+  const id = body.document?.document_id;
+  if (status >= 200 && status < 300 && typeof id === "string") return id;
+  const violations = Array.isArray(body.detail) ? body.detail.map(violationOf) : [];
+  const listed = violations.map(({ field, description }) => `${field}: ${description}`).join("; ");
+  const detail = typeof body.detail === "string" ? body.detail : listed;
+  const reason = typeof body.code === "string" ? body.code : violations.length > 0 ? "INVALID_FIELD" : "";
+  // A page of another origin may not be permitted to read the header.
+  const seconds = Number(body.retry_after_seconds ?? retryAfter ?? Number.NaN);
+  throw new FolioError(CODES[status] ?? "INTERNAL", reason, detail || `the upload failed with HTTP status ${status}`, {
+    retryAfter: Number.isFinite(seconds) ? seconds * 1_000 : undefined,
+    violations,
+  });
+}
+
+/** Parses a body. A proxy may answer with another type of content. */
+function parse(text: string): Body {
+  try {
+    return (JSON.parse(text) as Body | null) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+function violationOf(problem: unknown): FieldViolation {
+  const { loc, msg } = (problem ?? {}) as { loc?: unknown; msg?: unknown };
+  return { field: Array.isArray(loc) ? loc.join(".") : "", description: String(msg ?? "") };
+}
+
+function post(
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body: FormData,
+  progress: (sent: number) => void,
+): Promise<Answer> {
+  // Only XMLHttpRequest reports the progress of a request.
+  if (typeof XMLHttpRequest === "undefined") return postByFetch(url, headers, body);
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", url);
+    for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
+    request.upload.onprogress = (event) => progress(event.loaded);
+    request.onload = () => {
+      const retryAfter = request.getResponseHeader("retry-after");
+      resolve({ status: request.status, text: request.responseText, retryAfter });
+    };
+    request.onerror = () => reject(new FolioError("UNAVAILABLE", "", "the connection to the server failed"));
+    request.send(body);
+  });
+}
+
+async function postByFetch(url: string, headers: Readonly<Record<string, string>>, body: FormData): Promise<Answer> {
+  try {
+    const response = await fetch(url, { method: "POST", headers, body });
+    return { status: response.status, text: await response.text(), retryAfter: response.headers.get("retry-after") };
+  } catch (cause) {
+    throw new FolioError("UNAVAILABLE", "", "the connection to the server failed", { cause });
+  }
+}

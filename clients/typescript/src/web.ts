@@ -1,0 +1,34 @@
+// The client for browsers: gRPC-Web; uploads over REST, because a browser streams no request.
+import { createGrpcWebTransport } from "@connectrpc/connect-web";
+import { Client } from "./client.js";
+import { sendMultipart } from "./multipart.js";
+import type { RetryOptions } from "./retry.js";
+import { parseAddress } from "./transport.js";
+import { sourceOf } from "./uploads.js";
+
+export * from "./exports.js";
+
+/** A file to upload: of an input element, or bytes. */
+export type FileInput = Blob | Uint8Array;
+
+/** The server and the token. */
+export interface ConnectOptions {
+  /** `http://HOST:PORT` or `https://HOST:PORT`; the settings of the server must permit the origin of the page. */
+  readonly server: string;
+  readonly token: string;
+  readonly retry?: RetryOptions;
+}
+
+/** Returns a client. */
+export function connect(options: ConnectOptions): Client<FileInput> {
+  const { server, token } = options;
+  const baseUrl = parseAddress(server, false);
+  return new Client<FileInput>({
+    transport: createGrpcWebTransport({ baseUrl }),
+    token,
+    retry: options.retry,
+    source: async (file, options) => sourceOf(file, options),
+    send: (client, source, options, requestId) => sendMultipart(client, baseUrl, token, source, options, requestId),
+    close: () => undefined,
+  });
+}

@@ -1,0 +1,56 @@
+//! Extractions of one document and of many.
+
+use folio_proto::v1;
+use folio_types::Code;
+
+use crate::connection::Client;
+use crate::error::{Error, Result};
+use crate::job::extraction_of;
+use crate::turn::set_request_id;
+
+impl Client {
+    /// Runs a prompt on a document and returns the stored extraction. A long document, and a prompt that an agent runs, are extracted by
+    /// a job; `progress` receives its states. A request without a `request_id` gets one.
+    ///
+    /// # Errors
+    /// A refusal of the server, a failed job, or a connection that is lost.
+    pub async fn extract(
+        &self,
+        mut request: v1::RunExtractionRequest,
+        progress: impl FnMut(&v1::Job),
+    ) -> Result<v1::Extraction> {
+        set_request_id(&mut request.request_id);
+        let started = self.repeat(|| {
+            let (mut service, request) = (self.extractions(), request.clone());
+            async move { service.run_extraction(request).await }
+        });
+        let v1::RunExtractionResponse { extraction, job } = started.await?;
+        let Some(job) = job else { return present(extraction) };
+        let extraction_id = extraction_of(&self.wait_for_job(&job.job_id, progress).await?)?;
+        let request = v1::GetExtractionRequest { extraction_id };
+        let found = self.repeat(|| {
+            let (mut service, request) = (self.extractions(), request.clone());
+            async move { service.get_extraction(request).await }
+        });
+        present(found.await?.extraction)
+    }
+
+    /// Starts a job that runs a prompt on documents. [`Client::wait_for_job`] waits for the job, and [`Client::list_job_items`] returns
+    /// its results. A request without a `request_id` gets one.
+    ///
+    /// # Errors
+    /// A refusal of the server.
+    pub async fn batch(&self, mut request: v1::RunExtractionsRequest) -> Result<v1::Job> {
+        set_request_id(&mut request.request_id);
+        let started = self.repeat(|| {
+            let (mut service, request) = (self.extractions(), request.clone());
+            async move { service.run_extractions(request).await }
+        });
+        present(started.await?.job)
+    }
+}
+
+/// Returns the part of a response that the API guarantees.
+pub(crate) fn present<T>(part: Option<T>) -> Result<T> {
+    part.ok_or_else(|| Error::new(Code::Internal, "invalid response of the server: a part is missing"))
+}
