@@ -28,8 +28,8 @@ mod tests;
 use std::fmt;
 
 pub use evidence::{
-    Evidence, ObservedAccount, ObservedAggregate, ObservedAuditEntry, ObservedJob, ObservedModelRequest, ObservedThread,
-    StuckThread,
+    Evidence, ObservedAccount, ObservedAggregate, ObservedAuditEntry, ObservedJob, ObservedModelRequest,
+    ObservedThread, StuckThread,
 };
 use journal::Turn;
 
