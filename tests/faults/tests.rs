@@ -75,5 +75,5 @@ fn numbers<const N: usize>(output: &Output) -> [usize; N] {
     assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     let last = printed.lines().last().expect("a last line");
     let numbers = last.split(", ").filter_map(|part| part.split(' ').next_back()?.parse().ok());
-    numbers.collect::<Vec<_>>().try_into().unwrap_or_else(|_| panic!("{last:?}"))
+    numbers.collect::<Vec<usize>>().try_into().unwrap_or_else(|_| panic!("{last:?}"))
 }

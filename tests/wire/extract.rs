@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use calamine::{Data, Reader as _, Xlsx};
 use folio_testkit::invoice::sample_invoice;
+use folio_testkit::office::xlsx;
 use folio_tests::eval::documents;
 use serde_json::{Value, json};
 use zip::ZipArchive;
@@ -173,6 +174,43 @@ fn an_export_to_a_file_has_a_table_for_each_nested_list() {
     assert!(shown.lines().any(is_row) && shown.contains("coverage"), "{shown}");
     let (_, errors) = ended(folder, &["extraction", "export", "--data", "data", "--to", "missing/a.json"], 1);
     assert!(errors.contains("missing/a.json cannot be written"), "{errors}");
+}
+
+#[tokio::test]
+async fn a_value_of_a_workbook_has_its_cell_in_each_output() {
+    let sandbox = Sandbox::start("rules:\n  - answer: {text: '{\"total\": 957.25}'}\n").await;
+    let (folder, url, token) = (sandbox.folder(), sandbox.url(), sandbox.token());
+    let cells: &[_] = &[("B3", "inlineStr", "Position"), ("B5", "inlineStr", "Total"), ("C5", "n", "957.25")];
+    std::fs::write(folder.join("book.xlsx"), xlsx(&[("Cover", &[("A1", "n", "1")]), ("Costs", cells)])).unwrap();
+    let schema = json!({
+        "type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"], "additionalProperties": false
+    });
+    std::fs::write(folder.join("schema.json"), schema.to_string()).unwrap();
+    let variables = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", token.as_str())];
+    let run = |arguments: &[&str], input: &str| {
+        let output = folio(folder, arguments, &variables, input);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let extract = ["extract", "book.xlsx", "--schema", "schema.json"];
+    let (json, _) = run(&[&extract[..], &["--json"]].concat(), "");
+    let records: Value = serde_json::from_str(&json).unwrap();
+    let citation = &records[0]["citations"][0];
+    assert_eq!(
+        (&citation["page"], &citation["section"], &citation["cell"]),
+        (&json!(2), &json!("Costs"), &json!("C5"))
+    );
+    let (table, _) = run(&extract, "");
+    let row = ["total", "957.25", "located", "2", "Costs!C5", "957.25"];
+    assert!(table.lines().any(|line| line.split_whitespace().eq(row)), "{table}");
+    let (csv, _) = run(&["extraction", "export", "--citations", "--to", "all.zip"], "");
+    assert!(csv.is_empty());
+    let mut archive = ZipArchive::new(std::fs::File::open(folder.join("all.zip")).unwrap()).unwrap();
+    let rows = csv_rows(archive.by_name("citations.csv").unwrap());
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["cell"] == "C5"), "{rows:?}");
+    let id = records[0]["extraction_id"].as_str().unwrap();
+    let (_, card) = run(&["review", id], "q\n");
+    assert!(card.contains("located on page 2, cell Costs!C5"), "{card}");
 }
 
 #[tokio::test]

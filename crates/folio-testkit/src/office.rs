@@ -127,9 +127,11 @@ pub fn odt(paragraph: &str) -> Vec<u8> {
 /// Returns a workbook in the OpenDocument format with a sheet: its rows of cells below and right of `empty` rows and columns. A
 /// cell whose text is a number is a number.
 pub fn ods(sheet: &str, empty: (u32, u32), rows: &[&[&str]]) -> Vec<u8> {
-    let cell = |text: &&str| match text.parse::<f64>() {
-        Ok(_) => format!(r#"<table:table-cell office:value-type="float" office:value="{text}"/>"#),
-        Err(_) => format!(r#"<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>"#),
+    let cell = |text: &&str| {
+        if text.parse::<f64>().is_ok() {
+            return format!(r#"<table:table-cell office:value-type="float" office:value="{text}"/>"#);
+        }
+        format!(r#"<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>"#)
     };
     let columns = match empty.1 {
         0 => String::new(),

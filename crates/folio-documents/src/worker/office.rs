@@ -2,6 +2,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use folio_resources::{CellPosition, WordBoxes, sheet_text};
 use xberg::{
@@ -82,7 +83,7 @@ fn extract(input: Vec<u8>, media_type: &str) -> Result<Extracted, String> {
         media_type => (input, media_type.to_owned()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
-    let copy = is_workbook(&media_type).then(|| input.clone());
+    let copy = is_workbook(&media_type).then(|| Arc::from(input.as_slice()));
     let input = ExtractInput::from_bytes(input, media_type, None);
     let mut result = runtime.block_on(xberg::extract(input, &config())).map_err(|error| error.to_string())?;
     if let Some(error) = result.errors.pop() {

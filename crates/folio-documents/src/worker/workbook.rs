@@ -3,6 +3,7 @@
 
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use calamine::{DataRef, Reader as _, Sheets, open_workbook_auto_from_rs};
 use folio_resources::CellPosition;
@@ -13,11 +14,12 @@ pub(super) fn is_workbook(media_type: &str) -> bool {
 }
 
 /// A workbook in memory.
-pub(super) struct Workbook(Sheets<Cursor<Vec<u8>>>);
+pub(super) struct Workbook(Sheets<Cursor<Arc<[u8]>>>);
 
 impl Workbook {
-    /// None: the workbook cannot be read a second time.
-    pub(super) fn open(file: Vec<u8>) -> Option<Self> {
+    /// Opens a workbook of any format. None: the workbook cannot be read a second time. Calamine clones the file for each format
+    /// that it tries.
+    pub(super) fn open(file: Arc<[u8]>) -> Option<Self> {
         let opened = catch_unwind(AssertUnwindSafe(|| open_workbook_auto_from_rs(Cursor::new(file))));
         Some(Self(opened.ok()?.ok()?))
     }
