@@ -11,7 +11,7 @@ import pytest
 import folio
 from folio import v1
 from folio.approvals import approvals, approve_request
-from folio.connection import authorization, parse_address
+from folio.connection import authorization, credential, parse_address
 from folio.errors import of_message
 from folio.jobs import extraction_of
 from folio.paging import items_of, next_request
@@ -50,6 +50,15 @@ def test_an_invalid_token_is_refused_and_not_repeated_in_the_message(token: str)
     with pytest.raises(ValueError) as refused:
         authorization(token)
     assert not token.strip() or token not in str(refused.value)
+
+
+def test_each_call_carries_the_token_and_the_organization() -> None:
+    assert credential(None, None) == ()
+    assert credential(" t\n", None) == (("authorization", "Bearer t"),)
+    assert credential("t", "org_1") == (("authorization", "Bearer t"), ("folio-organization", "org_1"))
+    for organization in ("", "a b", "org_ä"):
+        with pytest.raises(ValueError, match="id of the organization"):
+            credential("t", organization)
 
 
 def error(code: str, retry_after: float | None = None, reason: str = "R") -> folio.FolioError:

@@ -7,7 +7,7 @@ import * as v1 from "./gen/v1.js";
 import { itemsOf, nextRequest, type Item, type Page, type PageRequest } from "./paging.js";
 import { rejoined, type Open } from "./rejoined.js";
 import { RetryPolicy, sleep, type RetryOptions } from "./retry.js";
-import { authorized } from "./transport.js";
+import { authorized, credential } from "./transport.js";
 import { Turn } from "./turn.js";
 import type { TurnRequest } from "./turn_position.js";
 import { uploadMessages, type FileSource, type UploadOptions } from "./uploads.js";
@@ -28,7 +28,8 @@ export type BatchOptions = Omit<MessageInitShape<typeof v1.RunExtractionsRequest
 /** The functions that differ between the platforms. */
 export interface Platform<F> {
   readonly transport: Transport;
-  readonly token: string;
+  readonly token: string | undefined;
+  readonly organization: string | undefined;
   readonly retry: RetryOptions | undefined;
   /** Returns the source of a file. */
   source(file: F, options: UploadOptions): Promise<FileSource>;
@@ -44,7 +45,9 @@ export interface Platform<F> {
  * connection.
  */
 export class Client<F> {
+  readonly accounts: ServiceClient<typeof v1.AccountService>;
   readonly audits: ServiceClient<typeof v1.AuditService>;
+  readonly completions: ServiceClient<typeof v1.CompletionService>;
   readonly conversations: ServiceClient<typeof v1.ConversationService>;
   readonly credits: ServiceClient<typeof v1.CreditService>;
   readonly documents: ServiceClient<typeof v1.DocumentService>;
@@ -63,14 +66,18 @@ export class Client<F> {
   readonly threads: ServiceClient<typeof v1.ThreadService>;
   readonly tokens: ServiceClient<typeof v1.TokenService>;
   readonly usages: ServiceClient<typeof v1.UsageService>;
+  readonly users: ServiceClient<typeof v1.UserService>;
   readonly webhooks: ServiceClient<typeof v1.WebhookEndpointService>;
   readonly #policy: RetryPolicy;
 
   /** @internal */
   constructor(private readonly platform: Platform<F>) {
     this.#policy = new RetryPolicy(platform.retry);
-    const transport = authorized(platform.transport, platform.token, this.#policy);
+    const headers = credential(platform.token, platform.organization);
+    const transport = authorized(platform.transport, headers, this.#policy);
+    this.accounts = createClient(v1.AccountService, transport);
     this.audits = createClient(v1.AuditService, transport);
+    this.completions = createClient(v1.CompletionService, transport);
     this.conversations = createClient(v1.ConversationService, transport);
     this.credits = createClient(v1.CreditService, transport);
     this.documents = createClient(v1.DocumentService, transport);
@@ -89,6 +96,7 @@ export class Client<F> {
     this.threads = createClient(v1.ThreadService, transport);
     this.tokens = createClient(v1.TokenService, transport);
     this.usages = createClient(v1.UsageService, transport);
+    this.users = createClient(v1.UserService, transport);
     this.webhooks = createClient(v1.WebhookEndpointService, transport);
   }
 

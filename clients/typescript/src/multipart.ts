@@ -2,7 +2,7 @@
 import type { Client } from "./client.js";
 import { FolioError, type ErrorCode, type FieldViolation } from "./errors.js";
 import type * as v1 from "./gen/v1.js";
-import { authorization } from "./transport.js";
+import type { Credential } from "./transport.js";
 import type { FileSource, UploadOptions } from "./uploads.js";
 
 /** The code of a status of HTTP. Any other status is INTERNAL. */
@@ -34,7 +34,7 @@ interface Answer {
 export async function sendMultipart<F>(
   client: Client<F>,
   baseUrl: string,
-  token: string,
+  credential: Credential,
   source: FileSource,
   options: UploadOptions,
   requestId: string,
@@ -46,13 +46,12 @@ export async function sendMultipart<F>(
   const chunks: BlobPart[] = [];
   for await (const chunk of source.chunks()) chunks.push(chunk as Uint8Array<ArrayBuffer>);
   const form = new FormData();
-  // The server reads the parts in order and needs the description before the file.
   form.append("name", source.name);
   form.append("tag_ids", JSON.stringify(options.tagIds ?? []));
   form.append("metadata", JSON.stringify(options.metadata ?? {}));
   form.append("file", new Blob(chunks), source.name);
   const url = `${baseUrl}/v0/orgs/${encodeURIComponent(organization?.organizationId ?? "")}/documents/multipart`;
-  const headers = { authorization: authorization(token), "idempotency-key": requestId };
+  const headers = { ...credential, "idempotency-key": requestId };
   const progress = (sent: number) => options.progress?.(Math.min(sent, source.size), source.size);
   const answer = await post(url, headers, form, progress);
   progress(source.size);

@@ -19,7 +19,10 @@ export type FileInput = string | Uint8Array | Blob;
 export interface ConnectOptions {
   /** `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`. */
   readonly server: string;
-  readonly token: string;
+  /** Undefined: only a sign-in is possible, which needs no token. */
+  readonly token?: string | undefined;
+  /** The id of the organization in which a session or an account token acts. */
+  readonly organization?: string | undefined;
   /** PEM of the certificate authorities to trust for `https://`. Default: those of Node. */
   readonly certificateAuthorities?: string | Uint8Array;
   readonly retry?: RetryOptions;
@@ -27,13 +30,14 @@ export interface ConnectOptions {
 
 /** Returns a client. It connects with the first call. */
 export function connect(options: ConnectOptions): Client<FileInput> {
-  const { server, token, certificateAuthorities: ca } = options;
+  const { server, token, organization, certificateAuthorities: ca } = options;
   const baseUrl = parseAddress(server, ca !== undefined);
   const pings = { pingIntervalMs: KEEPALIVE_MILLISECONDS };
   const tls = ca === undefined ? {} : { ca: typeof ca === "string" ? ca : Buffer.from(ca) };
   const sessionManager = new Http2SessionManager(baseUrl, pings, tls);
   const transport = createGrpcTransport({ baseUrl, sessionManager, readMaxBytes: MESSAGE_BYTES });
-  return new Client<FileInput>({ transport, token, retry: options.retry, source, close: () => sessionManager.abort() });
+  const close = () => sessionManager.abort();
+  return new Client<FileInput>({ transport, token, organization, retry: options.retry, source, close });
 }
 
 async function source(file: FileInput, options: UploadOptions): Promise<FileSource> {

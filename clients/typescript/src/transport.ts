@@ -6,11 +6,29 @@ import { sleep, withRequestId, type RetryPolicy } from "./retry.js";
 /** Maximum size of a message in bytes: a turn with all its rounds may have this size. */
 export const MESSAGE_BYTES = 64 * 1024 * 1024;
 
+const VISIBLE = /^[\x21-\x7e]+$/;
+
 /** Returns the value of the header that authenticates a call. The error message does not contain the token. */
 export function authorization(token: string): string {
   const trimmed = token.trim();
-  if (!/^[\x21-\x7e]+$/.test(trimmed)) throw new TypeError("the token is empty or contains invalid characters");
+  if (!VISIBLE.test(trimmed)) throw new TypeError("the token is empty or contains invalid characters");
   return `Bearer ${trimmed}`;
+}
+
+/** Headers of each call. */
+export type Credential = Readonly<Record<string, string>>;
+
+/** Returns the headers of each call: the token, and the organization in which a session or an account token acts. */
+export function credential(token: string | undefined, organization: string | undefined): Credential {
+  const headers: Record<string, string> = {};
+  if (token !== undefined) headers["authorization"] = authorization(token);
+  if (organization !== undefined) {
+    if (!VISIBLE.test(organization)) {
+      throw new TypeError("the id of the organization is empty or contains invalid characters");
+    }
+    headers["folio-organization"] = organization;
+  }
+  return headers;
 }
 
 /**
@@ -31,11 +49,10 @@ export function parseAddress(server: string, hasAuthorities: boolean): string {
   return url.href.replace(/\/+$/, "");
 }
 
-export function authorized(inner: Transport, token: string, policy: RetryPolicy): Transport {
-  const bearer = authorization(token);
+export function authorized(inner: Transport, credential: Credential, policy: RetryPolicy): Transport {
   const headers = (given: HeadersInit | undefined): Headers => {
     const all = new Headers(given);
-    all.set("authorization", bearer);
+    for (const [name, value] of Object.entries(credential)) all.set(name, value);
     return all;
   };
   return {

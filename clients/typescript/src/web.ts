@@ -3,7 +3,7 @@ import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { Client } from "./client.js";
 import { sendMultipart } from "./multipart.js";
 import type { RetryOptions } from "./retry.js";
-import { parseAddress } from "./transport.js";
+import { credential, parseAddress } from "./transport.js";
 import { sourceOf } from "./uploads.js";
 
 export * from "./exports.js";
@@ -15,20 +15,25 @@ export type FileInput = Blob | Uint8Array;
 export interface ConnectOptions {
   /** `http://HOST:PORT` or `https://HOST:PORT`; the settings of the server must permit the origin of the page. */
   readonly server: string;
-  readonly token: string;
+  /** Undefined: only a sign-in is possible, which needs no token. */
+  readonly token?: string | undefined;
+  /** The id of the organization in which a session or an account token acts. */
+  readonly organization?: string | undefined;
   readonly retry?: RetryOptions;
 }
 
 /** Returns a client. */
 export function connect(options: ConnectOptions): Client<FileInput> {
-  const { server, token } = options;
+  const { server, token, organization } = options;
   const baseUrl = parseAddress(server, false);
+  const headers = credential(token, organization);
   return new Client<FileInput>({
     transport: createGrpcWebTransport({ baseUrl }),
     token,
+    organization,
     retry: options.retry,
     source: async (file, options) => sourceOf(file, options),
-    send: (client, source, options, requestId) => sendMultipart(client, baseUrl, token, source, options, requestId),
+    send: (client, source, options, requestId) => sendMultipart(client, baseUrl, headers, source, options, requestId),
     close: () => undefined,
   });
 }

@@ -10,7 +10,7 @@ import { errorOfMessage } from "../src/errors.js";
 import { documentIdOf } from "../src/multipart.js";
 import { itemsOf, nextRequest } from "../src/paging.js";
 import { Rejoining, RetryPolicy, withRequestId } from "../src/retry.js";
-import { authorization, parseAddress } from "../src/transport.js";
+import { authorization, credential, parseAddress } from "../src/transport.js";
 import { TurnPosition } from "../src/turn_position.js";
 import { WatchedItems } from "../src/watched_items.js";
 
@@ -32,6 +32,15 @@ test("an invalid token is refused and not repeated in the message", () => {
   assert.equal(authorization(" t \n"), "Bearer t");
   for (const token of ["", " ", "a b", "a\nb", "geheim-ä"]) {
     assert.throws(() => authorization(token), (error: Error) => token.trim() === "" || !error.message.includes(token));
+  }
+});
+
+test("each call carries the token and the organization", () => {
+  assert.deepEqual(credential(undefined, undefined), {});
+  assert.deepEqual(credential(" t \n", undefined), { authorization: "Bearer t" });
+  assert.deepEqual(credential("t", "org_1"), { authorization: "Bearer t", "folio-organization": "org_1" });
+  for (const organization of ["", "a b", "org_ä"]) {
+    assert.throws(() => credential("t", organization), /id of the organization/);
   }
 });
 

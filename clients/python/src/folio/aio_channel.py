@@ -39,7 +39,7 @@ def aiter_of(call: Any) -> AsyncIterator[Any]:
 class AuthorizedAsyncChannel:
     """Wraps a channel. The generated stubs use it like a `grpc.aio.Channel`."""
 
-    def __init__(self, channel: grpc.aio.Channel, metadata: tuple[str, str], policy: RetryPolicy) -> None:
+    def __init__(self, channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...], policy: RetryPolicy) -> None:
         self._channel, self._metadata, self._policy = channel, metadata, policy
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -81,7 +81,7 @@ class AuthorizedAsyncChannel:
 
     def _authorized(self, call: Any) -> Callable[..., Any]:
         def authorized(request: Any, metadata: Any = (), **options: Any) -> Any:
-            return call(request, metadata=(*(metadata or ()), self._metadata), **options)
+            return call(request, metadata=(*(metadata or ()), *self._metadata), **options)
 
         return authorized
 

@@ -32,7 +32,7 @@ class Responses(Iterator[Any]):
 class AuthorizedChannel(grpc.Channel):
     """Wraps a channel. The generated stubs use it like any other one."""
 
-    def __init__(self, channel: grpc.Channel, metadata: tuple[str, str], policy: RetryPolicy) -> None:
+    def __init__(self, channel: grpc.Channel, metadata: tuple[tuple[str, str], ...], policy: RetryPolicy) -> None:
         self._channel, self._metadata, self._policy = channel, metadata, policy
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -74,7 +74,7 @@ class AuthorizedChannel(grpc.Channel):
 
     def _authorized(self, call: Any) -> Callable[..., Any]:
         def authorized(request: Any, metadata: Any = (), **options: Any) -> Any:
-            return call(request, metadata=(*(metadata or ()), self._metadata), **options)
+            return call(request, metadata=(*(metadata or ()), *self._metadata), **options)
 
         return authorized
 

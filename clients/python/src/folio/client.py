@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from . import v1
 from .approvals import Approval, Decision, approvals, approve_request
 from .channel import AuthorizedChannel
-from .connection import OPTIONS, authorization, parse_address
+from .connection import OPTIONS, credential, parse_address
 from .errors import FolioError, NotFound
 from .jobs import ENDED_JOB_STATES, extraction_of
 from .paging import items_of, next_request
@@ -42,22 +42,26 @@ class Client:
     def __init__(
         self,
         server: str,
-        token: str,
+        token: str | None,
         *,
+        organization: str | None = None,
         certificate_authorities: bytes | None = None,
         retry: RetryPolicy = RetryPolicy(),
     ) -> None:
-        """`server`: `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`. `certificate_authorities`: PEM, to trust instead of
-        those of grpcio."""
+        """`server`: `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`. `token`: None for a sign-in, which needs none.
+        `organization`: the id of the organization in which a session or an account token acts. `certificate_authorities`: PEM, to
+        trust instead of those of grpcio."""
         address = parse_address(server, certificate_authorities is not None)
         if address.is_tls:
             credentials = grpc.ssl_channel_credentials(certificate_authorities)
             inner = grpc.secure_channel(address.target, credentials, options=OPTIONS)
         else:
             inner = grpc.insecure_channel(address.target, options=OPTIONS)
-        channel = AuthorizedChannel(inner, authorization(token), retry)
+        channel = AuthorizedChannel(inner, credential(token, organization), retry)
         self._channel, self._retry = channel, retry
+        self.accounts = v1.AccountServiceStub(channel)
         self.audits = v1.AuditServiceStub(channel)
+        self.completions = v1.CompletionServiceStub(channel)
         self.conversations = v1.ConversationServiceStub(channel)
         self.credits = v1.CreditServiceStub(channel)
         self.documents = v1.DocumentServiceStub(channel)
@@ -76,6 +80,7 @@ class Client:
         self.threads = v1.ThreadServiceStub(channel)
         self.tokens = v1.TokenServiceStub(channel)
         self.usages = v1.UsageServiceStub(channel)
+        self.users = v1.UserServiceStub(channel)
         self.webhooks = v1.WebhookEndpointServiceStub(channel)
 
     def close(self) -> None:

@@ -50,6 +50,20 @@ def parse_address(server: str, has_authorities: bool) -> Address:
 def authorization(token: str) -> tuple[str, str]:
     """Returns the metadata that authenticates a call. The error message does not contain the token."""
     token = token.strip()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
+    if not _is_visible(token):
         raise ValueError("the token is empty or contains invalid characters")
     return ("authorization", f"Bearer {token}")
+
+
+def credential(token: str | None, organization: str | None) -> tuple[tuple[str, str], ...]:
+    """Returns the metadata of each call: the token, and the organization in which a session or an account token acts."""
+    metadata = [] if token is None else [authorization(token)]
+    if organization is not None:
+        if not _is_visible(organization):
+            raise ValueError("the id of the organization is empty or contains invalid characters")
+        metadata.append(("folio-organization", organization))
+    return tuple(metadata)
+
+
+def _is_visible(text: str) -> bool:
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::harness::{Client, Server, refused};
+use crate::http::Http;
 use crate::issuer::{Answer, KeyServer, Signer, base64, now};
 use crate::tokens::{end_of, endless};
 
@@ -169,6 +170,15 @@ async fn a_jwt_of_one_organization_never_reaches_another() {
     let one = server.holder(&ours.sign(&with(&claims(&globex, "admin"), "sub", globexs.user.as_str())));
     assert!(read(&one).await.unwrap().is_empty());
     assert_eq!(one.refusal("GetTag", json!({"tag_id": tag})).await.reason, Reason::NotFound);
+    // Neither a header nor a path selects another organization, which need not exist.
+    let http = Http::new(&server, &one);
+    for other in [&globex, &OrgId::generate(&System)] {
+        assert_eq!(refused(read(&one.in_organization(Some(other))).await, "another").reason, Reason::NotAMember);
+        let answer = http.get(&format!("/v0/orgs/{other}/tags")).await;
+        let expected = json!("You are not a member of this organization");
+        assert_eq!((answer.status.as_u16(), answer.detail()), (403, expected));
+    }
+    assert_eq!(http.get(&format!("/v0/orgs/{acme}/tags")).await.status, 200);
     let tags = read(&server.holder(&theirs.sign(&with(&claims(&acme, "viewer"), "iss", "theirs")))).await.unwrap();
     assert_eq!(tags.iter().map(|tag| &tag.tag_id).collect::<Vec<_>>(), [&tag]);
     // A key verifies tokens of its own issuer only, although both keys have the same id.
