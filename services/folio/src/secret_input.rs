@@ -1,7 +1,7 @@
 //! A secret that the user types without echo, or the first line of standard input. No argument contains a secret, because
 //! every user of the machine can read the arguments of a process.
 
-use std::io::{BufRead, IsTerminal as _, Read as _, Write as _};
+use std::io::{BufRead, IsTerminal as _, Write as _};
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};

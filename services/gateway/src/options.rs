@@ -195,7 +195,7 @@ impl Options {
         );
         for (at, origin) in self.cors_origins.iter().enumerate() {
             let expected = "must be https://HOST[:PORT], http://HOST[:PORT] or *";
-            problems.check(is_origin(origin), &format!("cors_origins[{at}]"), expected);
+            problems.check(is_origin(origin), format!("cors_origins[{at}]"), expected);
         }
         problems.check(is_path_prefix(&self.path_prefix), "path_prefix", "must be empty or a path such as /api");
         self.tls.check(&mut problems);

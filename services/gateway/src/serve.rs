@@ -60,7 +60,7 @@ impl std::fmt::Debug for Gateway {
 /// close their streams.
 pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) -> Result<()> {
     let tasks = gateway.components.tasks.clone();
-    let served = serve_calls(listener, gateway, shutdown).await;
+    let served = Box::pin(serve_calls(listener, gateway, shutdown)).await;
     tasks.close();
     if tokio::time::timeout(TASKS_TIMEOUT, tasks.wait()).await.is_err() {
         tracing::warn!(tasks = tasks.len(), "tasks of calls did not end within the time-out");

@@ -8,7 +8,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TE, TRANSFER_E
 use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::{BodyExt as _, Full};
 use prost::Message as _;
-use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, Value as Field};
+use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value as Field};
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 use tonic::body::Body;

@@ -47,7 +47,7 @@ impl<S> Service<Request<Body>> for Http<S>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
     S::Future: Send + 'static,
-    S::Error: 'static,
+    S::Error: Send + 'static,
 {
     type Response = Response<Body>;
     type Error = S::Error;
@@ -93,7 +93,8 @@ impl Exchange {
         let refused = Status::from_header_map(response.headers()).map(|status| status::to_error(&status));
         let rate = rate.or_else(|| refused.as_ref().and_then(RateLimit::of_refusal));
         let retry_after = refused.as_ref().and_then(|error| error.retry_after);
-        let mut response = self.translate(response, refused).await;
+        let of = (self.target.face, self.target.route);
+        let mut response = Self::translate(of, self.has_credentials, response, refused).await;
         if response.status() == StatusCode::CONFLICT
             && self.has_if_match
             && response.extensions().get::<Refused>().is_some_and(|refused| refused.0 == Reason::VersionConflict)
@@ -122,8 +123,13 @@ impl Exchange {
     }
 
     /// `refused`: the error of the layers, or of a service of tonic before its first message.
-    async fn translate(&self, response: Response<Body>, refused: Option<Error>) -> Response<Body> {
-        match (self.target.face, refused, self.target.route) {
+    async fn translate(
+        (face, route): (Face, Route),
+        has_credentials: bool,
+        response: Response<Body>,
+        refused: Option<Error>,
+    ) -> Response<Body> {
+        match (face, refused, route) {
             (Face::Connect, Some(_), _) => {
                 let status = Status::from_header_map(response.headers());
                 connect::failure(&status.unwrap_or_else(|| Status::internal("the status is missing"))).map(Body::new)
@@ -132,7 +138,7 @@ impl Exchange {
                 connect::translate(operation, response).await.map(Body::new)
             }
             (Face::Rest, Some(error), _) => {
-                rest::Failure::refused(error, self.has_credentials).into_response().map(Body::new)
+                rest::Failure::refused(error, has_credentials).into_response().map(Body::new)
             }
             (_, Some(error), _) => problem(error).map(Body::new),
             (_, None, _) => {

@@ -16,15 +16,15 @@ pub(super) fn page(document: &Value) -> String {
     let mut html = String::from("<!doctype html><html lang=en><meta charset=utf-8><title>Folio API</title><style>");
     html += STYLE;
     html += "</style><h1>Folio API</h1><p>";
-    html += &escaped(document["info"]["description"].as_str().unwrap_or_default());
+    html += &escaped(document.pointer("/info/description").and_then(Value::as_str).unwrap_or_default());
     html += "</p><p>The same as OpenAPI 3.1: <a href=\"/openapi.json\">openapi.json</a></p><h2>Routes</h2>";
-    for (path, item) in document["paths"].as_object().into_iter().flatten() {
+    for (path, item) in document.pointer("/paths").and_then(Value::as_object).into_iter().flatten() {
         for (verb, operation) in VERBS.iter().filter_map(|verb| Some((verb, item.get(*verb)?))) {
             add_operation(&mut html, verb, path, operation);
         }
     }
     html += "<h2>Schemas</h2>";
-    for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
+    for (name, schema) in document.pointer("/components/schemas").and_then(Value::as_object).into_iter().flatten() {
         let name = escaped(name);
         let _ =
             write!(html, "<details id=\"{name}\"><summary><code>{name}</code></summary>{}</details>", source(schema));
@@ -35,26 +35,31 @@ pub(super) fn page(document: &Value) -> String {
 fn add_operation(html: &mut String, verb: &str, path: &str, operation: &Value) {
     let (verb, path) = (verb.to_ascii_uppercase(), escaped(path));
     let _ = write!(html, "<details><summary><b>{verb}</b> <code>{path}</code></summary>");
-    let _ = write!(html, "<p>{}</p>", escaped(operation["description"].as_str().unwrap_or_default()));
-    for parameter in operation["parameters"].as_array().into_iter().flatten() {
-        let text = |name: &str| escaped(parameter[name].as_str().unwrap_or_default());
+    let _ = write!(
+        html,
+        "<p>{}</p>",
+        escaped(operation.pointer("/description").and_then(Value::as_str).unwrap_or_default())
+    );
+    for parameter in operation.pointer("/parameters").and_then(Value::as_array).into_iter().flatten() {
+        let text = |name: &str| escaped(parameter.get(name).and_then(Value::as_str).unwrap_or_default());
         let _ = write!(html, "<p><code>{}</code> ({}) {}</p>", text("name"), text("in"), text("description"));
     }
-    if let Some(content) = operation["requestBody"]["content"].as_object() {
+    if let Some(content) = operation.pointer("/requestBody/content").and_then(Value::as_object) {
         content.iter().for_each(|(media_type, media)| add_media(html, "Request", media_type, media));
     }
-    for (status, response) in operation["responses"].as_object().into_iter().flatten() {
-        let content = response["content"].as_object().into_iter().flatten();
+    for (status, response) in operation.pointer("/responses").and_then(Value::as_object).into_iter().flatten() {
+        let content = response.pointer("/content").and_then(Value::as_object).into_iter().flatten();
         content.for_each(|(media_type, media)| add_media(html, status, media_type, media));
     }
     *html += "</details>";
 }
 
 fn add_media(html: &mut String, title: &str, media_type: &str, media: &Value) {
-    let reference = media["schema"]["$ref"].as_str().and_then(|reference| reference.rsplit('/').next());
+    let reference =
+        media.pointer("/schema/$ref").and_then(Value::as_str).and_then(|reference| reference.rsplit('/').next());
     let schema = match reference.map(escaped) {
         Some(name) => format!("<a href=\"#{name}\"><code>{name}</code></a>"),
-        None => source(&media["schema"]),
+        None => source(media.get("schema").unwrap_or(&Value::Null)),
     };
     let _ = write!(html, "<div><b>{}</b> <code>{}</code> {schema}</div>", escaped(title), escaped(media_type));
 }

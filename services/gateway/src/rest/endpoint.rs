@@ -100,9 +100,14 @@ impl Document {
     /// Declares the members of an object as query parameters.
     pub(crate) fn query<T: ToSchema>(&mut self) {
         let schema = to_value(&T::schema());
-        let required: Vec<&str> =
-            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let required: Vec<&str> = schema
+            .pointer("/required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        for (name, schema) in schema.pointer("/properties").and_then(Value::as_object).into_iter().flatten() {
             let description = schema.get("description").cloned().unwrap_or_default();
             self.parameters.push(json!({
                 "name": name,
