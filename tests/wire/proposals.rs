@@ -46,7 +46,8 @@ async fn proposals_wait_in_the_inbox_until_they_are_decided() {
     let mut expected = ids.clone();
     expected.sort_unstable();
     assert_eq!(found, expected, "{items}");
-    let subject = format!("proposed for {}", listed[0]["document_type"].as_str().unwrap());
+    let oldest = listed.as_array().unwrap().iter().find(|one| one["proposal_id"] == items[0]["item_id"]).unwrap();
+    let subject = format!("proposed for {}", oldest["document_type"].as_str().unwrap());
     assert_eq!((&items[0]["kind"], &items[0]["subject"]), (&json!("proposal"), &json!(subject)));
 
     let shown = json_of(&["proposals", "show", ids[0]]);
