@@ -230,6 +230,13 @@ impl Client {
         Ok(Self { channel: Authorized { channel, token: bearer, source: source_headers(&token.source) } })
     }
 
+    /// Sends a request over HTTP with the token.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>> {
+        let mut channel = self.channel.clone();
+        std::future::poll_fn(|context| channel.poll_ready(context)).await?;
+        Ok(channel.call(request).await?)
+    }
+
     services! {
         conversations: conversation_service_client::ConversationServiceClient,
         documents: document_service_client::DocumentServiceClient,
