@@ -61,6 +61,9 @@ pub(crate) const SCHEMATHESIS: Tool = Tool {
     purpose: "requests that are generated from the OpenAPI document",
     source: Source::Python(&["schemathesis==4.32.5"]),
 };
+/// The official client of MCP. The program is not used: a test starts its interpreter.
+pub(crate) const MCP: Tool =
+    Tool { program: "mcp", purpose: "the official client of MCP", source: Source::Python(&["mcp==2.3.0"]) };
 pub(crate) const MUTANTS: Tool = Tool {
     program: "cargo-mutants",
     purpose: "mutations of the pure crates",
