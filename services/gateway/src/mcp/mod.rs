@@ -43,7 +43,7 @@ pub(crate) static EXCHANGE: Declaration = SERVICE.read("ExchangeMessage").long()
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 const INSTRUCTIONS: &str = "Folio stores documents and extracts data from them. search_documents finds documents. Every \
-    other tool concerns one document, which document_id names. A call that waits for approval returns the status \
+    other tool concerns one document, which the argument document names. A call that waits for approval returns the status \
     waiting_for_approval with its turn_id: get_turn returns its result later. Set _meta.request_id to repeat a call safely.";
 
 /// A client that sent a message.
@@ -176,7 +176,7 @@ fn respond_json(status: StatusCode, message: &Value) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], message.to_string()).into_response()
 }
 
-/// Answers the handshake. The id of the session tells later gateways whether the client elicits.
+/// Answers the handshake. The id of the session states whether the client elicits, for the gateways of later messages.
 fn initialize(id: &Value, params: &Map<String, Value>) -> Response {
     let requested = params.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
     let elicits = params.get("capabilities").and_then(|capabilities| capabilities.get("elicitation")).is_some();
