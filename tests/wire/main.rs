@@ -22,6 +22,7 @@ mod faults;
 mod inbox;
 mod isolation;
 mod malformed;
+mod mcp;
 mod migrate;
 mod model_endpoint;
 mod operate;

@@ -10,7 +10,7 @@ use crate::counts::{Counts, run_counted};
 use crate::deploy;
 use crate::run::{cargo, finish};
 use crate::servers;
-use crate::tools::{Install, PDFTOPPM, SCHEMATHESIS, TESSERACT, missing_of};
+use crate::tools::{Install, MCP, PDFTOPPM, SCHEMATHESIS, TESSERACT, missing_of};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let tools = [TESSERACT, PDFTOPPM, SCHEMATHESIS];
+    let tools = [TESSERACT, PDFTOPPM, SCHEMATHESIS, MCP];
     let missing = || [missing_of(&tools), servers::missing(), deploy::missing(), clients::missing()].concat();
     arguments.install.require(missing)?;
     let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
@@ -51,5 +51,6 @@ fn run_tests(filter: Option<&str>, clients: Option<&Clients>) -> Result<(Counts,
     let threads = 2 * std::thread::available_parallelism()?.get();
     command.env("RUST_TEST_THREADS", threads.to_string());
     command.envs(SCHEMATHESIS.path().map(|program| ("FOLIO_TEST_SCHEMATHESIS", program)));
+    command.envs(MCP.path().map(|program| ("FOLIO_TEST_MCP_PYTHON", program.with_file_name("python3"))));
     run_counted(&mut command)
 }

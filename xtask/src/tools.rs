@@ -67,6 +67,9 @@ pub(crate) const NODE: Tool =
     Tool { program: "node", purpose: "the client for TypeScript", source: Source::Debian("nodejs") };
 pub(crate) const NPM: Tool =
     Tool { program: "npm", purpose: "the client for TypeScript", source: Source::Debian("npm") };
+/// The official client of MCP. The program is not used: a test starts its interpreter.
+pub(crate) const MCP: Tool =
+    Tool { program: "mcp", purpose: "the official client of MCP", source: Source::Python(&["mcp==2.3.0"]) };
 pub(crate) const MUTANTS: Tool = Tool {
     program: "cargo-mutants",
     purpose: "mutations of the pure crates",

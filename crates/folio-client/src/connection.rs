@@ -276,6 +276,16 @@ impl Client {
         Connect::new(server, token).connect().await
     }
 
+    /// Sends a request over HTTP with the token: for paths that are no service, such as `/mcp`.
+    ///
+    /// # Errors
+    /// A failure of the connection. Any status of the response is no error.
+    pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, tonic::transport::Error> {
+        let mut channel = self.channel.clone();
+        std::future::poll_fn(|context| channel.poll_ready(context)).await?;
+        channel.call(request).await
+    }
+
     /// Repeats a call as the server requests, within the bounds of the [`RetryPolicy`]. Set a `request_id` in a request that changes
     /// something, so that a repetition changes nothing twice.
     ///

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
 use folio_history::journal::{WorkingExtraction, WorkingState};
-use folio_history::thread::{NewThread, RequestRow, chat_thread_id};
+use folio_history::thread::{NewThread, RequestRow, thread_of_chat};
 use folio_history::{import, starting_from};
 use folio_llm::Catalogue;
 use folio_resources::{Document, Extraction, Organization, Proposal, ProposalFilter, ProposalState};
@@ -72,6 +72,10 @@ fn chat_digest(command: &ChatCommand) -> Digest {
     if let (Some(credits), Some(content)) = (command.credit_budget, content.as_object_mut()) {
         content.insert("credit_budget".to_owned(), credits.into());
     }
+    // The number of the thread is not content: a repeated request searches the threads for its turn.
+    if let (Some(call), Some(content)) = (&command.direct_call, content.as_object_mut()) {
+        content.insert("direct_call".to_owned(), json!({ "tool": call.tool, "arguments": call.arguments }));
+    }
     Digest::of_json(&content)
 }
 
@@ -87,7 +91,7 @@ pub(crate) fn new_thread_of_chat(shared: &Shared, principal: &Principal, prepare
     };
     let mut thread = new_thread(shared, principal, &prepared.models, new)?;
     // The request row is written when the turn is accepted.
-    thread.id = chat_thread_id(principal, &thread.profile, &thread.documents, &prepared.request);
+    thread.id = thread_of_chat(principal, &thread.profile, command, &prepared.request);
     thread.request = None;
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
         return Err(Error::invalid_field("truncate_to_message_count", "not allowed for a new thread"));
@@ -243,8 +247,8 @@ mod tests {
         let (a, b) = (DocumentId::derive(&["a"]), DocumentId::derive(&["b"]));
         let of = |documents: &[&DocumentId]| {
             let documents: Vec<DocumentId> = documents.iter().map(|document| (*document).clone()).collect();
-            let id = chat_thread_id(&principal, "document", &documents, &request);
-            (id, chat_digest(&ChatCommand { documents, ..ChatCommand::new("x") }))
+            let chat = ChatCommand { documents, ..ChatCommand::new("x") };
+            (thread_of_chat(&principal, "document", &chat, &request), chat_digest(&chat))
         };
         assert_eq!(of(&[&a, &b]), of(&[&b, &a]));
         assert_ne!(of(&[&a, &b]), of(&[&a]));

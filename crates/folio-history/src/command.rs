@@ -7,6 +7,7 @@
 use folio_types::message::Message;
 use folio_types::{CallId, Digest, DocumentId, RequestId, ThreadId, Timestamp, TurnId};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::event::{CallView, Event, RoundView};
 use crate::journal::{Decision, Mention};
@@ -42,8 +43,23 @@ pub struct ChatCommand {
     /// but that of the profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credit_budget: Option<u64>,
+    /// The call that the turn runs instead of model calls. None: the turn calls the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direct_call: Option<DirectCall>,
     /// Idempotency key: a repeated request joins, resumes or repeats its turn. None: the request is not idempotent.
     pub request_id: Option<RequestId>,
+}
+
+/// A tool call that a client names. Its turn makes no model call: it pauses, runs the call and ends like a round of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DirectCall {
+    /// Name of a tool of the profile.
+    pub tool: String,
+    /// A JSON object.
+    pub arguments: Value,
+    /// Without a thread: the thread among those of the user, the profile and the documents in which direct calls run, from 1
+    /// to [`DIRECT_CALL_THREADS_MAX`](folio_types::limits::DIRECT_CALL_THREADS_MAX). In a thread: 1.
+    pub thread_number: u32,
 }
 
 impl ChatCommand {

@@ -152,6 +152,25 @@ pub struct TurnOptions {
     /// Credits that the request permits the turn to use. None: no limit by the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit_budget: Option<u64>,
+    /// The call that the turn runs instead of model calls. None: the turn calls the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_call: Option<Box<AcceptedCall>>,
+}
+
+/// A direct call as of the acceptance of its turn: checked against the tools, with its repairs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptedCall {
+    /// Name of the tool.
+    pub name: String,
+    /// Empty object if the client's arguments cannot be used.
+    pub arguments: Value,
+    pub access: Access,
+    /// Reason why the call cannot run, which its result contains. None: the call can run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Repairs that made `arguments` out of those of the client, for its result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<String>,
 }
 
 /// A reference in a message, resolved on the server within the organization.

@@ -15,6 +15,7 @@ use folio_types::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::command::ChatCommand;
 use crate::journal::{Entry, WorkingState};
 
 /// Returns the id of the thread that a chat without a thread starts. The id is derived from the request, so that every
@@ -24,6 +25,19 @@ pub fn chat_thread_id(principal: &Principal, profile: &str, documents: &[Documen
     documents.sort_unstable();
     let documents = documents.join(",");
     ThreadId::derive(&[principal.org.as_str(), principal.user.as_str(), profile, &documents, request.as_str()])
+}
+
+/// Returns the id of the thread of a chat that names no thread: a new one, or the one in which direct calls about these
+/// documents run.
+pub fn thread_of_chat(principal: &Principal, profile: &str, command: &ChatCommand, request: &RequestId) -> ThreadId {
+    let Some(call) = &command.direct_call else {
+        return chat_thread_id(principal, profile, &command.documents, request);
+    };
+    let mut documents: Vec<&str> = command.documents.iter().map(DocumentId::as_str).collect();
+    documents.sort_unstable();
+    let (documents, number) = (documents.join(","), call.thread_number.to_string());
+    let parts = ["direct calls", principal.org.as_str(), principal.user.as_str(), profile, &documents, &number];
+    ThreadId::derive(&parts)
 }
 
 /// The header of a thread: one row, stored with the journal.

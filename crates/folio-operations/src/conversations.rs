@@ -165,7 +165,7 @@ impl Operation for ListTools {
 }
 
 /// Returns all tools and profiles. Their schemas are compiled once.
-pub(crate) fn registry() -> Result<Arc<Registry>> {
+pub fn registry() -> Result<Arc<Registry>> {
     static REGISTRY: LazyLock<Result<Arc<Registry>>> = LazyLock::new(Registry::standard);
     REGISTRY.clone()
 }

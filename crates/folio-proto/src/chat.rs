@@ -3,7 +3,7 @@
 //! [`parse`] performs all validation that does not require the thread. Each bound is a constant of
 //! [`folio_types::limits`].
 
-use folio_history::command::{ChatCommand, IfBusy, IfPending};
+use folio_history::command::{ChatCommand, DirectCall, IfBusy, IfPending};
 use folio_history::journal::Mention;
 use folio_types::budget::check_credit_budget;
 use folio_types::message::Message;
@@ -25,12 +25,20 @@ pub fn parse(request: v1::ChatRequest) -> Result<ChatCommand> {
         return Err(Error::invalid_field("truncate_to_message_count", "requires thread_id"));
     }
     let if_pending: v1::IfPending = fields::choice("if_pending", request.if_pending)?;
+    let direct_call = request.direct_call.map(|call| parse_direct_call(call, thread.is_some())).transpose()?;
+    if direct_call.is_some() && request.ephemeral {
+        return Err(Error::invalid_field("ephemeral", "is not allowed with direct_call"));
+    }
+    let text = match &direct_call {
+        Some(call) if request.text.is_empty() => format!("Run the tool {}.", call.tool),
+        _ => fields::text("text", &request.text, limits::USER_TEXT_BYTES)?,
+    };
     Ok(ChatCommand {
         profile: fields::optional_word("profile", &request.profile)?,
         documents: fields::ids("document_ids", &request.document_ids, limits::DOCUMENTS_PER_THREAD)?,
         thread,
         ephemeral: request.ephemeral,
-        text: fields::text("text", &request.text, limits::USER_TEXT_BYTES)?,
+        text,
         mentions: parse_mentions(&request.mentions)?,
         model: fields::optional_word("model", &request.model)?,
         auto_approve: request.auto_approve,
@@ -39,6 +47,7 @@ pub fn parse(request: v1::ChatRequest) -> Result<ChatCommand> {
         if_pending: if_pending.try_into().unwrap_or(IfPending::Reject),
         truncate_to_message_count: request.truncate_to_message_count,
         credit_budget: check_credit_budget(request.credit_budget)?,
+        direct_call,
         request_id: fields::request_id(&request.request_id)?,
         history: parse_history(request.history)?,
     })
@@ -62,7 +71,26 @@ pub fn encode(command: &ChatCommand) -> v1::ChatRequest {
         truncate_to_message_count: command.truncate_to_message_count,
         request_id: fields::text_of(command.request_id.as_ref()),
         credit_budget: command.credit_budget,
+        direct_call: command.direct_call.as_ref().map(|call| v1::DirectCall {
+            tool: call.tool.clone(),
+            arguments_json: json::text(&call.arguments),
+            thread_number: if command.thread.is_some() { 0 } else { call.thread_number },
+        }),
     }
+}
+
+/// `is_in_thread`: true if the request names a thread.
+fn parse_direct_call(call: v1::DirectCall, is_in_thread: bool) -> Result<DirectCall> {
+    let max = if is_in_thread { 0 } else { limits::DIRECT_CALL_THREADS_MAX };
+    if call.thread_number > max {
+        return Err(Error::invalid_field("direct_call.thread_number", format!("must be at most {max}")));
+    }
+    let arguments = if call.arguments_json.is_empty() { "{}" } else { call.arguments_json.as_str() };
+    Ok(DirectCall {
+        tool: fields::word("direct_call.tool", &call.tool)?,
+        arguments: json::parse_object("direct_call.arguments_json", arguments, limits::ARGUMENTS_BYTES)?,
+        thread_number: call.thread_number.max(1),
+    })
 }
 
 fn encode_mention(mention: &Mention) -> v1::Mention {
@@ -190,9 +218,43 @@ mod tests {
             if_busy: IfBusy::Interrupt,
             ..ChatCommand::new("now")
         };
-        for command in [in_thread, ephemeral, ChatCommand::new("x")] {
+        let call =
+            DirectCall { tool: "get_tag".into(), arguments: serde_json::json!({"tag_id": "t"}), thread_number: 1 };
+        let direct = ChatCommand { direct_call: Some(call.clone()), ..in_thread.clone() };
+        let second = DirectCall { thread_number: 2, ..call };
+        let direct_in_second = ChatCommand { direct_call: Some(second), ..ChatCommand::new("x") };
+        for command in [in_thread, ephemeral, direct, direct_in_second, ChatCommand::new("x")] {
             assert_eq!(parse(encode(&command)).unwrap(), command);
         }
+    }
+
+    #[test]
+    fn a_direct_call_has_defaults_and_bounds() {
+        let call = |tool: &str, arguments: &str, thread_number| v1::DirectCall {
+            tool: tool.into(),
+            arguments_json: arguments.into(),
+            thread_number,
+        };
+        let parsed = |call| parse(v1::ChatRequest { direct_call: Some(call), ..Default::default() });
+        let good = parsed(call("list_tags", "", 0)).unwrap();
+        assert_eq!(good.text, "Run the tool list_tags.");
+        let expected = DirectCall { tool: "list_tags".into(), arguments: serde_json::json!({}), thread_number: 1 };
+        assert_eq!(good.direct_call, Some(expected));
+        assert!(parsed(call("list_tags", "{}", limits::DIRECT_CALL_THREADS_MAX)).is_ok());
+        let large = format!(r#"{{"a": "{}"}}"#, "x".repeat(limits::ARGUMENTS_BYTES));
+        for (bad, field) in [
+            (call("", "{}", 0), "direct_call.tool"),
+            (call("list_tags", "[]", 0), "direct_call.arguments_json"),
+            (call("list_tags", &large, 0), "direct_call.arguments_json"),
+            (call("list_tags", "{}", limits::DIRECT_CALL_THREADS_MAX + 1), "direct_call.thread_number"),
+        ] {
+            assert_eq!(parsed(bad).unwrap_err().violations[0].field, field);
+        }
+        let thread_id = ThreadId::derive(&["t"]).to_string();
+        let in_thread = v1::ChatRequest { thread_id, direct_call: Some(call("a", "", 1)), ..Default::default() };
+        assert_eq!(parse(in_thread).unwrap_err().violations[0].field, "direct_call.thread_number");
+        let ephemeral = v1::ChatRequest { ephemeral: true, direct_call: Some(call("a", "", 0)), ..Default::default() };
+        assert_eq!(parse(ephemeral).unwrap_err().violations[0].field, "ephemeral");
     }
 
     fn user(bytes: usize) -> v1::Message {

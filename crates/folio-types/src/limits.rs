@@ -55,7 +55,11 @@ pub const DOCUMENT_PASSWORD_BYTES: usize = 127;
 /// Maximum size of a user message, in bytes.
 // proto: ChatRequest.text "at most {} KiB"
 pub const USER_TEXT_BYTES: usize = 128 * 1024;
+/// Maximum number of threads of a user, a profile and documents in which direct calls run.
+// proto: DirectCall.thread_number "1 to {}."
+pub const DIRECT_CALL_THREADS_MAX: u32 = 16;
 /// Maximum size of a tool call's arguments, in bytes.
+// proto: DirectCall.arguments_json "at most {} KiB"
 // proto: ApprovedEdited.arguments_json "at most {} KiB"
 pub const ARGUMENTS_BYTES: usize = 128 * 1024;
 /// Maximum size of a tool result, in bytes. A longer result is cut visibly.

@@ -139,6 +139,8 @@ pub(crate) enum Command {
     Logout,
     /// Print the server and the token of commands, and check both.
     Status(crate::status::Arguments),
+    /// Connect a client of MCP that starts programs with the server: MCP on standard input and output.
+    Mcp(crate::mcp::Arguments),
     /// Check the health of a process.
     Health(crate::health::Arguments),
     /// Print the effective settings with masked secrets.

@@ -19,6 +19,7 @@ mod input;
 mod layout;
 mod local_endpoint;
 mod login;
+mod mcp;
 mod migrate;
 mod names;
 mod next_steps;
@@ -117,6 +118,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Login(login) => login::run(login).await,
             Command::Logout => login::logout().await,
             Command::Status(status) => status::run(status).await,
+            Command::Mcp(mcp) => Box::pin(mcp::run(mcp)).await,
             Command::Health(health) => health::run(health).await,
             Command::Config(config) => config::run(&load(&config.settings, &config.listen.flags())?),
             Command::DevCerts(certs) => dev_certs::run(&certs),

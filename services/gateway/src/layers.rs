@@ -334,7 +334,7 @@ fn framing(target: &Target) -> Framing {
     match target.face {
         Face::Grpc | Face::GrpcWeb => Framing::messages(),
         Face::Rest if target.rest.as_ref().is_some_and(Lookup::streams_body) => Framing::Stream,
-        Face::Connect | Face::Rest | Face::Page => Framing::whole(),
+        Face::Connect | Face::Rest | Face::Mcp | Face::Page => Framing::whole(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The gateway: the public API over gRPC, gRPC-Web, Connect and REST, with health and reflection on the same port.
+//! The gateway: the public API over gRPC, gRPC-Web, Connect, REST and MCP, with health and reflection on the same port.
 //!
 //! A request first passes the layers, which admit it, authenticate its caller, and check the caller's role against the
 //! operation's declaration. A service then translates the message into an operation of `folio-operations`, runs the
@@ -24,6 +24,7 @@ mod http_status;
 mod idempotency;
 mod jwt;
 mod layers;
+mod mcp;
 mod openapi;
 mod options;
 mod proxy_protocol;

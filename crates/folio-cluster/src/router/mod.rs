@@ -16,7 +16,7 @@ use folio_history::command::{
 };
 use folio_history::event::TurnView;
 use folio_history::peer::{ConversationPeer, EventStream, SharedPeer};
-use folio_history::thread::{ThreadView, chat_thread_id};
+use folio_history::thread::{ThreadView, thread_of_chat};
 use folio_resources::Rendition;
 use folio_storage::{ClusterNode, ThreadStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
@@ -267,7 +267,7 @@ impl ConversationPeer for Router {
         let request = command.request_id.get_or_insert_with(|| RequestId::generate(&*self.inner.environment)).clone();
         let thread = command.thread.clone().unwrap_or_else(|| {
             let profile = command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE);
-            chat_thread_id(principal, profile, &command.documents, &request)
+            thread_of_chat(principal, profile, &command, &request)
         });
         let command = &command;
         let call = |peer: SharedPeer| async move { peer.chat(principal, command.clone()).await };

@@ -1,8 +1,10 @@
 //! Validates a chat against the thread, its profile and the models, before the turn machine handles it.
 
 use folio_history::TurnRecord;
-use folio_history::journal::TurnOptions;
+use folio_history::command::DirectCall;
+use folio_history::journal::{AcceptedCall, TurnOptions};
 use folio_llm::Catalogue;
+use folio_tools::{CheckedCall, ProfileTools};
 use folio_types::profile::Profile;
 use folio_types::{Error, Principal, Result};
 use tokio::sync::OwnedSemaphorePermit;
@@ -12,6 +14,9 @@ use super::state::{Pending, Recipient, State};
 use crate::events::StreamStart;
 use crate::prepare::{sorted, subject_of};
 use crate::turn::{Command, Effect, Start};
+
+/// Maximum rounds of a turn with a direct call. Its only round is below the maximum, so that the call runs.
+const DIRECT_CALL_ROUNDS: u32 = 2;
 
 impl State {
     /// Validates a chat, acquires its slot and passes it to the turn machine, or refuses it.
@@ -105,6 +110,8 @@ impl State {
             return Err(Error::invalid_field("document_ids", "the thread is about other documents"));
         }
         loaded.profile.check_names("auto_approved_tools", &command.auto_approved_tools)?;
+        let direct_call = command.direct_call.as_ref();
+        let direct_call = direct_call.map(|call| accepted_call(&loaded.profile, call)).transpose()?;
         let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
         let ttl = prepared.approval_ttl_seconds.unwrap_or(ttl);
         let profile = &loaded.profile.profile;
@@ -114,12 +121,26 @@ impl State {
             auto_approve: command.auto_approve,
             auto_approved_tools: command.auto_approved_tools.clone(),
             approval_ttl_seconds: ttl,
-            rounds_max: profile.limits.model_calls,
+            rounds_max: if direct_call.is_some() { DIRECT_CALL_ROUNDS } else { profile.limits.model_calls },
             policy: prepared.policy.of_turn(&principal.user, principal.role, &header.profile),
             profile: Some(loaded.profile.turn_profile(subject)),
             credit_budget: command.credit_budget,
+            direct_call,
         })
     }
+}
+
+/// Checks a direct call against the tools. Arguments that the tool refuses become the result of the call.
+fn accepted_call(tools: &ProfileTools, call: &DirectCall) -> Result<Box<AcceptedCall>> {
+    if tools.answer().schema().is_some() {
+        let message = format!("profile {} answers with JSON and runs no direct calls", tools.profile.name);
+        return Err(Error::invalid_field("direct_call", message));
+    }
+    let unknown =
+        |error: Error| Error::invalid_field("direct_call.tool", error.message.clone()).with_reason(error.reason);
+    tools.find(&call.tool).map_err(unknown)?;
+    let CheckedCall { arguments, access, problem, repairs } = tools.check(&call.tool, &call.arguments.to_string());
+    Ok(Box::new(AcceptedCall { name: call.tool.clone(), arguments, access, problem, repairs }))
 }
 
 /// Returns the model of a turn: `named` by the request or the thread, else that of the profile if it is offered, else the

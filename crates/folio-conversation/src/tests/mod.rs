@@ -6,6 +6,7 @@ mod cancel;
 mod chat;
 mod crash;
 mod current_access;
+mod direct_call;
 mod fallback;
 mod faults;
 mod first_message;

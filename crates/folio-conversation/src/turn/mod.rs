@@ -13,6 +13,7 @@ mod bounds;
 mod cancel;
 mod command;
 mod decide;
+mod direct_call;
 mod effect;
 mod end;
 mod expire;

@@ -22,9 +22,13 @@ const CORRECTION: &str = "Your answer does not have the required format. Answer 
     schema, and nothing else. Violations:\n";
 
 impl Machine {
-    /// Calls the model for the next round, unless the turn has no running time left.
+    /// Calls the model for the next round, unless the turn has no running time left. A turn with a direct call runs this
+    /// call instead.
     pub(super) fn call_model(&mut self, now: Timestamp) {
         let Some(record) = self.history.open() else { return };
+        if let Some(call) = record.accepted.options.direct_call.clone() {
+            return self.direct_call(now, *call);
+        }
         let limit = record.accepted.options.running_time();
         let time_left = limit.map(|limit| limit.saturating_sub(record.running_time(now)));
         if time_left.is_some_and(|left| left.is_zero()) {

@@ -87,6 +87,7 @@ pub(super) fn entries() -> Vec<Sample> {
         sample("accepted_with_role", Entry::Accepted(Box::new(Accepted { role: Some(Role::Member), ..accepted() }))),
         sample("accepted_with_profile", Entry::Accepted(Box::new(accepted_with_profile()))),
         sample("accepted_with_budget", Entry::Accepted(Box::new(accepted_with_budget()))),
+        sample("accepted_with_call", Entry::Accepted(Box::new(accepted_with_call()))),
         sample("accepted_with_state", Entry::Accepted(Box::new(Accepted { working: with_state(), ..accepted() }))),
         sample(
             "outcome_with_state",
@@ -172,6 +173,7 @@ fn accepted() -> Accepted {
             policy: Policy::default(),
             profile: None,
             credit_budget: None,
+            direct_call: None,
         },
         truncate_to: Some(4),
         working: working(),
@@ -214,6 +216,18 @@ fn accepted_with_profile() -> Accepted {
 fn accepted_with_budget() -> Accepted {
     let accepted = accepted();
     Accepted { options: TurnOptions { credit_budget: Some(5_000), ..accepted.options.clone() }, ..accepted }
+}
+
+fn accepted_with_call() -> Accepted {
+    let accepted = accepted();
+    let call = AcceptedCall {
+        name: "create_tag".into(),
+        arguments: json!({"name": "invoices"}),
+        access: Access::ReadWrite,
+        problem: Some("no".into()),
+        repairs: vec!["renamed".into()],
+    };
+    Accepted { options: TurnOptions { direct_call: Some(Box::new(call)), ..accepted.options.clone() }, ..accepted }
 }
 
 fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {

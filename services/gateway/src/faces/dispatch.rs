@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use folio_proto::status;
 use http::{Request, Response};
 use tonic::body::Body;
 use tower::{Layer, Service};
@@ -12,7 +13,7 @@ use super::problem::{method_not_allowed, not_found};
 use super::{Face, Target};
 use crate::access::Route;
 use crate::services::Api;
-use crate::{connect, openapi, rest};
+use crate::{connect, mcp, openapi, rest};
 
 #[derive(Clone)]
 pub(crate) struct DispatchLayer {
@@ -73,6 +74,16 @@ where
                 let api = Api::clone(&self.api);
                 Box::pin(async move { Ok(rest::respond(lookup, api, request).await.map(Body::new)) })
             }
+            (Face::Mcp, Route::Api(_), _) => {
+                let api = Api::clone(&self.api);
+                Box::pin(async move {
+                    Ok(match mcp::respond(api, request).await {
+                        Ok(response) => response.map(Body::new),
+                        Err(error) => status::from_error(error).into_http(),
+                    })
+                })
+            }
+            (Face::Mcp, ..) => Box::pin(std::future::ready(Ok(method_not_allowed().map(Body::new)))),
             (Face::Page, ..) => {
                 let response = openapi::page(request.method(), request.uri().path());
                 let response = response.unwrap_or_else(not_found);

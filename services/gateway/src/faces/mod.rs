@@ -6,11 +6,13 @@
 //! | gRPC-Web | `application/grpc-web`, `application/grpc-web-text` | tonic-web |
 //! | Connect | other requests of `/folio.v1.SERVICE/METHOD` | [`crate::connect`] |
 //! | REST | below `/v0` | [`crate::rest`] |
+//! | MCP | `/mcp` | [`crate::mcp`] |
 //! | pages | everything else: `/openapi.json`, `/docs` | [`crate::openapi`] |
 //!
 //! ```text
 //! CORS ─ Faces ─ Layers ─ Dispatch ─┬─ services of tonic (gRPC, gRPC-Web, Connect)
 //!                                   ├─ handlers of REST
+//!                                   ├─ MCP
 //!                                   └─ pages
 //! ```
 //!
@@ -36,9 +38,9 @@ use tower_http::compression::CompressionLayer;
 
 use crate::access::{PACKAGE, Route, route};
 use crate::options::Options;
-use crate::rest;
+use crate::{mcp, rest};
 
-pub(crate) use cors::{cors, is_origin};
+pub(crate) use cors::{ANY_ORIGIN, cors, is_origin};
 pub(crate) use dispatch::DispatchLayer;
 use exchange::Http;
 pub(crate) use exchange::{Refused, whole_seconds};
@@ -49,6 +51,7 @@ pub(crate) enum Face {
     GrpcWeb,
     Connect,
     Rest,
+    Mcp,
     Page,
 }
 
@@ -59,6 +62,7 @@ impl Face {
             Self::Grpc => "grpc",
             Self::GrpcWeb => "grpc_web",
             Self::Connect => "connect",
+            Self::Mcp => "mcp",
             Self::Rest | Self::Page => "http",
         }
     }
@@ -91,6 +95,11 @@ impl Target {
             // Only POST reaches an operation. Another method is refused without a token.
             let route = if *method == Method::POST { route(path) } else { Route::Unknown };
             return Self { face: Face::Connect, route, rest: None };
+        }
+        if path == mcp::PATH {
+            // Only POST carries a message. Another method is refused without a token.
+            let route = if *method == Method::POST { Route::Api(&mcp::EXCHANGE) } else { Route::Unknown };
+            return Self { face: Face::Mcp, route, rest: None };
         }
         match rest::route_path(path, prefix) {
             Some(path) => {
@@ -155,7 +164,7 @@ where
         match face {
             Face::Grpc => Box::pin(service.call(request)),
             Face::GrpcWeb => Box::pin(GrpcWebLayer::new().layer(service).call(request)),
-            Face::Connect | Face::Rest | Face::Page => {
+            Face::Connect | Face::Rest | Face::Mcp | Face::Page => {
                 let response = self.layer.compression.layer(Http { service, target }).call(request);
                 Box::pin(async move { response.await.map(|response| response.map(Body::new)) })
             }
@@ -194,6 +203,9 @@ mod tests {
             (Method::GET, "/fastapi/v0/orgs/org_1/tags/tag_1", json, Face::Rest, operation),
             (Method::PATCH, organization, json, Face::Rest, Route::Unknown),
             (Method::GET, "/v0/nothing", json, Face::Rest, Route::Unknown),
+            (Method::POST, "/mcp", json, Face::Mcp, Route::Api(&mcp::EXCHANGE)),
+            (Method::GET, "/mcp", json, Face::Mcp, Route::Unknown),
+            (Method::POST, "/mcp/", json, Face::Page, Route::Unknown),
             (Method::GET, "/docs", json, Face::Page, Route::Unknown),
             (Method::GET, "/", json, Face::Page, Route::Unknown),
         ] {

@@ -28,15 +28,18 @@ mod user;
 mod webhook_endpoint;
 
 use folio_cluster::{Shutdown, StreamLimits, draining, limited};
+use folio_history::peer::EventStream;
 use folio_operations::{Call, Caller, Operation, Operations};
 use folio_proto::{status, v1};
 use folio_types::{Error, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _, stream};
+use http::HeaderValue;
 use tokio_util::sync::CancellationToken;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
+use crate::faces::ANY_ORIGIN;
 use crate::options::Options;
 use crate::rest::{Spools, UploadLimits};
 use crate::serve::Gateway;
@@ -159,6 +162,17 @@ impl Api {
         let call = call(request.into_inner()).map_err(status::from_error)?;
         let output = self.operations.run(&caller, call).await.map_err(status::from_error)?;
         Ok(Response::new(response(output)))
+    }
+
+    /// Bounds a stream of events that another face reads. The end of the stream does not end the turn.
+    pub(crate) fn limited_events(&self, events: EventStream) -> EventStream {
+        limited(events, self.event_limits(), self.drain_ended.clone()).boxed()
+    }
+
+    /// Returns true if pages of an origin may call this server.
+    pub(crate) fn permits_origin(&self, origin: &HeaderValue) -> bool {
+        let permitted = &self.options.cors_origins;
+        permitted.iter().any(|permitted| permitted == ANY_ORIGIN || permitted.as_bytes() == origin.as_bytes())
     }
 
     fn event_limits(&self) -> StreamLimits {

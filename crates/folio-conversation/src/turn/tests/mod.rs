@@ -1,5 +1,6 @@
 //! The machine against a store in memory: by behaviour, over random commands, and exhaustively.
 
+mod direct_call;
 mod ends;
 
 mod model_check;

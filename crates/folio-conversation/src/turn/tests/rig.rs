@@ -380,6 +380,7 @@ pub(super) fn start(ticket: Ticket, request: &str, text: &str) -> Start {
             policy: Policy::default(),
             profile: None,
             credit_budget: None,
+            direct_call: None,
         },
         truncate_to: None,
         if_busy: IfBusy::Reject,

@@ -4,6 +4,7 @@ mod browsers;
 mod compatibility;
 mod faces;
 mod malformed;
+mod mcp;
 mod pages;
 mod roles;
 mod schemathesis;

@@ -1,0 +1,263 @@
+//! The face MCP: roles, scopes, tenants, malformed messages, and calls that wait.
+
+use folio_types::access::Scope;
+use folio_types::{OrgId, Role, System};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Answer, Http};
+use crate::harness::{Client, Server};
+
+/// Sends a message of a client with a handshake, which reads no stream.
+async fn post(http: &Http, message: &Value) -> Answer {
+    http.json(Method::POST, "/mcp", message).await
+}
+
+/// Sends a request, and returns its result.
+async fn ask(http: &Http, method: &str, params: Value) -> Value {
+    let answer = post(http, &json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).await;
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    answer.json()["result"].clone()
+}
+
+async fn call(http: &Http, tool: &str, arguments: Value) -> Value {
+    ask(http, "tools/call", json!({"name": tool, "arguments": arguments})).await
+}
+
+fn reason(result: &Value) -> &str {
+    result["structuredContent"]["error"]["reason"].as_str().unwrap_or_default()
+}
+
+async fn tool_names(http: &Http) -> Vec<String> {
+    let listed = ask(http, "tools/list", json!({})).await;
+    listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Sends a request of a stateless client whose headers repeat its parts. Returns the last event of the stream.
+async fn stateless(http: &Http, tool: &str, params: Value) -> Value {
+    let mut params = params;
+    params["name"] = tool.into();
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {"form": {}}});
+    let message = json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": params});
+    let request = http.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
+    let request = request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", "tools/call");
+    let answer = http.send(request.header("mcp-name", tool).json(&message)).await;
+    let event = answer.text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+    let message: Value = serde_json::from_str(event.unwrap_or_else(|| panic!("{answer:?}"))).unwrap();
+    assert_eq!(message["id"], "a");
+    message["result"].clone()
+}
+
+#[tokio::test]
+async fn every_message_needs_a_token_and_every_tool_its_role_and_scope() {
+    let server = Server::start().await;
+    let org = OrgId::generate(&System);
+    let anonymous = Http::new(&server, &server.stranger(None));
+    let refused = post(&anonymous, &json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})).await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (StatusCode::UNAUTHORIZED, Some("INVALID_TOKEN")));
+    let document = server.user(&org, Role::Member).await.ready_document("a.txt", "Total 12.50").await.document_id;
+
+    let viewer = Http::new(&server, &server.user(&org, Role::Viewer).await);
+    let tools = tool_names(&viewer).await;
+    assert_eq!(tools, ["search_documents", "get_turn"], "a viewer runs no turns");
+    assert_eq!(reason(&call(&viewer, "list_tags", json!({"document": document})).await), "ROLE_NOT_ALLOWED");
+    let found = call(&viewer, "search_documents", json!({"name": "a"})).await;
+    assert_eq!(found["structuredContent"]["documents"][0]["document_id"], document);
+    let member = Http::new(&server, &server.user(&org, Role::Member).await);
+    assert!(tool_names(&member).await.len() > 25);
+
+    for scope in Scope::ALL.iter().copied() {
+        let limited = Http::new(&server, &server.restricted_user(&org, Role::Admin, &[scope], true).await);
+        let tools = tool_names(&limited).await;
+        let (searches, calls) = (call(&limited, "search_documents", json!({})).await, scope == Scope::Conversations);
+        assert_eq!(reason(&searches) == "SCOPE_NOT_ALLOWED", scope != Scope::Documents, "{scope:?}");
+        assert_eq!(tools.iter().any(|tool| tool == "search_documents"), scope == Scope::Documents, "{scope:?}");
+        assert_eq!(tools.iter().any(|tool| tool == "list_tags"), calls, "{scope:?}");
+        let listed = call(&limited, "list_tags", json!({"document": document})).await;
+        assert_eq!(reason(&listed) == "SCOPE_NOT_ALLOWED", !calls, "{scope:?}: {listed}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn invariant_6_documents_turns_and_resources_of_another_organization_are_like_missing_ones() {
+    let server = Server::start().await;
+    let us = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let them = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let (ours, theirs) = (Http::new(&server, &us), Http::new(&server, &them));
+    let missing = "doc_00000000000000000000000000000000".to_owned();
+    let foreign = them.ready_document("same.txt", "Total 12.50").await.document_id;
+    let listed = call(&theirs, "list_tags", json!({"document": foreign})).await;
+    let turn = listed["_meta"]["turn_id"].as_str().unwrap().to_owned();
+    let missing_turn = "thr_00000000000000000000000000000000.1";
+    let without = |value: &Value, id: &str| value.to_string().replace(id, "ID");
+    let same = |of_theirs: &Value, id: &str, of_missing: &Value, other: &str| {
+        assert_eq!(without(of_theirs, id), without(of_missing, other));
+    };
+    for tool in tool_names(&ours).await {
+        if ["search_documents", "get_turn", "cancel_turn"].contains(&tool.as_str()) {
+            continue;
+        }
+        let of_theirs = call(&ours, &tool, json!({"document": foreign})).await;
+        let of_missing = call(&ours, &tool, json!({"document": missing})).await;
+        assert_eq!(reason(&of_theirs), "NOT_FOUND", "{tool}: {of_theirs}");
+        same(&of_theirs, &foreign, &of_missing, &missing);
+    }
+    for tool in ["get_turn", "cancel_turn"] {
+        let of_theirs = call(&ours, tool, json!({"turn_id": turn})).await;
+        assert_eq!(reason(&of_theirs), "NOT_FOUND", "{tool}: {of_theirs}");
+    }
+    let of_missing = call(&ours, "get_turn", json!({"turn_id": missing_turn})).await;
+    assert_eq!(reason(&of_missing), "NOT_FOUND");
+    let read = async |id: &str| {
+        let params = json!({"uri": format!("folio://documents/{id}")});
+        post(&ours, &json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params})).await.json()
+    };
+    let (of_theirs, of_missing) = (read(&foreign).await, read(&missing).await);
+    assert_eq!(of_theirs["error"]["data"]["reason"], "NOT_FOUND");
+    same(&of_theirs, &foreign, &of_missing, &missing);
+    let found = call(&ours, "search_documents", json!({})).await;
+    assert_eq!(found["structuredContent"]["documents"], json!([]));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn malformed_messages_are_refused_and_change_nothing() {
+    let server = Server::start().await;
+    let http = Http::new(&server, &server.member().await);
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    for (body, code) in [("{", -32_700), (deep.as_str(), -32_700), ("[]", -32_600), ("{\"jsonrpc\": \"1.0\"}", -32_600)]
+    {
+        let request = http.request(Method::POST, "/mcp").header("content-type", "application/json");
+        let answer = http.send(request.body(body.to_owned())).await;
+        assert_eq!((answer.status, &answer.json()["error"]["code"]), (StatusCode::BAD_REQUEST, &json!(code)), "{body}");
+    }
+    let request = http.request(Method::POST, "/mcp").header("content-type", "text/plain").body("{}");
+    assert_eq!(http.send(request).await.json()["code"], "UNSUPPORTED_TYPE");
+    let request = http.request(Method::POST, "/mcp").header("origin", "https://evil.example");
+    assert_eq!(http.send(request.json(&json!({}))).await.status, StatusCode::FORBIDDEN);
+    for method in [Method::GET, Method::DELETE] {
+        assert_eq!(http.json(method, "/mcp", &Value::Null).await.status, StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let notification = post(&http, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    assert_eq!((notification.status, notification.text.as_str()), (StatusCode::ACCEPTED, ""));
+    for (params, code) in [
+        (json!({}), -32_602),
+        (json!({"name": "list_tags", "arguments": []}), -32_602),
+        (json!({"name": "list_tags", "_meta": {"request_id": ""}}), -32_602),
+        (json!({"name": "list_tags", "requestState": "x"}), -32_602),
+    ] {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        assert_eq!(post(&http, &message).await.json()["error"]["code"], code, "{message}");
+    }
+    for (arguments, expected) in [(json!({}), "INVALID_FIELD"), (json!({"document": "../../etc"}), "INVALID_ID")] {
+        assert_eq!(reason(&call(&http, "list_tags", arguments).await), expected);
+    }
+    let unknown = post(&http, &json!({"jsonrpc": "2.0", "id": 1, "method": "prompts/list"})).await;
+    assert_eq!(unknown.json()["error"]["code"], -32_601);
+    let unknown_id = post(&http, &json!({"jsonrpc": "2.0", "id": "approval x", "result": {"action": "accept"}})).await;
+    assert_eq!(unknown_id.status, StatusCode::BAD_REQUEST, "no request has this id");
+    server.stop().await;
+}
+
+/// Returns the state of a call that waits.
+async fn waiting(http: &Http, client: &Client, document: &str, request_id: &str) -> Value {
+    let params = json!({
+        "name": "create_tag",
+        "arguments": {"document": document, "name": "made"},
+        "_meta": {"request_id": request_id},
+    });
+    let waiting = ask(http, "tools/call", params).await;
+    assert_eq!(waiting["structuredContent"]["status"], "waiting_for_approval", "{waiting}");
+    assert!(client.call_ok("ListTags", json!({})).await["tags"][0].is_null(), "invariant 2");
+    waiting["structuredContent"].clone()
+}
+
+#[tokio::test]
+async fn a_waiting_call_is_approved_over_another_face_and_repeated_by_its_request_id() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let http = Http::new(&server, &client);
+    let document = client.ready_document("a.txt", "Total 12.50").await.document_id;
+    let state = waiting(&http, &client, &document, "r-1").await;
+    assert_eq!(waiting(&http, &client, &document, "r-1").await, state, "a repeated request joins its turn");
+    let blocked = call(&http, "list_tags", json!({"document": document})).await;
+    assert_eq!(reason(&blocked), "TURN_PENDING");
+    let decision = json!({"call_id": state["call_id"], "arguments_digest": state["arguments_digest"], "approved": {}});
+    client.call_ok("Approve", json!({"turn_id": state["turn_id"], "decisions": [decision]})).await;
+    let done = call(&http, "get_turn", json!({"turn_id": state["turn_id"]})).await;
+    assert!(done["structuredContent"]["tag_id"].is_string(), "{done}");
+    let params = json!({
+        "name": "create_tag",
+        "arguments": {"document": document, "name": "made"},
+        "_meta": {"request_id": "r-1"},
+    });
+    assert_eq!(ask(&http, "tools/call", params).await["structuredContent"], done["structuredContent"], "invariant 3");
+    let other = json!({"name": "list_tags", "arguments": {"document": document}, "_meta": {"request_id": "r-1"}});
+    assert_eq!(reason(&ask(&http, "tools/call", other).await), "REQUEST_ID_CONFLICT");
+    assert_eq!(server.model.calls(), 0, "no model is called");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stateless_client_decides_by_repeating_its_call_with_the_answer_of_its_user() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let http = Http::new(&server, &client);
+    let document = client.ready_document("a.txt", "Total 12.50").await.document_id;
+    let arguments = json!({"document": document, "name": "made"});
+    let asks = stateless(&http, "create_tag", json!({"arguments": arguments})).await;
+    assert_eq!(asks["resultType"], "input_required", "{asks}");
+    assert_eq!(asks["inputRequests"]["approval"]["method"], "elicitation/create");
+    let answered = |answer: Value| {
+        let responses = json!({"approval": answer});
+        json!({"arguments": arguments, "requestState": asks["requestState"], "inputResponses": responses})
+    };
+    let other = stateless_error(&http, "delete_tag", answered(json!({"action": "decline"}))).await;
+    assert_eq!(other["code"], -32_602, "the state belongs to another tool");
+    let left = stateless(&http, "create_tag", answered(json!({"action": "cancel"}))).await;
+    assert_eq!(left["structuredContent"]["status"], "waiting_for_approval");
+    let accepted = json!({"action": "accept", "content": {"approve": true}});
+    let done = stateless(&http, "create_tag", answered(accepted.clone())).await;
+    assert!(done["structuredContent"]["tag_id"].is_string(), "{done}");
+    assert_eq!(done["resultType"], "complete");
+    let again = stateless(&http, "create_tag", answered(accepted)).await;
+    assert_eq!(again["structuredContent"], done["structuredContent"], "invariant 7");
+
+    // Another user of the organization cannot decide with the same state.
+    let stranger = Http::new(&server, &server.user(&client.org, Role::Member).await);
+    let foreign = stateless_error(&stranger, "create_tag", answered(json!({"action": "decline"}))).await;
+    assert_eq!(foreign["data"]["reason"], "NOT_FOUND");
+    server.stop().await;
+}
+
+/// Sends a request of a stateless client without a stream, and returns its error.
+async fn stateless_error(http: &Http, tool: &str, mut params: Value) -> Value {
+    params["name"] = tool.into();
+    params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
+    let request = http.request(Method::POST, "/mcp").header("mcp-protocol-version", "2026-07-28");
+    let request = request.header("mcp-method", "tools/call").header("mcp-name", tool);
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    http.send(request.json(&message)).await.json()["error"].clone()
+}
+
+#[tokio::test]
+async fn invariant_2_a_rule_that_needs_another_approver_is_not_decided_by_the_caller() {
+    let server = Server::start().await;
+    let org = OrgId::generate(&System);
+    let admin = server.user(&org, Role::Admin).await;
+    let rule = json!({"name": "two eyes", "tools": ["create_tag"], "ask": {"roles": ["ROLE_ADMIN"]}});
+    admin.call_ok("SetPolicy", json!({"policy": {"rules": [rule]}})).await;
+    let member = server.user(&org, Role::Member).await;
+    let http = Http::new(&server, &member);
+    let document = member.ready_document("a.txt", "Total 12.50").await.document_id;
+    let arguments = json!({"document": document, "name": "made"});
+    let waits = stateless(&http, "create_tag", json!({"arguments": arguments})).await;
+    assert_eq!(
+        waits["structuredContent"]["status"], "waiting_for_approval",
+        "no question to a caller that may not decide"
+    );
+    assert_eq!(waits["structuredContent"]["rule"], "two eyes");
+    server.stop().await;
+}
