@@ -226,6 +226,8 @@ mod tests {
                 route.path,
                 found.route.path
             );
+            // A route whose operation is not declared would need no token.
+            assert!(route.endpoint.is_none() || route.operation.is_some(), "{} has no operation", route.path);
             let is_of_organization = route.path.starts_with("/v0/orgs/");
             assert_eq!(found.organization.is_some(), is_of_organization, "{}", route.path);
         }
