@@ -48,6 +48,7 @@ pub mod providers;
 mod reference;
 mod registry;
 mod request;
+mod reuse;
 pub mod schemas;
 mod shared_poller;
 mod single_flight;
