@@ -1,18 +1,18 @@
 //! Pages of the lists that a data grid shows: schemas, prompts and tags.
 
+use folio_operations::grid::Grid;
 use folio_operations::{ListPage, ListRequest};
-use folio_types::limits;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::extract::Bounded;
 use super::failure::Failure;
-use super::grid::{Grid, Row};
+use super::grid::{self, Field};
 
-/// Maximum number of resources that a list sorts, filters or counts. The total of a larger list is this number.
-const ROWS_MAX: usize = 10_000;
-/// The largest `total_size` of an operation that is exact.
+/// The largest `total_size` of a list without a grid that is exact. With a grid, totals are exact up to 10,000.
 const EXACT_MAX: u64 = 1_024;
+/// Maximum number of revisions that the list of the versions of a resource contains.
+const VERSIONS_MAX: usize = 100;
 
 /// The query parameters of a list.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -41,47 +41,85 @@ pub(crate) struct RowPage<T> {
 }
 
 impl ListQuery {
-    /// Returns the page of the resources that `read` lists, newest first. Without a search, an order and a filter, the
-    /// operation pages; otherwise up to [`ROWS_MAX`] resources are read.
-    pub(crate) async fn page<T, F>(&self, read: impl Fn(ListRequest) -> F) -> Result<RowPage<T>, Failure>
+    /// Returns the page of the resources that `read` lists, by default newest first. `filter`: the filter of the operation.
+    pub(crate) async fn page<T, F>(
+        &self,
+        fields: &[Field],
+        filter: &str,
+        read: impl Fn(ListRequest) -> F,
+    ) -> Result<RowPage<T>, Failure>
     where
-        T: Row,
         F: Future<Output = Result<ListPage<T>, Failure>>,
     {
-        let grid = Grid::parse(self.name_search.as_deref(), self.sort.as_deref(), self.filters.as_deref())?;
-        let (skip, limit) = (self.skip.0, self.limit.0);
-        if grid.is_empty() {
-            let request = ListRequest { page_size: to_i32(limit), skip: to_i32(skip), ..ListRequest::default() };
-            let page = read(request).await?;
-            if page.total_size <= EXACT_MAX {
-                return Ok(RowPage { rows: page.items, total_count: page.total_size, skip });
-            }
+        let grid = grid::parse(self.name_search.as_deref(), self.sort.as_deref(), self.filters.as_deref(), fields)?;
+        let (skip, limit) = (self.skip.0, self.limit.0 as usize);
+        let request = ListRequest { skip: to_i32(skip), filter: filter.to_owned(), grid, ..ListRequest::default() };
+        let is_grid = request.grid.is_some();
+        let mut page = rows(request.clone(), limit, &read).await?;
+        if !is_grid && page.total_size > EXACT_MAX {
+            page = rows(ListRequest { grid: Some(Grid::default()), ..request }, limit, &read).await?;
         }
-        let rows = grid.apply(read_all(read).await?);
-        let total_count = rows.len() as u64;
-        let rows = rows.into_iter().skip(skip as usize).take(limit as usize).collect();
-        Ok(RowPage { rows, total_count, skip })
+        Ok(RowPage { rows: page.items, total_count: page.total_size, skip })
     }
+}
+
+/// Returns the newest revisions of a resource, and their total number.
+pub(crate) async fn versions<T, F>(read: impl Fn(ListRequest) -> F) -> Result<RowPage<T>, Failure>
+where
+    F: Future<Output = Result<ListPage<T>, Failure>>,
+{
+    let page = rows(ListRequest::default(), VERSIONS_MAX, &read).await?;
+    Ok(RowPage { rows: page.items, total_count: page.total_size, skip: 0 })
+}
+
+/// Reads the first `limit` items of a list. An operation may return fewer items at a time, because it bounds the bytes of a page.
+pub(crate) async fn rows<T, F>(
+    request: ListRequest,
+    limit: usize,
+    read: &impl Fn(ListRequest) -> F,
+) -> Result<ListPage<T>, Failure>
+where
+    F: Future<Output = Result<ListPage<T>, Failure>>,
+{
+    let size = |missing: usize| i32::try_from(missing).unwrap_or(i32::MAX);
+    let mut found = read(ListRequest { page_size: size(limit), ..request.clone() }).await?;
+    while found.items.len() < limit && !found.next_page_token.is_empty() {
+        let page_token = std::mem::take(&mut found.next_page_token);
+        let page_size = size(limit.saturating_sub(found.items.len()));
+        let next = read(ListRequest { page_size, page_token, skip: 0, ..request.clone() }).await?;
+        found.items.extend(next.items);
+        found.next_page_token = next.next_page_token;
+    }
+    Ok(found)
 }
 
 fn to_i32(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// Reads the whole list, at most [`ROWS_MAX`] resources.
-pub(crate) async fn read_all<T, F>(read: impl Fn(ListRequest) -> F) -> Result<Vec<T>, Failure>
-where
-    F: Future<Output = Result<ListPage<T>, Failure>>,
-{
-    let page_size = to_i32(limits::PAGE_SIZE_MAX);
-    let (mut rows, mut page_token) = (Vec::new(), String::new());
-    loop {
-        let page = read(ListRequest { page_size, page_token, ..ListRequest::default() }).await?;
-        rows.extend(page.items);
-        rows.truncate(ROWS_MAX);
-        page_token = page.next_page_token;
-        if page_token.is_empty() || rows.len() == ROWS_MAX {
-            return Ok(rows);
-        }
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Returns the numbers from the token on, at most two at a time.
+    fn pages(requests: &Mutex<Vec<ListRequest>>, request: ListRequest) -> ListPage<i32> {
+        let from = request.page_token.parse().unwrap_or(request.skip);
+        let end = (from + request.page_size.min(2)).min(7);
+        requests.lock().unwrap().push(request);
+        let next_page_token = if end < 7 { end.to_string() } else { String::new() };
+        ListPage { items: (from..end).collect(), next_page_token, total_size: 7, is_total_estimate: false }
+    }
+
+    #[tokio::test]
+    async fn a_page_is_complete_although_the_operation_returns_parts_of_it() {
+        let requests = Mutex::default();
+        let read = |request| std::future::ready(Ok(pages(&requests, request)));
+        let request = ListRequest { skip: 1, ..ListRequest::default() };
+        assert_eq!(rows(request.clone(), 5, &read).await.unwrap().items, [1, 2, 3, 4, 5]);
+        let sizes: Vec<_> = requests.lock().unwrap().iter().map(|request| (request.page_size, request.skip)).collect();
+        assert_eq!(sizes, [(5, 1), (3, 0), (1, 0)]);
+        assert_eq!(rows(request, 100, &read).await.unwrap().items.len(), 6);
     }
 }

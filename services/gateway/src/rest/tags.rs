@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::endpoint::{delete, get, post, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::grid::{Cell, Row};
+use super::grid::Field;
 use super::list::ListQuery;
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
@@ -94,24 +94,15 @@ impl From<&Tag> for Versioned<TagBody> {
     }
 }
 
-impl Row for Tag {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn cell(&self, field: &str) -> Option<Cell> {
-        let text = |text: Option<&String>| Cell::Text(text.cloned().unwrap_or_default());
-        Some(match field {
-            "id" => Cell::Text(self.id.to_string()),
-            "name" => text(Some(&self.name)),
-            "description" => text(self.description.as_ref()),
-            "color" => text(self.color.as_ref()),
-            "created_at" => Cell::Time(self.created_at),
-            "created_by" => Cell::Text(self.created_by.to_string()),
-            _ => return None,
-        })
-    }
-}
+/// The fields that requests may sort and filter.
+const FIELDS: &[Field] = &[
+    Field::text("id", "tag_id"),
+    Field::same("name"),
+    Field::same("description"),
+    Field::same("color"),
+    Field::time("created_at", "create_time"),
+    Field::same("created_by"),
+];
 
 async fn create(client: Client, Json(fields): Json<TagFields>) -> Reply<Versioned<TagBody>> {
     let operation = CreateTag {
@@ -124,7 +115,7 @@ async fn create(client: Client, Json(fields): Json<TagFields>) -> Reply<Versione
 }
 
 async fn list(client: Client, Query(query): Query<ListQuery>) -> Reply<Json<TagList>> {
-    let page = query.page(|list| client.run(ListTags { list })).await?;
+    let page = query.page(FIELDS, "", |list| client.run(ListTags { list })).await?;
     let tags = page.rows.iter().map(Into::into).collect();
     Ok(Json(TagList { tags, total_count: page.total_count, skip: page.skip }))
 }
