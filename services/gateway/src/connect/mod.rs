@@ -21,7 +21,7 @@ use tower::Service;
 pub(crate) use error::failure;
 use folio_operations::Declaration;
 use folio_proto::status;
-pub(crate) use response::translate;
+pub(crate) use response::{HEARTBEAT, UNBUFFERED, translate};
 
 /// Runs an operation whose request is JSON. The response has the form of gRPC.
 pub(crate) async fn call<S>(

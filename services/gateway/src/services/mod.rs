@@ -25,7 +25,7 @@ mod upload;
 mod usage;
 mod webhook_endpoint;
 
-use folio_cluster::{Shutdown, StreamLimits, draining, limited};
+use folio_cluster::{LimitedStream, Shutdown, StreamLimits, draining, limited};
 use folio_operations::{Call, Caller, Operation, Operations};
 use folio_proto::{status, v1};
 use folio_types::{Error, Result};
@@ -155,6 +155,14 @@ impl Api {
         let call = call(request.into_inner()).map_err(status::from_error)?;
         let output = self.operations.run(&caller, call).await.map_err(status::from_error)?;
         Ok(Response::new(response(output)))
+    }
+
+    /// Bounds a stream of events for a REST route.
+    pub(crate) fn bounded_events<T: Send + 'static>(
+        &self,
+        events: impl Stream<Item = Result<T>> + Send + 'static,
+    ) -> LimitedStream<T> {
+        limited(events, self.event_limits(), self.drain_ended.clone())
     }
 
     fn event_limits(&self) -> StreamLimits {

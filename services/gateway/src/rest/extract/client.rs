@@ -1,12 +1,15 @@
 //! The caller of a REST route, through which a handler runs operations.
 
 use axum::extract::FromRequestParts;
+use folio_cluster::LimitedStream;
 use folio_operations::{Call, Caller, Operation};
-use folio_types::{Digest, Error, Etag, OrgId, RequestId};
+use folio_types::{Digest, Error, Etag, OrgId, Principal, RequestId};
+use futures::Stream;
 use http::header::IF_MATCH;
 use http::request::Parts;
 use http::{Extensions, HeaderMap};
 use serde_json::json;
+use tracing::Instrument as _;
 
 use crate::idempotency::idempotency_key;
 use crate::rest::endpoint::{Document, DocumentInput};
@@ -14,6 +17,7 @@ use crate::rest::failure::Failure;
 use crate::services::Api;
 
 /// The authenticated caller with the headers that apply to every change.
+#[derive(Clone)]
 pub(crate) struct Client {
     api: Api,
     caller: Caller,
@@ -29,6 +33,32 @@ impl Client {
     pub(crate) async fn run<O: Operation>(&self, operation: O) -> Result<O::Output, Failure> {
         let call = Call::with_request_id(self.request_id.clone(), operation);
         Ok(self.api.operations().run(&self.caller, call).await?)
+    }
+
+    /// Runs an operation that continues if the client disconnects.
+    pub(crate) async fn run_detached<O: Operation>(&self, operation: O) -> Result<O::Output, Failure> {
+        let (operations, caller) = (self.api.operations().clone(), self.caller.clone());
+        let call = Call::with_request_id(self.request_id.clone(), operation);
+        let run = async move { operations.run(&caller, call).await };
+        let ended = tokio::spawn(run.in_current_span()).await;
+        Ok(ended.map_err(|_| Error::internal("the task of a request panicked or was cancelled"))??)
+    }
+
+    /// Bounds a stream of events. The end of the stream does not end the work behind it.
+    pub(crate) fn bounded<T: Send + 'static>(
+        &self,
+        events: impl Stream<Item = Result<T, Error>> + Send + 'static,
+    ) -> LimitedStream<T> {
+        self.api.bounded_events(events)
+    }
+
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.caller.principal
+    }
+
+    /// Returns the header `Idempotency-Key`, for commands that contain their id.
+    pub(crate) fn request_id(&self) -> Option<&RequestId> {
+        self.request_id.as_ref()
     }
 
     /// Runs one of several changes. Its id is derived from the id of the request and from the name of the part, so that a
