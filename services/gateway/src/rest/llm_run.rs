@@ -1,6 +1,6 @@
 //! The route that runs a prompt on a document.
 
-use folio_history::job::{ItemState, JobState};
+use folio_history::job::{ItemState, JobState, WaitReason};
 use folio_operations::PromptRef;
 use folio_operations::extractions::{ExtractionRun, GetExtraction, RunExtraction};
 use folio_operations::jobs::{JobView, WatchJob};
@@ -57,7 +57,7 @@ async fn run(client: Client, Id(document_id): Id<DocumentId>, Query(query): Quer
     let extraction = match client.run_detached(operation).await.map_err(refused)? {
         ExtractionRun::Extracted(extraction) => *extraction,
         ExtractionRun::Job(job) => {
-            let ended = ended(&client, *job).await?;
+            let ended = ended(&client, *job).await.map_err(refused)?;
             let extraction_id = extraction_of(&ended).map_err(|error| refused(error.into()))?;
             client.run(GetExtraction { extraction_id }).await?
         }
@@ -66,6 +66,9 @@ async fn run(client: Client, Id(document_id): Id<DocumentId>, Query(query): Quer
 }
 
 /// Waits until a job has ended. The job continues if the client disconnects.
+///
+/// # Errors
+/// The error for which the job waits, if it lacks credit or a limit is reached: it may wait for a day.
 async fn ended(client: &Client, job: JobView) -> Result<JobView, Failure> {
     let states = client.run(WatchJob { job_id: job.header.id.clone() }).await?;
     let mut states = client.bounded(states);
@@ -74,6 +77,11 @@ async fn ended(client: &Client, job: JobView) -> Result<JobView, Failure> {
         && let Some(state) = states.next().await
     {
         newest = state?;
+        if let JobState::Waiting { reason: WaitReason::Credit | WaitReason::Limit, error: Some(error), .. } =
+            &newest.header.state
+        {
+            return Err(error.clone().into());
+        }
     }
     Ok(newest)
 }
