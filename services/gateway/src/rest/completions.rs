@@ -83,25 +83,25 @@ struct ChatCompletion {
     /// The model that answered.
     model: String,
     /// One answer.
-    choices: Vec<Choice>,
+    choices: Vec<CompletionChoice>,
     /// The tokens of the call.
     usage: TokenUsage,
 }
 
 /// An answer.
 #[derive(Debug, Serialize, ToSchema)]
-struct Choice {
+struct CompletionChoice {
     /// Always 0.
     index: u32,
     /// The message of the model.
-    message: Answer,
+    message: AnswerMessage,
     /// `stop`, `length` or `content_filter`.
     finish_reason: &'static str,
 }
 
 /// A message of a model.
 #[derive(Debug, Serialize, ToSchema)]
-struct Answer {
+struct AnswerMessage {
     /// Always `assistant`.
     role: &'static str,
     /// The text.
@@ -119,7 +119,7 @@ struct TokenUsage {
 impl From<Completion> for ChatCompletion {
     fn from(completion: Completion) -> Self {
         let (prompt_tokens, completion_tokens) = (completion.usage.input_tokens, completion.usage.output_tokens);
-        let message = Answer { role: "assistant", content: completion.text };
+        let message = AnswerMessage { role: "assistant", content: completion.text };
         let finish_reason = match completion.finish {
             Some(FinishReason::Length) => "length",
             Some(FinishReason::ContentFilter) => "content_filter",
@@ -130,7 +130,7 @@ impl From<Completion> for ChatCompletion {
             object: "chat.completion",
             created: completion.created_at.as_second(),
             model: completion.model,
-            choices: vec![Choice { index: 0, message, finish_reason }],
+            choices: vec![CompletionChoice { index: 0, message, finish_reason }],
             usage: TokenUsage {
                 prompt_tokens,
                 completion_tokens,

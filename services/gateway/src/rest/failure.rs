@@ -79,6 +79,10 @@ impl Failure {
         self.error.as_ref()?.missing_resource().map(|(kind, _)| kind)
     }
 
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
     /// Returns a detail of the error of the operation.
     pub(crate) fn error_detail(&self, name: &str) -> Option<&str> {
         self.error.as_ref().and_then(|error| error.details.get(name)).map(String::as_str)

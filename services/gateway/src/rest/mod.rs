@@ -6,6 +6,7 @@
 //!
 //! [`unserved`] lists the routes of DocRouter that this server does not have; they answer 501.
 
+mod chat;
 mod completions;
 mod endpoint;
 mod extract;
@@ -47,6 +48,7 @@ fn resources() -> Vec<Vec<Route>> {
         models::routes(),
         llm_run::routes(),
         completions::routes(),
+        chat::routes(),
         unserved::routes(),
     ]
 }

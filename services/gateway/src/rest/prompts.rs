@@ -97,7 +97,7 @@ struct PromptBody {
     /// Always empty.
     peer_match_keys: Vec<String>,
     /// The parts of a document that the model receives.
-    include: Include,
+    include: PromptInclude,
     /// The time of creation of the version.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -107,7 +107,7 @@ struct PromptBody {
 
 /// The parts of a document that the model receives.
 #[derive(Debug, Serialize, ToSchema)]
-struct Include {
+struct PromptInclude {
     /// Always true.
     ocr_text: bool,
     /// Always empty.
@@ -153,7 +153,7 @@ impl PromptBody {
             model: revision.model.as_deref().unwrap_or(default_model).to_owned(),
             kb_id: None,
             peer_match_keys: Vec::new(),
-            include: Include { ocr_text: true, metadata_keys: Vec::new(), pdf: false },
+            include: PromptInclude { ocr_text: true, metadata_keys: Vec::new(), pdf: false },
             created_at: revision.created_at,
             created_by: revision.created_by.to_string(),
         }

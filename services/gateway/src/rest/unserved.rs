@@ -38,11 +38,6 @@ const UNSERVED: &str = "\
 1 GET /v0/orgs/{organization_id}/documents
 1 GET,PUT,DELETE /v0/orgs/{organization_id}/documents/{document_id}
 3 GET /v0/orgs/{organization_id}/documents/{document_id}/file
-W POST /v0/orgs/{organization_id}/documents/{document_id}/chat
-W POST /v0/orgs/{organization_id}/documents/{document_id}/chat/approve
-W GET /v0/orgs/{organization_id}/documents/{document_id}/chat/tools
-W GET,POST /v0/orgs/{organization_id}/documents/{document_id}/chat/threads
-W GET,DELETE /v0/orgs/{organization_id}/documents/{document_id}/chat/threads/{thread_id}
 1 GET /v0/orgs/{organization_id}/ocr/download/text/{document_id}
 1 GET /v0/orgs/{organization_id}/ocr/download/metadata/{document_id}
 1 GET /v0/orgs/{organization_id}/ocr/download/blocks/{document_id}

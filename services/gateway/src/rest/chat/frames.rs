@@ -15,7 +15,7 @@ use folio_history::journal::CallStatus;
 use folio_types::Error;
 use serde_json::{Value, json};
 
-use super::result::{Pending, TurnResult, WorkingBody, answer, calls, executed, given};
+use super::result::{PendingCalls, TurnResult, WorkingBody, answer, calls, executed, given};
 use crate::rest::failure::Failure;
 
 /// Maximum number of characters of the preview of a result.
@@ -66,7 +66,7 @@ impl Frames {
             EventKind::RoundFinished { .. } => self.executed_frame().into_iter().collect(),
             EventKind::Snapshot(view) => self.catch_up(view),
             EventKind::AwaitingApproval { pending, expires_at, .. } => {
-                let pending = Pending::new(&event.turn, pending, *expires_at);
+                let pending = PendingCalls::new(&event.turn, pending, *expires_at);
                 let (rounds, working) = paused
                     .map_or_else(Default::default, |view| (view.rounds.as_slice(), WorkingBody::from(&view.working)));
                 self.done(rounds, working, Some(pending), None)
@@ -130,7 +130,8 @@ impl Frames {
     /// Returns the frames of what a snapshot contains and the client has not received.
     fn catch_up(&mut self, view: &TurnView) -> Vec<Value> {
         let mut frames = Vec::new();
-        for round in view.rounds.iter().filter(|round| round.round >= self.round.max(1)) {
+        let first = self.round.max(1);
+        for round in view.rounds.iter().filter(|round| round.round >= first) {
             if round.round != self.round {
                 frames.extend(self.executed_frame());
                 self.begin(round.round);
@@ -169,7 +170,7 @@ impl Frames {
         &self,
         rounds: &[RoundView],
         working_state: WorkingBody,
-        pending: Option<Pending>,
+        pending: Option<PendingCalls>,
         last: Option<(String, String)>,
     ) -> Vec<Value> {
         // A repeated request may receive only the last event.
@@ -185,7 +186,8 @@ impl Frames {
             frames.push(json!({ "type": "thinking_done", "thinking": thinking, "round_index": index }));
         }
         frames.push(json!({ "type": "assistant_text_done", "full_text": text, "round_index": index }));
-        frames.push(TurnResult { text, thinking, working_state, executed_rounds, pending }.to_frame());
+        let result = TurnResult::new((text, thinking), working_state, executed_rounds, pending);
+        frames.push(json!({ "type": "done", "result": result }));
         frames
     }
 }

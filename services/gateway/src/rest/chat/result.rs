@@ -5,7 +5,7 @@ use folio_history::journal::WorkingState;
 use folio_types::message::FinishReason;
 use folio_types::{Timestamp, TurnId};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// The text of a turn that ended at its limit of rounds.
@@ -65,7 +65,7 @@ impl From<&WorkingState> for WorkingBody {
 
 /// The calls for whose decisions a turn waits.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub(super) struct Pending {
+pub(super) struct PendingCalls {
     /// Identifies the turn.
     pub(super) turn_id: String,
     /// All calls of the round.
@@ -75,7 +75,7 @@ pub(super) struct Pending {
     pub(super) expires_at: Timestamp,
 }
 
-impl Pending {
+impl PendingCalls {
     pub(super) fn new(turn: &TurnId, pending: &[CallView], expires_at: Timestamp) -> Self {
         Self { turn_id: turn.to_string(), tool_calls: calls(pending), expires_at }
     }
@@ -92,15 +92,33 @@ pub(super) struct TurnResult {
     pub(super) working_state: WorkingBody,
     /// The rounds whose calls have ended. After an approval, the first one is the decided round. Null: none.
     pub(super) executed_rounds: Option<Vec<RoundBody>>,
-    /// The calls that wait. Absent: the turn is completed.
-    #[serde(flatten)]
-    pub(super) pending: Option<Pending>,
+    /// Identifies the turn, for the decisions. Absent: the turn is completed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) turn_id: Option<String>,
+    /// All calls of the round that waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tool_calls: Option<Vec<CallBody>>,
+    /// The time from which decisions are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub(super) expires_at: Option<Timestamp>,
 }
 
 impl TurnResult {
-    /// Returns the last frame of a stream without an error.
-    pub(super) fn to_frame(&self) -> Value {
-        json!({ "type": "done", "result": self })
+    /// `pending`: the calls that wait. None: the turn is completed.
+    pub(super) fn new(
+        (text, thinking): (String, Option<String>),
+        working_state: WorkingBody,
+        executed_rounds: Option<Vec<RoundBody>>,
+        pending: Option<PendingCalls>,
+    ) -> Self {
+        let (turn_id, tool_calls, expires_at) = match pending {
+            Some(PendingCalls { turn_id, tool_calls, expires_at }) => {
+                (Some(turn_id), Some(tool_calls), Some(expires_at))
+            }
+            None => (None, None, None),
+        };
+        Self { text, thinking, working_state, executed_rounds, turn_id, tool_calls, expires_at }
     }
 }
 
@@ -133,6 +151,7 @@ pub(super) mod tests {
     use folio_history::event::ResultView;
     use folio_history::journal::{Access, CallStatus};
     use folio_types::{CallId, Digest, ThreadId};
+    use serde_json::json;
 
     use super::*;
 
@@ -178,14 +197,12 @@ pub(super) mod tests {
 
     #[test]
     fn the_calls_of_a_waiting_turn_are_members_of_its_result() {
-        let pending = Pending::new(&turn(), &[call(1, 1, true)], Timestamp::UNIX_EPOCH);
-        let (working_state, executed_rounds) = (WorkingBody::default(), None);
-        let result =
-            TurnResult { text: String::new(), thinking: None, working_state, executed_rounds, pending: Some(pending) };
-        let written = json!(result);
+        let pending = PendingCalls::new(&turn(), &[call(1, 1, true)], Timestamp::UNIX_EPOCH);
+        let result = |pending| TurnResult::new((String::new(), None), WorkingBody::default(), None, pending);
+        let written = json!(result(Some(pending)));
         assert_eq!((&written["turn_id"], &written["thinking"]), (&json!(turn()), &Value::Null));
         assert_eq!(written["tool_calls"][0]["arguments"], r#"{"name":"a"}"#);
-        let completed = json!(TurnResult { pending: None, ..result });
+        let completed = json!(result(None));
         assert!(completed.get("turn_id").is_none() && completed["executed_rounds"].is_null(), "{completed}");
     }
 
