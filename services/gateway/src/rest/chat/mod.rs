@@ -105,7 +105,7 @@ fn missing_thread() -> Failure {
 /// administrators.
 async fn own_thread(client: &Client, document: &DocumentId, thread_id: ThreadId) -> Result<ThreadPage, Failure> {
     let found = visible_thread(client, document, thread_id).await?;
-    if client.principal().may_be(&found.thread.user) { Ok(found) } else { Err(missing_thread()) }
+    if found.thread.user == client.principal().user { Ok(found) } else { Err(missing_thread()) }
 }
 
 /// Returns a thread about a document that the caller may see, with one of its messages.

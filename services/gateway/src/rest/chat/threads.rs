@@ -49,6 +49,10 @@ pub(super) struct ThreadRow {
     updated_at: Timestamp,
 }
 
+/// The threads of the caller, the last updated first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ThreadList(Vec<ThreadRow>);
+
 /// A new thread.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub(super) struct ThreadFields {
@@ -146,13 +150,13 @@ pub(super) async fn list(
     client: Client,
     Id(document_id): Id<DocumentId>,
     Query(query): Query<ThreadsQuery>,
-) -> Reply<Json<Vec<ThreadRow>>> {
+) -> Reply<Json<ThreadList>> {
     require_document(&client, &document_id).await?;
     let user = &client.principal().user;
     let filter = format!("document:{document_id} user:{user} profile:{DOCUMENT_PROFILE}");
     let request = ListRequest { filter, order_by: "update_time desc".to_owned(), ..ListRequest::default() };
     let threads = rows(request, query.limit.0 as usize, &|list| client.run(ListThreads { list })).await?;
-    Ok(Json(threads.items.iter().map(Into::into).collect()))
+    Ok(Json(ThreadList(threads.items.iter().map(Into::into).collect())))
 }
 
 pub(super) async fn create(
