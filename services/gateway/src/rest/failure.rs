@@ -78,6 +78,18 @@ impl Failure {
         if self.reason() == Some(reason) { Self { error: self.error, ..Self::new(status, detail) } } else { self }
     }
 
+    /// Renames a field of the operation in the list of invalid fields to the member of the body that contains it.
+    pub(crate) fn rename(mut self, field: &str, member: &str) -> Self {
+        for item in self.detail.as_array_mut().into_iter().flatten() {
+            if let Some(name) = item.pointer_mut("/loc/1")
+                && name.as_str() == Some(field)
+            {
+                *name = json!(member);
+            }
+        }
+        self
+    }
+
     fn reason(&self) -> Option<Reason> {
         self.error.as_ref().map(|error| error.reason)
     }
@@ -129,16 +141,21 @@ fn capitalized(text: &str) -> String {
 }
 
 /// Returns the violation of a field of an operation. Operations name the resource first (`tag.name`); the body of a REST
-/// route is the resource itself.
+/// route is the resource itself. The parts of a grid are query parameters.
 fn invalid_value(violation: &FieldViolation) -> InvalidValue {
+    let segments =
+        |field: &str| field.split(['.', '[', ']']).filter(|name| !name.is_empty()).map(segment).collect::<Vec<_>>();
+    let message = format!("Value error, {}", violation.description);
+    if let Some(parameter) = violation.field.strip_prefix("grid.") {
+        let location = std::iter::once(json!("query")).chain(segments(parameter)).collect();
+        return InvalidValue { kind: "value_error", location, message };
+    }
     let is_resource = |name: &str| KINDS.iter().any(|kind| kind.name == name);
     let field = match violation.field.split_once('.') {
         Some((first, rest)) if is_resource(first) => rest,
         _ => &violation.field,
     };
-    let names = field.split(['.', '[', ']']).filter(|name| !name.is_empty());
-    let location = std::iter::once(json!("body")).chain(names.map(segment)).collect();
-    let message = format!("Value error, {}", violation.description);
+    let location = std::iter::once(json!("body")).chain(segments(field)).collect();
     InvalidValue { kind: "value_error", location, message }
 }
 
@@ -208,6 +225,8 @@ mod tests {
         assert_eq!(detail, expected);
         let (_, detail) = failure(Error::invalid_field("tag_ids[2]", "is not a tag id"));
         assert_eq!(detail[0]["loc"], json!(["body", "tag_ids", 2]));
+        let (_, detail) = failure(Error::invalid_field("grid.filters[1].values", "must be a date"));
+        assert_eq!(detail[0]["loc"], json!(["query", "filters", 1, "values"]));
         let large = Error::invalid_field("content", "is too large").with_reason(Reason::TooLarge);
         assert_eq!(failure(large).0, 413);
     }

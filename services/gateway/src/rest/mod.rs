@@ -6,13 +6,19 @@
 //!
 //! [`unserved`] lists the routes of DocRouter that this server does not have; they answer 501.
 
+mod document_query;
+mod documents;
 mod endpoint;
 mod extract;
 mod failure;
 mod grid;
 mod list;
+mod ocr;
+mod ocr_blocks;
 mod reply;
+mod results;
 mod routes;
+mod streamed;
 mod tags;
 mod unserved;
 mod upload;
@@ -34,7 +40,7 @@ use crate::services::Api;
 
 /// The resources with their routes.
 fn resources() -> Vec<Vec<Route>> {
-    vec![uploads::routes(), tags::routes(), unserved::routes()]
+    vec![uploads::routes(), documents::routes(), ocr::routes(), results::routes(), tags::routes(), unserved::routes()]
 }
 
 /// Returns the path of a REST route without the prefix of the settings, without repeated slashes at its start and without a

@@ -2,6 +2,7 @@
 
 use axum::extract::FromRequestParts;
 use folio_operations::{Call, Caller, Operation};
+use folio_types::access::Scope;
 use folio_types::{Digest, Error, Etag, OrgId, RequestId};
 use http::header::IF_MATCH;
 use http::request::Parts;
@@ -14,6 +15,7 @@ use crate::rest::failure::Failure;
 use crate::services::Api;
 
 /// The authenticated caller with the headers that apply to every change.
+#[derive(Clone)]
 pub(crate) struct Client {
     api: Api,
     caller: Caller,
@@ -27,8 +29,27 @@ impl Client {
     /// Runs an operation. A change has the id of the request: a handler runs one change at most. For several changes see
     /// [`Client::run_part`].
     pub(crate) async fn run<O: Operation>(&self, operation: O) -> Result<O::Output, Failure> {
+        Ok(self.call(operation).await?)
+    }
+
+    /// Runs an operation like [`Client::run`], and returns the error of the operation, for a response that has begun.
+    pub(crate) async fn call<O: Operation>(&self, operation: O) -> Result<O::Output, Error> {
         let call = Call::with_request_id(self.request_id.clone(), operation);
-        Ok(self.api.operations().run(&self.caller, call).await?)
+        self.api.operations().run(&self.caller, call).await
+    }
+
+    /// Returns true if the token covers a scope. A route shows a name from another scope only if it does.
+    pub(crate) fn covers(&self, scope: Scope) -> bool {
+        self.caller.covers(scope)
+    }
+
+    /// Returns the organization of the caller.
+    pub(crate) fn organization(&self) -> &OrgId {
+        &self.caller.principal.org
+    }
+
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
     }
 
     /// Runs one of several changes. Its id is derived from the id of the request and from the name of the part, so that a
