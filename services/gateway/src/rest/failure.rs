@@ -78,14 +78,18 @@ impl Failure {
         if self.reason() == Some(reason) { Self { error: self.error, ..Self::new(status, detail) } } else { self }
     }
 
-    /// Renames a field of the operation in the list of invalid fields to the member of the body that contains it.
+    /// Renames a field of the operation in the list of invalid fields to the member of the body that contains it. The segments of
+    /// a JSON pointer below the field (`data_json#/a/0`) become names and indexes.
     pub(crate) fn rename(mut self, field: &str, member: &str) -> Self {
         for item in self.detail.as_array_mut().into_iter().flatten() {
-            if let Some(name) = item.pointer_mut("/loc/1")
-                && name.as_str() == Some(field)
-            {
-                *name = json!(member);
-            }
+            let Some(location) = item.get_mut("loc").and_then(Value::as_array_mut) else { continue };
+            let name = location.get(1).and_then(Value::as_str).and_then(|name| name.strip_prefix(field));
+            let Some(pointer) = name.filter(|rest| rest.is_empty() || rest.starts_with('#')) else { continue };
+            let names = pointer.trim_start_matches('#').split('/').filter(|name| !name.is_empty());
+            let mut segments: Vec<Value> = std::iter::once(json!(member)).chain(names.map(segment)).collect();
+            segments.extend(location.iter().skip(2).cloned());
+            location.truncate(1);
+            location.append(&mut segments);
         }
         self
     }
@@ -229,6 +233,23 @@ mod tests {
         assert_eq!(detail[0]["loc"], json!(["query", "filters", 1, "values"]));
         let large = Error::invalid_field("content", "is too large").with_reason(Reason::TooLarge);
         assert_eq!(failure(large).0, 413);
+    }
+
+    #[test]
+    fn a_renamed_field_is_a_member_of_the_body() {
+        for (field, expected) in [
+            ("data_json", json!(["body", "data"])),
+            ("data_json#", json!(["body", "data"])),
+            ("data_json#/a/0", json!(["body", "data", "a", 0])),
+            ("data_json#/a.b", json!(["body", "data", "a", "b"])),
+            ("data_json_2", json!(["body", "data_json_2"])),
+            ("path", json!(["body", "path"])),
+        ] {
+            let failure = Failure::from(Error::invalid_field(field, "is wrong")).rename("data_json", "data");
+            assert_eq!(failure.detail[0]["loc"], expected, "{field}");
+        }
+        let text = Failure::bad_request("text").rename("data_json", "data");
+        assert_eq!(text.detail, "text");
     }
 
     #[test]
