@@ -9,11 +9,12 @@ use folio_operations::documents::{
     COLUMNS, DeleteDocument, Download, DownloadDocument, DownloadForm, GetDocument, ListDocuments, UpdateDocument,
 };
 use folio_resources::{Document, TextState};
-use folio_types::{DocumentId, Etag, Reason, TagId, Timestamp, UserId};
+use folio_types::{DocumentId, Reason, TagId, Timestamp, UserId};
 use futures::StreamExt as _;
 use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::document_query::{self, DocumentQuery};
@@ -22,7 +23,7 @@ use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
 use super::grid::GridFields;
 use super::list::read_page;
-use super::reply::{Message, Reply};
+use super::reply::{Message, Reply, etag};
 use super::routes::{Level, Route, org_path, route};
 use super::streamed::{File, Streamed, base64, to_json};
 
@@ -55,7 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// A document without its content.
+/// A document.
 #[derive(Debug, Serialize, ToSchema)]
 struct DocumentBody {
     /// Identifies the document.
@@ -77,15 +78,10 @@ struct DocumentBody {
     r#type: String,
     /// The metadata.
     metadata: BTreeMap<String, String>,
-}
-
-/// A document with its content.
-#[derive(Debug, Serialize, ToSchema)]
-struct DocumentWithContent {
-    #[serde(flatten)]
-    document: DocumentBody,
-    /// The bytes in Base64. Null if the request has `include_content=false`.
-    content: Option<String>,
+    /// The bytes in Base64. Null if the request has `include_content=false`. A document of a list has no such member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    content: Option<Value>,
 }
 
 /// A page of documents.
@@ -188,6 +184,7 @@ fn body(document: &Document, notes: &DocumentNotes) -> DocumentBody {
         tag_ids: document.tags.iter().map(ToString::to_string).collect(),
         r#type: document.media_type.clone(),
         metadata: document.metadata.clone(),
+        content: None,
         pdf_id: id.clone(),
         id,
     }
@@ -209,7 +206,7 @@ async fn find(
     client: Client,
     Id(document_id): Id<DocumentId>,
     Query(query): Query<FindQuery>,
-) -> Reply<Streamed<Json<DocumentWithContent>>> {
+) -> Reply<Streamed<Json<DocumentBody>>> {
     let form: DownloadForm = query.file_type.unwrap_or(FileType::Original).into();
     let (document, content) = if query.include_content.unwrap_or(true) {
         let Download { document, content } = client.run(DownloadDocument { document_id, form }).await?;
@@ -222,8 +219,10 @@ async fn find(
     if form == DownloadForm::Pdf {
         PDF.clone_into(&mut body.r#type);
     }
-    let mut text = to_json(&DocumentWithContent { document: body, content: None })?;
-    let etag = format!("\"{}\"", Etag::new(document.version));
+    body.content = Some(Value::Null);
+    let mut text = to_json(&body)?;
+    // The state changes without the version.
+    let etag = etag(document.version, body.state);
     let Some(content) = content else {
         let whole = futures::stream::iter([Ok(Bytes::from(text))]);
         return Ok(Streamed::new(&client, JSON, whole).header(ETAG, &etag));

@@ -23,7 +23,7 @@ use super::endpoint::{delete, get, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
 use super::list::read_all;
-use super::reply::{Reply, Versioned};
+use super::reply::{Reply, Variant};
 use super::routes::{Level, Route, org_path, route};
 use super::streamed::{ArrayWriter, Streamed, to_json};
 
@@ -226,7 +226,7 @@ async fn prompt_name(client: &Client, revid: &PromptRevId) -> Result<Option<Stri
     }
 }
 
-async fn body(client: &Client, extraction: &Extraction) -> Reply<Versioned<ResultBody>> {
+async fn body(client: &Client, extraction: &Extraction) -> Reply<Variant<ResultBody>> {
     let prompt_display_name = prompt_name(client, &extraction.prompt).await?;
     let (prompt_revid, prompt_id) = prompt_ids(&extraction.prompt);
     let body = ResultBody {
@@ -243,14 +243,15 @@ async fn body(client: &Client, extraction: &Extraction) -> Reply<Versioned<Resul
         prompt_display_name,
         run: None,
     };
-    Ok(Versioned { version: extraction.version, body })
+    // A later run makes another extraction the result.
+    Ok(Variant { version: extraction.version, variant: extraction.id.to_string(), body })
 }
 
 async fn find(
     client: Client,
     Id(document_id): Id<DocumentId>,
     Query(query): Query<FindQuery>,
-) -> Reply<Versioned<ResultBody>> {
+) -> Reply<Variant<ResultBody>> {
     let named = |id: &Option<String>| id.clone().filter(|id| !id.is_empty());
     let (of_prompt, of_revision) = (named(&query.prompt_id), named(&query.prompt_revid));
     let Some(id) = of_prompt.as_ref().or(of_revision.as_ref()) else {
@@ -273,7 +274,7 @@ async fn update(
     Id(document_id): Id<DocumentId>,
     Query(query): Query<RevisionQuery>,
     Json(fields): Json<ResultFields>,
-) -> Reply<Versioned<ResultBody>> {
+) -> Reply<Variant<ResultBody>> {
     let existing = match query.prompt_revid.parse::<PromptRef>() {
         Ok(prompt) => result(&client, &document_id, &prompt).await?,
         Err(_) => {
@@ -286,6 +287,7 @@ async fn update(
         let detail = format!("No existing LLM result found for document_id: {document_id}, prompt_revid: {prompt}");
         return Err(Failure::bad_request(detail));
     };
+    client.check_variant(existing.id.as_str())?;
     check_members(&existing.original, &fields.updated_llm_result)?;
     let extraction_id = existing.id;
     let data = Value::Object(fields.updated_llm_result);
@@ -318,7 +320,7 @@ async fn remove(
     Id(document_id): Id<DocumentId>,
     Query(query): Query<RevisionQuery>,
 ) -> Reply<Json<Deletion>> {
-    let found = match query.prompt_revid.parse::<PromptRef>() {
+    let mut found = match query.prompt_revid.parse::<PromptRef>() {
         Ok(prompt) => results(&client, &document_id, Some(&prompt)).await?,
         Err(_) => {
             results(&client, &document_id, None).await?;
@@ -328,7 +330,12 @@ async fn remove(
     if found.is_empty() {
         return Err(Failure::not_found(format!("LLM result not found for document_id: {document_id}")));
     }
-    // The client knows the version of the newest result, which is deleted first.
+    // The client knows the version of the result, which is deleted first.
+    let position = newest(&found).and_then(|newest| found.iter().position(|extraction| extraction.id == newest.id));
+    found.rotate_left(position.unwrap_or_default());
+    if let Some(first) = found.first() {
+        client.check_variant(first.id.as_str())?;
+    }
     let mut etag = client.etag;
     for extraction in found {
         let part = format!("deletion of {}", extraction.id);

@@ -6,7 +6,7 @@ use folio_types::access::Scope;
 use folio_types::{Digest, Error, Etag, OrgId, RequestId};
 use http::header::IF_MATCH;
 use http::request::Parts;
-use http::{Extensions, HeaderMap};
+use http::{Extensions, HeaderMap, StatusCode};
 use serde_json::json;
 
 use crate::idempotency::idempotency_key;
@@ -23,6 +23,8 @@ pub(crate) struct Client {
     request_id: Option<RequestId>,
     /// The header `If-Match`: the version that a change is based on.
     pub(crate) etag: Option<Etag>,
+    /// The variant in `If-Match` ([`etag`](crate::rest::reply::etag)). None: the header names no variant.
+    variant: Option<String>,
 }
 
 impl Client {
@@ -46,6 +48,15 @@ impl Client {
     /// Returns the organization of the caller.
     pub(crate) fn organization(&self) -> &OrgId {
         &self.caller.principal.org
+    }
+
+    /// Checks that `If-Match` names this variant of the resource, or none. Error: status 412.
+    pub(crate) fn check_variant(&self, variant: &str) -> Result<(), Failure> {
+        if self.variant.as_deref().is_none_or(|expected| expected == variant) {
+            return Ok(());
+        }
+        let detail = "The resource is another one than that of the etag; read it again";
+        Err(Failure::new(StatusCode::PRECONDITION_FAILED, detail))
     }
 
     pub(crate) fn api(&self) -> &Api {
@@ -79,7 +90,8 @@ impl FromRequestParts<Api> for Client {
         let caller = parts.extensions.get::<Caller>().cloned();
         let caller = caller.ok_or_else(|| Error::internal("a request reached its handler without a caller"))?;
         let request_id = idempotency_key(&parts.headers)?;
-        Ok(Self { api: api.clone(), caller, request_id, etag: if_match(&parts.headers)? })
+        let (etag, variant) = if_match(&parts.headers)?.unzip();
+        Ok(Self { api: api.clone(), caller, request_id, etag, variant: variant.flatten() })
     }
 }
 
@@ -97,8 +109,8 @@ impl DocumentInput for Client {
     }
 }
 
-/// Returns the version in `If-Match`. None: the header is missing, or permits every version with `*`.
-fn if_match(headers: &HeaderMap) -> Result<Option<Etag>, Error> {
+/// Returns the version and the variant in `If-Match`. None: the header is missing, or permits every version with `*`.
+fn if_match(headers: &HeaderMap) -> Result<Option<(Etag, Option<String>)>, Error> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
     let invalid = || Error::invalid_field("If-Match", "must be one etag of this API, in double quotes, or *");
     let text = value.to_str().map_err(|_| invalid())?.trim();
@@ -107,7 +119,9 @@ fn if_match(headers: &HeaderMap) -> Result<Option<Etag>, Error> {
     }
     let text = text.strip_prefix("W/").unwrap_or(text);
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).ok_or_else(invalid)?;
-    text.parse().map(Some).map_err(|_: Error| invalid())
+    let (version, variant) = text.split_once(';').map_or((text, None), |(version, variant)| (version, Some(variant)));
+    let version = version.parse().map_err(|_: Error| invalid())?;
+    Ok(Some((version, variant.map(str::to_owned))))
 }
 
 #[cfg(test)]
@@ -126,8 +140,9 @@ mod tests {
         let read = |value: &str| if_match(&HeaderMap::from_iter([(IF_MATCH, value.parse().unwrap())]));
         assert_eq!(if_match(&HeaderMap::new()).unwrap(), None);
         assert_eq!(read("*").unwrap(), None);
-        assert_eq!(read("\"v3\"").unwrap(), Some(Etag::new(3)));
-        assert_eq!(read("W/\"v3\"").unwrap(), Some(Etag::new(3)));
+        assert_eq!(read("\"v3\"").unwrap(), Some((Etag::new(3), None)));
+        assert_eq!(read("W/\"v3\"").unwrap(), Some((Etag::new(3), None)));
+        assert_eq!(read("\"v3;ready\"").unwrap(), Some((Etag::new(3), Some("ready".to_owned()))));
         for refused in ["v3", "\"v3\", \"v4\"", "\"3\"", "\"\"", "\""] {
             assert!(read(refused).is_err(), "{refused}");
         }

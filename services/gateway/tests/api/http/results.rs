@@ -79,6 +79,17 @@ async fn a_result_is_read_changed_and_deleted() {
     );
     assert_eq!((&first["is_edited"], &first["is_verified"]), (&json!(true), &json!(true)));
 
+    let etag = http.get(&of_revision).await.header("etag").to_owned();
+    let known = async || {
+        http.send(http.request(Method::GET, &of_revision).header("if-none-match", &etag)).await.status.as_u16()
+    };
+    assert_eq!(known().await, 304);
+    extract(&server, &client, &document, &prompt, 2.0).await;
+    assert_eq!(known().await, 200, "the result is another extraction");
+    for method in [Method::PUT, Method::DELETE] {
+        let stale = http.request(method, &of_revision).header("if-match", &etag).json(&update);
+        assert_eq!(http.send(stale).await.status, 412);
+    }
     let deleted = http.json(Method::DELETE, &of_revision, &Value::Null).await;
     assert_eq!(deleted.json(), json!({ "status": "success", "message": "LLM result deleted" }));
     for method in [Method::GET, Method::DELETE] {
