@@ -23,6 +23,7 @@ mod context;
 pub mod conversations;
 pub mod credits;
 mod declaration;
+pub mod document_notes;
 mod document_selection;
 pub mod document_watch;
 pub mod documents;

@@ -110,6 +110,22 @@ impl Failure {
         }
     }
 
+    /// Renames a field of the operation in the list of invalid fields to the member of the body that contains it. The segments of
+    /// a JSON pointer below the field (`data_json#/a/0`) become names and indexes.
+    pub(crate) fn rename(mut self, field: &str, member: &str) -> Self {
+        for item in self.detail.as_array_mut().into_iter().flatten() {
+            let Some(location) = item.get_mut("loc").and_then(Value::as_array_mut) else { continue };
+            let name = location.get(1).and_then(Value::as_str).and_then(|name| name.strip_prefix(field));
+            let Some(pointer) = name.filter(|rest| rest.is_empty() || rest.starts_with('#')) else { continue };
+            let names = pointer.trim_start_matches('#').split('/').filter(|name| !name.is_empty());
+            let mut segments: Vec<Value> = std::iter::once(json!(member)).chain(names.map(segment)).collect();
+            segments.extend(location.iter().skip(2).cloned());
+            location.truncate(1);
+            location.append(&mut segments);
+        }
+        self
+    }
+
     pub(crate) fn reason(&self) -> Option<Reason> {
         self.error.as_ref().map(|error| error.reason)
     }
@@ -167,18 +183,21 @@ fn capitalized(text: &str) -> String {
 }
 
 /// Returns the violation of a field of an operation. Operations name the resource first (`tag.name`); the body of a REST
-/// route is the resource itself. Fields with JSON as text (`data_json`) contain the value in REST, and a pointer into the value
-/// follows them (`data_json#/total`).
+/// route is the resource itself. The parts of a grid are query parameters.
 fn invalid_value(violation: &FieldViolation) -> InvalidValue {
+    let segments =
+        |field: &str| field.split(['.', '[', ']']).filter(|name| !name.is_empty()).map(segment).collect::<Vec<_>>();
+    let message = format!("Value error, {}", violation.description);
+    if let Some(parameter) = violation.field.strip_prefix("grid.") {
+        let location = std::iter::once(json!("query")).chain(segments(parameter)).collect();
+        return InvalidValue { kind: "value_error", location, message };
+    }
     let is_resource = |name: &str| KINDS.iter().any(|kind| kind.name == name);
     let field = match violation.field.split_once('.') {
         Some((first, rest)) if is_resource(first) || first == "parameters" => rest,
         _ => &violation.field,
     };
-    let names = field.split(['.', '[', ']', '#', '/']).filter(|name| !name.is_empty());
-    let names = names.map(|name| name.strip_suffix("_json").unwrap_or(name));
-    let location = std::iter::once(json!("body")).chain(names.map(segment)).collect();
-    let message = format!("Value error, {}", violation.description);
+    let location = std::iter::once(json!("body")).chain(segments(field)).collect();
     InvalidValue { kind: "value_error", location, message }
 }
 
@@ -254,8 +273,8 @@ mod tests {
         assert_eq!(detail, expected);
         let (_, detail) = failure(Error::invalid_field("tag_ids[2]", "is not a tag id"));
         assert_eq!(detail[0]["loc"], json!(["body", "tag_ids", 2]));
-        let (_, detail) = failure(Error::invalid_field("schema.response_format_json#/json_schema/name", "is missing"));
-        assert_eq!(detail[0]["loc"], json!(["body", "response_format", "json_schema", "name"]));
+        let (_, detail) = failure(Error::invalid_field("grid.filters[1].values", "must be a date"));
+        assert_eq!(detail[0]["loc"], json!(["query", "filters", 1, "values"]));
         let large = Error::invalid_field("content", "is too large").with_reason(Reason::TooLarge);
         assert_eq!(failure(large).0, 413);
     }
@@ -269,6 +288,23 @@ mod tests {
         };
         assert_eq!(failure(Reason::ModelFailed), (500, "Error processing document: No answer".to_owned()));
         assert_eq!(failure(Reason::StoreUnavailable), (503, "No answer".to_owned()));
+    }
+
+    #[test]
+    fn a_renamed_field_is_a_member_of_the_body() {
+        for (field, expected) in [
+            ("data_json", json!(["body", "data"])),
+            ("data_json#", json!(["body", "data"])),
+            ("data_json#/a/0", json!(["body", "data", "a", 0])),
+            ("data_json#/a.b", json!(["body", "data", "a", "b"])),
+            ("data_json_2", json!(["body", "data_json_2"])),
+            ("path", json!(["body", "path"])),
+        ] {
+            let failure = Failure::from(Error::invalid_field(field, "is wrong")).rename("data_json", "data");
+            assert_eq!(failure.detail[0]["loc"], expected, "{field}");
+        }
+        let text = Failure::bad_request("text").rename("data_json", "data");
+        assert_eq!(text.detail, "text");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::endpoint::post;
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
 use super::reply::Reply;
+use super::results::object;
 use super::routes::{Level, Route, org_path, route};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -45,7 +46,7 @@ struct RunResult {
 
 impl From<Extraction> for RunResult {
     fn from(extraction: Extraction) -> Self {
-        Self { status: "success", result_id: extraction.id.to_string(), result: extraction.original }
+        Self { status: "success", result_id: extraction.id.to_string(), result: object(&extraction.original) }
     }
 }
 

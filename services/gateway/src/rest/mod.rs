@@ -8,6 +8,8 @@
 
 mod chat;
 mod completions;
+mod document_query;
+mod documents;
 mod endpoint;
 mod extract;
 mod failure;
@@ -15,10 +17,14 @@ mod grid;
 mod list;
 mod llm_run;
 mod models;
+mod ocr;
+mod ocr_blocks;
 mod prompts;
 mod reply;
+mod results;
 mod routes;
 mod schemas;
+mod streamed;
 mod tags;
 mod unserved;
 mod upload;
@@ -42,6 +48,9 @@ use crate::services::Api;
 fn resources() -> Vec<Vec<Route>> {
     vec![
         uploads::routes(),
+        documents::routes(),
+        ocr::routes(),
+        results::routes(),
         tags::routes(),
         schemas::routes(),
         prompts::routes(),

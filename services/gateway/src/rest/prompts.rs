@@ -1,22 +1,25 @@
 //! The routes of prompts.
 
-use folio_operations::PromptRef;
 use folio_operations::documents::GetDocument;
 use folio_operations::models::ModelUse;
 use folio_operations::prompts::{
-    CreatePrompt, DeletePrompt, GetPromptRevision, ListPromptRevisions, ListPrompts, PromptFields, UpdatePrompt,
+    COLUMNS, CreatePrompt, DeletePrompt, GetPromptRevision, ListPromptRevisions, ListPrompts, PromptFields,
+    UpdatePrompt,
 };
+use folio_operations::{ListRequest, PromptRef};
 use folio_resources::{Prompt, PromptRevision};
+use folio_types::access::Scope;
 use folio_types::{DocumentId, Error, PromptId, Reason, SchemaId, SchemaRevId, TagId, Timestamp};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::documents;
 use super::endpoint::{delete, get, post, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::grid::Field;
-use super::list::{ListQuery, RowPage, versions};
+use super::grid::GridFields;
+use super::list::{ListQuery, RowPage, read_versions};
 use super::models::{chosen, enabled};
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
@@ -28,16 +31,18 @@ const PROMPT: &str = org_path!("/prompts/{prompt_id}");
 /// The model of DocRouter's clients that choose none.
 const MODEL: &str = "gpt-4o-mini";
 
-/// The fields that requests may sort and filter.
-const FIELDS: &[Field] = &[
-    Field::same("name"),
-    Field::same("model"),
-    Field::same("schema_id"),
-    Field::same("tag_ids"),
-    Field::same("created_by"),
-    Field::same("prompt_revid"),
-    Field::time("created_at", "create_time"),
-];
+const FIELDS: GridFields = GridFields {
+    columns: COLUMNS,
+    names: &[
+        ("name", "name"),
+        ("model", "model"),
+        ("schema_id", "schema_id"),
+        ("tag_ids", "tag_ids"),
+        ("created_by", "created_by"),
+        ("prompt_revid", "prompt_revid"),
+        ("created_at", "create_time"),
+    ],
+};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -197,10 +202,7 @@ fn references(fields: &PromptBodyFields) -> Result<References, Failure> {
         return Err(Failure::bad_request("Knowledge bases are not supported by this server"));
     }
     let tags = fields.tag_ids.clone().unwrap_or_default();
-    let malformed: Vec<&String> = tags.iter().filter(|id| id.parse::<TagId>().is_err()).collect();
-    if !malformed.is_empty() {
-        return Err(invalid_tags(&malformed));
-    }
+    documents::tags(&tags)?;
     let schema = match (&fields.schema_id, fields.schema_version) {
         (None, _) => String::new(),
         (Some(id), version) => {
@@ -214,10 +216,6 @@ fn references(fields: &PromptBodyFields) -> Result<References, Failure> {
     Ok(References { schema, tags })
 }
 
-fn invalid_tags(ids: &[&String]) -> Failure {
-    Failure::bad_request(format!("Invalid tag IDs: {ids:?}"))
-}
-
 fn missing_schema(fields: &PromptBodyFields) -> Failure {
     let id: String = fields.schema_id.iter().flat_map(|id| id.chars()).take(80).collect();
     let version = fields.schema_version.map(|version| format!(" version {version}")).unwrap_or_default();
@@ -227,10 +225,7 @@ fn missing_schema(fields: &PromptBodyFields) -> Failure {
 /// Returns the error of a change with the texts that clients match.
 fn refused(failure: Failure, fields: &PromptBodyFields) -> Failure {
     match failure.missing_kind() {
-        Some("tag") => {
-            let id = failure.error_detail("resource_id").unwrap_or_default().to_owned();
-            return invalid_tags(&[&id]);
-        }
+        Some("tag") => return documents::missing_tag(failure),
         Some(kind) if kind.starts_with("schema") => return missing_schema(fields),
         _ => {}
     }
@@ -260,10 +255,16 @@ async fn list(
     Query(prompts): Query<PromptQuery>,
 ) -> Reply<Json<PromptList>> {
     let filter = filter(&prompts)?;
-    if let Some(document_id) = filter.document {
+    // Without the scope, a missing document has no prompts.
+    if let Some(document_id) = filter.document.filter(|_| client.covers(Scope::Documents)) {
         client.run(GetDocument { document_id }).await?;
     }
-    let page = query.page(FIELDS, &filter.text, |list| client.run(ListPrompts { list })).await?;
+    let page = query
+        .page(&FIELDS, |list| {
+            let list = ListRequest { filter: filter.text.clone(), ..list };
+            client.run(ListPrompts { list })
+        })
+        .await?;
     let prompts = bodies(&client, page.rows.iter().map(|listed| &listed.resource.latest)).await?;
     Ok(Json(PromptList { prompts, total_count: page.total_count, skip: page.skip }))
 }
@@ -287,10 +288,9 @@ fn filter(query: &PromptQuery) -> Result<PromptConditions, Failure> {
     let document = document.map(|id| id.parse::<DocumentId>().map_err(|_| Failure::not_found("Document not found")));
     let document = document.transpose()?;
     conditions.extend(document.iter().map(|id| format!("document:{id}")));
-    for id in query.tag_ids.iter().flat_map(|ids| ids.split(',')).map(str::trim).filter(|id| !id.is_empty()) {
-        let tag: TagId = id.parse().map_err(|_: Error| invalid_tags(&[&id.to_owned()]))?;
-        conditions.push(format!("tag:{tag}"));
-    }
+    let ids = query.tag_ids.iter().flat_map(|ids| ids.split(',')).map(str::trim).filter(|id| !id.is_empty());
+    let tags = documents::tags(&ids.map(str::to_owned).collect::<Vec<_>>())?;
+    conditions.extend(tags.iter().map(|tag| format!("tag:{tag}")));
     Ok(PromptConditions { document, text: conditions.join(" ") })
 }
 
@@ -346,7 +346,7 @@ async fn list_versions(client: Client, Id(prompt): Id<PromptRef>) -> Reply<Json<
         return Ok(Json(PromptList { prompts, total_count: 1, skip: 0 }));
     }
     let read = |list| client.run(ListPromptRevisions { prompt_id: prompt_id.clone(), list });
-    let RowPage { rows, total_count, skip } = versions(read).await.map_err(missing)?;
+    let RowPage { rows, total_count, skip } = read_versions(read).await.map_err(missing)?;
     Ok(Json(PromptList { prompts: bodies(&client, rows.iter()).await?, total_count, skip }))
 }
 

@@ -35,20 +35,8 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Level, methods and path of each route.
 const UNSERVED: &str = "\
-1 GET /v0/orgs/{organization_id}/documents
-1 GET,PUT,DELETE /v0/orgs/{organization_id}/documents/{document_id}
-3 GET /v0/orgs/{organization_id}/documents/{document_id}/file
-1 GET /v0/orgs/{organization_id}/ocr/download/text/{document_id}
-1 GET /v0/orgs/{organization_id}/ocr/download/metadata/{document_id}
-1 GET /v0/orgs/{organization_id}/ocr/download/blocks/{document_id}
-3 GET /v0/orgs/{organization_id}/ocr/download/json/{document_id}
-3 POST /v0/orgs/{organization_id}/ocr/run/{document_id}
-3 GET /v0/orgs/{organization_id}/ocr/export/markdown/{document_id}
-3 GET /v0/orgs/{organization_id}/ocr/export/html/{document_id}
 3 GET /v0/orgs/{organization_id}/ocr/export/tables.xlsx/{document_id}
 3 POST /v0/orgs/{organization_id}/ocr/bulk-analyze
-1 GET,PUT,DELETE /v0/orgs/{organization_id}/llm/result/{document_id}
-1 GET /v0/orgs/{organization_id}/llm/results/{document_id}/download
 3 POST /v0/orgs/{organization_id}/llm/bulk-analyze
 1 GET /v0/account/llm/providers
 1 PUT /v0/account/llm/provider/{provider_name}

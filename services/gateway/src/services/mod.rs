@@ -25,6 +25,7 @@ mod upload;
 mod usage;
 mod webhook_endpoint;
 
+use bytes::Bytes;
 use folio_cluster::{LimitedStream, Shutdown, StreamLimits, draining, limited};
 use folio_operations::{Call, Caller, Operation, Operations};
 use folio_proto::{status, v1};
@@ -181,6 +182,14 @@ impl Api {
         let end = stream::once(async move { drain.is_cancelled().then(|| Err(draining())) });
         let source = source.chain(end.filter_map(std::future::ready));
         bounded_stream(source, self.event_limits(), self.drain_ended.clone())
+    }
+
+    /// Bounds the bytes that a REST route streams.
+    pub(crate) fn transfer(
+        &self,
+        chunks: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    ) -> BoxStream<'static, Result<Bytes, Status>> {
+        bounded_stream(chunks, self.transfer_limits(), self.drain_ended.clone())
     }
 
     fn transfer_limits(&self) -> StreamLimits {

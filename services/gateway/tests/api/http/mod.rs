@@ -2,9 +2,12 @@
 
 mod browsers;
 mod compatibility;
+mod documents;
 mod faces;
 mod malformed;
+mod ocr;
 mod pages;
+mod results;
 mod roles;
 mod schemathesis;
 mod tags;
