@@ -27,6 +27,7 @@ use crate::jobs::JobView;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, Period, SortKeys};
 use crate::operation::{Operation, delete_operation, outcome_as_job_id};
 use crate::reference::{PromptRef, SchemaRef};
+use crate::reuse;
 
 /// Maximum number of documents that an estimate plans.
 // proto: ExtractionService.GetExtractionEstimate "at most {} of the documents"
@@ -60,6 +61,10 @@ pub struct RunExtraction {
     /// Credits that the model calls may cost. None: no budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credit_budget: Option<u64>,
+    /// True: if the document has a completed extraction with the revision of the prompt, or one in progress, it is the result. A
+    /// run in progress in another process is found if it is a job.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reuse: bool,
 }
 
 /// The result of [`RunExtraction`].
@@ -91,6 +96,12 @@ impl Operation for RunExtraction {
             return Ok(ExtractionRun::Extracted(Box::new(found)));
         }
         let revision = context.revision::<Prompt>(&self.prompt_revid).await?;
+        let may_reuse = self.reuse && !is_job;
+        let _shared_run =
+            if may_reuse { Some(reuse::join(context, &self.document_id, &revision.revid).await) } else { None };
+        if may_reuse && let Some(found) = reuse::find(context, &self.document_id, &revision.revid).await? {
+            return Ok(found);
+        }
         if revision.is_run_by_agent && !is_job {
             let limits = (self.model.as_deref(), self.credit_budget);
             let job = agent_extractions::begin(context, &self.document_id, revision, limits).await?;

@@ -1,6 +1,6 @@
 //! The columns of the lists that have a grid.
 
-use folio_resources::{Document, Prompt, Resource, Schema, Tag, TextState};
+use folio_resources::{Document, Prompt, Resource, Schema, Tag, TextState, folded};
 use folio_types::Timestamp;
 
 /// A column of a list.
@@ -27,6 +27,19 @@ pub(crate) enum Cell {
     Text(String),
     Time(Timestamp),
     References(Vec<String>),
+}
+
+impl Column {
+    /// Returns true if the values are times. Otherwise they are texts, or ids that are compared by names.
+    pub fn is_time(&self) -> bool {
+        self.kind == ColumnKind::Time
+    }
+
+    /// Returns the text by which a text of the column is ordered: the number of a state, otherwise the text in any case.
+    pub(super) fn sort_text(&self, text: &str) -> String {
+        let state = STAGES.iter().position(|stage| *stage == text && matches!(self.name, STATE | STAGE));
+        state.map_or_else(|| folded(text), |number| number.to_string())
+    }
 }
 
 /// A kind whose list has a grid.
@@ -66,6 +79,9 @@ pub(crate) const EXTRACTED: &str = "extracted";
 
 /// The states of a document, as filters and grids name them.
 pub(crate) const STATES: [&str; 5] = ["uploaded", "processing", READY, "no_text", "failed"];
+
+/// The stages of a document in the order in which they are sorted: as the document passes them.
+const STAGES: [&str; 6] = ["uploaded", "processing", "failed", "no_text", READY, EXTRACTED];
 
 /// Returns the name of a state in filters and grids.
 fn state(state: &TextState) -> &'static str {
@@ -168,5 +184,20 @@ impl GridRows for Tag {
             "update_time" => Cell::Time(self.updated_at),
             _ => absent(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_sorted_as_a_document_passes_them() {
+        assert!(STATES.iter().all(|state| STAGES.contains(state)));
+        for name in [STATE, STAGE] {
+            let sorted = STAGES.map(|stage| text(name).sort_text(stage));
+            assert!(sorted.is_sorted() && sorted[0] == "0", "{sorted:?}");
+        }
+        assert_eq!(text("name").sort_text("Failed"), "failed");
     }
 }

@@ -162,8 +162,12 @@ impl CheckedGrid {
     }
 
     fn sort_values(&self, row: &Row, names: &Names) -> Vec<SortValue> {
+        let ordered = |column: usize, text: &str| match self.columns.get(column) {
+            Some(column) => column.sort_text(text),
+            None => folded(text),
+        };
         let value = |(column, _): &(usize, bool)| match row.cells.get(*column) {
-            Some(Cell::Text(text)) => SortValue::Text(folded(text)),
+            Some(Cell::Text(text)) => SortValue::Text(ordered(*column, text)),
             Some(Cell::Time(at)) => SortValue::Time(*at),
             Some(Cell::References(ids)) => {
                 let mut texts: Vec<String> = ids.iter().map(|id| folded(names.get(id).unwrap_or(id))).collect();

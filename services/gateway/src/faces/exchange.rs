@@ -30,7 +30,6 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// Formats the last chunk of a stream that ends with an error after its first byte. A handler adds it to the extensions
 /// of its response. Without it, the connection or the HTTP/2 stream is reset, so that the caller notices the loss.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(test), allow(dead_code, reason = "no served REST route streams events"))]
 pub(crate) struct StreamEnd(pub(crate) fn(&Error) -> Bytes);
 
 /// The reason of an error response, in its extensions.

@@ -30,20 +30,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, Request, Response};
+use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Version};
 use tonic::body::Body;
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, Service};
 use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{And, DefaultPredicate, Predicate as _};
 
 use crate::access::{PACKAGE, Route, route};
+use crate::connect::UNBUFFERED;
 use crate::options::Options;
 use crate::{mcp, rest};
 
 pub(crate) use cors::{ANY_ORIGIN, cors, is_origin};
 pub(crate) use dispatch::DispatchLayer;
 use exchange::Http;
-pub(crate) use exchange::{Refused, whole_seconds};
+pub(crate) use exchange::{Refused, StreamEnd, whole_seconds};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Face {
@@ -117,12 +119,21 @@ impl Target {
 pub(crate) struct FacesLayer {
     /// Path prefix under which the REST routes are also served. Empty: none.
     prefix: Arc<str>,
-    compression: CompressionLayer,
+    compression: CompressionLayer<And<DefaultPredicate, MayBuffer>>,
+}
+
+/// Returns true if a response may be buffered, which compression does.
+type MayBuffer = fn(StatusCode, Version, &HeaderMap, &Extensions) -> bool;
+
+fn may_buffer(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
+    !headers.contains_key(UNBUFFERED.0)
 }
 
 impl FacesLayer {
     pub(crate) fn new(options: &Options) -> Self {
-        Self { prefix: options.path_prefix.as_str().into(), compression: CompressionLayer::new() }
+        let predicate = DefaultPredicate::new().and(may_buffer as MayBuffer);
+        let compression = CompressionLayer::new().compress_when(predicate);
+        Self { prefix: options.path_prefix.as_str().into(), compression }
     }
 }
 

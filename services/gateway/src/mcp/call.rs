@@ -100,7 +100,7 @@ fn is_over(error: &Error) -> bool {
 
 /// Waits for the end or the pause of a turn.
 async fn follow(client: &Client, events: EventStream) -> Result<Outcome, Failure> {
-    let mut events = client.api.limited_events(events);
+    let mut events = client.api.bounded_events(events);
     let mut turn = None;
     while let Some(event) = events.next().await {
         match event {

@@ -6,13 +6,25 @@
 //!
 //! [`unserved`] lists the routes of DocRouter that this server does not have; they answer 501.
 
+mod chat;
+mod completions;
+mod document_query;
+mod documents;
 mod endpoint;
 mod extract;
 mod failure;
 mod grid;
 mod list;
+mod llm_run;
+mod models;
+mod ocr;
+mod ocr_blocks;
+mod prompts;
 mod reply;
+mod results;
 mod routes;
+mod schemas;
+mod streamed;
 mod tags;
 mod unserved;
 mod upload;
@@ -34,7 +46,20 @@ use crate::services::Api;
 
 /// The resources with their routes.
 fn resources() -> Vec<Vec<Route>> {
-    vec![uploads::routes(), tags::routes(), unserved::routes()]
+    vec![
+        uploads::routes(),
+        documents::routes(),
+        ocr::routes(),
+        results::routes(),
+        tags::routes(),
+        schemas::routes(),
+        prompts::routes(),
+        models::routes(),
+        llm_run::routes(),
+        completions::routes(),
+        chat::routes(),
+        unserved::routes(),
+    ]
 }
 
 /// Returns the path of a REST route without the prefix of the settings, without repeated slashes at its start and without a

@@ -56,6 +56,35 @@ impl<T: ToSchema> DocumentOutput for Versioned<T> {
     }
 }
 
+/// Returns the value of `ETag` of a resource whose response depends on more than its version: the variant names the rest, so that
+/// `If-None-Match` compares both.
+pub(crate) fn etag(version: u64, variant: &str) -> String {
+    format!("\"{};{variant}\"", Etag::new(version))
+}
+
+/// A resource as JSON, with its version and its variant in the header `ETag`.
+pub(crate) struct Variant<T> {
+    pub(crate) version: u64,
+    pub(crate) variant: String,
+    pub(crate) body: T,
+}
+
+impl<T: Serialize> IntoResponse for Variant<T> {
+    fn into_response(self) -> Response {
+        let mut response = Json(self.body).into_response();
+        if let Ok(etag) = etag(self.version, &self.variant).parse() {
+            response.headers_mut().insert(ETAG, etag);
+        }
+        response
+    }
+}
+
+impl<T: ToSchema> DocumentOutput for Variant<T> {
+    fn document(document: &mut Document) {
+        Json::<T>::document(document);
+    }
+}
+
 /// The text that a change returns.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Message {

@@ -1,6 +1,6 @@
 //! The routes of tags.
 
-use folio_operations::tags::{CreateTag, DeleteTag, GetTag, ListTags, UpdateTag};
+use folio_operations::tags::{COLUMNS, CreateTag, DeleteTag, GetTag, ListTags, UpdateTag};
 use folio_resources::Tag;
 use folio_types::{PromptId, Reason, TagId, Timestamp};
 use http::StatusCode;
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::endpoint::{delete, get, post, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::grid::{Cell, Row};
+use super::grid::GridFields;
 use super::list::ListQuery;
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
@@ -20,6 +20,18 @@ const TAG: &str = org_path!("/tags/{tag_id}");
 
 /// The color of a tag without one.
 const COLOR: &str = "#3B82F6";
+
+const FIELDS: GridFields = GridFields {
+    columns: COLUMNS,
+    names: &[
+        ("id", "tag_id"),
+        ("name", "name"),
+        ("description", "description"),
+        ("color", "color"),
+        ("created_at", "create_time"),
+        ("created_by", "created_by"),
+    ],
+};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -68,7 +80,7 @@ struct TagBody {
 struct TagList {
     /// The tags of the page, newest first unless the request sorts them.
     tags: Vec<TagBody>,
-    /// Number of tags that match, exact up to 10,000.
+    /// Number of tags that match, exact up to 10,000, and beyond that an estimate.
     total_count: u64,
     /// Number of tags before the page.
     skip: u32,
@@ -94,25 +106,6 @@ impl From<&Tag> for Versioned<TagBody> {
     }
 }
 
-impl Row for Tag {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn cell(&self, field: &str) -> Option<Cell> {
-        let text = |text: Option<&String>| Cell::Text(text.cloned().unwrap_or_default());
-        Some(match field {
-            "id" => Cell::Text(self.id.to_string()),
-            "name" => text(Some(&self.name)),
-            "description" => text(self.description.as_ref()),
-            "color" => text(self.color.as_ref()),
-            "created_at" => Cell::Time(self.created_at),
-            "created_by" => Cell::Text(self.created_by.to_string()),
-            _ => return None,
-        })
-    }
-}
-
 async fn create(client: Client, Json(fields): Json<TagFields>) -> Reply<Versioned<TagBody>> {
     let operation = CreateTag {
         name: fields.name.clone(),
@@ -124,7 +117,7 @@ async fn create(client: Client, Json(fields): Json<TagFields>) -> Reply<Versione
 }
 
 async fn list(client: Client, Query(query): Query<ListQuery>) -> Reply<Json<TagList>> {
-    let page = query.page(|list| client.run(ListTags { list })).await?;
+    let page = query.page(&FIELDS, |list| client.run(ListTags { list })).await?;
     let tags = page.rows.iter().map(Into::into).collect();
     Ok(Json(TagList { tags, total_count: page.total_count, skip: page.skip }))
 }

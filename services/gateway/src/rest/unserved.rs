@@ -35,41 +35,12 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Level, methods and path of each route.
 const UNSERVED: &str = "\
-1 GET /v0/orgs/{organization_id}/documents
-1 GET,PUT,DELETE /v0/orgs/{organization_id}/documents/{document_id}
-3 GET /v0/orgs/{organization_id}/documents/{document_id}/file
-W POST /v0/orgs/{organization_id}/documents/{document_id}/chat
-W POST /v0/orgs/{organization_id}/documents/{document_id}/chat/approve
-W GET /v0/orgs/{organization_id}/documents/{document_id}/chat/tools
-W GET,POST /v0/orgs/{organization_id}/documents/{document_id}/chat/threads
-W GET,DELETE /v0/orgs/{organization_id}/documents/{document_id}/chat/threads/{thread_id}
-1 GET /v0/orgs/{organization_id}/ocr/download/text/{document_id}
-1 GET /v0/orgs/{organization_id}/ocr/download/metadata/{document_id}
-1 GET /v0/orgs/{organization_id}/ocr/download/blocks/{document_id}
-3 GET /v0/orgs/{organization_id}/ocr/download/json/{document_id}
-3 POST /v0/orgs/{organization_id}/ocr/run/{document_id}
-3 GET /v0/orgs/{organization_id}/ocr/export/markdown/{document_id}
-3 GET /v0/orgs/{organization_id}/ocr/export/html/{document_id}
 3 GET /v0/orgs/{organization_id}/ocr/export/tables.xlsx/{document_id}
 3 POST /v0/orgs/{organization_id}/ocr/bulk-analyze
-1 POST /v0/orgs/{organization_id}/llm/run
-1 POST /v0/orgs/{organization_id}/llm/run/{document_id}
-1 GET,PUT,DELETE /v0/orgs/{organization_id}/llm/result/{document_id}
-1 GET /v0/orgs/{organization_id}/llm/results/{document_id}/download
 3 POST /v0/orgs/{organization_id}/llm/bulk-analyze
-1 GET /v0/orgs/{organization_id}/llm/models
-1 GET /v0/account/llm/models
 1 GET /v0/account/llm/providers
 1 PUT /v0/account/llm/provider/{provider_name}
-1 POST /v0/account/llm/run
 3 POST /v0/account/llm/test/embedding
-1 GET,POST /v0/orgs/{organization_id}/schemas
-1 GET,PUT,DELETE /v0/orgs/{organization_id}/schemas/{schema_id}
-1 POST /v0/orgs/{organization_id}/schemas/{schema_revid}/validate
-1 GET /v0/orgs/{organization_id}/schemas/{schema_id}/versions
-1 GET,POST /v0/orgs/{organization_id}/prompts
-1 GET,PUT,DELETE /v0/orgs/{organization_id}/prompts/{prompt_id}
-1 GET /v0/orgs/{organization_id}/prompts/{prompt_id}/versions
 1 GET,POST /v0/orgs/{organization_id}/access_tokens
 1 DELETE /v0/orgs/{organization_id}/access_tokens/{token_id}
 1 GET,POST /v0/account/access_tokens

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use folio_operations::documents::{DeleteDocument, UploadDocument};
-use folio_resources::{Document, TextState};
+use folio_resources::Document;
 use folio_types::{Reason, TagId, Timestamp};
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::documents;
 use super::endpoint::post;
 use super::extract::{Client, Json};
 use super::failure::Failure;
@@ -33,7 +34,7 @@ struct UploadedDocument {
     /// The time of the upload.
     #[schema(value_type = String, format = DateTime)]
     upload_date: Timestamp,
-    /// The user that uploaded the document.
+    /// The name of the user that uploaded the document, or the id of a user without a name.
     uploaded_by: String,
     /// The state of the text: `ocr_processing`, `ocr_completed` or `ocr_failed`.
     state: &'static str,
@@ -57,34 +58,32 @@ struct UploadedForm {
     document: UploadedDocument,
 }
 
-impl From<&Document> for UploadedDocument {
-    fn from(document: &Document) -> Self {
-        Self {
-            document_id: document.id.to_string(),
-            document_name: document.name.clone(),
-            upload_date: document.created_at,
-            uploaded_by: document.created_by.to_string(),
-            state: match document.state {
-                TextState::Uploaded | TextState::Processing => "ocr_processing",
-                TextState::Ready | TextState::NoText(_) => "ocr_completed",
-                TextState::Failed(_) => "ocr_failed",
-            },
-            tag_ids: document.tags.iter().map(ToString::to_string).collect(),
-            r#type: document.media_type.clone(),
-            metadata: document.metadata.clone(),
-        }
-    }
+/// Describes stored documents. A failure leaves the ids of the users instead of their names, because the documents are stored.
+async fn describe(client: &Client, stored: &[Document]) -> Vec<UploadedDocument> {
+    let notes = documents::notes(client, stored).await.unwrap_or_default();
+    let uploaded = |document: &Document| UploadedDocument {
+        document_id: document.id.to_string(),
+        document_name: document.name.clone(),
+        upload_date: document.created_at,
+        uploaded_by: documents::user_name(&document.created_by, &notes),
+        state: documents::state(&document.state, false),
+        tag_ids: document.tags.iter().map(ToString::to_string).collect(),
+        r#type: document.media_type.clone(),
+        metadata: document.metadata.clone(),
+    };
+    stored.iter().map(uploaded).collect()
 }
 
 async fn create(client: Client, JsonUpload(files): JsonUpload) -> Reply<Json<UploadedDocuments>> {
     let stored = store(&client, files).await?;
-    Ok(Json(UploadedDocuments { documents: stored.iter().map(Into::into).collect() }))
+    Ok(Json(UploadedDocuments { documents: describe(&client, &stored).await }))
 }
 
 async fn create_from_form(client: Client, MultipartUpload(file): MultipartUpload) -> Reply<Json<UploadedForm>> {
     let stored = store(&client, vec![file]).await?;
-    let document = stored.first().ok_or_else(|| folio_types::Error::internal("no document was stored"))?;
-    Ok(Json(UploadedForm { document: document.into() }))
+    let document = describe(&client, &stored).await.pop();
+    let document = document.ok_or_else(|| folio_types::Error::internal("no document was stored"))?;
+    Ok(Json(UploadedForm { document }))
 }
 
 /// Stores all files, or none of them.
@@ -123,10 +122,7 @@ async fn store_one(
     stored.map_err(|failure| {
         let extension = name.rsplit_once('.').map(|(_, extension)| format!(".{extension}")).unwrap_or_default();
         let unsupported = format!("Unsupported file extension {extension}: {name}");
-        // The operation names no other resource than tags.
-        let missing = format!("Invalid tag IDs: {:?}", [failure.error_detail("resource_id").unwrap_or_default()]);
-        let failure = failure.when(Reason::UnsupportedType, StatusCode::BAD_REQUEST, unsupported);
-        failure.when(Reason::NotFound, StatusCode::BAD_REQUEST, missing)
+        documents::missing_tag(failure.when(Reason::UnsupportedType, StatusCode::BAD_REQUEST, unsupported))
     })
 }
 
@@ -140,12 +136,8 @@ async fn remove(client: &Client, stored: &[Document]) {
     }
 }
 
-/// Returns the tags of each file. Error: status 400 with the malformed ids.
+/// Returns the tags of each file. Error: status 400 with the malformed ids of all files.
 fn tags_of(files: &[UploadedFile]) -> Result<Vec<Vec<TagId>>, Failure> {
-    let sent = files.iter().flat_map(|file| &file.tag_ids);
-    let malformed: Vec<&String> = sent.filter(|id| id.parse::<TagId>().is_err()).collect();
-    if !malformed.is_empty() {
-        return Err(Failure::bad_request(format!("Invalid tag IDs: {malformed:?}")));
-    }
-    Ok(files.iter().map(|file| file.tag_ids.iter().filter_map(|id| id.parse().ok()).collect()).collect())
+    documents::tags(&files.iter().flat_map(|file| file.tag_ids.clone()).collect::<Vec<_>>())?;
+    files.iter().map(|file| documents::tags(&file.tag_ids)).collect()
 }

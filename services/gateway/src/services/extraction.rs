@@ -35,6 +35,7 @@ impl ExtractionService for Api {
             prompt_revid: fields::id("prompt_revid", &request.prompt_revid)?,
             model: fields::optional_word("model", &request.model)?,
             credit_budget: check_credit_budget(request.credit_budget)?,
+            reuse: request.reuse,
         },
         |run| match run {
             ExtractionRun::Extracted(extraction) => {

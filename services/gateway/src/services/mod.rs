@@ -27,8 +27,8 @@ mod usage;
 mod user;
 mod webhook_endpoint;
 
-use folio_cluster::{Shutdown, StreamLimits, draining, limited};
-use folio_history::peer::EventStream;
+use bytes::Bytes;
+use folio_cluster::{LimitedStream, Shutdown, StreamLimits, draining, limited};
 use folio_operations::{Call, Caller, Operation, Operations};
 use folio_proto::{status, v1};
 use folio_types::{Error, Result};
@@ -164,15 +164,18 @@ impl Api {
         Ok(Response::new(response(output)))
     }
 
-    /// Bounds a stream of events that another face reads. The end of the stream does not end the turn.
-    pub(crate) fn limited_events(&self, events: EventStream) -> EventStream {
-        limited(events, self.event_limits(), self.drain_ended.clone()).boxed()
-    }
-
     /// Returns true if pages of an origin may call this server.
     pub(crate) fn permits_origin(&self, origin: &HeaderValue) -> bool {
         let permitted = &self.options.cors_origins;
         permitted.iter().any(|permitted| permitted == ANY_ORIGIN || permitted.as_bytes() == origin.as_bytes())
+    }
+
+    /// Bounds a stream of events that another face reads. The end of the stream does not end the turn.
+    pub(crate) fn bounded_events<T: Send + 'static>(
+        &self,
+        events: impl Stream<Item = Result<T>> + Send + 'static,
+    ) -> LimitedStream<T> {
+        limited(events, self.event_limits(), self.drain_ended.clone())
     }
 
     fn event_limits(&self) -> StreamLimits {
@@ -191,6 +194,14 @@ impl Api {
         let end = stream::once(async move { drain.is_cancelled().then(|| Err(draining())) });
         let source = source.chain(end.filter_map(std::future::ready));
         bounded_stream(source, self.event_limits(), self.drain_ended.clone())
+    }
+
+    /// Bounds the bytes that a REST route streams.
+    pub(crate) fn transfer(
+        &self,
+        chunks: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    ) -> BoxStream<'static, Result<Bytes, Status>> {
+        bounded_stream(chunks, self.transfer_limits(), self.drain_ended.clone())
     }
 
     fn transfer_limits(&self) -> StreamLimits {

@@ -1,12 +1,16 @@
 //! The caller of a REST route, through which a handler runs operations.
 
 use axum::extract::FromRequestParts;
+use folio_cluster::LimitedStream;
 use folio_operations::{Call, Caller, Operation};
-use folio_types::{Digest, Error, Etag, OrgId, RequestId};
+use folio_types::access::Scope;
+use folio_types::{Digest, Error, Etag, OrgId, Principal, RequestId};
+use futures::Stream;
 use http::header::IF_MATCH;
 use http::request::Parts;
-use http::{Extensions, HeaderMap};
+use http::{Extensions, HeaderMap, StatusCode};
 use serde_json::json;
+use tracing::Instrument as _;
 
 use crate::idempotency::idempotency_key;
 use crate::rest::endpoint::{Document, DocumentInput};
@@ -14,6 +18,7 @@ use crate::rest::failure::Failure;
 use crate::services::Api;
 
 /// The authenticated caller with the headers that apply to every change.
+#[derive(Clone)]
 pub(crate) struct Client {
     api: Api,
     caller: Caller,
@@ -21,14 +26,70 @@ pub(crate) struct Client {
     request_id: Option<RequestId>,
     /// The header `If-Match`: the version that a change is based on.
     pub(crate) etag: Option<Etag>,
+    /// The variant in `If-Match` ([`etag`](crate::rest::reply::etag)). None: the header names no variant.
+    variant: Option<String>,
 }
 
 impl Client {
     /// Runs an operation. A change has the id of the request: a handler runs one change at most. For several changes see
     /// [`Client::run_part`].
     pub(crate) async fn run<O: Operation>(&self, operation: O) -> Result<O::Output, Failure> {
+        Ok(self.call(operation).await?)
+    }
+
+    /// Runs an operation like [`Client::run`], and returns the error of the operation, for a response that has begun.
+    pub(crate) async fn call<O: Operation>(&self, operation: O) -> Result<O::Output, Error> {
         let call = Call::with_request_id(self.request_id.clone(), operation);
-        Ok(self.api.operations().run(&self.caller, call).await?)
+        self.api.operations().run(&self.caller, call).await
+    }
+
+    /// Returns true if the token covers a scope. A route shows a name from another scope only if it does.
+    pub(crate) fn covers(&self, scope: Scope) -> bool {
+        self.caller.covers(scope)
+    }
+
+    /// Returns the organization of the caller.
+    pub(crate) fn organization(&self) -> &OrgId {
+        &self.caller.principal.org
+    }
+
+    /// Checks that `If-Match` names this variant of the resource, or none. Error: status 412.
+    pub(crate) fn check_variant(&self, variant: &str) -> Result<(), Failure> {
+        if self.variant.as_deref().is_none_or(|expected| expected == variant) {
+            return Ok(());
+        }
+        let detail = "The resource is another one than that of the etag; read it again";
+        Err(Failure::new(StatusCode::PRECONDITION_FAILED, detail))
+    }
+
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Runs an operation that continues if the client disconnects.
+    pub(crate) async fn run_detached<O: Operation>(&self, operation: O) -> Result<O::Output, Failure> {
+        let (operations, caller) = (self.api.operations().clone(), self.caller.clone());
+        let call = Call::with_request_id(self.request_id.clone(), operation);
+        let run = async move { operations.run(&caller, call).await };
+        let ended = tokio::spawn(run.in_current_span()).await;
+        Ok(ended.map_err(|_| Error::internal("the task of a request panicked or was cancelled"))??)
+    }
+
+    /// Bounds a stream of events. The end of the stream does not end the work behind it.
+    pub(crate) fn bounded<T: Send + 'static>(
+        &self,
+        events: impl Stream<Item = Result<T, Error>> + Send + 'static,
+    ) -> LimitedStream<T> {
+        self.api.bounded_events(events)
+    }
+
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.caller.principal
+    }
+
+    /// Returns the header `Idempotency-Key`, for commands that contain their id.
+    pub(crate) fn request_id(&self) -> Option<&RequestId> {
+        self.request_id.as_ref()
     }
 
     /// Runs one of several changes. Its id is derived from the id of the request and from the name of the part, so that a
@@ -58,7 +119,8 @@ impl FromRequestParts<Api> for Client {
         let caller = parts.extensions.get::<Caller>().cloned();
         let caller = caller.ok_or_else(|| Error::internal("a request reached its handler without a caller"))?;
         let request_id = idempotency_key(&parts.headers)?;
-        Ok(Self { api: api.clone(), caller, request_id, etag: if_match(&parts.headers)? })
+        let (etag, variant) = if_match(&parts.headers)?.unzip();
+        Ok(Self { api: api.clone(), caller, request_id, etag, variant: variant.flatten() })
     }
 }
 
@@ -76,8 +138,8 @@ impl DocumentInput for Client {
     }
 }
 
-/// Returns the version in `If-Match`. None: the header is missing, or permits every version with `*`.
-fn if_match(headers: &HeaderMap) -> Result<Option<Etag>, Error> {
+/// Returns the version and the variant in `If-Match`. None: the header is missing, or permits every version with `*`.
+fn if_match(headers: &HeaderMap) -> Result<Option<(Etag, Option<String>)>, Error> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
     let invalid = || Error::invalid_field("If-Match", "must be one etag of this API, in double quotes, or *");
     let text = value.to_str().map_err(|_| invalid())?.trim();
@@ -86,7 +148,9 @@ fn if_match(headers: &HeaderMap) -> Result<Option<Etag>, Error> {
     }
     let text = text.strip_prefix("W/").unwrap_or(text);
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).ok_or_else(invalid)?;
-    text.parse().map(Some).map_err(|_: Error| invalid())
+    let (version, variant) = text.split_once(';').map_or((text, None), |(version, variant)| (version, Some(variant)));
+    let version = version.parse().map_err(|_: Error| invalid())?;
+    Ok(Some((version, variant.map(str::to_owned))))
 }
 
 #[cfg(test)]
@@ -105,8 +169,9 @@ mod tests {
         let read = |value: &str| if_match(&HeaderMap::from_iter([(IF_MATCH, value.parse().unwrap())]));
         assert_eq!(if_match(&HeaderMap::new()).unwrap(), None);
         assert_eq!(read("*").unwrap(), None);
-        assert_eq!(read("\"v3\"").unwrap(), Some(Etag::new(3)));
-        assert_eq!(read("W/\"v3\"").unwrap(), Some(Etag::new(3)));
+        assert_eq!(read("\"v3\"").unwrap(), Some((Etag::new(3), None)));
+        assert_eq!(read("W/\"v3\"").unwrap(), Some((Etag::new(3), None)));
+        assert_eq!(read("\"v3;ready\"").unwrap(), Some((Etag::new(3), Some("ready".to_owned()))));
         for refused in ["v3", "\"v3\", \"v4\"", "\"3\"", "\"\"", "\""] {
             assert!(read(refused).is_err(), "{refused}");
         }

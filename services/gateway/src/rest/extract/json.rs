@@ -1,13 +1,13 @@
 //! JSON bodies.
 
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, OptionalFromRequest, Request};
 use folio_proto::status;
 use folio_types::json::{self, ParseError};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use tonic::Status;
 use utoipa::ToSchema;
 
@@ -30,12 +30,33 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     }
 }
 
+/// A body that may be absent: an empty one and `null` are None.
+impl<T: DeserializeOwned> OptionalFromRequest<Api> for Json<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, _: &Api) -> Result<Option<Self>, Failure> {
+        check_json(request.headers())?;
+        let body = request.into_body().collect().await.map_err(body_error)?.to_bytes();
+        let is_absent = [b"".as_slice(), b"null"].contains(&body.trim_ascii());
+        if is_absent { Ok(None) } else { parse(&body).map(|body| Some(Self(body))) }
+    }
+}
+
 impl<T: ToSchema> DocumentInput for Json<T> {
     fn document(document: &mut Document) {
-        let schema = document.reference::<T>();
-        document.request_body =
-            Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
+        document.request_body = Some(body_of::<T>(document, true));
     }
+}
+
+impl<T: ToSchema> DocumentInput for Option<Json<T>> {
+    fn document(document: &mut Document) {
+        document.request_body = Some(body_of::<T>(document, false));
+    }
+}
+
+fn body_of<T: ToSchema>(document: &mut Document, is_required: bool) -> Value {
+    let schema = document.reference::<T>();
+    json!({ "required": is_required, "content": { "application/json": { "schema": schema } } })
 }
 
 /// Checks that the content type is JSON, or absent.
@@ -95,7 +116,6 @@ fn offset(text: &str, line: usize, column: usize) -> usize {
 mod tests {
     use axum::response::IntoResponse as _;
     use serde::Deserialize;
-    use serde_json::Value;
 
     use super::*;
 

@@ -2,10 +2,13 @@
 
 mod browsers;
 mod compatibility;
+mod documents;
 mod faces;
 mod malformed;
 mod mcp;
+mod ocr;
 mod pages;
+mod results;
 mod roles;
 mod schemathesis;
 mod tags;

@@ -46,7 +46,10 @@ async fn invariant_6_every_route_answers_a_foreign_resource_like_a_missing_one()
                 "organization_id" => us.org.to_string(),
                 name => id_of(name, ids, &missing),
             });
-            let body = if route.method == Method::GET { Value::Null } else { json!({ "name": "other" }) };
+            // The members of all routes: each one ignores those of the others.
+            let body = json!({ "name": "other", "document_name": "other", "updated_llm_result": {} });
+            let body = if route.method == Method::GET { Value::Null } else { body };
+            let path = format!("{path}?prompt_revid={}.1", ids.get("prompt").unwrap_or(&missing["prompt"]));
             http.json(route.method.clone(), &path, &body).await
         };
         if route.path.matches('{').count() < 2 {
