@@ -9,7 +9,7 @@ use folio_operations::prompts::{
 use folio_operations::{ListRequest, PromptRef};
 use folio_resources::{Prompt, PromptRevision};
 use folio_types::access::Scope;
-use folio_types::{DocumentId, Error, PromptId, Reason, SchemaId, SchemaRevId, TagId, Timestamp};
+use folio_types::{DocumentId, Error, PromptId, Reason, SchemaId, SchemaRevId, Timestamp};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -166,20 +166,17 @@ impl PromptBody {
 }
 
 /// Returns the descriptions of revisions. Reads the default model only if one of them names no model.
-async fn bodies<'a>(
-    client: &Client,
-    revisions: impl Iterator<Item = &'a PromptRevision> + Clone,
-) -> Result<Vec<PromptBody>, Failure> {
-    let default = match revisions.clone().any(|revision| revision.model.is_none()) {
+async fn bodies(client: &Client, revisions: &[&PromptRevision]) -> Result<Vec<PromptBody>, Failure> {
+    let default = match revisions.iter().any(|revision| revision.model.is_none()) {
         true => enabled(client, Some(ModelUse::Prompts)).await?.default,
         false => String::new(),
     };
-    Ok(revisions.map(|revision| PromptBody::new(revision, &default)).collect())
+    Ok(revisions.iter().map(|revision| PromptBody::new(revision, &default)).collect())
 }
 
 async fn body(client: &Client, revision: &PromptRevision) -> Result<PromptBody, Failure> {
-    let described = bodies(client, std::iter::once(revision)).await?;
-    described.into_iter().next().ok_or_else(|| Error::internal("a prompt has no description").into())
+    let described = bodies(client, &[revision]).await?.pop();
+    described.ok_or_else(|| Error::internal("a prompt has no description").into())
 }
 
 async fn versioned(client: &Client, prompt: &Prompt) -> Reply<Versioned<PromptBody>> {
@@ -265,7 +262,8 @@ async fn list(
             client.run(ListPrompts { list })
         })
         .await?;
-    let prompts = bodies(&client, page.rows.iter().map(|listed| &listed.resource.latest)).await?;
+    let latest: Vec<&PromptRevision> = page.rows.iter().map(|listed| &listed.resource.latest).collect();
+    let prompts = bodies(&client, &latest).await?;
     Ok(Json(PromptList { prompts, total_count: page.total_count, skip: page.skip }))
 }
 
@@ -342,12 +340,13 @@ async fn list_versions(client: Client, Id(prompt): Id<PromptRef>) -> Reply<Json<
     };
     if prompt_id == PromptId::built_in() {
         let revision = client.run(GetPromptRevision { prompt_revid: PromptRef::Newest(prompt_id) }).await?;
-        let prompts = bodies(&client, std::iter::once(&revision)).await?;
+        let prompts = bodies(&client, &[&revision]).await?;
         return Ok(Json(PromptList { prompts, total_count: 1, skip: 0 }));
     }
     let read = |list| client.run(ListPromptRevisions { prompt_id: prompt_id.clone(), list });
     let RowPage { rows, total_count, skip } = read_versions(read).await.map_err(missing)?;
-    Ok(Json(PromptList { prompts: bodies(&client, rows.iter()).await?, total_count, skip }))
+    let revisions: Vec<&PromptRevision> = rows.iter().collect();
+    Ok(Json(PromptList { prompts: bodies(&client, &revisions).await?, total_count, skip }))
 }
 
 fn missing(failure: Failure) -> Failure {
@@ -356,6 +355,8 @@ fn missing(failure: Failure) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use folio_types::TagId;
+
     use super::*;
 
     fn fields() -> PromptBodyFields {
