@@ -68,9 +68,36 @@ impl Failure {
         error.into()
     }
 
+    /// Returns the text for people. Of invalid fields: the first problem.
+    pub(crate) fn message(&self) -> &str {
+        let first = || self.detail.get(0).and_then(|invalid| invalid.get("msg")).and_then(Value::as_str);
+        self.detail.as_str().or_else(first).unwrap_or_default()
+    }
+
+    /// Returns the kind of the missing resource, such as `tag`.
+    pub(crate) fn missing_kind(&self) -> Option<&str> {
+        self.error.as_ref()?.missing_resource().map(|(kind, _)| kind)
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
     /// Returns a detail of the error of the operation.
     pub(crate) fn error_detail(&self, name: &str) -> Option<&str> {
         self.error.as_ref().and_then(|error| error.details.get(name)).map(String::as_str)
+    }
+
+    /// Renames a field in the list of invalid fields to the member of the body that contains it.
+    pub(crate) fn rename(mut self, field: &str, member: &str) -> Self {
+        for item in self.detail.as_array_mut().into_iter().flatten() {
+            if let Some(name) = item.pointer_mut("/loc/1")
+                && name.as_str() == Some(field)
+            {
+                *name = json!(member);
+            }
+        }
+        self
     }
 
     /// Replaces status and text if the error of the operation has this reason.
@@ -78,23 +105,24 @@ impl Failure {
         if self.reason() == Some(reason) { Self { error: self.error, ..Self::new(status, detail) } } else { self }
     }
 
-    /// Renames a field of the operation in the list of invalid fields to the member of the body that contains it. The segments of
-    /// a JSON pointer below the field (`data_json#/a/0`) become names and indexes.
-    pub(crate) fn rename(mut self, field: &str, member: &str) -> Self {
-        for item in self.detail.as_array_mut().into_iter().flatten() {
-            let Some(location) = item.get_mut("loc").and_then(Value::as_array_mut) else { continue };
-            let name = location.get(1).and_then(Value::as_str).and_then(|name| name.strip_prefix(field));
-            let Some(pointer) = name.filter(|rest| rest.is_empty() || rest.starts_with('#')) else { continue };
-            let names = pointer.trim_start_matches('#').split('/').filter(|name| !name.is_empty());
-            let mut segments: Vec<Value> = std::iter::once(json!(member)).chain(names.map(segment)).collect();
-            segments.extend(location.iter().skip(2).cloned());
-            location.truncate(1);
-            location.append(&mut segments);
+    /// Replaces status and text if the error is one of a model, and not of credit, quotas or the choice of the model.
+    pub(crate) fn when_model_failed(self, what: &str) -> Self {
+        match self.reason() {
+            Some(
+                Reason::ModelFailed
+                | Reason::ModelTimeout
+                | Reason::ModelRefused
+                | Reason::ModelUnavailable
+                | Reason::SchemaMismatch,
+            ) => {
+                let detail = format!("{what}: {}", self.message());
+                Self { error: self.error, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail) }
+            }
+            _ => self,
         }
-        self
     }
 
-    fn reason(&self) -> Option<Reason> {
+    pub(crate) fn reason(&self) -> Option<Reason> {
         self.error.as_ref().map(|error| error.reason)
     }
 
@@ -130,7 +158,13 @@ fn text(error: &Error) -> String {
         },
         Reason::NotFound => {
             if let Some((kind, _)) = error.missing_resource() {
-                return format!("{} not found", capitalized(kind));
+                // A client names a revision like its resource.
+                return format!("{} not found", capitalized(kind.trim_end_matches(" revision")));
+            }
+        }
+        Reason::CreditExhausted => {
+            if let (Some(need), Some(balance)) = (error.details.get("need"), error.details.get("balance")) {
+                return format!("Insufficient SPU credits: Required: {need}, Available: {balance}");
             }
         }
         _ => {}
@@ -145,21 +179,24 @@ fn capitalized(text: &str) -> String {
 }
 
 /// Returns the violation of a field of an operation. Operations name the resource first (`tag.name`); the body of a REST
-/// route is the resource itself. The parts of a grid are query parameters.
+/// route is the resource itself. Fields with JSON as text (`data_json`) contain the value in REST, and a pointer into the value
+/// follows them (`data_json#/total`).
 fn invalid_value(violation: &FieldViolation) -> InvalidValue {
-    let segments =
-        |field: &str| field.split(['.', '[', ']']).filter(|name| !name.is_empty()).map(segment).collect::<Vec<_>>();
-    let message = format!("Value error, {}", violation.description);
     if let Some(parameter) = violation.field.strip_prefix("grid.") {
-        let location = std::iter::once(json!("query")).chain(segments(parameter)).collect();
+        let names = parameter.split(['.', '[', ']']).filter(|name| !name.is_empty()).map(segment);
+        let location = std::iter::once(json!("query")).chain(names).collect();
+        let message = format!("Value error, {}", violation.description);
         return InvalidValue { kind: "value_error", location, message };
     }
     let is_resource = |name: &str| KINDS.iter().any(|kind| kind.name == name);
     let field = match violation.field.split_once('.') {
-        Some((first, rest)) if is_resource(first) => rest,
+        Some((first, rest)) if is_resource(first) || first == "parameters" => rest,
         _ => &violation.field,
     };
-    let location = std::iter::once(json!("body")).chain(segments(field)).collect();
+    let names = field.split(['.', '[', ']', '#', '/']).filter(|name| !name.is_empty());
+    let names = names.map(|name| name.strip_suffix("_json").unwrap_or(name));
+    let location = std::iter::once(json!("body")).chain(names.map(segment)).collect();
+    let message = format!("Value error, {}", violation.description);
     InvalidValue { kind: "value_error", location, message }
 }
 
@@ -214,6 +251,12 @@ mod tests {
             (denied("platform"), 403, "Admin access required"),
             (denied("member"), 403, "Needs a role"),
             (Error::exhausted(Reason::CreditExhausted, "no credit"), 402, "No credit"),
+            (
+                Error::exhausted(Reason::CreditExhausted, "no credit").detail("need", 3).detail("balance", 1),
+                402,
+                "Insufficient SPU credits: Required: 3, Available: 1",
+            ),
+            (Error::not_found("prompt revision", "prm_1.2"), 404, "Prompt not found"),
         ] {
             assert_eq!(failure(error), (status, json!(text)));
         }
@@ -229,27 +272,40 @@ mod tests {
         assert_eq!(detail, expected);
         let (_, detail) = failure(Error::invalid_field("tag_ids[2]", "is not a tag id"));
         assert_eq!(detail[0]["loc"], json!(["body", "tag_ids", 2]));
-        let (_, detail) = failure(Error::invalid_field("grid.filters[1].values", "must be a date"));
-        assert_eq!(detail[0]["loc"], json!(["query", "filters", 1, "values"]));
+        let (_, detail) = failure(Error::invalid_field("schema.response_format_json#/json_schema/name", "is missing"));
+        assert_eq!(detail[0]["loc"], json!(["body", "response_format", "json_schema", "name"]));
         let large = Error::invalid_field("content", "is too large").with_reason(Reason::TooLarge);
         assert_eq!(failure(large).0, 413);
     }
 
     #[test]
+    fn the_failure_of_a_model_has_the_text_of_its_route() {
+        let failure = |reason| {
+            let failure =
+                Failure::from(Error::unavailable(reason, "no answer")).when_model_failed("Error processing document");
+            (failure.status.as_u16(), failure.message().to_owned())
+        };
+        assert_eq!(failure(Reason::ModelFailed), (500, "Error processing document: No answer".to_owned()));
+        assert_eq!(failure(Reason::StoreUnavailable), (503, "No answer".to_owned()));
+    }
+
+    #[test]
+    fn a_part_of_a_grid_is_a_query_parameter() {
+        let (_, detail) = failure(Error::invalid_field("grid.filters[1].values", "must be a date"));
+        assert_eq!(detail[0]["loc"], json!(["query", "filters", 1, "values"]));
+    }
+
+    #[test]
     fn a_renamed_field_is_a_member_of_the_body() {
         for (field, expected) in [
-            ("data_json", json!(["body", "data"])),
-            ("data_json#", json!(["body", "data"])),
-            ("data_json#/a/0", json!(["body", "data", "a", 0])),
-            ("data_json#/a.b", json!(["body", "data", "a", "b"])),
-            ("data_json_2", json!(["body", "data_json_2"])),
+            ("data_json", json!(["body", "new"])),
+            ("data_json#/a/0", json!(["body", "new", "a", 0])),
             ("path", json!(["body", "path"])),
         ] {
-            let failure = Failure::from(Error::invalid_field(field, "is wrong")).rename("data_json", "data");
+            let failure = Failure::from(Error::invalid_field(field, "is wrong")).rename("data", "new");
             assert_eq!(failure.detail[0]["loc"], expected, "{field}");
         }
-        let text = Failure::bad_request("text").rename("data_json", "data");
-        assert_eq!(text.detail, "text");
+        assert_eq!(Failure::bad_request("text").rename("data", "new").detail, "text");
     }
 
     #[test]
