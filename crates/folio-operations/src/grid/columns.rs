@@ -30,11 +30,6 @@ pub(crate) enum Cell {
 }
 
 impl Column {
-    /// Returns true if the values are times. Otherwise they are texts, or ids that are compared by names.
-    pub fn is_time(&self) -> bool {
-        self.kind == ColumnKind::Time
-    }
-
     /// Returns the text by which a text of the column is ordered: the number of a state, otherwise the text in any case.
     pub(super) fn sort_text(&self, text: &str) -> String {
         let state = STAGES.iter().position(|stage| *stage == text && matches!(self.name, STATE | STAGE));

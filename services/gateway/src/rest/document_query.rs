@@ -2,17 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use folio_operations::ListRequest;
+use folio_operations::documents::DocumentPage;
 use folio_operations::grid::{Grid, GridFilter, GridOperator};
+use folio_resources::Document;
+use futures::TryFutureExt as _;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::documents::tags;
 use super::extract::Bounded;
 use super::failure::Failure;
-use super::grid::GridFields;
+use super::grid::{self, Field};
+use super::list::{RowPage, rows};
 
 /// The column with the stage of a document.
 pub(super) const STAGE: &str = "stage";
+/// The largest `total_size` of a list without a grid that is exact.
+const EXACT_MAX: u64 = 1_024;
 /// A stage that no document has.
 const NO_STAGE: &str = "none";
 
@@ -50,15 +57,34 @@ pub(super) struct DocumentQuery {
 }
 
 impl DocumentQuery {
-    pub(super) fn paging(&self) -> (u32, u32) {
-        (self.skip.0, self.limit.0)
+    /// Returns a page of the documents that `read` lists. A list that is too large for an exact total is read with a grid.
+    ///
+    /// # Errors
+    /// Those of [`DocumentQuery::filter`], [`DocumentQuery::grid`] and `read`.
+    pub(super) async fn page<F>(
+        &self,
+        fields: &[Field],
+        read: impl Fn(ListRequest) -> F,
+    ) -> Result<RowPage<Document>, Failure>
+    where
+        F: Future<Output = Result<DocumentPage, Failure>>,
+    {
+        let read = |request: ListRequest| read(request).map_ok(|found| found.page);
+        let (skip, limit) = (i32::try_from(self.skip.0).unwrap_or(i32::MAX), self.limit.0 as usize);
+        let request = ListRequest { skip, filter: self.filter()?, grid: self.grid(fields)?, ..ListRequest::default() };
+        let has_grid = request.grid.is_some();
+        let mut page = rows(request.clone(), limit, &read).await?;
+        if !has_grid && page.total_size > EXACT_MAX {
+            page = rows(ListRequest { grid: Some(Grid::default()), ..request }, limit, &read).await?;
+        }
+        Ok(RowPage { rows: page.items, total_count: page.total_size, skip: self.skip.0 })
     }
 
     /// Returns the filter of the operation with the tags and the metadata.
     ///
     /// # Errors
     /// Status 400 if the id of a tag is malformed.
-    pub(super) fn filter(&self) -> Result<String, Failure> {
+    fn filter(&self) -> Result<String, Failure> {
         let ids = self.tag_ids.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|id| !id.is_empty());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         let tags = tags(&ids)?.into_iter().map(|id| format!("tag:{id}"));
@@ -71,8 +97,8 @@ impl DocumentQuery {
     ///
     /// # Errors
     /// Status 400 if a model is malformed.
-    pub(super) fn grid(&self, fields: &GridFields) -> Result<Option<Grid>, Failure> {
-        let grid = fields.parse(self.name_search.as_deref(), self.sort.as_deref(), self.filters.as_deref())?;
+    fn grid(&self, fields: &[Field]) -> Result<Option<Grid>, Failure> {
+        let grid = grid::parse(self.name_search.as_deref(), self.sort.as_deref(), self.filters.as_deref(), fields)?;
         let has_metadata = !metadata(self.metadata_search.as_deref().unwrap_or_default()).is_empty();
         Ok(grid.or_else(|| has_metadata.then(Grid::default)).map(by_stage))
     }

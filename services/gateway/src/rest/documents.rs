@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use folio_operations::ListRequest;
 use folio_operations::document_notes::{DocumentNotes, GetDocumentNotes};
 use folio_operations::documents::{
-    COLUMNS, DeleteDocument, Download, DownloadDocument, DownloadForm, GetDocument, ListDocuments, UpdateDocument,
+    DeleteDocument, Download, DownloadDocument, DownloadForm, GetDocument, ListDocuments, UpdateDocument,
 };
 use folio_resources::{Document, TextState};
 use folio_types::{DocumentId, Reason, TagId, Timestamp, UserId};
@@ -21,8 +20,7 @@ use super::document_query::{self, DocumentQuery};
 use super::endpoint::{delete, get, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::grid::GridFields;
-use super::list::read_page;
+use super::grid::Field;
 use super::reply::{Message, Reply, etag};
 use super::routes::{Level, Route, org_path, route};
 use super::streamed::{File, Streamed, base64, to_json};
@@ -31,19 +29,16 @@ const DOCUMENT: &str = org_path!("/documents/{document_id}");
 const PDF: &str = "application/pdf";
 const JSON: &str = "application/json";
 
-const FIELDS: GridFields = GridFields {
-    columns: COLUMNS,
-    names: &[
-        ("document_name", "name"),
-        ("documentName", "name"),
-        ("uploaded_by", "created_by"),
-        ("uploadedBy", "created_by"),
-        ("state", document_query::STAGE),
-        ("upload_date", "create_time"),
-        ("uploadDate", "create_time"),
-        ("tag_ids", "tag_ids"),
-    ],
-};
+const FIELDS: &[Field] = &[
+    Field::text("document_name", "name"),
+    Field::text("documentName", "name"),
+    Field::text("uploaded_by", "created_by"),
+    Field::text("uploadedBy", "created_by"),
+    Field::text("state", document_query::STAGE),
+    Field::time("upload_date", "create_time"),
+    Field::time("uploadDate", "create_time"),
+    Field::same("tag_ids"),
+];
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -191,12 +186,7 @@ fn body(document: &Document, notes: &DocumentNotes) -> DocumentBody {
 }
 
 async fn list(client: Client, Query(query): Query<DocumentQuery>) -> Reply<Json<DocumentList>> {
-    let (filter, grid) = (query.filter()?, query.grid(&FIELDS)?);
-    let read = |list: ListRequest| {
-        let (list, client) = (ListRequest { filter: filter.clone(), ..list }, &client);
-        async move { client.run(ListDocuments { list }).await.map(|found| found.page) }
-    };
-    let page = read_page(query.paging(), grid, read).await?;
+    let page = query.page(FIELDS, |list| client.run(ListDocuments { list })).await?;
     let notes = notes(&client, &page.rows).await?;
     let documents = page.rows.iter().map(|document| body(document, &notes)).collect();
     Ok(Json(DocumentList { documents, total_count: page.total_count, skip: page.skip }))
@@ -273,7 +263,7 @@ async fn update(
 
 /// Replaces the error of a missing tag.
 pub(super) fn missing_tag(failure: Failure) -> Failure {
-    if failure.error_detail("resource_kind") != Some("tag") {
+    if failure.missing_kind() != Some("tag") {
         return failure;
     }
     let text = format!("Invalid tag IDs: {:?}", [failure.error_detail("resource_id").unwrap_or_default()]);

@@ -88,6 +88,18 @@ impl Failure {
         self.error.as_ref().and_then(|error| error.details.get(name)).map(String::as_str)
     }
 
+    /// Renames a field in the list of invalid fields to the member of the body that contains it.
+    pub(crate) fn rename(mut self, field: &str, member: &str) -> Self {
+        for item in self.detail.as_array_mut().into_iter().flatten() {
+            if let Some(name) = item.pointer_mut("/loc/1")
+                && name.as_str() == Some(field)
+            {
+                *name = json!(member);
+            }
+        }
+        self
+    }
+
     /// Replaces status and text if the error of the operation has this reason.
     pub(crate) fn when(self, reason: Reason, status: StatusCode, detail: impl Into<String>) -> Self {
         if self.reason() == Some(reason) { Self { error: self.error, ..Self::new(status, detail) } } else { self }
@@ -108,22 +120,6 @@ impl Failure {
             }
             _ => self,
         }
-    }
-
-    /// Renames a field of the operation in the list of invalid fields to the member of the body that contains it. The segments of
-    /// a JSON pointer below the field (`data_json#/a/0`) become names and indexes.
-    pub(crate) fn rename(mut self, field: &str, member: &str) -> Self {
-        for item in self.detail.as_array_mut().into_iter().flatten() {
-            let Some(location) = item.get_mut("loc").and_then(Value::as_array_mut) else { continue };
-            let name = location.get(1).and_then(Value::as_str).and_then(|name| name.strip_prefix(field));
-            let Some(pointer) = name.filter(|rest| rest.is_empty() || rest.starts_with('#')) else { continue };
-            let names = pointer.trim_start_matches('#').split('/').filter(|name| !name.is_empty());
-            let mut segments: Vec<Value> = std::iter::once(json!(member)).chain(names.map(segment)).collect();
-            segments.extend(location.iter().skip(2).cloned());
-            location.truncate(1);
-            location.append(&mut segments);
-        }
-        self
     }
 
     pub(crate) fn reason(&self) -> Option<Reason> {
@@ -184,13 +180,13 @@ fn capitalized(text: &str) -> String {
 }
 
 /// Returns the violation of a field of an operation. Operations name the resource first (`tag.name`); the body of a REST
-/// route is the resource itself. The parts of a grid are query parameters.
+/// route is the resource itself. Fields with JSON as text (`data_json`) contain the value in REST, and a pointer into the value
+/// follows them (`data_json#/total`).
 fn invalid_value(violation: &FieldViolation) -> InvalidValue {
-    let segments =
-        |field: &str| field.split(['.', '[', ']']).filter(|name| !name.is_empty()).map(segment).collect::<Vec<_>>();
-    let message = format!("Value error, {}", violation.description);
     if let Some(parameter) = violation.field.strip_prefix("grid.") {
-        let location = std::iter::once(json!("query")).chain(segments(parameter)).collect();
+        let names = parameter.split(['.', '[', ']']).filter(|name| !name.is_empty()).map(segment);
+        let location = std::iter::once(json!("query")).chain(names).collect();
+        let message = format!("Value error, {}", violation.description);
         return InvalidValue { kind: "value_error", location, message };
     }
     let is_resource = |name: &str| KINDS.iter().any(|kind| kind.name == name);
@@ -198,7 +194,10 @@ fn invalid_value(violation: &FieldViolation) -> InvalidValue {
         Some((first, rest)) if is_resource(first) || first == "parameters" => rest,
         _ => &violation.field,
     };
-    let location = std::iter::once(json!("body")).chain(segments(field)).collect();
+    let names = field.split(['.', '[', ']', '#', '/']).filter(|name| !name.is_empty());
+    let names = names.map(|name| name.strip_suffix("_json").unwrap_or(name));
+    let location = std::iter::once(json!("body")).chain(names.map(segment)).collect();
+    let message = format!("Value error, {}", violation.description);
     InvalidValue { kind: "value_error", location, message }
 }
 
@@ -276,8 +275,8 @@ mod tests {
         assert_eq!(detail, expected);
         let (_, detail) = failure(Error::invalid_field("tag_ids[2]", "is not a tag id"));
         assert_eq!(detail[0]["loc"], json!(["body", "tag_ids", 2]));
-        let (_, detail) = failure(Error::invalid_field("grid.filters[1].values", "must be a date"));
-        assert_eq!(detail[0]["loc"], json!(["query", "filters", 1, "values"]));
+        let (_, detail) = failure(Error::invalid_field("schema.response_format_json#/json_schema/name", "is missing"));
+        assert_eq!(detail[0]["loc"], json!(["body", "response_format", "json_schema", "name"]));
         let large = Error::invalid_field("content", "is too large").with_reason(Reason::TooLarge);
         assert_eq!(failure(large).0, 413);
     }
@@ -294,20 +293,22 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_grid_is_a_query_parameter() {
+        let (_, detail) = failure(Error::invalid_field("grid.filters[1].values", "must be a date"));
+        assert_eq!(detail[0]["loc"], json!(["query", "filters", 1, "values"]));
+    }
+
+    #[test]
     fn a_renamed_field_is_a_member_of_the_body() {
         for (field, expected) in [
-            ("data_json", json!(["body", "data"])),
-            ("data_json#", json!(["body", "data"])),
-            ("data_json#/a/0", json!(["body", "data", "a", 0])),
-            ("data_json#/a.b", json!(["body", "data", "a", "b"])),
-            ("data_json_2", json!(["body", "data_json_2"])),
+            ("data_json", json!(["body", "new"])),
+            ("data_json#/a/0", json!(["body", "new", "a", 0])),
             ("path", json!(["body", "path"])),
         ] {
-            let failure = Failure::from(Error::invalid_field(field, "is wrong")).rename("data_json", "data");
+            let failure = Failure::from(Error::invalid_field(field, "is wrong")).rename("data", "new");
             assert_eq!(failure.detail[0]["loc"], expected, "{field}");
         }
-        let text = Failure::bad_request("text").rename("data_json", "data");
-        assert_eq!(text.detail, "text");
+        assert_eq!(Failure::bad_request("text").rename("data", "new").detail, "text");
     }
 
     #[test]

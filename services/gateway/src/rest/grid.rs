@@ -1,22 +1,37 @@
-//! The parameters `name_search`, `sort` and `filters` of lists that a data grid shows: they are translated to the grid of the
-//! operation, which checks and evaluates it.
+//! The sort model and the filter model of a data grid as JSON, translated to the grid of an operation.
 
-use folio_operations::grid::{Column, Grid, GridFilter, GridOperator, GridSort};
+use folio_operations::grid::{Grid, GridFilter, GridOperator, GridSort};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::failure::Failure;
 
-/// The fields of a list by which clients sort and filter.
-pub(crate) struct GridFields {
-    /// The columns of the operation.
-    pub(crate) columns: &'static [Column],
-    /// The names of clients, with the names of the columns.
-    pub(crate) names: &'static [(&'static str, &'static str)],
+/// A field of a list that requests may sort and filter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Field {
+    /// The name in requests.
+    name: &'static str,
+    /// The column of the operation.
+    column: &'static str,
+    is_time: bool,
 }
 
-/// An entry of `sort`.
+impl Field {
+    /// A field whose column has the same name.
+    pub(crate) const fn same(name: &'static str) -> Self {
+        Self::text(name, name)
+    }
+
+    /// A field with texts, or with references that texts match by their names.
+    pub(crate) const fn text(name: &'static str, column: &'static str) -> Self {
+        Self { name, column, is_time: false }
+    }
+
+    pub(crate) const fn time(name: &'static str, column: &'static str) -> Self {
+        Self { name, column, is_time: true }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct SortKey {
     field: String,
@@ -41,99 +56,83 @@ struct Filter {
     value: Value,
 }
 
-impl GridFields {
-    /// Parses the parameters of a request. Unknown fields and operators, and filters with an empty value, are skipped. None: the
-    /// request neither searches, sorts nor filters.
-    ///
-    /// # Errors
-    /// Status 400 if a model is no JSON or has another shape.
-    pub(crate) fn parse(
-        &self,
-        name_search: Option<&str>,
-        sort: Option<&str>,
-        filters: Option<&str>,
-    ) -> Result<Option<Grid>, Failure> {
-        let (keys, filters) = (read::<Vec<SortKey>>("sort", sort)?, read::<Filters>("filters", filters)?);
-        let key = |SortKey { field, sort }: SortKey| {
-            let descending = sort.as_deref() == Some("desc");
-            Some(GridSort { field: self.column(&field)?.name.to_owned(), descending })
-        };
-        let grid = Grid {
-            name_search: name_search.filter(|text| !text.trim().is_empty()).unwrap_or_default().to_owned(),
-            sort: keys.into_iter().filter_map(key).collect(),
-            filters: filters.items.iter().filter_map(|filter| self.filter(filter)).collect(),
-            any: filters.logic_operator.as_deref() == Some("or"),
-        };
-        let is_empty = grid.name_search.is_empty() && grid.sort.is_empty() && grid.filters.is_empty();
-        Ok((!is_empty).then_some(grid))
-    }
-
-    fn column(&self, field: &str) -> Option<&'static Column> {
-        let (_, name) = self.names.iter().find(|(known, _)| *known == field)?;
-        self.columns.iter().find(|column| column.name == *name)
-    }
-
-    fn filter(&self, Filter { field, operator, value }: &Filter) -> Option<GridFilter> {
-        let column = self.column(field)?;
-        let operator = if column.is_time() { operator_of_times(operator)? } else { operator_of_texts(operator)? };
-        let values = match operator {
-            GridOperator::IsEmpty | GridOperator::IsNotEmpty => Vec::new(),
-            GridOperator::IsAnyOf => alternatives(value),
-            _ => texts(value).into_iter().take(1).collect(),
-        };
-        let needs_value = !matches!(operator, GridOperator::IsEmpty | GridOperator::IsNotEmpty);
-        let is_skipped = needs_value && values.is_empty();
-        (!is_skipped).then(|| GridFilter { field: column.name.to_owned(), operator, values })
-    }
+/// Translates the parameters `name_search`, `sort` and `filters` of a request. Unknown fields, unknown operators and filters without a
+/// value are skipped. The operation checks the values and their number. None: the request neither searches, sorts nor filters.
+///
+/// # Errors
+/// Status 400 if a model is no JSON, or has another shape.
+pub(crate) fn parse(
+    name: Option<&str>,
+    sort: Option<&str>,
+    filters: Option<&str>,
+    fields: &[Field],
+) -> Result<Option<Grid>, Failure> {
+    let given = |text: Option<&str>| text.filter(|text| !text.trim().is_empty()).map(str::to_owned);
+    let refused = |what: &str| Failure::bad_request(format!("Invalid {what} JSON"));
+    let sort: Vec<SortKey> = match given(sort) {
+        Some(text) => serde_json::from_str(&text).map_err(|_| refused("sort"))?,
+        None => Vec::new(),
+    };
+    let filters: Filters = match given(filters) {
+        Some(text) => serde_json::from_str(&text).map_err(|_| refused("filters"))?,
+        None => Filters::default(),
+    };
+    let field = |name: &str| fields.iter().find(|field| field.name == name).copied();
+    let key = |key: SortKey| {
+        let Field { column, .. } = field(&key.field)?;
+        Some(GridSort { field: column.to_owned(), descending: key.sort.as_deref() == Some("desc") })
+    };
+    let filter = |filter: Filter| translated(field(&filter.field)?, &filter);
+    let grid = Grid {
+        name_search: given(name).unwrap_or_default(),
+        sort: sort.into_iter().filter_map(key).collect(),
+        filters: filters.items.into_iter().filter_map(filter).collect(),
+        any: filters.logic_operator.as_deref() == Some("or"),
+    };
+    let is_empty = grid.name_search.is_empty() && grid.sort.is_empty() && grid.filters.is_empty();
+    Ok((!is_empty).then_some(grid))
 }
 
-/// Reads a model. An empty text counts as absent.
-fn read<T: DeserializeOwned + Default>(name: &str, text: Option<&str>) -> Result<T, Failure> {
-    match text.filter(|text| !text.trim().is_empty()) {
-        Some(text) => serde_json::from_str(text).map_err(|_| Failure::bad_request(format!("Invalid {name} JSON"))),
-        None => Ok(T::default()),
-    }
+/// None: the filter is skipped.
+fn translated(field: Field, filter: &Filter) -> Option<GridFilter> {
+    let operator = operator(&filter.operator, field.is_time)?;
+    let values = match operator {
+        GridOperator::IsEmpty | GridOperator::IsNotEmpty => Vec::new(),
+        GridOperator::IsAnyOf => alternatives(&filter.value),
+        _ => values(&filter.value).into_iter().take(1).collect(),
+    };
+    let needs_value = !matches!(operator, GridOperator::IsEmpty | GridOperator::IsNotEmpty);
+    (!needs_value || !values.is_empty()).then(|| GridFilter { field: field.column.to_owned(), operator, values })
 }
 
-fn operator_of_texts(name: &str) -> Option<GridOperator> {
-    Some(match name {
-        "contains" => GridOperator::Contains,
-        "doesNotContain" => GridOperator::DoesNotContain,
-        "equals" | "=" | "is" => GridOperator::Equals,
-        "doesNotEqual" | "!=" | "not" => GridOperator::DoesNotEqual,
-        "startsWith" => GridOperator::StartsWith,
-        "endsWith" => GridOperator::EndsWith,
-        "isAnyOf" => GridOperator::IsAnyOf,
-        other => return operator_of_all(other),
+/// Returns the operator with a name. None: the field has no such operator.
+fn operator(name: &str, is_time: bool) -> Option<GridOperator> {
+    Some(match (name, is_time) {
+        ("isEmpty", _) => GridOperator::IsEmpty,
+        ("isNotEmpty", _) => GridOperator::IsNotEmpty,
+        ("is" | "equals" | "=", true) => GridOperator::On,
+        ("not" | "doesNotEqual" | "!=", true) => GridOperator::NotOn,
+        ("after", true) => GridOperator::After,
+        ("onOrAfter", true) => GridOperator::OnOrAfter,
+        ("before", true) => GridOperator::Before,
+        ("onOrBefore", true) => GridOperator::OnOrBefore,
+        ("is" | "equals" | "=", false) => GridOperator::Equals,
+        ("not" | "doesNotEqual" | "!=", false) => GridOperator::DoesNotEqual,
+        ("contains", false) => GridOperator::Contains,
+        ("doesNotContain", false) => GridOperator::DoesNotContain,
+        ("startsWith", false) => GridOperator::StartsWith,
+        ("endsWith", false) => GridOperator::EndsWith,
+        ("isAnyOf", false) => GridOperator::IsAnyOf,
+        _ => return None,
     })
 }
 
-fn operator_of_times(name: &str) -> Option<GridOperator> {
-    Some(match name {
-        "is" | "=" | "equals" => GridOperator::On,
-        "not" | "!=" | "doesNotEqual" => GridOperator::NotOn,
-        "after" => GridOperator::After,
-        "onOrAfter" => GridOperator::OnOrAfter,
-        "before" => GridOperator::Before,
-        "onOrBefore" => GridOperator::OnOrBefore,
-        other => return operator_of_all(other),
-    })
-}
-
-fn operator_of_all(name: &str) -> Option<GridOperator> {
-    match name {
-        "isEmpty" => Some(GridOperator::IsEmpty),
-        "isNotEmpty" => Some(GridOperator::IsNotEmpty),
-        _ => None,
-    }
-}
-
-/// Returns the texts of a value that are not blank: of a text, a number, or a list of them.
-fn texts(value: &Value) -> Vec<String> {
+/// Returns the texts of a value. Empty: the value is blank, or contains no text.
+fn values(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) if text.trim().is_empty() => Vec::new(),
         Value::String(text) => vec![text.clone()],
-        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::Array(items) => items.iter().flat_map(values).collect(),
         Value::Number(number) => vec![number.to_string()],
         Value::Bool(value) => vec![value.to_string()],
         Value::Null | Value::Object(_) => Vec::new(),
@@ -146,86 +145,79 @@ fn alternatives(value: &Value) -> Vec<String> {
         Value::String(text) => {
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
         }
-        other => texts(other),
+        other => values(other),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use axum::response::IntoResponse as _;
-    use folio_operations::documents::COLUMNS;
     use serde_json::json;
 
     use super::*;
 
-    const FIELDS: GridFields = GridFields {
-        columns: COLUMNS,
-        names: &[("document_name", "name"), ("upload_date", "create_time"), ("tag_ids", "tag_ids")],
-    };
+    const FIELDS: &[Field] =
+        &[Field::same("name"), Field::text("id", "tag_id"), Field::time("created_at", "create_time")];
 
-    fn parsed(sort: &Value, filters: &Value) -> Option<Grid> {
-        FIELDS.parse(None, Some(&sort.to_string()), Some(&filters.to_string())).unwrap()
+    fn grid(name: &str, sort: &str, filters: &Value) -> Option<Grid> {
+        let filters = if filters.is_null() { String::new() } else { filters.to_string() };
+        parse(Some(name), Some(sort), Some(&filters), FIELDS).unwrap()
     }
 
-    fn filtered(field: &str, operator: &str, value: &Value) -> Option<(GridOperator, Vec<String>)> {
-        let grid = parsed(&json!([]), &json!({ "items": [{ "field": field, "operator": operator, "value": value }] }));
-        let filter = grid?.filters.into_iter().next()?;
-        Some((filter.operator, filter.values))
-    }
-
-    #[test]
-    fn fields_have_the_columns_of_the_operation() {
-        let sort = json!([{ "field": "upload_date", "sort": "desc" }, { "field": "x" }, { "field": "document_name" }]);
-        let grid = parsed(&sort, &json!({ "logicOperator": "or" })).unwrap();
-        let keys: Vec<_> = grid.sort.iter().map(|key| (key.field.as_str(), key.descending)).collect();
-        assert_eq!((keys.as_slice(), grid.any), (&[("create_time", true), ("name", false)][..], true));
-        let search = FIELDS.parse(Some("inv"), None, Some("")).unwrap().unwrap();
-        assert_eq!(search, Grid { name_search: "inv".to_owned(), ..Grid::default() });
-        for (name, sort, filters) in [(None, None, None), (Some(" "), Some("[]"), Some("{}")), (None, None, Some("{}"))]
-        {
-            assert_eq!(FIELDS.parse(name, sort, filters).unwrap(), None);
-        }
+    fn filtered(field: &str, operator: &str, value: Value) -> Option<GridFilter> {
+        let filters = json!({ "items": [{ "field": field, "operator": operator, "value": value }] });
+        grid("", "", &filters).map(|grid| grid.filters.into_iter().next().unwrap())
     }
 
     #[test]
-    fn operators_follow_the_kind_of_the_column() {
+    fn fields_are_translated_and_unknown_ones_are_skipped() {
+        let sort = r#"[{"field": "id", "sort": "desc"}, {"field": "nothing"}, {"field": "created_at"}]"#;
+        let found = grid("(b", sort, &Value::Null).unwrap();
+        let keys: Vec<_> = found.sort.iter().map(|key| (key.field.as_str(), key.descending)).collect();
+        assert_eq!((found.name_search.as_str(), keys), ("(b", vec![("tag_id", true), ("create_time", false)]));
+        assert_eq!(grid(" ", r#"[{"field": "nothing"}]"#, &Value::Null), None);
+        assert_eq!(filtered("nothing", "equals", json!("x")), None);
+    }
+
+    #[test]
+    fn operators_depend_on_the_kind_of_the_field() {
         use GridOperator as Op;
-        for (field, operator, value, expected, values) in [
-            ("document_name", "contains", json!("a"), Op::Contains, &["a"][..]),
-            ("document_name", "=", json!(7), Op::Equals, &["7"]),
-            ("document_name", "!=", json!(true), Op::DoesNotEqual, &["true"]),
-            ("document_name", "isEmpty", json!("ignored"), Op::IsEmpty, &[]),
-            ("document_name", "isNotEmpty", Value::Null, Op::IsNotEmpty, &[]),
-            ("document_name", "startsWith", json!(["a", "b"]), Op::StartsWith, &["a"]),
-            ("tag_ids", "isAnyOf", json!("a, b,"), Op::IsAnyOf, &["a", "b"]),
-            ("tag_ids", "isAnyOf", json!(["a, b", "", "c"]), Op::IsAnyOf, &["a, b", "c"]),
-            ("upload_date", "is", json!("2026-01-31"), Op::On, &["2026-01-31"]),
-            ("upload_date", "!=", json!("2026-01-31"), Op::NotOn, &["2026-01-31"]),
-            ("upload_date", "onOrBefore", json!("2026-01-31"), Op::OnOrBefore, &["2026-01-31"]),
+        for (field, operator, value, expected) in [
+            ("name", "contains", json!("a"), Some((Op::Contains, vec!["a"]))),
+            ("name", "=", json!("a"), Some((Op::Equals, vec!["a"]))),
+            ("name", "is", json!("a"), Some((Op::Equals, vec!["a"]))),
+            ("name", "!=", json!(7), Some((Op::DoesNotEqual, vec!["7"]))),
+            ("name", "isEmpty", json!("ignored"), Some((Op::IsEmpty, vec![]))),
+            ("name", "isAnyOf", json!("a, b,"), Some((Op::IsAnyOf, vec!["a", "b"]))),
+            ("name", "isAnyOf", json!(["a,b", "c"]), Some((Op::IsAnyOf, vec!["a,b", "c"]))),
+            ("name", "isAnyOf", json!([]), None),
+            ("name", "contains", json!(" "), None),
+            ("name", "contains", json!(null), None),
+            ("name", "after", json!("2026-01-31"), None),
+            ("name", "unknown", json!("a"), None),
+            ("created_at", "is", json!("2026-01-31"), Some((Op::On, vec!["2026-01-31"]))),
+            ("created_at", "not", json!("2026-01-31"), Some((Op::NotOn, vec!["2026-01-31"]))),
+            ("created_at", "onOrBefore", json!("2026-01-31"), Some((Op::OnOrBefore, vec!["2026-01-31"]))),
+            ("created_at", "contains", json!("2026"), None),
         ] {
-            let values = values.iter().map(|value| (*value).to_owned()).collect();
-            assert_eq!(filtered(field, operator, &value), Some((expected, values)), "{field} {operator} {value}");
+            let found = filtered(field, operator, value.clone());
+            let expected = expected
+                .map(|(operator, values)| (operator, values.into_iter().map(str::to_owned).collect::<Vec<_>>()));
+            assert_eq!(found.map(|found| (found.operator, found.values)), expected, "{field} {operator} {value}");
         }
     }
 
     #[test]
-    fn unknown_fields_and_operators_and_empty_values_are_skipped() {
-        for (field, operator, value) in [
-            ("upload_date", "contains", json!("2026")),
-            ("document_name", "after", json!("a")),
-            ("document_name", "contains", json!(" ")),
-            ("document_name", "isAnyOf", json!([])),
-            ("document_name", "equals", json!({})),
-            ("nothing", "contains", json!("a")),
-        ] {
-            assert_eq!(filtered(field, operator, &value), None, "{field} {operator} {value}");
-        }
+    fn filters_are_joined_by_their_logic() {
+        let items = json!([{ "field": "name", "operator": "isEmpty" }]);
+        let any = |logic: &str| grid("", "", &json!({ "items": items, "logicOperator": logic })).unwrap().any;
+        assert_eq!(["and", "or", "xor"].map(any), [false, true, false]);
     }
 
     #[test]
     fn a_model_of_another_shape_is_refused() {
         for (sort, filters) in [("{", ""), ("{}", ""), ("[1]", ""), ("", "[]x"), ("", "{\"items\": 1}"), ("", "7")] {
-            let refused = FIELDS.parse(None, Some(sort), Some(filters)).unwrap_err();
+            let refused = parse(None, Some(sort), Some(filters), FIELDS).unwrap_err();
             assert_eq!(refused.into_response().status(), 400, "{sort} {filters}");
         }
     }

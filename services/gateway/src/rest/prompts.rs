@@ -1,15 +1,14 @@
 //! The routes of prompts.
 
+use folio_operations::PromptRef;
 use folio_operations::documents::GetDocument;
 use folio_operations::models::ModelUse;
 use folio_operations::prompts::{
-    COLUMNS, CreatePrompt, DeletePrompt, GetPromptRevision, ListPromptRevisions, ListPrompts, PromptFields,
-    UpdatePrompt,
+    CreatePrompt, DeletePrompt, GetPromptRevision, ListPromptRevisions, ListPrompts, PromptFields, UpdatePrompt,
 };
-use folio_operations::{ListRequest, PromptRef};
 use folio_resources::{Prompt, PromptRevision};
 use folio_types::access::Scope;
-use folio_types::{DocumentId, Error, PromptId, Reason, SchemaId, SchemaRevId, TagId, Timestamp};
+use folio_types::{DocumentId, Error, PromptId, Reason, SchemaId, SchemaRevId, Timestamp};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -18,8 +17,8 @@ use super::documents;
 use super::endpoint::{delete, get, post, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::grid::GridFields;
-use super::list::{ListQuery, RowPage, read_versions};
+use super::grid::Field;
+use super::list::{ListQuery, RowPage, versions};
 use super::models::{chosen, enabled};
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
@@ -31,18 +30,16 @@ const PROMPT: &str = org_path!("/prompts/{prompt_id}");
 /// The model of DocRouter's clients that choose none.
 const MODEL: &str = "gpt-4o-mini";
 
-const FIELDS: GridFields = GridFields {
-    columns: COLUMNS,
-    names: &[
-        ("name", "name"),
-        ("model", "model"),
-        ("schema_id", "schema_id"),
-        ("tag_ids", "tag_ids"),
-        ("created_by", "created_by"),
-        ("prompt_revid", "prompt_revid"),
-        ("created_at", "create_time"),
-    ],
-};
+/// The fields that requests may sort and filter.
+const FIELDS: &[Field] = &[
+    Field::same("name"),
+    Field::same("model"),
+    Field::same("schema_id"),
+    Field::same("tag_ids"),
+    Field::same("created_by"),
+    Field::same("prompt_revid"),
+    Field::time("created_at", "create_time"),
+];
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -166,20 +163,17 @@ impl PromptBody {
 }
 
 /// Returns the descriptions of revisions. Reads the default model only if one of them names no model.
-async fn bodies<'a>(
-    client: &Client,
-    revisions: impl Iterator<Item = &'a PromptRevision> + Clone,
-) -> Result<Vec<PromptBody>, Failure> {
-    let default = match revisions.clone().any(|revision| revision.model.is_none()) {
+async fn bodies(client: &Client, revisions: &[&PromptRevision]) -> Result<Vec<PromptBody>, Failure> {
+    let default = match revisions.iter().any(|revision| revision.model.is_none()) {
         true => enabled(client, Some(ModelUse::Prompts)).await?.default,
         false => String::new(),
     };
-    Ok(revisions.map(|revision| PromptBody::new(revision, &default)).collect())
+    Ok(revisions.iter().map(|revision| PromptBody::new(revision, &default)).collect())
 }
 
 async fn body(client: &Client, revision: &PromptRevision) -> Result<PromptBody, Failure> {
-    let described = bodies(client, std::iter::once(revision)).await?;
-    described.into_iter().next().ok_or_else(|| Error::internal("a prompt has no description").into())
+    let described = bodies(client, &[revision]).await?.pop();
+    described.ok_or_else(|| Error::internal("a prompt has no description").into())
 }
 
 async fn versioned(client: &Client, prompt: &Prompt) -> Reply<Versioned<PromptBody>> {
@@ -259,13 +253,9 @@ async fn list(
     if let Some(document_id) = filter.document.filter(|_| client.covers(Scope::Documents)) {
         client.run(GetDocument { document_id }).await?;
     }
-    let page = query
-        .page(&FIELDS, |list| {
-            let list = ListRequest { filter: filter.text.clone(), ..list };
-            client.run(ListPrompts { list })
-        })
-        .await?;
-    let prompts = bodies(&client, page.rows.iter().map(|listed| &listed.resource.latest)).await?;
+    let page = query.page(FIELDS, &filter.text, |list| client.run(ListPrompts { list })).await?;
+    let latest: Vec<&PromptRevision> = page.rows.iter().map(|listed| &listed.resource.latest).collect();
+    let prompts = bodies(&client, &latest).await?;
     Ok(Json(PromptList { prompts, total_count: page.total_count, skip: page.skip }))
 }
 
@@ -342,12 +332,13 @@ async fn list_versions(client: Client, Id(prompt): Id<PromptRef>) -> Reply<Json<
     };
     if prompt_id == PromptId::built_in() {
         let revision = client.run(GetPromptRevision { prompt_revid: PromptRef::Newest(prompt_id) }).await?;
-        let prompts = bodies(&client, std::iter::once(&revision)).await?;
+        let prompts = bodies(&client, &[&revision]).await?;
         return Ok(Json(PromptList { prompts, total_count: 1, skip: 0 }));
     }
     let read = |list| client.run(ListPromptRevisions { prompt_id: prompt_id.clone(), list });
-    let RowPage { rows, total_count, skip } = read_versions(read).await.map_err(missing)?;
-    Ok(Json(PromptList { prompts: bodies(&client, rows.iter()).await?, total_count, skip }))
+    let RowPage { rows, total_count, skip } = versions(read).await.map_err(missing)?;
+    let revisions: Vec<&PromptRevision> = rows.iter().collect();
+    Ok(Json(PromptList { prompts: bodies(&client, &revisions).await?, total_count, skip }))
 }
 
 fn missing(failure: Failure) -> Failure {
@@ -356,6 +347,8 @@ fn missing(failure: Failure) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use folio_types::TagId;
+
     use super::*;
 
     fn fields() -> PromptBodyFields {

@@ -22,13 +22,15 @@ use utoipa::ToSchema;
 use super::endpoint::{delete, get, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::list::read_all;
+use super::list::rows;
 use super::reply::{Reply, Variant};
 use super::routes::{Level, Route, org_path, route};
 use super::streamed::{ArrayWriter, Streamed, to_json};
 
 const RESULT: &str = org_path!("/llm/result/{document_id}");
 const JSON: &str = "application/json";
+/// Maximum number of extractions of a document that are read, the newest ones.
+const RESULTS_MAX: usize = 10_000;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -195,15 +197,12 @@ async fn results(
 ) -> Result<Vec<Extraction>, Failure> {
     let filter = prompt.map(|prompt| format!("prompt:{prompt}")).unwrap_or_default();
     let read = |list: ListRequest| {
-        let list = ListExtractions {
-            document_id: Some(document_id.clone()),
-            period: Period::default(),
-            include_data: false,
-            list: ListRequest { filter: filter.clone(), ..list },
-        };
-        async move { client.run(list).await.map(|found| found.page) }
+        let (document_id, period) = (Some(document_id.clone()), Period::default());
+        let found = client.run(ListExtractions { document_id, period, include_data: false, list });
+        async move { found.await.map(|found| found.page) }
     };
-    read_all(read).await
+    let found = rows(ListRequest { filter, ..ListRequest::default() }, RESULTS_MAX, &read).await?;
+    Ok(found.items)
 }
 
 /// Returns the result of a prompt or of a revision, with its data. None: it has no result.
@@ -293,7 +292,7 @@ async fn update(
     let data = Value::Object(fields.updated_llm_result);
     let replace = ReplaceExtraction { extraction_id: extraction_id.clone(), data, etag: client.etag };
     let replaced = client.run_part("data", replace).await;
-    let mut changed = replaced.map_err(|failure| failure.rename("data_json", "updated_llm_result"))?;
+    let mut changed = replaced.map_err(|failure| failure.rename("data", "updated_llm_result"))?;
     // A repeated request finds the verification.
     if fields.is_verified.unwrap_or(false) && !changed.verified {
         let etag = Some(folio_types::Etag::new(changed.version));

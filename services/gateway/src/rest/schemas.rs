@@ -3,8 +3,7 @@
 use folio_llm::schema::Violation;
 use folio_operations::prompts::GetPromptRevision;
 use folio_operations::schemas::{
-    COLUMNS, CreateSchema, DeleteSchema, GetSchemaRevision, ListSchemaRevisions, ListSchemas, UpdateSchema,
-    ValidateData,
+    CreateSchema, DeleteSchema, GetSchemaRevision, ListSchemaRevisions, ListSchemas, UpdateSchema, ValidateData,
 };
 use folio_operations::{PromptRef, SchemaRef};
 use folio_resources::{Schema, SchemaRevision};
@@ -17,8 +16,8 @@ use utoipa::ToSchema;
 use super::endpoint::{delete, get, post, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::grid::GridFields;
-use super::list::{ListQuery, RowPage, read_versions};
+use super::grid::Field;
+use super::list::{ListQuery, RowPage, versions};
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
 
@@ -26,16 +25,14 @@ const SCHEMAS: &str = org_path!("/schemas");
 /// The id is one of a revision in GET, and one of a schema in PUT and DELETE.
 const SCHEMA: &str = org_path!("/schemas/{schema_id}");
 
-const FIELDS: GridFields = GridFields {
-    columns: COLUMNS,
-    names: &[
-        ("name", "name"),
-        ("created_by", "created_by"),
-        ("schema_id", "schema_id"),
-        ("schema_revid", "schema_revid"),
-        ("created_at", "create_time"),
-    ],
-};
+/// The fields that requests may sort and filter.
+const FIELDS: &[Field] = &[
+    Field::same("name"),
+    Field::same("created_by"),
+    Field::same("schema_id"),
+    Field::same("schema_revid"),
+    Field::time("created_at", "create_time"),
+];
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -163,11 +160,11 @@ fn dotted(pointer: &str) -> String {
 async fn create(client: Client, Json(fields): Json<SchemaFields>) -> Reply<Versioned<SchemaBody>> {
     let SchemaFields { name, response_format } = fields;
     let create = CreateSchema { name, response_format, allow_non_strict: true };
-    Ok((&client.run(create).await.map_err(invalid)?).into())
+    Ok((&client.run(create).await?).into())
 }
 
 async fn list(client: Client, Query(query): Query<ListQuery>) -> Reply<Json<SchemaList>> {
-    let page = query.page(&FIELDS, |list| client.run(ListSchemas { list })).await?;
+    let page = query.page(FIELDS, "", |list| client.run(ListSchemas { list })).await?;
     let schemas = page.rows.iter().map(|listed| (&listed.resource.latest).into()).collect();
     Ok(Json(SchemaList { schemas, total_count: page.total_count, skip: page.skip }))
 }
@@ -189,7 +186,7 @@ async fn update(
     }
     let etag = client.etag;
     let update = UpdateSchema { schema_id, name, response_format, allow_non_strict: true, review_rule: None, etag };
-    Ok((&client.run(update).await.map_err(missing).map_err(invalid)?.resource).into())
+    Ok((&client.run(update).await.map_err(missing)?.resource).into())
 }
 
 async fn remove(client: Client, Id(schema_id): Id<SchemaId>) -> Reply<Json<Message>> {
@@ -213,13 +210,8 @@ async fn validate(
 
 async fn list_versions(client: Client, Id(schema_id): Id<SchemaId>) -> Reply<Json<SchemaList>> {
     let read = |list| client.run(ListSchemaRevisions { schema_id: schema_id.clone(), list });
-    let RowPage { rows, total_count, skip } = read_versions(read).await.map_err(missing)?;
+    let RowPage { rows, total_count, skip } = versions(read).await.map_err(missing)?;
     Ok(Json(SchemaList { schemas: rows.iter().map(Into::into).collect(), total_count, skip }))
-}
-
-/// Names the member of the body in the error of an invalid response format.
-fn invalid(failure: Failure) -> Failure {
-    failure.rename("response_format_json", "response_format")
 }
 
 fn missing(failure: Failure) -> Failure {

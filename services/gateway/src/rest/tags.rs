@@ -1,6 +1,6 @@
 //! The routes of tags.
 
-use folio_operations::tags::{COLUMNS, CreateTag, DeleteTag, GetTag, ListTags, UpdateTag};
+use folio_operations::tags::{CreateTag, DeleteTag, GetTag, ListTags, UpdateTag};
 use folio_resources::Tag;
 use folio_types::{PromptId, Reason, TagId, Timestamp};
 use http::StatusCode;
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::endpoint::{delete, get, post, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::grid::GridFields;
+use super::grid::Field;
 use super::list::ListQuery;
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
@@ -20,18 +20,6 @@ const TAG: &str = org_path!("/tags/{tag_id}");
 
 /// The color of a tag without one.
 const COLOR: &str = "#3B82F6";
-
-const FIELDS: GridFields = GridFields {
-    columns: COLUMNS,
-    names: &[
-        ("id", "tag_id"),
-        ("name", "name"),
-        ("description", "description"),
-        ("color", "color"),
-        ("created_at", "create_time"),
-        ("created_by", "created_by"),
-    ],
-};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -80,7 +68,7 @@ struct TagBody {
 struct TagList {
     /// The tags of the page, newest first unless the request sorts them.
     tags: Vec<TagBody>,
-    /// Number of tags that match, exact up to 10,000, and beyond that an estimate.
+    /// Number of tags that match, exact up to 10,000.
     total_count: u64,
     /// Number of tags before the page.
     skip: u32,
@@ -106,6 +94,16 @@ impl From<&Tag> for Versioned<TagBody> {
     }
 }
 
+/// The fields that requests may sort and filter.
+const FIELDS: &[Field] = &[
+    Field::text("id", "tag_id"),
+    Field::same("name"),
+    Field::same("description"),
+    Field::same("color"),
+    Field::time("created_at", "create_time"),
+    Field::same("created_by"),
+];
+
 async fn create(client: Client, Json(fields): Json<TagFields>) -> Reply<Versioned<TagBody>> {
     let operation = CreateTag {
         name: fields.name.clone(),
@@ -117,7 +115,7 @@ async fn create(client: Client, Json(fields): Json<TagFields>) -> Reply<Versione
 }
 
 async fn list(client: Client, Query(query): Query<ListQuery>) -> Reply<Json<TagList>> {
-    let page = query.page(&FIELDS, |list| client.run(ListTags { list })).await?;
+    let page = query.page(FIELDS, "", |list| client.run(ListTags { list })).await?;
     let tags = page.rows.iter().map(Into::into).collect();
     Ok(Json(TagList { tags, total_count: page.total_count, skip: page.skip }))
 }

@@ -71,6 +71,8 @@ pub(crate) struct Scripted {
     calls: Mutex<usize>,
     /// The system message of the last call.
     system: Mutex<String>,
+    /// Time from a call until its answer.
+    delay: Mutex<Duration>,
     set: OnceLock<Providers>,
 }
 
@@ -85,6 +87,17 @@ impl Scripted {
 
     pub(crate) fn calls(&self) -> usize {
         *self.calls.lock().unwrap()
+    }
+
+    /// Sets the time from a call until its answer, during which other requests arrive.
+    pub(crate) fn delay(&self, delay: Duration) {
+        *self.delay.lock().unwrap() = delay;
+    }
+
+    async fn wait(&self) {
+        let delay = *self.delay.lock().unwrap();
+        // The model works for this time.
+        tokio::time::sleep(delay).await;
     }
 
     pub(crate) fn last_system_message(&self) -> String {
@@ -145,6 +158,7 @@ impl Models for Scripted {
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let Some(reply) = self.reply(request)? else { return Ok(futures::stream::pending().boxed()) };
+        self.wait().await;
         let mut events = Vec::new();
         if !reply.text.is_empty() {
             events.push(Ok(ModelEvent::Text(reply.text.clone())));
@@ -155,7 +169,10 @@ impl Models for Scripted {
 
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
         match self.reply(request)? {
-            Some(reply) => Ok(reply),
+            Some(reply) => {
+                self.wait().await;
+                Ok(reply)
+            }
             None => std::future::pending().await,
         }
     }

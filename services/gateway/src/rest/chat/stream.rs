@@ -1,4 +1,5 @@
-//! The answer of a chat: a result, or server-sent events. An event has the id `TURN.NUMBER`, with which a client rejoins the stream.
+//! The answer of a chat: a result, or server-sent events. The last frame of an event has the id `TURN.NUMBER`, with which a client
+//! rejoins the stream.
 
 use std::convert::Infallible;
 
@@ -124,10 +125,17 @@ fn sent_events(
                 Some(Ok(event)) => {
                     let paused = paused_turn(&client, &event).await;
                     let id = format!("{}.{}", event.turn, event.number);
-                    for frame in frames.of(&event, paused.as_ref()) {
-                        if event.number > after {
-                            yield sent(&frame).id(id.clone());
-                        }
+                    let mut found = frames.of(&event, paused.as_ref());
+                    if event.number <= after {
+                        found.clear();
+                    }
+                    // Only the last frame has the id: a client that lacks it receives the frames of the event again.
+                    let last = found.pop();
+                    for frame in &found {
+                        yield sent(frame);
+                    }
+                    if let Some(frame) = last {
+                        yield sent(&frame).id(id);
                     }
                     if event.kind.is_closing() {
                         break;

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::result::{CallBody, PendingCalls, RoundBody, given};
 use super::{own_thread, require_document};
 use crate::rest::extract::{Bounded, Client, Id, Json, Query};
-use crate::rest::list::read_first;
+use crate::rest::list::rows;
 use crate::rest::reply::Reply;
 
 /// Title of a thread without a title and without a message.
@@ -155,7 +155,7 @@ pub(super) async fn list(
     let user = &client.principal().user;
     let filter = format!("document:{document_id} user:{user} profile:{DOCUMENT_PROFILE}");
     let request = ListRequest { filter, order_by: "update_time desc".to_owned(), ..ListRequest::default() };
-    let threads = read_first(request, query.limit.0 as usize, |list| client.run(ListThreads { list })).await?;
+    let threads = rows(request, query.limit.0 as usize, &|list| client.run(ListThreads { list })).await?.items;
     Ok(Json(ThreadList(threads.iter().map(Into::into).collect())))
 }
 
@@ -186,7 +186,7 @@ pub(super) async fn find(
         let thread_id = thread.id.clone();
         async move { client.run(GetThread { thread_id, list }).await.map(|page| page.messages) }
     };
-    let messages = read_first(ListRequest::default(), MESSAGES_MAX, read).await?;
+    let messages = rows(ListRequest::default(), MESSAGES_MAX, &read).await?.items;
     let pending = found.open_turn.as_ref().and_then(pending);
     let extraction = thread.working.extraction.as_ref().map_or_else(|| json!({}), |extraction| extraction.data.clone());
     Ok(Json(ThreadBody {

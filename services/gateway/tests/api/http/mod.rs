@@ -1,15 +1,19 @@
 //! The faces that are plain HTTP: gRPC-Web, Connect, REST and pages.
 
 mod browsers;
+mod chat;
 mod compatibility;
 mod documents;
 mod faces;
+mod llm;
 mod malformed;
 mod mcp;
 mod ocr;
 mod pages;
+mod prompts;
 mod results;
 mod roles;
+mod schemas;
 mod schemathesis;
 mod tags;
 mod tenants;
