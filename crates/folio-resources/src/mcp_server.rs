@@ -36,7 +36,7 @@ const DESCRIPTION_BYTES: usize = 8 * 1024;
 const INPUT_SCHEMA_BYTES: usize = 32 * 1024;
 /// Maximum size of the texts of all allowed tools of a server, in bytes.
 // proto: McpServer.allowed_tools "{} KiB together"
-const TEXTS_BYTES: usize = 256 * 1024;
+const TEXTS_BYTES: usize = 128 * 1024;
 
 plain_id!(McpServerId, "mcs", "MCP server");
 

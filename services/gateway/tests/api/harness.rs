@@ -304,6 +304,7 @@ impl Server {
         let job_limits = JobLimits { items_running_max: 1, ..JobLimits::default() };
         let hints = JobHints::new(shared.jobs.clone());
         let jobs = JobControl::new(&stores, hints.clone(), Arc::clone(&environment), job_limits);
+        let mcp = Arc::new(StaticMcpServers) as Arc<dyn McpServers>;
         let parts = NodeParts {
             jobs: JobParts {
                 slots: shared.slots.clone(),
@@ -315,6 +316,7 @@ impl Server {
             clock: tokio::sync::watch::channel(true).1,
             turn_slots: Slots::of_turns(limits.clone(), shared.slots.clone()),
             pages: PageRenderer::new(stores.clone(), Arc::clone(&environment), reading),
+            mcp: Arc::clone(&mcp),
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),
@@ -337,6 +339,7 @@ impl Server {
             conversations: Arc::new(node.clone()),
             models: Arc::clone(&model) as Arc<dyn Models>,
             providers,
+            mcp,
             meter,
             credit,
             uploader,
