@@ -147,7 +147,8 @@ impl Shared {
 
     pub(crate) fn resources(&self) -> ToolResources {
         let dependencies = self.dependencies.clone();
-        let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, .. } = dependencies;
+        let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, .. } =
+            dependencies;
         let tasks = self.tracker.clone();
         ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, tasks }
     }

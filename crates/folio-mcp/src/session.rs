@@ -23,7 +23,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 enum Mode {
     /// The version is unknown: the next request is `initialize`.
     Opening,
-    Handshake { version: HeaderValue, session: Option<HeaderValue> },
+    Handshake {
+        version: HeaderValue,
+        session: Option<HeaderValue>,
+    },
     Stateless,
 }
 
@@ -50,7 +53,8 @@ impl<'a> Session<'a> {
             return Ok(());
         };
         let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
-        let version = HeaderValue::from_str(version).map_err(|_| McpFailure::Refused("its version is malformed".into()))?;
+        let version =
+            HeaderValue::from_str(version).map_err(|_| McpFailure::Refused("its version is malformed".into()))?;
         self.mode = Mode::Handshake { version, session };
         let initialized = message::request(None, "notifications/initialized", &Value::Null);
         let response = sent(self.post("notifications/initialized", &initialized)).await?;

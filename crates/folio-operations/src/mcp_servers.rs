@@ -189,7 +189,8 @@ fn allowed(
 ) -> Result<BTreeMap<String, AllowedMcpTool>> {
     let mut allowed = BTreeMap::new();
     for (at, tool) in tools.iter().enumerate() {
-        let invalid = |field: &str, problem: &str| Error::invalid_field(format!("{ALLOWED_TOOLS}[{at}].{field}"), problem);
+        let invalid =
+            |field: &str, problem: &str| Error::invalid_field(format!("{ALLOWED_TOOLS}[{at}].{field}"), problem);
         let text = match server.tools.get(&tool.name).filter(|_| is_stored(server, tool)) {
             Some(stored) => stored.text.clone(),
             None => {

@@ -75,8 +75,8 @@ pub use listing::{
     partly_searchable_keys, term,
 };
 pub use mcp_server::{
-    ALLOWED_TOOLS_MAX, AllowedMcpTool, McpServer, McpServerChange, McpServerFilter, McpServerId, McpToolText, SERVERS_MAX,
-    check_allowed_tools, check_server_name, check_server_token, check_server_url, is_tool_name,
+    ALLOWED_TOOLS_MAX, AllowedMcpTool, McpServer, McpServerChange, McpServerFilter, McpServerId, McpToolText,
+    SERVERS_MAX, check_allowed_tools, check_server_name, check_server_token, check_server_url, is_tool_name,
 };
 pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{

@@ -26,7 +26,7 @@ pub const SERVERS_MAX: u64 = 20;
 // proto: McpServer.allowed_tools "at most {} tools"
 pub const ALLOWED_TOOLS_MAX: usize = 64;
 /// Maximum length of the name of a tool, in characters.
-// proto: McpTool.name "at most {} visible"
+// proto: McpTool.name "1 to {} visible"
 const TOOL_NAME_CHARS: usize = 128;
 /// Maximum size of the description of a tool, in bytes.
 // proto: McpTool.description "at most {} KiB"

@@ -46,8 +46,12 @@ impl ListServerTools {
         let found: Vec<(&McpServer, &str, &AllowedMcpTool)> = servers
             .iter()
             .filter(|server| self.server.as_ref().is_none_or(|name| server.name.eq_ignore_ascii_case(name)))
-            .flat_map(|server| server.tools.keys().filter_map(move |name| Some((server, name.as_str(), server.callable(name)?))))
-            .filter(|(_, name, _)| self.tool.as_ref().is_none_or(|part| name.to_lowercase().contains(&part.to_lowercase())))
+            .flat_map(|server| {
+                server.tools.keys().filter_map(move |name| Some((server, name.as_str(), server.callable(name)?)))
+            })
+            .filter(|(_, name, _)| {
+                self.tool.as_ref().is_none_or(|part| name.to_lowercase().contains(&part.to_lowercase()))
+            })
             .collect();
         let detailed: Vec<Value> = found.iter().map(|found| detailed(*found)).collect();
         let all = json!({ "note": UNTRUSTED, "tools": detailed });
@@ -97,7 +101,10 @@ mod tests {
         let disabled = McpServer { enabled: false, ..server() };
         assert!(names(&ListServerTools::default(), &[disabled]).is_empty());
         let listed = ListServerTools::default().list(&servers);
-        assert_eq!((&listed["tools"][0]["call_with"], &listed["tools"][1]["call_with"]), (&json!(WRITE_TOOL), &json!(READ_TOOL)));
+        assert_eq!(
+            (&listed["tools"][0]["call_with"], &listed["tools"][1]["call_with"]),
+            (&json!(WRITE_TOOL), &json!(READ_TOOL))
+        );
         assert_eq!(listed["note"], UNTRUSTED);
     }
 

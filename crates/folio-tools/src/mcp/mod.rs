@@ -18,9 +18,9 @@ use std::collections::BTreeSet;
 
 use folio_llm::schema::{Validator, describe};
 use folio_resources::{McpServer, McpServerChange, McpServerFilter};
+use folio_types::RequestId;
 use folio_types::op::{Expected, Write};
 use folio_types::page::PageRequest;
-use folio_types::RequestId;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

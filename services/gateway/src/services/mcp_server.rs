@@ -14,20 +14,15 @@ use super::handler::{change, delete, get, list, read};
 
 #[tonic::async_trait]
 impl McpServerService for Api {
-    change!(
-        create_mcp_server,
-        CreateMcpServerRequest,
-        CreateMcpServerResponse { mcp_server: to_proto },
-        |request| {
-            let server = fields::required("mcp_server", request.mcp_server)?;
-            CreateMcpServer {
-                name: server.name,
-                url: server.url,
-                token: Some(Secret::new(&server.token)),
-                enabled: server.enabled,
-            }
+    change!(create_mcp_server, CreateMcpServerRequest, CreateMcpServerResponse { mcp_server: to_proto }, |request| {
+        let server = fields::required("mcp_server", request.mcp_server)?;
+        CreateMcpServer {
+            name: server.name,
+            url: server.url,
+            token: Some(Secret::new(&server.token)),
+            enabled: server.enabled,
         }
-    );
+    });
 
     get!(
         get_mcp_server,
@@ -36,45 +31,30 @@ impl McpServerService for Api {
         GetMcpServerResponse { mcp_server: to_proto }
     );
 
-    list!(
-        list_mcp_servers,
-        ListMcpServersRequest,
-        ListMcpServers {},
-        ListMcpServersResponse { mcp_servers: to_proto }
-    );
+    list!(list_mcp_servers, ListMcpServersRequest, ListMcpServers {}, ListMcpServersResponse { mcp_servers: to_proto });
 
-    change!(
-        update_mcp_server,
-        UpdateMcpServerRequest,
-        UpdateMcpServerResponse { mcp_server: to_proto },
-        |request| {
-            let server = fields::required("mcp_server", request.mcp_server)?;
-            let set = [
-                ("name", !server.name.is_empty()),
-                ("url", !server.url.is_empty()),
-                ("token", !server.token.is_empty()),
-                ("enabled", server.enabled),
-                ("allowed_tools", !server.allowed_tools.is_empty()),
-            ];
-            let mask = fields::mask(request.update_mask.as_ref(), &set)?;
-            UpdateMcpServer {
-                mcp_server_id: fields::id("mcp_server.mcp_server_id", &server.mcp_server_id)?,
-                etag: fields::etag("mcp_server.etag", &server.etag)?,
-                name: mask.take("name", server.name),
-                url: mask.take("url", server.url),
-                token: mask.take("token", server.token.as_str()).map(Secret::new),
-                enabled: mask.take("enabled", server.enabled),
-                allowed_tools: mask.take("allowed_tools", server.allowed_tools).map(tools_to_allow).transpose()?,
-            }
+    change!(update_mcp_server, UpdateMcpServerRequest, UpdateMcpServerResponse { mcp_server: to_proto }, |request| {
+        let server = fields::required("mcp_server", request.mcp_server)?;
+        let set = [
+            ("name", !server.name.is_empty()),
+            ("url", !server.url.is_empty()),
+            ("token", !server.token.is_empty()),
+            ("enabled", server.enabled),
+            ("allowed_tools", !server.allowed_tools.is_empty()),
+        ];
+        let mask = fields::mask(request.update_mask.as_ref(), &set)?;
+        UpdateMcpServer {
+            mcp_server_id: fields::id("mcp_server.mcp_server_id", &server.mcp_server_id)?,
+            etag: fields::etag("mcp_server.etag", &server.etag)?,
+            name: mask.take("name", server.name),
+            url: mask.take("url", server.url),
+            token: mask.take("token", server.token.as_str()).map(Secret::new),
+            enabled: mask.take("enabled", server.enabled),
+            allowed_tools: mask.take("allowed_tools", server.allowed_tools).map(tools_to_allow).transpose()?,
         }
-    );
+    });
 
-    delete!(
-        delete_mcp_server,
-        DeleteMcpServerRequest,
-        DeleteMcpServer { mcp_server_id },
-        DeleteMcpServerResponse
-    );
+    delete!(delete_mcp_server, DeleteMcpServerRequest, DeleteMcpServer { mcp_server_id }, DeleteMcpServerResponse);
 
     read!(
         discover_mcp_tools,

@@ -34,6 +34,7 @@ use folio_storage::{
 };
 use folio_storage_conformance::layer::{Layered, SharedTurnLayer};
 use folio_storage_embedded::EmbeddedStore;
+use folio_tools::mcp::McpServers;
 use folio_types::access::Scope;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::models::ModelOptions;
@@ -53,6 +54,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use crate::calls;
+use crate::mcp_servers::StaticMcpServers;
 
 /// The name of the scripted model.
 pub(crate) const MODEL: &str = "test-model";
