@@ -51,7 +51,8 @@ impl McpClient {
             .retry(reqwest::retry::never())
             .pool_max_idle_per_host(IDLE_CONNECTIONS);
         let http = providers.address_policy().restrict(builder).build();
-        let http = http.map_err(|error| Error::internal(format!("cannot create the client of MCP servers: {error}")))?;
+        let http =
+            http.map_err(|error| Error::internal(format!("cannot create the client of MCP servers: {error}")))?;
         Ok(Self { providers, http })
     }
 
@@ -62,7 +63,8 @@ impl McpClient {
         }
         let open = |sealed| self.providers.vault().open(&server.org, server.id.as_str(), sealed);
         let token = server.token.as_ref().map(open).transpose();
-        let token = token.map_err(|error| McpFailure::NotSent(format!("its token is unavailable: {}", error.message)))?;
+        let token =
+            token.map_err(|error| McpFailure::NotSent(format!("its token is unavailable: {}", error.message)))?;
         Session::open(&self.http, url, token).await
     }
 
@@ -106,10 +108,7 @@ impl McpServers for McpClient {
     }
 }
 
-async fn within<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, McpFailure>> + Send,
-) -> Result<T, McpFailure> {
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, McpFailure>> + Send) -> Result<T, McpFailure> {
     let timed_out = |_| McpFailure::Unknown(format!("it did not answer within {} s", limit.as_secs()));
     tokio::time::timeout(limit, work).await.map_err(timed_out)?
 }
