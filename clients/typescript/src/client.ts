@@ -55,6 +55,7 @@ export class Client<F> {
   readonly inbox: ServiceClient<typeof v1.InboxService>;
   readonly jobs: ServiceClient<typeof v1.JobService>;
   readonly limits: ServiceClient<typeof v1.LimitService>;
+  readonly mcpServers: ServiceClient<typeof v1.McpServerService>;
   readonly models: ServiceClient<typeof v1.ModelService>;
   readonly organizations: ServiceClient<typeof v1.OrganizationService>;
   readonly policies: ServiceClient<typeof v1.PolicyService>;
@@ -85,6 +86,7 @@ export class Client<F> {
     this.inbox = createClient(v1.InboxService, transport);
     this.jobs = createClient(v1.JobService, transport);
     this.limits = createClient(v1.LimitService, transport);
+    this.mcpServers = createClient(v1.McpServerService, transport);
     this.models = createClient(v1.ModelService, transport);
     this.organizations = createClient(v1.OrganizationService, transport);
     this.policies = createClient(v1.PolicyService, transport);

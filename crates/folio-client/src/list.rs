@@ -45,6 +45,7 @@ lists! {
     list_inbox_items: inbox, ListInboxItemsRequest, items: InboxItem;
     list_job_items: jobs, ListJobItemsRequest, items: JobItem;
     list_jobs: jobs, ListJobsRequest, jobs: Job;
+    list_mcp_servers: mcp_servers, ListMcpServersRequest, mcp_servers: McpServer;
     list_members: organizations, ListMembersRequest, members: Member;
     list_models: models, ListModelsRequest, models: Model;
     list_organizations: organizations, ListOrganizationsRequest, organizations: Organization;

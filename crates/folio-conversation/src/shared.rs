@@ -147,9 +147,10 @@ impl Shared {
 
     pub(crate) fn resources(&self) -> ToolResources {
         let dependencies = self.dependencies.clone();
-        let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, .. } = dependencies;
+        let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, .. } =
+            dependencies;
         let tasks = self.tracker.clone();
-        ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, tasks }
+        ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, tasks }
     }
 
     /// Deletes a thread and then the credit budgets of its turns, also those that pay for open jobs. If the second step fails, or

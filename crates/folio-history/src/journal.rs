@@ -273,6 +273,8 @@ pub enum CallStatus {
     /// The call did not run: the turn ended before (it reached its limit of rounds, or it failed), an earlier call to which
     /// the call refers did not succeed, or the next round repeats the call because its ids need another approval.
     NotRun,
+    /// The call was sent to another system, and its reply is lost: its effect may have happened. The call is never repeated.
+    Unknown,
 }
 
 impl CallStatus {
@@ -286,6 +288,7 @@ impl CallStatus {
             Self::Superseded => "superseded",
             Self::Conflict => "conflict",
             Self::NotRun => "not_run",
+            Self::Unknown => "unknown",
         }
     }
 }

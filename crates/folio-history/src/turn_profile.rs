@@ -44,6 +44,9 @@ pub struct TurnProfile {
     pub tools: Vec<String>,
     /// Those of the tools whose calls wait for a decision, unless the policy or the options permit them.
     pub waiting_tools: Vec<String>,
+    /// Those of the waiting tools whose calls only the policy permits in advance: the options do not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy_tools: Vec<String>,
     /// Resource that the turn is about.
     pub subject: Subject,
     /// Maximum seconds that the turn runs, without the time that it waits for decisions. None: no limit.
@@ -99,7 +102,9 @@ impl TurnOptions {
 
     /// Returns true if an option of the turn permits the calls of a tool for which no rule of the policy matches.
     pub fn approves(&self, tool: &str) -> bool {
-        self.auto_approve || self.auto_approved_tools.iter().any(|name| name == tool)
+        let is_named = |names: &[String]| names.iter().any(|name| name == tool);
+        let needs_rule = self.profile.as_ref().is_some_and(|profile| is_named(&profile.policy_tools));
+        !needs_rule && (self.auto_approve || is_named(&self.auto_approved_tools))
     }
 }
 
@@ -122,12 +127,25 @@ mod tests {
         TurnProfile {
             name: "test".to_owned(),
             version: 1,
-            tools: names(&["read", "write", "waiting"]),
-            waiting_tools: names(&["waiting"]),
+            tools: names(&["read", "write", "waiting", "policy"]),
+            waiting_tools: names(&["waiting", "policy"]),
+            policy_tools: names(&["policy"]),
             subject: Subject::Document(DocumentId::derive(&["document"])),
             running_seconds: None,
             credit_budget,
             answer: AnswerType::Text,
+        }
+    }
+
+    #[test]
+    fn no_option_of_a_turn_permits_a_tool_that_needs_a_rule() {
+        let profile = Some(profile(None));
+        let all = TurnOptions { auto_approve: true, profile: profile.clone(), ..TurnOptions::default() };
+        let named = ["waiting", "policy"].map(str::to_owned).to_vec();
+        let named = TurnOptions { auto_approved_tools: named, profile, ..TurnOptions::default() };
+        for options in [all, named] {
+            assert_eq!((options.approves("waiting"), options.approves("policy")), (true, false));
+            assert!(options.waits_by_default("policy", Access::ReadWrite));
         }
     }
 

@@ -14,6 +14,7 @@ use folio_providers::Providers;
 use folio_resources::quota::Quotas;
 use folio_resources::{Document, Proposal, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
+use folio_tools::mcp::McpServers;
 use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
 use folio_types::page::Order;
@@ -50,6 +51,8 @@ pub struct Components {
     pub models: Arc<dyn Models>,
     /// Providers that organizations configure.
     pub providers: Providers,
+    /// Calls the MCP servers of organizations.
+    pub mcp: Arc<dyn McpServers>,
     /// Counts and charges model calls.
     pub meter: SharedMeter,
     /// Balances and grants.
@@ -361,6 +364,10 @@ impl Context {
         &self.components().providers
     }
 
+    pub(crate) fn mcp(&self) -> &dyn McpServers {
+        self.components().mcp.as_ref()
+    }
+
     pub fn credit(&self) -> &CreditMeter {
         &self.components().credit
     }
@@ -545,6 +552,7 @@ impl Context {
             extraction: components.extraction.clone(),
             job_limits: components.jobs.limits(),
             job_hints: components.jobs.hints().queue(),
+            mcp: Arc::clone(&components.mcp),
             tasks: components.tasks.clone(),
         })
     }

@@ -38,6 +38,7 @@ pub mod inbox;
 pub mod jobs;
 pub mod limits;
 mod list;
+pub mod mcp_servers;
 pub mod members;
 pub mod models;
 mod operation;
@@ -100,6 +101,7 @@ const GROUPS: &[&[Declaration]] = &[
     usage::DECLARATIONS,
     audit_log::DECLARATIONS,
     webhook_endpoints::DECLARATIONS,
+    mcp_servers::DECLARATIONS,
     users::DECLARATIONS,
     accounts::DECLARATIONS,
 ];

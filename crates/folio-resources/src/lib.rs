@@ -23,6 +23,7 @@ pub mod fields;
 mod golden;
 mod kind;
 mod listing;
+mod mcp_server;
 mod member;
 mod model_settings;
 mod organization;
@@ -73,6 +74,10 @@ pub use listing::{
     ALWAYS_SEARCHABLE_CHARS, Condition, CreationPeriod, ListQuery, ListRow, folded, parent_term,
     partly_searchable_keys, term,
 };
+pub use mcp_server::{
+    ALLOWED_TOOLS_MAX, AllowedMcpTool, McpServer, McpServerChange, McpServerFilter, McpServerId, McpToolText,
+    SERVERS_MAX, check_allowed_tools, check_server_name, check_server_token, check_server_url, is_tool_name,
+};
 pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{
     ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,
@@ -114,5 +119,6 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<ModelSettings>(),
     Kind::of::<TokenRecord>(),
     Kind::of::<WebhookEndpoint>(),
+    Kind::of::<McpServer>(),
     Kind::of::<User>(),
 ];

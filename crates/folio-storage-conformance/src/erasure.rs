@@ -1,7 +1,7 @@
 //! Conformance suite of [`folio_storage::ErasureStore`], and [`fill`], which writes a word into every part of an
 //! organization. After the erasure, a search of a store's rows for the word must find nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use folio_credit::{AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
@@ -11,9 +11,10 @@ use folio_history::job::{
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
-    Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
-    Organization, OrganizationChange, Proposal, ProposalFilter, Provider, Schema, SchemaChange, SealedKey, TokenChange,
-    TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
+    AllowedMcpTool, Document, DocumentFilter, Extraction, McpServer, McpServerChange, McpServerFilter, McpToolText,
+    Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken, Organization, OrganizationChange, Proposal,
+    ProposalFilter, Provider, Schema, SchemaChange, SealedKey, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint,
+    WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::access::Role;
 use folio_types::limits::JOB_PAGE_ITEMS;
@@ -76,6 +77,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let tokens = context.stores.of::<TokenRecord>().list(org, &TokenFilter::default(), &page).await?;
     let proposals = context.stores.of::<Proposal>().list(org, &ProposalFilter::default(), &page).await?;
     let endpoints = context.stores.of::<WebhookEndpoint>().list(org, &WebhookEndpointFilter::default(), &page).await?;
+    let servers = context.stores.of::<McpServer>().list(org, &McpServerFilter::default(), &page).await?;
     let deliveries = JobFilter { queue: JobQueue::Deliveries, ..JobFilter::default() };
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
     let mut counts = vec![
@@ -92,6 +94,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         usize::from(settings.is_some()),
         proposals.items.len(),
         endpoints.items.len(),
+        servers.items.len(),
         jobs.list(org, &deliveries, &page).await?.items.len(),
     ];
     counts.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
@@ -131,6 +134,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     }
     filled_pages(&context, &name).await?;
     filled_endpoint(&context, &name).await?;
+    filled_mcp_server(&context, word).await?;
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
     let entry = AuditEntry::new("request", AuditKind::ChangeApplied, context.now(), user, word);
@@ -224,6 +228,18 @@ async fn filled_endpoint(context: &Context, name: &str) -> Outcome {
     done(endpoints.decide(&id, context.write(Expected::Absent, create)?).await?)?;
     let report = WebhookEndpointChange::Report { error: Some(format!("error of {name}")) };
     done(endpoints.decide(&id, context.write(Expected::Version(1), report)?).await?).map(drop)
+}
+
+async fn filled_mcp_server(context: &Context, word: &str) -> Outcome {
+    let token = SealedKey { master: "m1".to_owned(), sealed: format!("sealed for {word}") };
+    let url = format!("https://example.com/{word}");
+    let create = McpServerChange::Create { name: word.to_owned(), url, token: Some(token), enabled: true };
+    let (servers, id) = (context.stores.of::<McpServer>(), context.id::<McpServer>());
+    done(servers.decide(&id, context.write(Expected::Absent, create)?).await?)?;
+    let text = McpToolText { description: word.to_owned(), input_schema: json!({ "title": word }) };
+    let tools = Some(BTreeMap::from([(word.to_owned(), AllowedMcpTool::new(true, text))]));
+    let allow = McpServerChange::Update { name: None, url: None, token: None, enabled: None, tools };
+    done(servers.decide(&id, context.write(Expected::Version(1), allow)?).await?).map(drop)
 }
 
 async fn filled_account(context: &Context, name: &str) -> Outcome {

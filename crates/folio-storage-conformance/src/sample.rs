@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use folio_resources::{
-    Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
-    ModelSettings, ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization,
-    OrganizationChange, OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal,
-    ProposalChange, ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema,
-    SchemaChange, SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User,
-    UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
+    AllowedMcpTool, Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange,
+    ExtractionFilter, Kind, McpServer, McpServerChange, McpServerFilter, McpToolText, ModelSettings,
+    ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange,
+    OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
+    ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange,
+    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User, UserChange,
+    UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
@@ -314,6 +315,28 @@ impl Sample for TokenRecord {
     }
 }
 
+impl Sample for McpServer {
+    fn create(seed: &Seed) -> McpServerChange {
+        let url = format!("https://example.com/{}", seed.content);
+        McpServerChange::Create { name: seed.name.clone(), url, token: None, enabled: true }
+    }
+
+    fn update(seed: &Seed) -> McpServerChange {
+        let text = McpToolText { description: seed.content.to_string(), input_schema: json!({ "type": "object" }) };
+        McpServerChange::Update {
+            name: Some(seed.name.clone()),
+            url: Some(format!("https://example.com/{}", seed.content)),
+            token: None,
+            enabled: Some(false),
+            tools: Some(BTreeMap::from([("tool".to_owned(), AllowedMcpTool::new(true, text))])),
+        }
+    }
+
+    fn filters(seed: &Seed) -> Vec<McpServerFilter> {
+        vec![McpServerFilter::default(), McpServerFilter { name_search: Some(seed.name.clone()) }]
+    }
+}
+
 impl Sample for WebhookEndpoint {
     fn create(seed: &Seed) -> WebhookEndpointChange {
         let (url, event_types) = (seed.name.clone(), BTreeSet::from([format!("event.{}", seed.content)]));
@@ -365,6 +388,7 @@ pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<Extraction>(),
     Sampled::of::<Proposal>(),
     Sampled::of::<WebhookEndpoint>(),
+    Sampled::of::<McpServer>(),
     Sampled::of::<Organization>(),
     Sampled::of::<ModelSettings>(),
     Sampled::of::<TokenRecord>(),

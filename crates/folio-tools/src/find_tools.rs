@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::arguments::{required, text};
+use crate::mcp;
 use crate::tool::{CallContext, ReadTool, Tool, ToolError, ToolKind, ToolOutput, ToolSpec};
 
 pub(crate) const NAME: &str = "find_tools";
@@ -18,14 +19,28 @@ const FOUND_MAX: usize = 5;
 /// Minimum length of a word of a query, in characters. Shorter words have no meaning for the selection.
 const WORD_CHARS: usize = 3;
 
+/// Returns the description with the tools of both profiles, and with further ones.
+macro_rules! description {
+    ($further:literal) => {
+        concat!(
+            "Returns further tools, which can be called afterwards: run_extractions, list_documents, update_document, ",
+            "delete_document, get_schema, list_schemas, delete_schema, validate_against_schema, get_prompt, ",
+            "delete_prompt, create_tag, get_tag, list_tags, update_tag, delete_tag, list_llm_models",
+            $further,
+            ". Call it if you need one of them. Result: tools (name, description, parameters).",
+        )
+    };
+}
+
 /// Creates the tool. `on_request`: the tools that the profile does not send at first.
 pub(crate) fn tool(on_request: Vec<ToolSpec>) -> Tool {
+    let has_servers = on_request.iter().any(|spec| mcp::TOOLS.contains(&spec.name));
     Tool::new(
         NAME,
-        "Returns further tools, which can be called afterwards: run_extractions, list_documents, update_document, \
-         delete_document, get_schema, list_schemas, delete_schema, validate_against_schema, get_prompt, delete_prompt, \
-         create_tag, get_tag, list_tags, update_tag, delete_tag, list_llm_models. Call it if you need one of them. \
-         Result: tools (name, description, parameters).",
+        match has_servers {
+            true => description!(", list_server_tools, read_from_server, write_to_server"),
+            false => description!(""),
+        },
         vec![required("query", text("Words of the task or a name, such as \"delete tag\"."))],
         ToolKind::Read(Arc::new(FindTools(on_request))),
     )

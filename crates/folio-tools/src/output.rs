@@ -69,7 +69,7 @@ pub(crate) fn of(target: &Target, result: OpResult) -> ToolOutput {
             json!({ "deleted": target.to_string() })
         }
     };
-    ToolOutput { content, change }
+    ToolOutput { change, ..ToolOutput::new(content) }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
-    arguments, auto_create, documents, extraction, find_tools, help, models, profiles, prompts, schemas, tags,
+    arguments, auto_create, documents, extraction, find_tools, help, mcp, models, profiles, prompts, schemas, tags,
 };
 
 /// Registry of profiles and tools. Built once per process.
@@ -85,6 +85,7 @@ impl Registry {
             tags::tools(),
             help::tools(),
             models::tools(),
+            mcp::tools(),
         ];
         Self::new(groups.into_iter().flatten(), profiles::all(options))
     }
@@ -167,6 +168,7 @@ impl ProfileTools {
             version: *version,
             tools: tools.iter().map(|tool| tool.name.to_owned()).collect(),
             waiting_tools: tools.iter().filter(|tool| tool.waits).map(|tool| tool.name.to_owned()).collect(),
+            policy_tools: tools.iter().filter(|tool| tool.needs_rule).map(|tool| tool.name.to_owned()).collect(),
             subject,
             running_seconds: limits.running_time.map(|limit| limit.as_secs()),
             credit_budget: limits.credit_budget,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_history::job::JobLimits;
-use folio_history::journal::{Access, WorkingChange, WorkingState};
+use folio_history::journal::{Access, CallStatus, WorkingChange, WorkingState};
 use folio_llm::Models;
 use folio_metering::{BudgetMeter, BudgetScope, SharedMeter};
 use folio_resources::Resource;
@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::arguments::{self, Argument};
 use crate::extraction;
+use crate::mcp::McpServers;
 pub use crate::spelling::Spellings;
 
 /// Description of a tool for models and clients.
@@ -45,6 +46,8 @@ pub struct ToolResources {
     pub job_limits: JobLimits,
     /// Queue of the hints of these jobs.
     pub job_hints: Arc<dyn JobStore>,
+    /// Calls the MCP servers of organizations.
+    pub mcp: Arc<dyn McpServers>,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }
@@ -113,12 +116,14 @@ pub struct ToolOutput {
     /// Result for the model, as JSON.
     pub content: Value,
     pub change: WorkingChange,
+    /// `Failed` or `Unknown`: an effect outside of the stores failed, or its outcome is unknown, although its op row is stored.
+    pub status: CallStatus,
 }
 
 impl ToolOutput {
-    /// Creates an output that does not change the working state.
+    /// Creates the output of a successful call that does not change the working state.
     pub fn new(content: Value) -> Self {
-        Self { content, change: WorkingChange::default() }
+        Self { content, change: WorkingChange::default(), status: CallStatus::Ok }
     }
 
     /// Replaces the working state of the profile.

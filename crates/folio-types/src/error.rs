@@ -138,6 +138,8 @@ named_enum! {
         ModelUnavailable = "MODEL_UNAVAILABLE",
         /// A webhook endpoint did not accept an event.
         WebhookFailed = "WEBHOOK_FAILED",
+        /// An MCP server did not answer, or refused the request.
+        McpServerFailed = "MCP_SERVER_FAILED",
         /// The node died, restarted, or is unreachable.
         NodeLost = "NODE_LOST",
         /// A secret cannot be encrypted or decrypted: the installation has no master key, or another one than at the

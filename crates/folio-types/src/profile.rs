@@ -69,6 +69,8 @@ pub struct ProfileTool {
     /// True if its calls wait for a decision, unless a rule of the organization's policy or the turn's options permit them.
     /// Only a tool that writes can wait. A rule that requires an approval or denies applies in either case.
     pub waits: bool,
+    /// True if only a rule of the organization's policy permits its calls in advance: the turn's options do not.
+    pub needs_rule: bool,
     /// True if a model receives the tool only after a call of `find_tools`, or of the tool, in the same turn. A model may
     /// call the tool at any time.
     pub is_on_request: bool,
@@ -77,12 +79,17 @@ pub struct ProfileTool {
 impl ProfileTool {
     /// Returns a tool whose calls run without approval.
     pub const fn runs(name: &'static str) -> Self {
-        Self { name, waits: false, is_on_request: false }
+        Self { name, waits: false, needs_rule: false, is_on_request: false }
     }
 
     /// Returns a tool whose calls wait for a decision.
     pub const fn waits(name: &'static str) -> Self {
-        Self { name, waits: true, is_on_request: false }
+        Self { name, waits: true, needs_rule: false, is_on_request: false }
+    }
+
+    /// Returns a tool whose calls wait for a decision unless a rule of the organization's policy permits them.
+    pub const fn needs_rule(name: &'static str) -> Self {
+        Self { needs_rule: true, ..Self::waits(name) }
     }
 
     /// Returns the tool as one that is sent on request only.

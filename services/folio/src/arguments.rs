@@ -129,6 +129,9 @@ pub(crate) enum Command {
     /// List, show, create, change, delete and test webhook endpoints, and show their deliveries.
     #[command(subcommand)]
     Webhook(crate::data::webhook::Command),
+    /// Manage the MCP servers whose tools agents may call (administrators).
+    #[command(subcommand)]
+    McpServer(crate::data::mcp_server::Command),
     /// List, show, create, change and delete users that sign in with a password, and change passwords.
     #[command(subcommand, visible_alias = "user")]
     Users(crate::data::user::Command),

@@ -113,6 +113,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Inbox(inbox) => Box::pin(data::inbox::run(inbox)).await,
             Command::Job(command) => Box::pin(data::job::run(command)).await,
             Command::Proposals(command) => Box::pin(data::proposal::run(command)).await,
+            Command::McpServer(command) => Box::pin(data::mcp_server::run(command)).await,
             Command::Webhook(command) => Box::pin(data::webhook::run(command)).await,
             Command::Users(command) => Box::pin(data::user::run(command)).await,
             Command::Login(login) => login::run(login).await,

@@ -17,6 +17,7 @@ use folio_llm::Models;
 use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
+use folio_tools::mcp::McpServers;
 use folio_tools::{Registry, ToolResources, auto_create};
 use folio_types::profile::AUTO_CREATE_PROFILE;
 use folio_types::{Environment, Incarnation, Result, Timestamp};
@@ -52,6 +53,8 @@ pub struct NodeParts {
     pub jobs: JobParts,
     /// Renders page images.
     pub pages: PageRenderer,
+    /// Calls the MCP servers of organizations.
+    pub mcp: Arc<dyn McpServers>,
     /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
     /// True while the clock of the process is right. With a wrong clock the node runs no conversation.
@@ -212,6 +215,7 @@ impl RunningIncarnation {
             extraction: parts.extraction.clone(),
             job_limits: parts.jobs.limits,
             job_hints: parts.jobs.hints.queue(),
+            mcp: Arc::clone(&parts.mcp),
             incarnation: incarnation.clone(),
             owners,
             shared_turns: Some(parts.shared_turns.clone()),
@@ -261,6 +265,7 @@ async fn start_jobs(
         extraction: parts.extraction.clone(),
         job_limits: parts.jobs.limits,
         job_hints: parts.jobs.hints.queue(),
+        mcp: Arc::clone(&parts.mcp),
         tasks: settlements,
     };
     let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {

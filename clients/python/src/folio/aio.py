@@ -71,6 +71,7 @@ class AsyncClient:
         self.inbox = v1.InboxServiceStub(channel)
         self.jobs = v1.JobServiceStub(channel)
         self.limits = v1.LimitServiceStub(channel)
+        self.mcp_servers = v1.McpServerServiceStub(channel)
         self.models = v1.ModelServiceStub(channel)
         self.organizations = v1.OrganizationServiceStub(channel)
         self.policies = v1.PolicyServiceStub(channel)

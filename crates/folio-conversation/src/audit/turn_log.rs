@@ -209,7 +209,7 @@ fn ground_of(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Acc
     match rule {
         Some(rule) => Some(Ground::Rule(rule_label(&rule.name))),
         None if access == Access::ReadOnly => None,
-        None if options.auto_approve => Some(Ground::AutoApprove),
+        None if options.auto_approve && options.approves(name) => Some(Ground::AutoApprove),
         None if options.approves(name) => Some(Ground::AutoApprovedTool),
         None if !options.waits_by_default(name, access) => Some(Ground::Profile),
         None => Some(Ground::WritesWait),
@@ -280,6 +280,7 @@ mod tests {
             version: 1,
             tools: vec!["writes".to_owned(), "waits".to_owned()],
             waiting_tools: vec!["waits".to_owned()],
+            policy_tools: Vec::new(),
             subject: Subject::Document(DocumentId::derive(&["document"])),
             running_seconds: None,
             credit_budget: None,

@@ -140,6 +140,7 @@ impl Base {
             extraction: folio_tools::extraction::Options::default(),
             job_limits: folio_history::job::JobLimits::default(),
             job_hints: folio_storage_memory::shared_stores(self.environment.clone(), SharedOptions::default()).jobs,
+            mcp: Arc::new(folio_tools::mcp::NoMcpServers),
             incarnation,
             owners: Arc::new(crate::SingleProcessOwners),
             shared_turns: None,

@@ -104,6 +104,7 @@ pub(super) fn synthetic(status: CallStatus) -> &'static str {
         CallStatus::Superseded => "Not run: the user wrote another message instead of approving.",
         CallStatus::Conflict => "Not run: the target changed after the action was approved.",
         CallStatus::NotRun => "Not run: the turn ended before this call.",
+        CallStatus::Unknown => "The outcome is unknown: the change may have happened.",
         CallStatus::Ok | CallStatus::Failed => "Failed: no result was recorded.",
     }
 }

@@ -146,6 +146,7 @@ pub(super) fn no_id(reference: &Reference<'_>, status: Option<CallStatus>) -> St
         Some(CallStatus::Rejected) => format!("the user rejected that call of {tool}"),
         Some(CallStatus::Failed) => format!("that call of {tool} failed"),
         Some(CallStatus::Conflict) => format!("the target of that call of {tool} changed"),
+        Some(CallStatus::Unknown) => format!("the outcome of that call of {tool} is unknown"),
         Some(CallStatus::Cancelled | CallStatus::Expired | CallStatus::Superseded | CallStatus::NotRun) => {
             format!("that call of {tool} did not run")
         }

@@ -251,7 +251,8 @@ impl Machine {
 /// and a call with an approver's arguments, lists none.
 fn list_repairs(result: &mut CallResult, call: &CallRecord) {
     let repairs = &call.call.repairs;
-    let is_answer = matches!(result.status, CallStatus::Ok | CallStatus::Failed | CallStatus::Conflict);
+    let is_answer =
+        matches!(result.status, CallStatus::Ok | CallStatus::Failed | CallStatus::Conflict | CallStatus::Unknown);
     let is_edited = matches!(call.decision, Some(Decision::ApproveEdited { .. }));
     if repairs.is_empty() || !is_answer || is_edited {
         return;

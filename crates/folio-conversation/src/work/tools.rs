@@ -243,7 +243,7 @@ impl ToolWork {
 
 pub(super) fn done(output: ToolOutput) -> ToolResult {
     let (content, change) = (bounded(&output.content), output.change);
-    ToolResult { status: CallStatus::Ok, content, change, usage: Usage::default() }
+    ToolResult { status: output.status, content, change, usage: Usage::default() }
 }
 
 pub(super) fn failed(message: &str) -> ToolResult {

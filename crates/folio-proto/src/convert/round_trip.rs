@@ -84,7 +84,7 @@ fn value_of<P: TryFrom<i32, Error: Debug>, T: TryFrom<P, Error: Debug> + Debug>(
 }
 
 fn status() -> impl Strategy<Value = CallStatus> {
-    value_of::<v1::CallStatus, _>(8)
+    value_of::<v1::CallStatus, _>(9)
 }
 
 fn round() -> impl Strategy<Value = RoundView> {

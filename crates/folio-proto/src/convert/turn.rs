@@ -161,7 +161,7 @@ impl TryFrom<v1::CallResult> for ResultView {
     }
 }
 
-same_variants!(CallStatus = v1::CallStatus of "status": Ok, Failed, Rejected, Cancelled, Expired, Superseded, Conflict, NotRun);
+same_variants!(CallStatus = v1::CallStatus of "status": Ok, Failed, Rejected, Cancelled, Expired, Superseded, Conflict, NotRun, Unknown);
 
 impl From<&WorkingState> for v1::WorkingState {
     fn from(working: &WorkingState) -> Self {

@@ -205,6 +205,7 @@ fn accepted_with_profile() -> Accepted {
         version: 2,
         tools: vec!["get_schema".into(), "create_tag".into(), "delete_tag".into()],
         waiting_tools: vec!["delete_tag".into()],
+        policy_tools: Vec::new(),
         subject: Subject::Document(document_id()),
         running_seconds: Some(120),
         credit_budget: Some(5_000),

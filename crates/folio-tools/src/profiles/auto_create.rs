@@ -1,5 +1,5 @@
-//! The agent that makes a proposal for an uploaded document. It has the tools of conversations about a document, and works
-//! unattended: no call waits unless a rule of the organization's policy requires an approval. [`crate::auto_create`] bounds
+//! The agent that makes a proposal for an uploaded document. It has the tools of conversations about a document except those
+//! that reach MCP servers, and works unattended: no call waits unless a rule of the organization's policy requires an approval. [`crate::auto_create`] bounds
 //! what its calls may change.
 
 use std::sync::LazyLock;
@@ -10,6 +10,7 @@ use folio_types::profile::{
 
 use super::document;
 use crate::auto_create::Options;
+use crate::mcp;
 
 /// The running time and the credit budget of a turn are settings.
 pub(super) fn profile(options: &Options) -> Profile {
@@ -30,8 +31,11 @@ pub(super) fn profile(options: &Options) -> Profile {
     }
 }
 
-static TOOLS: LazyLock<Vec<ProfileTool>> =
-    LazyLock::new(|| document::TOOLS.iter().map(|tool| ProfileTool { waits: false, ..*tool }).collect());
+/// An effect outside of Folio needs a person, and the text of a document could cause it.
+static TOOLS: LazyLock<Vec<ProfileTool>> = LazyLock::new(|| {
+    let own = document::TOOLS.iter().filter(|tool| !mcp::TOOLS.contains(&tool.name));
+    own.map(|tool| ProfileTool { waits: false, ..*tool }).collect()
+});
 
 #[cfg(test)]
 mod tests {
@@ -39,13 +43,16 @@ mod tests {
     use crate::Registry;
 
     #[test]
-    fn the_agent_has_the_tools_of_conversations_and_no_call_waits() {
+    fn the_agent_has_the_tools_of_conversations_without_servers_and_no_call_waits() {
         let registry = Registry::standard().unwrap();
         let names = |profile: &str| {
             let tools = registry.profile(profile).unwrap();
             tools.specs().map(|spec| spec.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(AUTO_CREATE_PROFILE), names(folio_types::profile::DOCUMENT_PROFILE));
+        let mut own = names(folio_types::profile::DOCUMENT_PROFILE);
+        own.retain(|name| !mcp::TOOLS.contains(name));
+        assert_eq!(own.len() + mcp::TOOLS.len(), document::TOOLS.len());
+        assert_eq!(names(AUTO_CREATE_PROFILE), own);
         assert!(profile(&Options::default()).tools.iter().all(|tool| !tool.waits));
         let limited = profile(&Options { credit_budget: Some(7), ..Options::default() });
         assert_eq!(limited.limits.credit_budget, Some(7), "a setting");

@@ -51,6 +51,9 @@ pub(super) const TOOLS: &[ProfileTool] = &[
     ProfileTool::runs("help_schemas"),
     ProfileTool::runs("help_prompts"),
     ProfileTool::runs("list_llm_models").on_request(),
+    ProfileTool::runs("list_server_tools").on_request(),
+    ProfileTool::runs("read_from_server").on_request(),
+    ProfileTool::needs_rule("write_to_server").on_request(),
     ProfileTool::runs("find_tools"),
 ];
 

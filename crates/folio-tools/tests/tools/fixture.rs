@@ -63,6 +63,7 @@ impl Fixture {
             extraction: folio_tools::extraction::Options::default(),
             job_limits: JobLimits::default(),
             job_hints: folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()).jobs,
+            mcp: Arc::new(folio_tools::mcp::NoMcpServers),
             tasks: TaskTracker::new(),
         };
         let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);

@@ -16,6 +16,7 @@ mod extraction;
 mod extraction_job;
 mod fixture;
 mod invented_ids;
+mod mcp;
 mod once;
 mod prompts;
 mod schemas;

@@ -8,6 +8,7 @@ use folio_types::{DocumentId, ExtractionId, OrgId, Principal, PromptId, SchemaId
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, id_of, invoice, text};
+use crate::mcp::add_server;
 
 /// Tools that do not refer to resources of an organization.
 const UNRELATED: [&str; 4] = ["help_schemas", "help_prompts", "validate_schema", "find_tools"];
@@ -40,6 +41,7 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     test.models.add_own_model(&test.context.principal.org, "theirs");
     let (schema, prompt, document) = (id_of(&schema_revid), id_of(&prompt_revid), test.document());
     let extraction = test.context.working.extraction.as_ref().unwrap().id.clone();
+    add_server(&test, &test.context.principal.org).await;
     let missing = ["unknown"];
     let foreign = Foreign(vec![
         (document.to_string(), DocumentId::derive(&missing).to_string()),
@@ -48,6 +50,7 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         (prompt.clone(), PromptId::derive(&missing).to_string()),
         (extraction.to_string(), ExtractionId::derive(&missing).to_string()),
         ("theirs".to_owned(), "missing".to_owned()),
+        ("tickets".to_owned(), "unknown".to_owned()),
     ]);
     let principal = Principal {
         org: OrgId::derive(&["other"]),
@@ -90,6 +93,8 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         ("delete_prompt", json!({ "prompt_id": prompt })),
         ("update_tag", json!({ "tag_id": tag, "name": "x" })),
         ("delete_tag", json!({ "tag_id": tag })),
+        ("read_from_server", json!({ "server": "tickets", "tool": "find" })),
+        ("write_to_server", json!({ "server": "tickets", "tool": "create" })),
     ] {
         let (found, with_foreign_ids) = output(&test, &other(&test), name, &arguments).await;
         assert!(!found, "{name} {arguments}: {with_foreign_ids}");
@@ -114,6 +119,9 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|model| text(&model["model"])).collect();
     assert_eq!(names, ["base", "other", "ours"]);
     called.insert("list_llm_models".to_owned());
+    let listed = test.call_in(&other(&test), "list_server_tools", &json!({})).await.unwrap();
+    assert_eq!(listed.content["tools"], json!([]));
+    called.insert("list_server_tools".to_owned());
     // A name of another organization is free, and creates a separate resource.
     for (name, arguments, id, theirs) in [
         ("create_tag", json!({ "name": "Billing" }), "tag_id", tag.as_str()),

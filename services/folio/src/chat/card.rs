@@ -128,6 +128,7 @@ fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Output {
         v1::CallStatus::Ok => (GOOD, "✓", ""),
         v1::CallStatus::Rejected => (DIM, "–", " rejected"),
         v1::CallStatus::Conflict => (BAD, "✗", " changed meanwhile"),
+        v1::CallStatus::Unknown => (BAD, "?", " has an unknown outcome"),
         v1::CallStatus::Cancelled => (DIM, "–", " cancelled"),
         v1::CallStatus::Expired | v1::CallStatus::Superseded | v1::CallStatus::NotRun => (DIM, "–", " not run"),
         v1::CallStatus::Failed | v1::CallStatus::Unspecified => (BAD, "✗", " failed"),

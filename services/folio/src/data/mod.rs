@@ -13,6 +13,7 @@ pub(crate) mod extraction;
 mod fields;
 pub(crate) mod inbox;
 pub(crate) mod job;
+pub(crate) mod mcp_server;
 pub(crate) mod organization;
 mod output;
 pub(crate) mod prompt;

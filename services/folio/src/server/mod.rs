@@ -25,6 +25,7 @@ use folio_gateway::purchases::Purchases;
 use folio_gateway::{Counters, Gateway};
 use folio_history::peer::SharedPeer;
 use folio_jobs::{JobControl, JobHints};
+use folio_mcp::McpClient;
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
 use folio_operations::{Components, RunningExports};
 use folio_process::clock::ProcessClock;
@@ -70,6 +71,7 @@ pub(crate) struct SharedComponents {
     credit: CreditMeter,
     quotas: QuotaCache,
     webhooks: folio_webhooks::Counters,
+    mcp: McpClient,
     environment: Arc<dyn Environment>,
 }
 
@@ -136,6 +138,7 @@ pub(crate) async fn start(
     let accounts = Accounts::new(&settings.users, Arc::clone(&shared.rates), &environment)?;
     let models = Providers::new(endpoint.options, &settings.providers, vault, &stores, Arc::clone(&environment))?;
     let renewal = Renewal::start(models.clone());
+    let mcp = McpClient::new(models.clone())?;
     let models = Arc::new(models);
     let credit = CreditMeter::start(&stores, Arc::clone(&environment), settings.credit.clone()).await?;
     let quotas = QuotaCache::new(stores.of(), settings.limits.quotas());
@@ -156,6 +159,7 @@ pub(crate) async fn start(
         credit: credit.clone(),
         quotas,
         webhooks: webhooks.clone(),
+        mcp,
         environment,
     };
 
@@ -217,7 +221,7 @@ pub(crate) async fn start(
     };
     let gateway = match (listeners.public, conversations(&base.stores, cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
-            let SharedComponents { stores, shared, models, meter, credit, environment, .. } = base;
+            let SharedComponents { stores, shared, models, meter, credit, environment, mcp, .. } = base;
             let providers = Providers::clone(&models);
             let components = Components {
                 quotas: settings.limits.quotas(),
@@ -226,6 +230,7 @@ pub(crate) async fn start(
                 nodes: cluster.as_ref().map(|_| shared.nodes),
                 models,
                 providers,
+                mcp: Arc::new(mcp),
                 meter,
                 credit,
                 environment,

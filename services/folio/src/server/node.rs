@@ -69,6 +69,7 @@ impl RunningNode {
         let parts = NodeParts {
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
             pages: PageRenderer::new(base.stores.clone(), Arc::clone(&base.environment), settings.documents.clone()),
+            mcp: Arc::new(base.mcp.clone()),
             stores: base.stores.clone(),
             models: base.models.clone(),
             meter: base.meter.clone(),

@@ -12,6 +12,7 @@ mod handler;
 mod inbox;
 mod job;
 mod limit;
+mod mcp_server;
 mod model;
 mod organization;
 mod policy;
@@ -89,6 +90,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         usage_service_server::UsageServiceServer,
         audit_service_server::AuditServiceServer,
         webhook_endpoint_service_server::WebhookEndpointServiceServer,
+        mcp_server_service_server::McpServerServiceServer,
         user_service_server::UserServiceServer,
         account_service_server::AccountServiceServer
     );

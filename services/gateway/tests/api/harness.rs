@@ -34,6 +34,7 @@ use folio_storage::{
 };
 use folio_storage_conformance::layer::{Layered, SharedTurnLayer};
 use folio_storage_embedded::EmbeddedStore;
+use folio_tools::mcp::McpServers;
 use folio_types::access::Scope;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::models::ModelOptions;
@@ -53,6 +54,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use crate::calls;
+use crate::mcp_servers::StaticMcpServers;
 
 /// The name of the scripted model.
 pub(crate) const MODEL: &str = "test-model";
@@ -321,6 +323,7 @@ impl Server {
         let job_limits = JobLimits { items_running_max: 1, ..JobLimits::default() };
         let hints = JobHints::new(shared.jobs.clone());
         let jobs = JobControl::new(&stores, hints.clone(), Arc::clone(&environment), job_limits);
+        let mcp = Arc::new(StaticMcpServers) as Arc<dyn McpServers>;
         let parts = NodeParts {
             jobs: JobParts {
                 slots: shared.slots.clone(),
@@ -332,6 +335,7 @@ impl Server {
             clock: tokio::sync::watch::channel(true).1,
             turn_slots: Slots::of_turns(limits.clone(), shared.slots.clone()),
             pages: PageRenderer::new(stores.clone(), Arc::clone(&environment), reading),
+            mcp: Arc::clone(&mcp),
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),
@@ -354,6 +358,7 @@ impl Server {
             conversations: Arc::new(node.clone()),
             models: Arc::clone(&model) as Arc<dyn Models>,
             providers,
+            mcp,
             meter,
             credit,
             uploader,

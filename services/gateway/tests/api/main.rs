@@ -26,6 +26,7 @@ mod jwt;
 mod limits;
 mod malformed;
 mod many_documents;
+mod mcp_servers;
 mod organizations;
 mod pending;
 mod proposals;

@@ -1,0 +1,11 @@
+//! Client of the MCP servers of organizations: the streamable HTTP transport, of versions with a handshake and of the
+//! stateless version.
+//!
+//! A request is sent once. Its failure states whether the server may have executed it. The URL guard of `folio-llm` applies to
+//! every connection, and everything that a server returns is bounded and untrusted. The crate must not know turns.
+
+mod client;
+mod message;
+mod session;
+
+pub use client::McpClient;

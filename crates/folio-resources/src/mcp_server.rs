@@ -1,0 +1,435 @@
+//! MCP servers of organizations, whose tools agents may call. `folio-mcp` calls the servers.
+//!
+//! The texts of a tool come from its server and are untrusted. A tool is allowed together with the digest of its text. A
+//! call compares the digest with that of the current text, and a difference disables the tool until it is allowed again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use folio_types::op::{OpResult, Write};
+use folio_types::{Digest, Error, OrgId, Reason, Result, Secret, Timestamp, UserId, plain_id};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::resource::common_functions;
+use crate::{Condition, ListRow, Plan, Resource, SealedKey, fields};
+
+// proto: McpServer.name "1 to {} letters"
+const NAME_CHARS: usize = 64;
+// proto: McpServer.url "at most {} characters"
+const URL_CHARS: usize = 2_000;
+// proto: McpServer.token "at most {} visible"
+const TOKEN_CHARS: usize = 4_000;
+/// Maximum number of MCP servers of an organization. Concurrent creations may exceed it slightly.
+// proto: McpServerService.CreateMcpServer "at most {} servers"
+pub const SERVERS_MAX: u64 = 20;
+/// Maximum number of allowed tools of a server.
+// proto: McpServer.allowed_tools "at most {} tools"
+pub const ALLOWED_TOOLS_MAX: usize = 64;
+/// Maximum length of the name of a tool, in characters.
+// proto: McpTool.name "1 to {} visible"
+const TOOL_NAME_CHARS: usize = 128;
+/// Maximum size of the description of a tool, in bytes.
+// proto: McpTool.description "at most {} KiB"
+const DESCRIPTION_BYTES: usize = 8 * 1024;
+/// Maximum size of the schema of a tool's arguments, in bytes.
+// proto: McpTool.input_schema_json "at most {} KiB"
+const INPUT_SCHEMA_BYTES: usize = 32 * 1024;
+/// Maximum size of the texts of all allowed tools of a server, in bytes.
+// proto: McpServer.allowed_tools "{} KiB together"
+const TEXTS_BYTES: usize = 128 * 1024;
+
+plain_id!(McpServerId, "mcs", "MCP server");
+
+/// The description of a tool by its server. Untrusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpToolText {
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub input_schema: Value,
+}
+
+impl McpToolText {
+    /// Returns the digest of the text. It does not depend on the order of the members of the schema.
+    pub fn digest(&self) -> Digest {
+        Digest::of_json(&json!({ "description": self.description, "input_schema": self.input_schema }))
+    }
+
+    /// Returns the problem for which a tool with this text cannot be allowed, as the end of a sentence. None: it can.
+    pub fn problem(&self) -> Option<String> {
+        let (description, schema) = (self.description.len(), self.input_schema.to_string().len());
+        if description > DESCRIPTION_BYTES {
+            return Some(format!("has a description of {description} bytes; the maximum is {DESCRIPTION_BYTES}"));
+        }
+        if schema > INPUT_SCHEMA_BYTES {
+            return Some(format!("has a schema of {schema} bytes; the maximum is {INPUT_SCHEMA_BYTES}"));
+        }
+        (!self.input_schema.is_object()).then(|| "has a schema that is no JSON object".to_owned())
+    }
+
+    fn bytes(&self) -> usize {
+        self.description.len().saturating_add(self.input_schema.to_string().len())
+    }
+}
+
+/// A tool that agents may call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowedMcpTool {
+    /// True if its calls change something, so that they wait for approval and are sent at most once.
+    pub is_write: bool,
+    /// The text when the tool was allowed, which models receive.
+    pub text: McpToolText,
+    /// The digest of the text.
+    pub digest: Digest,
+    /// Time at which a call found another text, which disabled the tool. None: the tool is enabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled_at: Option<Timestamp>,
+}
+
+impl AllowedMcpTool {
+    /// Allows a tool with the text that its server states now.
+    pub fn new(is_write: bool, text: McpToolText) -> Self {
+        Self { is_write, digest: text.digest(), text, disabled_at: None }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpServer {
+    /// Derived from the organization, the user and the request id.
+    pub id: McpServerId,
+    pub org: OrgId,
+    /// Unique in the organization, case-insensitive. Models and policies name the server by it.
+    pub name: String,
+    /// Absolute HTTP or HTTPS URL of the streamable HTTP transport.
+    pub url: String,
+    /// Encrypted bearer token. None: requests have no credential.
+    pub token: Option<SealedKey>,
+    /// True if agents may call the tools.
+    pub enabled: bool,
+    /// The tools that agents may call, by name.
+    pub tools: BTreeMap<String, AllowedMcpTool>,
+    pub created_by: UserId,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// From 1. Incremented by every change. A call is no change.
+    pub version: u64,
+}
+
+impl McpServer {
+    /// Returns a tool that agents may call. None: it is unknown or disabled, or the server is disabled.
+    pub fn callable(&self, tool: &str) -> Option<&AllowedMcpTool> {
+        self.tools.get(tool).filter(|tool| self.enabled && tool.disabled_at.is_none())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum McpServerChange {
+    Create {
+        /// Unique among the live servers of the organization.
+        name: String,
+        url: String,
+        /// Encrypted bearer token. None: requests have no credential.
+        token: Option<SealedKey>,
+        enabled: bool,
+    },
+    /// None: unchanged.
+    Update {
+        name: Option<String>,
+        /// Another URL removes the token, unless the update sets one: a token must not reach another server.
+        url: Option<String>,
+        /// Inner None: removes the token.
+        token: Option<Option<SealedKey>>,
+        enabled: Option<bool>,
+        /// Replaces all allowed tools.
+        tools: Option<BTreeMap<String, AllowedMcpTool>>,
+    },
+    /// Disables tools whose servers state another text.
+    Disable {
+        tools: BTreeSet<String>,
+    },
+    /// Records that a call of a tool that writes is sent next. The record is the op row; the server does not change.
+    Call {
+        tool: String,
+        /// Random text that identifies the attempt. The op row contains that of the attempt that may send the call.
+        attempt: String,
+    },
+    Delete,
+}
+
+/// All conditions that are set must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct McpServerFilter {
+    /// Substring of the name, case-insensitive.
+    pub name_search: Option<String>,
+}
+
+/// Validates the name of a server, by which models and rules of policies refer to it.
+pub fn check_server_name(field: &str, name: &str) -> Result<()> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if name.is_empty() || name.len() > NAME_CHARS || !name.bytes().all(is_word) {
+        return Err(Error::invalid_field(field, format!("must have 1 to {NAME_CHARS} letters, digits, - or _")));
+    }
+    Ok(())
+}
+
+/// Validates the length of a URL. `folio-operations` validates its syntax.
+pub fn check_server_url(field: &str, url: &str) -> Result<()> {
+    fields::at_most(field, url, URL_CHARS)
+}
+
+/// Validates a bearer token, which becomes the value of a header.
+pub fn check_server_token(field: &str, token: &Secret) -> Result<()> {
+    let text = token.reveal();
+    if text.len() > TOKEN_CHARS || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let problem = format!("must have at most {TOKEN_CHARS} visible ASCII characters");
+        return Err(Error::invalid_field(field, problem));
+    }
+    Ok(())
+}
+
+/// Returns true if a text is the name of a tool that can be allowed.
+pub fn is_tool_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= TOOL_NAME_CHARS && name.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Validates the number, names and texts of the allowed tools of a server.
+pub fn check_allowed_tools(field: &str, tools: &BTreeMap<String, AllowedMcpTool>) -> Result<()> {
+    if tools.len() > ALLOWED_TOOLS_MAX {
+        return Err(Error::invalid_field(field, format!("has more than {ALLOWED_TOOLS_MAX} tools")));
+    }
+    for (name, tool) in tools {
+        if !is_tool_name(name) {
+            let problem = format!("has a tool whose name is not 1 to {TOOL_NAME_CHARS} visible ASCII characters");
+            return Err(Error::invalid_field(field, problem));
+        }
+        if let Some(problem) = tool.text.problem() {
+            return Err(Error::invalid_field(field, format!("has the tool {name}, which {problem}")));
+        }
+    }
+    let bytes = tools.values().fold(0, |sum: usize, tool| sum.saturating_add(tool.text.bytes()));
+    if bytes > TEXTS_BYTES {
+        let problem = format!("has texts of {bytes} bytes together; the maximum is {TEXTS_BYTES}");
+        return Err(Error::invalid_field(field, problem).with_reason(Reason::TooLarge));
+    }
+    Ok(())
+}
+
+impl Resource for McpServer {
+    type Change = McpServerChange;
+    type Filter = McpServerFilter;
+    const KIND: &'static str = "mcp_server";
+    const DELETE: McpServerChange = McpServerChange::Delete;
+
+    common_functions!(McpServerId);
+
+    fn label(&self) -> &str {
+        &self.name
+    }
+
+    fn unique_name(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
+    fn list_row(&self) -> ListRow {
+        ListRow { id: self.id.to_string(), name: self.name.clone(), ..ListRow::default() }
+    }
+
+    fn conditions(filter: &McpServerFilter) -> Vec<Condition> {
+        Condition::name_search(filter.name_search.as_ref()).into_iter().collect()
+    }
+
+    fn apply(id: &McpServerId, write: &Write<McpServerChange>, before: Option<Self>) -> Result<Plan<Self>> {
+        let done = |server: Self| {
+            let result = OpResult::Resource { id: server.id.to_string(), name: server.name.clone() };
+            Ok(Plan { after: Some(server), result })
+        };
+        let changed = |before: &Self, after: Self| match after == *before {
+            true => after,
+            false => Self { version: before.version + 1, updated_at: write.at, ..after },
+        };
+        match (&write.change, before) {
+            (McpServerChange::Create { name, url, token, enabled }, None) => done(Self {
+                id: id.clone(),
+                org: write.org.clone(),
+                name: name.clone(),
+                url: url.clone(),
+                token: token.clone(),
+                enabled: *enabled,
+                tools: BTreeMap::new(),
+                created_by: write.by.clone(),
+                created_at: write.at,
+                updated_at: write.at,
+                version: 1,
+            }),
+            (McpServerChange::Update { name, url, token, enabled, tools }, Some(before)) => {
+                let mut server = before.clone();
+                server.name.clone_from(name.as_ref().unwrap_or(&before.name));
+                server.url.clone_from(url.as_ref().unwrap_or(&before.url));
+                if server.url != before.url {
+                    server.token = None;
+                }
+                if let Some(token) = token {
+                    server.token.clone_from(token);
+                }
+                server.enabled = enabled.unwrap_or(before.enabled);
+                server.tools.clone_from(tools.as_ref().unwrap_or(&before.tools));
+                done(changed(&before, server))
+            }
+            (McpServerChange::Disable { tools }, Some(before)) => {
+                let mut server = before.clone();
+                for (_, tool) in server.tools.iter_mut().filter(|(name, _)| tools.contains(*name)) {
+                    tool.disabled_at = tool.disabled_at.or(Some(write.at));
+                }
+                done(changed(&before, server))
+            }
+            (McpServerChange::Call { tool, attempt }, Some(before)) => {
+                if !before.callable(tool).is_some_and(|tool| tool.is_write) {
+                    let message = format!("the tool {tool:?} of {} is not allowed", before.name);
+                    return Err(Error::precondition(Reason::UnknownTool, message));
+                }
+                let result = OpResult::Resource { id: before.id.to_string(), name: attempt.clone() };
+                Ok(Plan { after: Some(before), result })
+            }
+            (McpServerChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            _ => Err(Self::not_found(id)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::op::Expected;
+
+    use super::*;
+    use crate::golden::{assert_golden, at, org, user};
+
+    fn text(description: &str) -> McpToolText {
+        McpToolText { description: description.into(), input_schema: json!({"type": "object"}) }
+    }
+
+    fn mcp_server() -> McpServer {
+        let disabled =
+            AllowedMcpTool { disabled_at: Some(at()), ..AllowedMcpTool::new(true, text("Closes a ticket.")) };
+        McpServer {
+            id: McpServerId::derive(&["golden"]),
+            org: org(),
+            name: "tickets".into(),
+            url: "https://example.com/mcp".into(),
+            token: Some(SealedKey { master: "0011223344556677".into(), sealed: "c2VhbGVk".into() }),
+            enabled: true,
+            tools: BTreeMap::from([
+                ("close".into(), disabled),
+                ("create".into(), AllowedMcpTool::new(true, text("Creates a ticket."))),
+                ("find".into(), AllowedMcpTool::new(false, text("Finds tickets."))),
+            ]),
+            created_by: user(),
+            created_at: at(),
+            updated_at: at(),
+            version: 2,
+        }
+    }
+
+    fn apply(before: &McpServer, change: McpServerChange) -> Result<Plan<McpServer>> {
+        let (key, expected) = ("change".parse().unwrap(), Expected::Version(before.version));
+        let write = Write::by_platform(org(), key, at(), expected, change);
+        McpServer::apply(&before.id, &write, Some(before.clone()))
+    }
+
+    fn update() -> McpServerChange {
+        McpServerChange::Update { name: None, url: None, token: None, enabled: None, tools: None }
+    }
+
+    #[test]
+    fn the_stored_format_is_that_of_the_golden_file() {
+        assert_golden("live", mcp_server());
+    }
+
+    #[test]
+    fn another_url_removes_the_token_unless_the_update_sets_one() {
+        let other = SealedKey { master: "m".into(), sealed: "o".into() };
+        let moved = |token| {
+            let McpServerChange::Update { name, enabled, tools, .. } = update() else { panic!("an update") };
+            let url = Some("https://other.example/mcp".to_owned());
+            let change = McpServerChange::Update { name, url, token, enabled, tools };
+            apply(&mcp_server(), change).unwrap().after.unwrap().token
+        };
+        assert_eq!(moved(None), None);
+        assert_eq!(moved(Some(Some(other.clone()))), Some(other));
+        assert_eq!(apply(&mcp_server(), update()).unwrap().after, Some(mcp_server()), "nothing changes");
+    }
+
+    #[test]
+    fn a_call_is_recorded_with_its_attempt_and_changes_nothing() {
+        let call = |before: &McpServer, tool: &str| {
+            apply(before, McpServerChange::Call { tool: tool.to_owned(), attempt: "a1".to_owned() })
+        };
+        let server = mcp_server();
+        let plan = call(&server, "create").unwrap();
+        assert_eq!(plan.after, Some(server.clone()));
+        assert_eq!(plan.result, OpResult::Resource { id: server.id.to_string(), name: "a1".to_owned() });
+        let disabled = McpServer { enabled: false, ..server.clone() };
+        for (server, tool) in [(&server, "find"), (&server, "close"), (&server, "other"), (&disabled, "create")] {
+            assert_eq!(call(server, tool).unwrap_err().reason, Reason::UnknownTool, "{tool}");
+        }
+    }
+
+    #[test]
+    fn a_tool_is_disabled_once_and_enabled_when_it_is_allowed_again() {
+        let disable = |before: &McpServer| {
+            let tools = BTreeSet::from(["create".to_owned(), "unknown".to_owned()]);
+            apply(before, McpServerChange::Disable { tools }).unwrap().after.unwrap()
+        };
+        let disabled = disable(&mcp_server());
+        assert_eq!((disabled.version, disabled.callable("create")), (3, None));
+        assert!(disabled.callable("find").is_some());
+        assert_eq!(disable(&disabled), disabled);
+        let mut tools = disabled.tools.clone();
+        tools.insert("create".into(), AllowedMcpTool::new(true, text("Creates a ticket or two.")));
+        let McpServerChange::Update { name, url, token, enabled, .. } = update() else { panic!("an update") };
+        let allowed = apply(&disabled, McpServerChange::Update { name, url, token, enabled, tools: Some(tools) });
+        assert!(allowed.unwrap().after.unwrap().callable("create").is_some());
+    }
+
+    #[test]
+    fn the_digest_of_a_text_depends_on_its_content_only() {
+        let with = |schema: &str| McpToolText { input_schema: serde_json::from_str(schema).unwrap(), ..text("a") };
+        assert_eq!(with(r#"{"a": 1, "b": 2}"#).digest(), with(r#"{"b": 2, "a": 1}"#).digest());
+        assert_ne!(with(r#"{"a": 1}"#).digest(), with(r#"{"a": 2}"#).digest());
+        assert_ne!(text("a").digest(), text("b").digest());
+    }
+
+    #[test]
+    fn the_fields_of_a_server_and_the_texts_of_its_tools_are_bounded() {
+        let name = |name: &str| check_server_name("f", name).is_ok();
+        assert!(name("Jira_2-a") && name(&"a".repeat(NAME_CHARS)));
+        assert!(!name("") && !name("a b") && !name("ä") && !name(&"a".repeat(NAME_CHARS + 1)));
+        let url = |chars: usize| check_server_url("f", &"a".repeat(chars)).is_ok();
+        assert_eq!((url(URL_CHARS), url(URL_CHARS + 1)), (true, false));
+        let token = |text: &str| check_server_token("f", &Secret::new(text)).is_ok();
+        assert!(token("") && token(&"a".repeat(TOKEN_CHARS)));
+        assert!(!token(&"a".repeat(TOKEN_CHARS + 1)) && !token("a b") && !token("ä") && !token("a\r\nb"));
+        let tools = |count: usize, name: &str, text: &McpToolText| {
+            let tool = |number: usize| (format!("{name}{number}"), AllowedMcpTool::new(true, text.clone()));
+            check_allowed_tools("f", &(0..count).map(tool).collect()).is_ok()
+        };
+        let long = |bytes: usize| text(&"a".repeat(bytes));
+        assert!(tools(ALLOWED_TOOLS_MAX, "t", &text("a")) && !tools(ALLOWED_TOOLS_MAX + 1, "t", &text("a")));
+        assert!(tools(1, "t", &long(DESCRIPTION_BYTES)) && !tools(1, "t", &long(DESCRIPTION_BYTES + 1)));
+        assert!(!tools(ALLOWED_TOOLS_MAX, "t", &long(DESCRIPTION_BYTES)), "together");
+        assert!(!tools(1, "a b", &text("a")) && !tools(1, &"a".repeat(TOOL_NAME_CHARS), &text("a")));
+        let schema = |schema: Value| McpToolText { input_schema: schema, ..text("a") };
+        let huge = json!({ "description": "a".repeat(INPUT_SCHEMA_BYTES) });
+        assert!(!tools(1, "t", &schema(json!([]))) && !tools(1, "t", &schema(huge)));
+    }
+
+    #[test]
+    fn a_server_is_found_by_a_part_of_its_name_and_deleted_once() {
+        let server = mcp_server();
+        assert_eq!((server.unique_name(), server.label()), (Some("tickets"), "tickets"));
+        for (search, expected) in [(None, true), (Some("TICK"), true), (Some("other"), false)] {
+            let filter = McpServerFilter { name_search: search.map(str::to_owned) };
+            assert_eq!(server.list_row().matches(&McpServer::conditions(&filter)), expected, "{search:?}");
+        }
+        let plan = apply(&server, McpServer::DELETE).unwrap();
+        assert_eq!(plan, Plan { after: None, result: OpResult::Deleted });
+    }
+}
