@@ -1,5 +1,6 @@
 //! The faces that are plain HTTP: gRPC-Web, Connect, REST and pages.
 
+mod access_tokens;
 mod browsers;
 mod compatibility;
 mod documents;
@@ -7,13 +8,16 @@ mod faces;
 mod malformed;
 mod mcp;
 mod ocr;
+mod organizations;
 mod pages;
 mod results;
 mod roles;
 mod schemathesis;
+mod sign_in;
 mod tags;
 mod tenants;
 mod uploads;
+mod users;
 
 pub(crate) use faces::{Face, call_over};
 
