@@ -141,8 +141,8 @@ struct UsersQuery {
     user_id: Option<String>,
     /// The organization whose members are listed. The caller must be its admin.
     organization_id: Option<String>,
-    /// Part of the name of a member, in any case, at most 200 characters. For a platform administrator without an organization:
-    /// part of the name or of the e-mail address of a user.
+    /// Part of the name of a member, in any case, at most 200 characters. For a platform administrator without an
+    /// organization: part of the name or of the e-mail address of a user.
     search_name: Option<String>,
     /// Number of users before the page.
     #[serde(default)]

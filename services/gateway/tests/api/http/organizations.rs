@@ -38,8 +38,8 @@ async fn an_organization_is_created_renamed_and_deleted_by_an_administrator() {
     assert_eq!((malformed.status.as_u16(), &malformed.detail()[0]["loc"]), (422, &json!(["body", "type"])));
 
     assert_eq!(http.json(Method::DELETE, &one, &Value::Null).await.json(), json!({ "status": "success" }));
-    let gone = http.get(&format!("{ROUTE}?organization_id={id}")).await;
-    assert_eq!((gone.status.as_u16(), gone.detail()), (404, json!("Organization not found")));
+    let deleted_one = http.get(&format!("{ROUTE}?organization_id={id}")).await;
+    assert_eq!((deleted_one.status.as_u16(), deleted_one.detail()), (404, json!("Organization not found")));
     assert_eq!(http.json(Method::DELETE, &one, &Value::Null).await.status, 404);
     server.stop().await;
 }

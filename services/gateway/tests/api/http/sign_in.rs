@@ -74,7 +74,7 @@ async fn failed_sign_ins_over_rest_count_against_their_address() {
 }
 
 #[tokio::test]
-async fn a_server_without_users_signs_nobody_in() {
+async fn a_server_without_users_starts_no_session_for_a_page() {
     let server = Server::without_users().await;
     let refused = sign_in(&Http::new(&server, &server.stranger(None)), KNOWN.0, Some(KNOWN.1)).await;
     assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (400, &json!("USERS_DISABLED")));

@@ -59,8 +59,8 @@ async fn an_administrator_creates_changes_and_deletes_a_user() {
     assert_eq!(http.json(Method::DELETE, &format!("/v0/account/organizations/{org}"), &Value::Null).await.status, 200);
     let deleted = http.json(Method::DELETE, &one, &Value::Null).await;
     assert_eq!(deleted.json(), json!({ "message": "User and related data deleted successfully" }));
-    let gone = http.get(&format!("{ROUTE}?user_id={id}")).await;
-    assert_eq!(refusal(&gone), (404, json!("User not found")));
+    let deleted_one = http.get(&format!("{ROUTE}?user_id={id}")).await;
+    assert_eq!(refusal(&deleted_one), (404, json!("User not found")));
     let own = format!("{ROUTE}/{}", root.id);
     let last = http.json(Method::PUT, &own, &json!({ "role": "user" })).await;
     assert_eq!(refusal(&last), (400, json!("Cannot remove admin role from the last admin user")));
