@@ -71,7 +71,7 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
         &["folio-proto", "folio-client", "folio-process", "folio-cluster", "folio-gateway", "folio-node", "folio"],
     ),
     ("hayro-interpret", &["folio-documents"]),
-    ("hmac", &["folio-cluster"]),
+    ("hmac", &["folio-accounts", "folio-cluster"]),
     ("argon2", &["folio-accounts"]),
     ("opentelemetry", &["folio-process", "folio-trace"]),
     ("opentelemetry_sdk", &["folio-process", "folio-trace"]),

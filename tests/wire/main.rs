@@ -15,6 +15,7 @@ mod composition;
 mod crash;
 mod data_commands;
 mod deadline;
+mod docrouter;
 mod documents;
 mod erasure;
 mod extract;

@@ -9,6 +9,8 @@ use crate::run::{cargo, finish, tools_folder};
 
 /// Folder of programs that were built from Go modules, below the tools folder.
 const GO_BIN: &str = "go/bin";
+/// Folder of libraries of npm, below the tools folder. An installation in the folder of another tool would remove that tool.
+const NODE_LIBRARIES: &str = "docrouter";
 
 #[derive(Clone, Copy)]
 pub(crate) struct Tool {
@@ -28,6 +30,10 @@ pub(crate) enum Source {
     },
     /// A PyPI package that is only used from the tools folder, never from `PATH`: the arguments of `pip install`.
     Python(&'static [&'static str]),
+    /// A library of PyPI for the interpreter of the tools folder: the arguments of `pip install`. The program is the module.
+    PythonLibrary(&'static [&'static str]),
+    /// A library of npm below [`NODE_LIBRARIES`]: the argument of `npm install`. The program is the package.
+    NodeLibrary(&'static str),
     /// The path of a Go program, with its version.
     Go(&'static str),
     /// The name and version of a crate with a binary.
@@ -70,6 +76,16 @@ pub(crate) const NPM: Tool =
 /// The official client of MCP. The program is not used: a test starts its interpreter.
 pub(crate) const MCP: Tool =
     Tool { program: "mcp", purpose: "the official client of MCP", source: Source::Python(&["mcp==2.3.0"]) };
+pub(crate) const DOCROUTER_PYTHON: Tool = Tool {
+    program: "docrouter_sdk",
+    purpose: "DocRouter's published client for Python",
+    source: Source::PythonLibrary(&["docrouter-sdk==0.1.5"]),
+};
+pub(crate) const DOCROUTER_NODE: Tool = Tool {
+    program: "@docrouter/sdk",
+    purpose: "DocRouter's published client for TypeScript",
+    source: Source::NodeLibrary("@docrouter/sdk@1.0.0"),
+};
 pub(crate) const MUTANTS: Tool = Tool {
     program: "cargo-mutants",
     purpose: "mutations of the pure crates",
@@ -103,7 +119,8 @@ impl Install {
             match tool.source {
                 Source::Debian(_) => {}
                 Source::Registry { pypi, npm } => install_registry(tool, pypi, npm)?,
-                Source::Python(packages) => install_python(packages)?,
+                Source::Python(packages) | Source::PythonLibrary(packages) => install_python(packages)?,
+                Source::NodeLibrary(package) => install_node_library(package)?,
                 Source::Go(module) => install_go(module)?,
                 Source::Crate(name, version) => install_crate(name, version)?,
             }
@@ -122,8 +139,16 @@ fn listed(tools: &[Tool]) -> String {
 }
 
 impl Tool {
-    /// Searches the tools folder, then `PATH`.
+    /// Searches the tools folder, then `PATH`. Of a library: a file of its package.
     pub(crate) fn path(&self) -> Option<PathBuf> {
+        match self.source {
+            Source::PythonLibrary(_) => return self.python_library(),
+            Source::NodeLibrary(_) => {
+                let file = node_libraries().join("node_modules").join(self.program).join("package.json");
+                return file.is_file().then_some(file);
+            }
+            _ => {}
+        }
         let own = ["python/bin", "node_modules/.bin", "cargo/bin", GO_BIN];
         let own = own.map(|folder| tools_folder().join(folder).join(self.program));
         let path = match self.source {
@@ -133,6 +158,14 @@ impl Tool {
         let path = path.unwrap_or_default();
         let on_path = std::env::split_paths(&path).map(|folder| folder.join(self.program));
         own.into_iter().chain(on_path).find(|file| file.is_file() && runs(file))
+    }
+
+    /// Searches the packages of the interpreter, whose folder contains the version of Python.
+    fn python_library(&self) -> Option<PathBuf> {
+        let versions = std::fs::read_dir(tools_folder().join("python/lib")).ok()?.flatten();
+        let file =
+            |version: std::fs::DirEntry| version.path().join("site-packages").join(self.program).join("__init__.py");
+        versions.map(file).find(|file| file.is_file())
     }
 
     fn package(&self) -> Option<&'static str> {
@@ -146,7 +179,8 @@ impl Tool {
         match self.source {
             Source::Debian(package) => format!("apt-get install {package}"),
             Source::Registry { pypi, npm } => format!("pip install {pypi}, or npm install {npm}"),
-            Source::Python(packages) => format!("pip install {}", packages.join(" ")),
+            Source::Python(packages) | Source::PythonLibrary(packages) => format!("pip install {}", packages.join(" ")),
+            Source::NodeLibrary(package) => format!("npm install {package}"),
             Source::Go(module) => format!("go install {module}"),
             Source::Crate(name, version) => format!("cargo install {name} --version {version}"),
         }
@@ -206,6 +240,16 @@ fn install_python(packages: &[&str]) -> Result<()> {
     std::fs::create_dir_all(tools_folder())?;
     finish(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
     finish(Command::new(python.join("bin/pip")).args(["install", "--quiet"]).args(packages))
+}
+
+fn node_libraries() -> PathBuf {
+    tools_folder().join(NODE_LIBRARIES)
+}
+
+fn install_node_library(package: &str) -> Result<()> {
+    let folder = node_libraries();
+    std::fs::create_dir_all(&folder)?;
+    finish(Command::new("npm").args(["install", "--silent", "--ignore-scripts", "--prefix"]).arg(&folder).arg(package))
 }
 
 fn install_go(module: &str) -> Result<()> {

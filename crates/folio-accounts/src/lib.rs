@@ -5,12 +5,14 @@
 //! | guessing the password of one account | [`FAILURES`] failed sign-ins, counted by all processes together |
 //! | guessing passwords from a stolen store | argon2id ([`PasswordHasher`]); no other digest of a password is stored |
 //! | finding out which addresses have an account | an unknown address costs and counts like a wrong password |
+//! | sessions of users that a page did not authenticate | a signature with the secret of the page ([`PageSignatures`]) |
 //! | a flood of sign-ins that uses up CPU and memory | two hashes at a time in a process; the clients take turns |
 //!
 //! The crate must not know sessions, organizations or protocols.
 
 mod hasher;
 mod options;
+mod page_signature;
 mod password;
 mod sign_in_attempts;
 
@@ -21,6 +23,7 @@ use folio_types::Environment;
 
 pub use hasher::PasswordHasher;
 pub use options::Options;
+pub use page_signature::PageSignatures;
 pub use password::{PASSWORD_CHARS, PASSWORD_CHARS_MIN, Password};
 pub use sign_in_attempts::{Attempt, FAILURES, SignInAttempts};
 
@@ -29,6 +32,7 @@ pub use sign_in_attempts::{Attempt, FAILURES, SignInAttempts};
 pub struct Accounts {
     pub hasher: PasswordHasher,
     pub attempts: SignInAttempts,
+    pub pages: PageSignatures,
 }
 
 impl std::fmt::Debug for Accounts {
@@ -51,6 +55,8 @@ impl Accounts {
             return Ok(None);
         }
         let attempts = SignInAttempts::new(rates, Arc::clone(environment));
-        Ok(Some(Self { hasher: PasswordHasher::new(Arc::clone(environment))?, attempts }))
+        let (hasher, pages) =
+            (PasswordHasher::new(Arc::clone(environment))?, PageSignatures::new(&options.page_secret));
+        Ok(Some(Self { hasher, attempts, pages }))
     }
 }

@@ -3,6 +3,7 @@
 use folio_types::access::Scope;
 use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, Timestamp, TokenId, UserId};
 
+use crate::accounts::AccountOrganization;
 use crate::declaration::{Access, Declaration};
 
 /// Name of the header with the organization that a request selects, and of the field in errors about it.
@@ -69,6 +70,18 @@ impl Caller {
     #[must_use]
     pub(crate) fn without_organization(&self) -> Self {
         let principal = Principal { org: OrgId::platform(), ..self.principal.clone() };
+        Self { principal, ..self.clone() }
+    }
+
+    /// Returns the caller in an organization of its user, with the lower role of user and credential. `found` was just read
+    /// from the member row of this user: a caller cannot name an organization without a membership.
+    #[must_use]
+    pub fn in_organization(&self, found: &AccountOrganization) -> Self {
+        let principal = Principal {
+            org: found.organization.id.clone(),
+            role: self.principal.role.min(found.role),
+            ..self.principal.clone()
+        };
         Self { principal, ..self.clone() }
     }
 

@@ -146,7 +146,8 @@ pub struct GetOrganization {
 }
 
 impl Operation for GetOrganization {
-    const DECLARATION: Declaration = SERVICE.read("GetOrganization");
+    // A platform administrator reads an organization without being its member; any other account finds none.
+    const DECLARATION: Declaration = SERVICE.read("GetOrganization").access(Access::Installation);
     type Output = Organization;
 
     async fn run(self, context: &Context) -> Result<Organization> {

@@ -1,5 +1,6 @@
 //! Sign-in, sign-out and change of the own password. They belong to `AccountService`.
 
+use bytes::Bytes;
 use folio_accounts::Password;
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget};
 use folio_resources::{Session, User, UserChange, check_email};
@@ -16,12 +17,25 @@ use crate::declaration::{Access, Audit, Declaration};
 use crate::operation::{Operation, outcome_as_json};
 use crate::users::own_user;
 
+/// The proof that a sign-in is one of its user.
+#[derive(Debug, Clone)]
+pub enum SignInProof {
+    Password(Password),
+    /// A page with the secret of the setting `users.page_secret` has authenticated the user.
+    Signature {
+        /// The signed request, which names the address of the user.
+        body: Bytes,
+        /// The HMAC-SHA256 of the body in hexadecimal digits.
+        signature: String,
+    },
+}
+
 /// Starts a session of a user.
 #[derive(Debug, Clone, Serialize)]
 pub struct SignIn {
     pub email: String,
     #[serde(skip)]
-    pub password: Password,
+    pub proof: SignInProof,
     /// The client, such as its network. Clients take turns in the computation of hashes.
     #[serde(skip)]
     pub client: String,
@@ -41,7 +55,12 @@ impl Operation for SignIn {
     type Output = SignedIn;
 
     async fn run(self, context: &Context) -> Result<SignedIn> {
-        context.accounts()?;
+        let accounts = context.accounts()?;
+        if let SignInProof::Signature { body, signature } = &self.proof
+            && !accounts.pages.is_signed(body, signature)
+        {
+            return Err(Error::new(Code::Unauthenticated, Reason::SignInFailed, "the signature is invalid"));
+        }
         check_email("email", &self.email)?;
         let (users, platform) = (context.stores().of::<User>(), OrgId::platform());
         let user = match users.by_name(&platform, &self.email).await? {
@@ -49,9 +68,18 @@ impl Operation for SignIn {
             None => users.get(&platform, &UserId::platform()).await?,
             known => known,
         };
-        let is_right = check_password(context, &self.client, &self.email, user.as_ref(), &self.password).await?;
+        let is_right = match &self.proof {
+            SignInProof::Password(password) => {
+                check_password(context, &self.client, &self.email, user.as_ref(), password).await?
+            }
+            SignInProof::Signature { .. } => true,
+        };
         match user {
             Some(user) if is_right => start_session(context, user).await,
+            None if is_right => {
+                let unknown = Error::new(Code::Unauthenticated, Reason::SignInFailed, "the e-mail address is unknown");
+                Err(unknown.detail("missing", "user"))
+            }
             user => {
                 record_failure(context, user);
                 let message = "the e-mail address is unknown, or the password is wrong";

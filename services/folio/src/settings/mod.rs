@@ -133,6 +133,7 @@ impl Settings {
             self.purchases.check(),
             self.telemetry.check(),
             self.providers.check(),
+            self.users.check(),
         ];
         let errors = results.into_iter().filter_map(Result::err);
         let mut problems: Vec<String> = errors.flat_map(|error| error.problems).collect();

@@ -21,6 +21,7 @@ use crate::access::Route;
 use crate::authenticator::presented_token;
 use crate::layers::CALL_ID;
 use crate::rates::RateLimit;
+use crate::rest::Presented;
 use crate::{connect, rest};
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -68,7 +69,7 @@ struct Exchange {
     target: Target,
     started: Instant,
     is_get: bool,
-    has_credentials: bool,
+    credential: Presented,
     has_if_match: bool,
     if_none_match: Option<HeaderValue>,
 }
@@ -76,11 +77,16 @@ struct Exchange {
 impl Exchange {
     fn of(request: &Request<Body>, target: Target) -> Self {
         let headers = request.headers();
+        let credential = match presented_token(headers) {
+            Some(_) if target.rest.as_ref().is_some_and(rest::Lookup::reads_token_in_query) => Presented::InQuery,
+            Some(_) => Presented::InHeader,
+            None => Presented::Absent,
+        };
         Self {
+            credential,
             target,
             started: Instant::now(),
             is_get: request.method() == Method::GET,
-            has_credentials: presented_token(headers).is_some(),
             has_if_match: headers.contains_key(IF_MATCH),
             if_none_match: headers.get(IF_NONE_MATCH).cloned(),
         }
@@ -93,7 +99,7 @@ impl Exchange {
         let rate = rate.or_else(|| refused.as_ref().and_then(RateLimit::of_refusal));
         let retry_after = refused.as_ref().and_then(|error| error.retry_after);
         let of = (self.target.face, self.target.route);
-        let mut response = Self::translate(of, self.has_credentials, response, refused).await;
+        let mut response = Self::translate(of, self.credential, response, refused).await;
         if response.status() == StatusCode::CONFLICT
             && self.has_if_match
             && response.extensions().get::<Refused>().is_some_and(|refused| refused.0 == Reason::VersionConflict)
@@ -124,7 +130,7 @@ impl Exchange {
     /// `refused`: the error of the layers, or of a service of tonic before its first message.
     async fn translate(
         (face, route): (Face, Route),
-        has_credentials: bool,
+        credential: Presented,
         response: Response<Body>,
         refused: Option<Error>,
     ) -> Response<Body> {
@@ -136,9 +142,7 @@ impl Exchange {
             (Face::Connect, None, Route::Api(operation)) if is_grpc(response.headers()) => {
                 connect::translate(operation, response).await.map(Body::new)
             }
-            (Face::Rest, Some(error), _) => {
-                rest::Failure::refused(error, has_credentials).into_response().map(Body::new)
-            }
+            (Face::Rest, Some(error), _) => rest::Failure::refused(error, credential).into_response().map(Body::new),
             (_, Some(error), _) => problem(error).map(Body::new),
             (_, None, _) => {
                 let end = response.extensions().get::<StreamEnd>().copied();

@@ -29,8 +29,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::CONTENT_TYPE;
-use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Version};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use tonic::body::Body;
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, Service};
@@ -171,6 +171,9 @@ where
         let mut service = std::mem::replace(&mut self.service, fresh);
         let target = Target::find(request.method(), request.uri().path(), request.headers(), &self.layer.prefix);
         let face = target.face;
+        if target.rest.as_ref().is_some_and(rest::Lookup::reads_token_in_query) {
+            present_token_of_query(&mut request);
+        }
         request.extensions_mut().insert(target.clone());
         match face {
             Face::Grpc => Box::pin(service.call(request)),
@@ -183,9 +186,21 @@ where
     }
 }
 
+/// Makes the query parameter `token` the bearer token of a request, so that the layers verify and bound it like any other. A
+/// request without the parameter keeps its headers.
+fn present_token_of_query(request: &mut Request<Body>) {
+    let query = request.uri().query().unwrap_or_default();
+    let token = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "token").last();
+    let Some((_, token)) = token else { return };
+    // A token that no header can contain is malformed, as is an empty one.
+    let value = HeaderValue::try_from(format!("Bearer {token}"));
+    let mut value = value.unwrap_or_else(|_| HeaderValue::from_static("Bearer malformed"));
+    value.set_sensitive(true);
+    request.headers_mut().insert(AUTHORIZATION, value);
+}
+
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
 
     use super::*;
 
@@ -223,5 +238,18 @@ mod tests {
             let found = target(method.clone(), path, content_type);
             assert_eq!((found.face, found.route), (face, expected), "{method} {path} {content_type}");
         }
+    }
+
+    #[test]
+    fn the_token_in_a_query_replaces_the_headers() {
+        let presented = |query: &str| {
+            let uri = format!("/v0/account/token/organization{query}");
+            let mut request = Request::builder().uri(uri).header(AUTHORIZATION, "Bearer own").body(Body::empty()).unwrap();
+            present_token_of_query(&mut request);
+            crate::authenticator::presented_token(request.headers()).unwrap_or_default().to_owned()
+        };
+        assert_eq!(presented("?token=first&token=a%20b"), "a b");
+        assert_eq!((presented("?token="), presented("?token=%0A")), (String::new(), "malformed".to_owned()));
+        assert_eq!((presented(""), presented("?tokens=x")), ("own".to_owned(), "own".to_owned()));
     }
 }

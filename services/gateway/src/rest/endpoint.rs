@@ -23,6 +23,8 @@ pub(crate) struct Endpoint {
     /// True if the handler reads the body as a stream, within the limits of transfers. Otherwise the body is one message,
     /// whose size and time the layers bound.
     pub(crate) streams_body: bool,
+    /// True if the query parameter `token` is the credential of the request, instead of a header.
+    pub(crate) token_in_query: bool,
     handler: Arc<dyn Fn(Request, Api) -> BoxFuture<'static, Response> + Send + Sync>,
     pub(crate) document: fn(&mut Document),
 }
@@ -42,12 +44,24 @@ impl Endpoint {
             let response: BoxFuture<'static, Response> = Box::pin(handler.clone().call(request, api));
             response
         });
-        Self { method, path, streams_body: false, handler, document: <H as Documented<D>>::document }
+        Self {
+            method,
+            path,
+            streams_body: false,
+            token_in_query: false,
+            handler,
+            document: <H as Documented<D>>::document,
+        }
     }
 
     /// Declares that the handler reads the body as a stream.
     pub(crate) fn streaming(self) -> Self {
         Self { streams_body: true, ..self }
+    }
+
+    /// Declares that the query parameter `token` is the credential of the request.
+    pub(crate) fn with_token_in_query(self) -> Self {
+        Self { token_in_query: true, ..self }
     }
 
     pub(crate) fn call(&self, request: Request, api: Api) -> BoxFuture<'static, Response> {

@@ -22,6 +22,14 @@ pub(crate) struct Failure {
     error: Option<Box<Error>>,
 }
 
+/// The part of a request that presents its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presented {
+    Absent,
+    InHeader,
+    InQuery,
+}
+
 /// An invalid value of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct InvalidValue {
@@ -60,12 +68,17 @@ impl Failure {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, detail, error: None }
     }
 
-    /// Returns the error of a call that the layers refused. `has_credentials`: the request presents a token.
-    pub(crate) fn refused(error: Error, has_credentials: bool) -> Self {
-        if error.reason == Reason::InvalidToken && !has_credentials {
-            return Self::new(StatusCode::UNAUTHORIZED, "No authentication credentials provided");
+    /// Returns the error of a call that the layers refused.
+    pub(crate) fn refused(error: Error, credential: Presented) -> Self {
+        match credential {
+            Presented::Absent if error.reason == Reason::InvalidToken => {
+                Self::new(StatusCode::UNAUTHORIZED, "No authentication credentials provided")
+            }
+            Presented::InQuery => {
+                Self::from(error).when(Reason::InvalidToken, StatusCode::UNAUTHORIZED, "Invalid token")
+            }
+            Presented::Absent | Presented::InHeader => error.into(),
         }
-        error.into()
     }
 
     /// Returns the text for people. Of invalid fields: the first problem.
@@ -263,8 +276,10 @@ mod tests {
         ] {
             assert_eq!(failure(error), (status, json!(text)));
         }
-        let anonymous = Failure::refused(Token::refused(), false);
-        assert_eq!(anonymous.detail, "No authentication credentials provided");
+        let refused = |credential| Failure::refused(Token::refused(), credential).detail;
+        assert_eq!(refused(Presented::Absent), "No authentication credentials provided");
+        assert_eq!(refused(Presented::InHeader), "Invalid authentication credentials: invalid token");
+        assert_eq!(refused(Presented::InQuery), "Invalid token");
     }
 
     #[test]

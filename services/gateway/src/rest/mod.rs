@@ -6,6 +6,7 @@
 //!
 //! [`unserved`] lists the routes of DocRouter that this server does not have; they answer 501.
 
+mod access_tokens;
 mod chat;
 mod completions;
 mod document_query;
@@ -19,16 +20,19 @@ mod llm_run;
 mod models;
 mod ocr;
 mod ocr_blocks;
+mod organizations;
 mod prompts;
 mod reply;
 mod results;
 mod routes;
 mod schemas;
+mod sign_in;
 mod streamed;
 mod tags;
 mod unserved;
 mod upload;
 mod uploads;
+mod users;
 
 use axum::response::{IntoResponse as _, Response};
 use http::Request;
@@ -37,7 +41,7 @@ use tonic::body::Body;
 
 pub(crate) use endpoint::{Document, Endpoint};
 pub(crate) use extract::path_parameter;
-pub(crate) use failure::Failure;
+pub(crate) use failure::{Failure, Presented};
 pub(crate) use routes::{Lookup, Route, TABLE, lookup};
 pub use routes::{RestRoute, rest_routes};
 pub(crate) use upload::{Limits as UploadLimits, Spools};
@@ -58,6 +62,10 @@ fn resources() -> Vec<Vec<Route>> {
         llm_run::routes(),
         completions::routes(),
         chat::routes(),
+        access_tokens::routes(),
+        organizations::routes(),
+        users::routes(),
+        sign_in::routes(),
         unserved::routes(),
     ]
 }

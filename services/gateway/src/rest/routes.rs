@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use folio_operations::{Declaration, Operation, declaration};
+use folio_operations::{Access, Declaration, Operation, declaration};
 use http::Method;
 
 use super::{Endpoint, resources};
@@ -130,6 +130,14 @@ impl Lookup {
         }
     }
 
+    /// Returns true if the query of a served route may contain the token of the caller.
+    pub(crate) fn reads_token_in_query(&self) -> bool {
+        match self {
+            Self::Found(path) => path.route.endpoint.as_ref().is_some_and(|endpoint| endpoint.token_in_query),
+            Self::OtherMethods(_) | Self::Unknown => false,
+        }
+    }
+
     /// Returns true if the handler reads the body as a stream.
     pub(crate) fn streams_body(&self) -> bool {
         match self {
@@ -184,10 +192,16 @@ impl Table {
             return Lookup::OtherMethods(routes.map(|route| method_name(&route.method)).collect());
         };
         let mut ids = found.params.iter().map(|(_, id)| id.to_owned());
-        let is_of_organization = route.path.starts_with("/v0/orgs/");
-        let organization = if is_of_organization { ids.next().map(Arc::from) } else { None };
+        let organization = if is_of_organization(route) { ids.next().map(Arc::from) } else { None };
         Lookup::Found(Path { route, organization, ids: ids.collect() })
     }
+}
+
+/// Returns true if the first parameter of a path is the organization in which the request acts, and false if it is only the
+/// subject of an operation on the installation.
+fn is_of_organization(route: &Route) -> bool {
+    let acts_in_one = || route.operation.is_some_and(|operation| operation.access == Access::Organization);
+    route.path.starts_with("/v0/orgs/") || (route.path.contains("/{organization_id}") && acts_in_one())
 }
 
 fn method_name(method: &Method) -> &'static str {
@@ -229,8 +243,10 @@ mod tests {
             );
             // A route whose operation is not declared would need no token.
             assert!(route.endpoint.is_none() || route.operation.is_some(), "{} has no operation", route.path);
-            let is_of_organization = route.path.starts_with("/v0/orgs/");
-            assert_eq!(found.organization.is_some(), is_of_organization, "{}", route.path);
+            let name = format!("{} {}", route.method, route.path);
+            let is_selected =
+                route.path.starts_with("/v0/orgs/") || name == "PUT /v0/account/organizations/{organization_id}";
+            assert_eq!(found.organization.is_some(), is_selected, "{name}");
         }
     }
 

@@ -41,16 +41,6 @@ const UNSERVED: &str = "\
 1 GET /v0/account/llm/providers
 1 PUT /v0/account/llm/provider/{provider_name}
 3 POST /v0/account/llm/test/embedding
-1 GET,POST /v0/orgs/{organization_id}/access_tokens
-1 DELETE /v0/orgs/{organization_id}/access_tokens/{token_id}
-1 GET,POST /v0/account/access_tokens
-1 DELETE /v0/account/access_tokens/{token_id}
-1 GET /v0/account/token/organization
-W POST /v0/account/auth/token
-1 GET,POST /v0/account/organizations
-1 PUT,DELETE /v0/account/organizations/{organization_id}
-1 GET,POST /v0/account/users
-1 PUT,DELETE /v0/account/users/{user_id}
 2 POST /v0/account/email/verification/send/{user_id}
 2 POST /v0/account/email/verification/register/{user_id}
 2 POST /v0/account/email/verification/{token}

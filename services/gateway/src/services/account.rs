@@ -8,7 +8,7 @@ use folio_operations::account_tokens::{CreateAccountToken, ListAccountTokens, Re
 use folio_operations::accounts::{
     AccountOrganization, DeleteAccount, GetAccount, ListAccountOrganizations, UpdateAccount,
 };
-use folio_operations::sign_in::{ChangePassword, SignIn, SignOut, SignedIn};
+use folio_operations::sign_in::{ChangePassword, SignIn, SignInProof, SignOut, SignedIn};
 use folio_operations::tokens::CreatedToken;
 use folio_proto::{fields, time, v1};
 use folio_resources::User;
@@ -103,7 +103,8 @@ impl AccountService for Api {
 
 fn sign_in(request: v1::SignInRequest, network: Option<IpAddr>) -> Result<SignIn> {
     let client = fields::text_of(network.as_ref());
-    Ok(SignIn { email: request.email, password: Password::parse("password", &request.password)?, client })
+    let proof = SignInProof::Password(Password::parse("password", &request.password)?);
+    Ok(SignIn { email: request.email, proof, client })
 }
 
 fn signed_in(SignedIn { user, token, expires_at }: SignedIn) -> v1::SignInResponse {

@@ -59,6 +59,9 @@ use crate::mcp_servers::StaticMcpServers;
 /// The name of the scripted model.
 pub(crate) const MODEL: &str = "test-model";
 
+/// The secret of a page that signs users in.
+pub(crate) const PAGE_SECRET: &str = "the secret of a page that signs users in";
+
 pub(crate) enum Answer {
     Text(String),
     Calls(Vec<(&'static str, serde_json::Value)>),
@@ -346,7 +349,7 @@ impl Server {
             cluster: None,
         };
         let node = Node::start(folio_node::Options::default(), parts.clone()).await.unwrap();
-        let users = folio_accounts::Options { enabled: has_users };
+        let users = folio_accounts::Options { enabled: has_users, page_secret: Secret::new(PAGE_SECRET) };
         let accounts = Accounts::new(&users, shared.rates.clone(), &environment).unwrap();
         let index_reads = Arc::new(IndexReads::default());
         let data_age = Arc::new(DataAge(Mutex::new(Duration::from_secs(3_600))));

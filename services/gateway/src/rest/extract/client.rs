@@ -2,6 +2,7 @@
 
 use axum::extract::FromRequestParts;
 use folio_cluster::LimitedStream;
+use folio_operations::accounts::AccountOrganization;
 use folio_operations::{Call, Caller, Operation};
 use folio_types::access::Scope;
 use folio_types::{Digest, Error, Etag, OrgId, Principal, RequestId};
@@ -51,6 +52,30 @@ impl Client {
     /// Returns the organization of the caller.
     pub(crate) fn organization(&self) -> &OrgId {
         &self.caller.principal.org
+    }
+
+    /// Returns true if the caller acts in an organization, and false if it presents an account and selects none.
+    pub(crate) fn has_organization(&self) -> bool {
+        self.caller.has_organization()
+    }
+
+    /// Returns the caller in one of the organizations of its user, which an operation has just listed.
+    pub(crate) fn in_organization(&self, found: &AccountOrganization) -> Self {
+        Self { caller: self.caller.in_organization(found), ..self.clone() }
+    }
+
+    /// Returns the scopes that the credential is restricted to. Empty: unrestricted.
+    pub(crate) fn scopes(&self) -> &[Scope] {
+        &self.caller.scopes
+    }
+
+    /// Returns true if the credential permits operations on the whole installation.
+    pub(crate) fn has_platform_right(&self) -> bool {
+        self.caller.has_platform_right
+    }
+
+    pub(crate) fn is_platform_admin(&self) -> bool {
+        self.caller.is_platform_admin()
     }
 
     /// Checks that `If-Match` names this variant of the resource, or none. Error: status 412.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use folio_operations::PromptRef;
-use folio_types::{DocumentId, Error, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, ThreadId, TokenId, UserId};
+use folio_types::{
+    DocumentId, Error, OrgId, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, ThreadId, TokenId, UserId,
+};
 use http::request::Parts;
 use serde_json::json;
 
@@ -28,7 +30,7 @@ macro_rules! path_ids {
 }
 path_ids! {
     DocumentId: "document", PromptId: "prompt", PromptRevId: "prompt", SchemaId: "schema", SchemaRevId: "schema",
-    TagId: "tag", ThreadId: "thread", TokenId: "token", UserId: "user", PromptRef: "prompt",
+    TagId: "tag", ThreadId: "thread", TokenId: "token", UserId: "user", PromptRef: "prompt", OrgId: "organization",
 }
 
 /// The ids of the path after the organization: `Id<TagId>`, or `Id<(DocumentId, ThreadId)>`. A malformed id is answered like

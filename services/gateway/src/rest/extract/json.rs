@@ -1,6 +1,7 @@
 //! JSON bodies.
 
 use axum::extract::{FromRequest, OptionalFromRequest, Request};
+use bytes::Bytes;
 use folio_proto::status;
 use folio_types::json::{self, ParseError};
 use http::header::CONTENT_TYPE;
@@ -24,9 +25,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &Api) -> Result<Self, Failure> {
-        check_json(request.headers())?;
-        let body = request.into_body().collect().await.map_err(body_error)?.to_bytes();
-        parse(&body).map(Self)
+        parse(&read_body(request).await?).map(Self)
     }
 }
 
@@ -35,8 +34,7 @@ impl<T: DeserializeOwned> OptionalFromRequest<Api> for Json<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &Api) -> Result<Option<Self>, Failure> {
-        check_json(request.headers())?;
-        let body = request.into_body().collect().await.map_err(body_error)?.to_bytes();
+        let body = read_body(request).await?;
         let is_absent = [b"".as_slice(), b"null"].contains(&body.trim_ascii());
         if is_absent { Ok(None) } else { parse(&body).map(|body| Some(Self(body))) }
     }
@@ -79,7 +77,13 @@ pub(crate) fn body_error(error: axum::Error) -> Failure {
     status::of_transport(&Status::from_error(error.into_inner())).into()
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+/// Reads a JSON body. The layers bound its size and the time until it is complete.
+pub(super) async fn read_body(request: Request) -> Result<Bytes, Failure> {
+    check_json(request.headers())?;
+    Ok(request.into_body().collect().await.map_err(body_error)?.to_bytes())
+}
+
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     let text = std::str::from_utf8(body)
         .map_err(|error| syntax_error(error.valid_up_to(), "the body is not UTF-8".to_owned()))?;
     if text.trim().is_empty() {

@@ -1,5 +1,6 @@
 //! The faces that are plain HTTP: gRPC-Web, Connect, REST and pages.
 
+mod access_tokens;
 mod browsers;
 mod chat;
 mod compatibility;
@@ -9,15 +10,18 @@ mod llm;
 mod malformed;
 mod mcp;
 mod ocr;
+mod organizations;
 mod pages;
 mod prompts;
 mod results;
 mod roles;
 mod schemas;
 mod schemathesis;
+mod sign_in;
 mod tags;
 mod tenants;
 mod uploads;
+mod users;
 
 pub(crate) use faces::{Face, call_over};
 
