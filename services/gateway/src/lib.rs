@@ -22,6 +22,7 @@ mod faces;
 pub mod health;
 mod http_status;
 mod idempotency;
+mod json_member;
 mod jwt;
 mod layers;
 mod mcp;

@@ -9,7 +9,7 @@ use folio_resources::{AllowedMcpTool, McpServer, McpServerChange, McpServerId, M
 use folio_tools::mcp::{McpFailure, McpReply, McpServers, OfferedTool};
 use folio_tools::{Plan, ToolError};
 use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, Write};
-use folio_types::{Digest, Environment as _, OrgId, Timestamp};
+use folio_types::{Digest, OrgId, Timestamp};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;

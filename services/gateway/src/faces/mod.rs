@@ -244,7 +244,8 @@ mod tests {
     fn the_token_in_a_query_replaces_the_headers() {
         let presented = |query: &str| {
             let uri = format!("/v0/account/token/organization{query}");
-            let mut request = Request::builder().uri(uri).header(AUTHORIZATION, "Bearer own").body(Body::empty()).unwrap();
+            let mut request =
+                Request::builder().uri(uri).header(AUTHORIZATION, "Bearer own").body(Body::empty()).unwrap();
             present_token_of_query(&mut request);
             crate::authenticator::presented_token(request.headers()).unwrap_or_default().to_owned()
         };

@@ -14,6 +14,7 @@ use super::approval::{self, Waiting, waiting};
 use super::message::{Failure, Protocol};
 use super::tools::DOCUMENT;
 use crate::http_status::public;
+use crate::json_member::set_member;
 
 /// The member of `_meta` that identifies a repeated call.
 const REQUEST_ID: &str = "request_id";
@@ -148,7 +149,7 @@ pub(super) fn result(view: &TurnView) -> Value {
         TurnStatus::Failed => refused(view.error.clone().unwrap_or_else(|| Error::internal("the turn failed"))),
     };
     let call = last_call(view).map(|call| call.id.to_string());
-    result["_meta"] = json!({ "turn_id": view.turn, "call_id": call, "retriable": view.retriable });
+    set_member(&mut result, "_meta", json!({ "turn_id": view.turn, "call_id": call, "retriable": view.retriable }));
     result
 }
 
@@ -179,7 +180,7 @@ pub(super) fn content(value: &Value, is_error: bool) -> Value {
 fn with_text(text: &str, structured: Option<Value>, is_error: bool) -> Value {
     let mut result = json!({ "content": [{ "type": "text", "text": text }], "isError": is_error });
     if let Some(structured) = structured {
-        result["structuredContent"] = structured;
+        set_member(&mut result, "structuredContent", structured);
     }
     result
 }
@@ -200,7 +201,7 @@ pub(super) fn refused(error: Error) -> Value {
 /// Creates the result of a call whose turn may continue although its events are lost.
 fn lost(error: Error, turn: Option<&TurnId>) -> Value {
     let mut result = refused(error);
-    result["_meta"] = json!({ "turn_id": turn });
+    set_member(&mut result, "_meta", json!({ "turn_id": turn }));
     result
 }
 

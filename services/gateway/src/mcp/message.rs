@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{SESSION_ID, respond_json};
 use crate::http_status::{http_status, public};
+use crate::json_member::set_member;
 
 pub(super) const PARSE_ERROR: i64 = -32_700;
 pub(super) const INVALID_REQUEST: i64 = -32_600;
@@ -73,11 +74,11 @@ impl Failure {
     pub(super) fn message(&self, id: &Value) -> Value {
         let mut error = json!({ "code": self.code, "message": self.message });
         if !self.data.is_null() {
-            error["data"] = self.data.clone();
+            set_member(&mut error, "data", self.data.clone());
         }
         let mut message = json!({ "jsonrpc": "2.0", "error": error });
         if !id.is_null() {
-            message["id"] = id.clone();
+            set_member(&mut message, "id", id.clone());
         }
         message
     }

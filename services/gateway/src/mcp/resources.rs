@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 use super::Client;
 use super::message::Failure;
 
+use crate::json_member::set_member;
+
 const DOCUMENTS: &str = "folio://documents/";
 const FROM_PAGE: &str = "?from_page=";
 const TEXT: &str = "text/plain";
@@ -25,7 +27,7 @@ pub(super) async fn list(client: &Client, params: &Map<String, Value>) -> Result
     let resources: Vec<Value> = page.items.iter().map(resource).collect();
     let mut result = json!({ "resources": resources });
     if !page.next_page_token.is_empty() {
-        result["nextCursor"] = page.next_page_token.into();
+        set_member(&mut result, "nextCursor", page.next_page_token.into());
     }
     Ok(client.protocol.cached(result))
 }
@@ -58,7 +60,7 @@ pub(super) async fn read(client: &Client, params: &Map<String, Value>) -> Result
     let pages: Vec<String> = text.pages.iter().map(|page| format!("# Page {}\n{}", page.number, page.text)).collect();
     let mut contents = json!({ "uri": uri, "mimeType": TEXT, "text": pages.join("\n\n") });
     if let Some(page) = text.next_page {
-        contents["_meta"] = json!({ "next_uri": format!("{DOCUMENTS}{document_id}{FROM_PAGE}{page}") });
+        set_member(&mut contents, "_meta", json!({ "next_uri": format!("{DOCUMENTS}{document_id}{FROM_PAGE}{page}") }));
     }
     Ok(client.protocol.cached(json!({ "contents": [contents] })))
 }

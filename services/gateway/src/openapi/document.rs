@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::messages::Messages;
 use crate::access::rpc_path;
 use crate::descriptors;
+use crate::json_member::set_member;
 use crate::rest::{Document, Route, TABLE, path_parameter};
 
 /// Statuses of errors of REST routes.
@@ -57,12 +58,6 @@ pub(super) fn document() -> Value {
     })
 }
 
-fn set(item: &mut Value, name: &str, value: Value) {
-    if let Some(members) = item.as_object_mut() {
-        members.insert(name.to_owned(), value);
-    }
-}
-
 /// Returns the path item of an RPC. None: a client stream, which has no JSON form.
 fn connect_item(operation: &Declaration, messages: &mut Messages) -> Option<Value> {
     let method = descriptors::method(operation).filter(|method| !method.is_client_streaming())?;
@@ -92,9 +87,9 @@ fn connect_item(operation: &Declaration, messages: &mut Messages) -> Option<Valu
         let description = "The id of the organization in which a session or an account token acts.";
         parameters.push(header(ORGANIZATION, description));
     }
-    set(&mut item, "parameters", parameters.into());
+    set_member(&mut item, "parameters", parameters.into());
     if operation.access == Access::Public {
-        set(&mut item, "security", json!([]));
+        set_member(&mut item, "security", json!([]));
     }
     Some(json!({ "post": item }))
 }
@@ -114,10 +109,10 @@ fn rest_item(route: &Route, document: &mut Document) -> Value {
         "responses": responses(status, document.response.take(), &REST_ERRORS, "Failure"),
     });
     if let Some(body) = document.request_body.take() {
-        set(&mut item, "requestBody", body);
+        set_member(&mut item, "requestBody", body);
     }
     if route.operation.is_none_or(|operation| operation.access == Access::Public) {
-        set(&mut item, "security", json!([]));
+        set_member(&mut item, "security", json!([]));
     }
     item
 }

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn states_select_and_order_stages() {
         use GridOperator as Op;
-        assert!(STATES.map(|(_, state)| *state).windows(2).all(|pair| pair[0] >= pair[1]));
+        assert!(STATES.map(|(_, state)| state).windows(2).all(|pair| pair[0] >= pair[1]));
         let stages = |operator: GridOperator, values: &[&str]| {
             let values = values.iter().map(|value| (*value).to_owned()).collect();
             let filter = GridFilter { field: STAGE.to_owned(), operator, values };

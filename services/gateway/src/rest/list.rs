@@ -11,6 +11,8 @@ use super::grid::{self, Field};
 
 /// The largest `total_size` of a list without a grid that is exact. With a grid, totals are exact up to 10,000.
 const EXACT_MAX: u64 = 1_024;
+/// Maximum number of resources that [`read_all`] reads.
+const ROWS_MAX: usize = 10_000;
 /// Maximum number of revisions that the list of the versions of a resource contains.
 const VERSIONS_MAX: usize = 100;
 
@@ -70,6 +72,14 @@ where
 {
     let page = rows(ListRequest::default(), VERSIONS_MAX, &read).await?;
     Ok(RowPage { rows: page.items, total_count: page.total_size, skip: 0 })
+}
+
+/// Returns the newest 10,000 resources of a list.
+pub(crate) async fn read_all<T, F>(read: impl Fn(ListRequest) -> F) -> Result<Vec<T>, Failure>
+where
+    F: Future<Output = Result<ListPage<T>, Failure>>,
+{
+    Ok(rows(ListRequest::default(), ROWS_MAX, &read).await?.items)
 }
 
 /// Reads the first `limit` items of a list. An operation may return fewer items at a time, because it bounds the bytes of a page.

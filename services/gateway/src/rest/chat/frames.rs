@@ -16,6 +16,7 @@ use folio_types::Error;
 use serde_json::{Value, json};
 
 use super::result::{PendingCalls, TurnResult, WorkingBody, answer, calls, executed, given};
+use crate::json_member::set_member;
 use crate::rest::failure::Failure;
 
 /// Maximum number of characters of the preview of a result.
@@ -108,10 +109,10 @@ impl Frames {
         });
         match success {
             true => {
-                frame["result"] = json!(content);
-                frame["preview"] = json!(preview(content));
+                set_member(&mut frame, "result", json!(content));
+                set_member(&mut frame, "preview", json!(preview(content)));
             }
-            false => frame["error"] = json!(content),
+            false => set_member(&mut frame, "error", json!(content)),
         }
         frame
     }

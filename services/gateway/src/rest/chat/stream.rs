@@ -64,14 +64,14 @@ impl DocumentInput for LastEvent {
 
 /// The answer of a chat.
 pub(super) enum Chatted {
-    Result(Json<TurnResult>),
+    Result(Box<Json<TurnResult>>),
     Events(BoxStream<'static, Sent>),
 }
 
 impl IntoResponse for Chatted {
     fn into_response(self) -> Response {
         match self {
-            Self::Result(result) => result.into_response(),
+            Self::Result(result) => (*result).into_response(),
             Self::Events(events) => {
                 let keep_alive = KeepAlive::new().interval(HEARTBEAT).text("ping");
                 let events = Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(keep_alive);
@@ -103,7 +103,7 @@ pub(super) async fn respond(client: Client, events: EventStream, is_stream: bool
         return Ok(Chatted::Events(sent_events(client, events, after).boxed()));
     }
     let closing = closing_event(client.bounded(events)).await?;
-    turn_result(&client, &closing, 1).await.map(Json).map(Chatted::Result)
+    turn_result(&client, &closing, 1).await.map(|result| Chatted::Result(Box::new(Json(result))))
 }
 
 /// Continues the stream of a turn after an event. The events before it are read again, because frames depend on them.

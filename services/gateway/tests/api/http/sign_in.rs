@@ -101,7 +101,6 @@ async fn the_organization_of_a_token_is_found_without_a_header() {
     let user = server.account("ann", false).await;
     let session = server.session(&user, None).await.authorization().unwrap();
     let of_account = anonymous.get(&route(session.trim_start_matches("Bearer "))).await.json();
-    let null = Value::Null;
     assert_eq!(of_account, json!({"organization_id": null, "organization_name": null, "organization_type": null}));
     for invalid in ["", "x", &Token::generate(&org, &System).reveal()] {
         for http in [&anonymous, &other] {
