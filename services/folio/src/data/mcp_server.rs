@@ -55,7 +55,7 @@ pub(crate) struct Create {
     url: String,
     /// Read a bearer token from the terminal or standard input.
     #[arg(long)]
-    token: bool,
+    bearer: bool,
     #[command(flatten)]
     data: DataArguments,
 }
@@ -64,19 +64,19 @@ pub(crate) struct Create {
 pub(crate) struct Update {
     /// The id or the name.
     #[arg(value_name = "ID or NAME")]
-    server: String,
+    mcp_server: String,
     /// The new name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The new URL. It removes the token, unless --token is passed.
+    /// The new URL. It removes the token, unless --bearer is passed.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Read the new bearer token from the terminal or standard input.
     #[arg(long)]
-    token: bool,
+    bearer: bool,
     /// Remove the token.
-    #[arg(long, conflicts_with = "token")]
-    no_token: bool,
+    #[arg(long, conflicts_with = "bearer")]
+    no_bearer: bool,
     #[command(flatten)]
     data: DataArguments,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Update {
 pub(crate) struct Allow {
     /// The id or the name.
     #[arg(value_name = "ID or NAME")]
-    server: String,
+    mcp_server: String,
     /// A tool that only reads. Repeat the option for several tools.
     #[arg(long = "read", value_name = "TOOL")]
     reads: Vec<String>,
@@ -100,7 +100,7 @@ pub(crate) struct Allow {
 pub(crate) struct Forbid {
     /// The id or the name.
     #[arg(value_name = "ID or NAME")]
-    server: String,
+    mcp_server: String,
     /// The tools.
     #[arg(value_name = "TOOL", required = true)]
     tools: Vec<String>,
@@ -113,7 +113,7 @@ pub(crate) struct Forbid {
 pub(crate) struct Item {
     /// The id or the name.
     #[arg(value_name = "ID or NAME")]
-    server: String,
+    mcp_server: String,
     #[command(flatten)]
     data: DataArguments,
 }
@@ -121,15 +121,15 @@ pub(crate) struct Item {
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(list) => list.data.run(async |client| all(&client).await).await,
-        Command::Show(item) => item.data.run(async |client| show(&client, &item.server).await).await,
+        Command::Show(item) => item.data.run(async |client| show(&client, &item.mcp_server).await).await,
         Command::Create(create) => create.data.run(async |client| make(&client, &create).await).await,
         Command::Update(update) => update.data.run(async |client| change(&client, &update).await).await,
-        Command::Tools(item) => item.data.run(async |client| tools(&client, &item.server).await).await,
+        Command::Tools(item) => item.data.run(async |client| tools(&client, &item.mcp_server).await).await,
         Command::Allow(allow) => allow.data.run(async |client| allow_tools(&client, &allow).await).await,
         Command::Forbid(forbid) => forbid.data.run(async |client| forbid_tools(&client, &forbid).await).await,
-        Command::Enable(item) => item.data.run(async |client| set_enabled(&client, &item.server, true).await).await,
-        Command::Disable(item) => item.data.run(async |client| set_enabled(&client, &item.server, false).await).await,
-        Command::Rm(item) => item.data.run(async |client| remove(&client, &item.server).await).await,
+        Command::Enable(item) => item.data.run(async |client| set_enabled(&client, &item.mcp_server, true).await).await,
+        Command::Disable(item) => item.data.run(async |client| set_enabled(&client, &item.mcp_server, false).await).await,
+        Command::Rm(item) => item.data.run(async |client| remove(&client, &item.mcp_server).await).await,
     }
 }
 
@@ -164,7 +164,7 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
     let server = v1::McpServer {
         name: create.name.clone(),
         url: create.url.clone(),
-        token: read_token(create.token).await?,
+        token: read_token(create.bearer).await?,
         enabled: true,
         ..v1::McpServer::default()
     };
@@ -179,7 +179,7 @@ async fn read_token(is_read: bool) -> Result<String> {
 }
 
 async fn change(client: &Client, update: &Update) -> Result<View> {
-    let mcp_server_id = find(client, &update.server).await?.mcp_server_id;
+    let mcp_server_id = find(client, &update.mcp_server).await?.mcp_server_id;
     let mut server = v1::McpServer { mcp_server_id, ..v1::McpServer::default() };
     let mut paths = Vec::new();
     if let Some(name) = &update.name {
@@ -190,12 +190,12 @@ async fn change(client: &Client, update: &Update) -> Result<View> {
         server.url.clone_from(url);
         paths.push("url");
     }
-    if update.token || update.no_token {
-        server.token = read_token(update.token).await?;
+    if update.bearer || update.no_bearer {
+        server.token = read_token(update.bearer).await?;
         paths.push("token");
     }
     if paths.is_empty() {
-        bail!("nothing to change: pass --name, --url, --token or --no-token");
+        bail!("nothing to change: pass --name, --url, --bearer or --no-bearer");
     }
     write(client, server, &paths).await
 }
@@ -231,7 +231,7 @@ async fn allow_tools(client: &Client, allow: &Allow) -> Result<View> {
     if allow.reads.is_empty() && allow.writes.is_empty() {
         bail!("no tool to allow: pass --read TOOL or --write TOOL");
     }
-    let server = find(client, &allow.server).await?;
+    let server = find(client, &allow.mcp_server).await?;
     let offered = offered(client, &server.mcp_server_id).await?;
     let allowed_tools = with_tools(&server.allowed_tools, &offered, &allow.reads, &allow.writes)?;
     replace_tools(client, server, allowed_tools).await
@@ -263,7 +263,7 @@ fn enabled(allowed: &[v1::AllowedMcpTool]) -> BTreeMap<String, v1::AllowedMcpToo
 }
 
 async fn forbid_tools(client: &Client, forbid: &Forbid) -> Result<View> {
-    let server = find(client, &forbid.server).await?;
+    let server = find(client, &forbid.mcp_server).await?;
     let allowed_tools = without_tools(&server.allowed_tools, &forbid.tools)?;
     replace_tools(client, server, allowed_tools).await
 }
