@@ -399,8 +399,9 @@ mod tests {
     use crate::empty_store::EmptyStore;
 
     fn test_layers(options: &Options, drained: CancellationToken) -> Layers {
-        let authenticator = EmptyStore::default().authenticator(options);
-        layers(options, authenticator, drained, CallObservers::default(), Counters::default())
+        let counters = Counters::default();
+        let authenticator = EmptyStore::default().authenticator(options).with_counters(counters.clone());
+        layers(options, authenticator, drained, CallObservers::default(), counters)
     }
 
     async fn send<S>(service: &mut S, path: &str) -> Response<Body>

@@ -169,7 +169,7 @@ async fn a_child_gets_limits_and_no_secrets() {
     for variable in variables {
         let name = variable.split('=').next().unwrap();
         assert!(
-            ["MIMALLOC_DISALLOW_ARENA_ALLOC", "OMP_THREAD_LIMIT", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"]
+            ["HOME", "MIMALLOC_DISALLOW_ARENA_ALLOC", "OMP_THREAD_LIMIT", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"]
                 .contains(&name),
             "{variable}"
         );

@@ -177,7 +177,8 @@ impl Table {
     }
 
     fn find(&'static self, method: &Method, path: &str) -> Lookup {
-        let Ok(found) = self.paths.at(path) else { return Lookup::Unknown };
+        let found = self.paths.at(path).ok().filter(|found| found.params.iter().all(|(_, id)| !id.is_empty()));
+        let Some(found) = found else { return Lookup::Unknown };
         let routes = found.value.iter().filter_map(|number| self.routes.get(*number));
         let Some(route) = routes.clone().find(|route| route.method == *method) else {
             return Lookup::OtherMethods(routes.map(|route| method_name(&route.method)).collect());

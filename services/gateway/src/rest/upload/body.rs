@@ -50,11 +50,15 @@ pub(super) fn chunks(
             let frame = timeout_at(until, body.frame()).await.map_err(|_| silent())?;
             let Some(frame) = frame.transpose().map_err(body_error)? else { return Ok(None) };
             let Ok(chunk) = frame.into_data() else { continue };
+            let is_first = received == 0;
             let received = received.saturating_add(chunk.len() as u64);
             if received > max {
                 return Err(too_large(max));
             }
-            tokio::task::yield_now().await;
+            // Not before the first chunk: multer takes a body that becomes ready between two polls for an incomplete one.
+            if !is_first {
+                tokio::task::yield_now().await;
+            }
             return Ok(Some((chunk, (body, received))));
         }
     })
