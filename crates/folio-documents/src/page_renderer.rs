@@ -199,6 +199,8 @@ impl PageRenderer {
             "--nologo".to_owned(),
             "--nolockcheck".to_owned(),
             format!("-env:UserInstallation={}", url(&folder.join("profile"))),
+            // Debian's folder of shared extensions is a link out of the folders that the child may read.
+            format!("-env:UNO_SHARED_PACKAGES_CACHE={}", url(&folder.join("profile/shared"))),
             format!("-env:OSL_SOCKET_PATH={}", folder.display()),
             "--convert-to".to_owned(),
             "pdf".to_owned(),

@@ -48,17 +48,17 @@ pub(super) fn chunks(
         loop {
             let until = end.min(Instant::now() + limits.idle);
             let frame = timeout_at(until, body.frame()).await.map_err(|_| silent())?;
-            let Some(frame) = frame.transpose().map_err(body_error)? else { return Ok(None) };
+            let Some(frame) = frame.transpose().map_err(body_error)? else {
+                // multer takes a body that ends between its first two polls for an incomplete one.
+                tokio::task::yield_now().await;
+                return Ok(None);
+            };
             let Ok(chunk) = frame.into_data() else { continue };
-            let is_first = received == 0;
             let received = received.saturating_add(chunk.len() as u64);
             if received > max {
                 return Err(too_large(max));
             }
-            // Not before the first chunk: multer takes a body that becomes ready between two polls for an incomplete one.
-            if !is_first {
-                tokio::task::yield_now().await;
-            }
+            tokio::task::yield_now().await;
             return Ok(Some((chunk, (body, received))));
         }
     })
