@@ -65,7 +65,7 @@ pub(crate) struct Update {
     /// The new display name.
     #[arg(long)]
     name: Option<String>,
-    /// Whether the user may administrate the platform.
+    /// Grant or withdraw the administration of the platform.
     #[arg(long, value_enum, value_name = "STATE")]
     platform: Option<Switch>,
     #[command(flatten)]

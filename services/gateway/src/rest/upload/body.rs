@@ -48,7 +48,11 @@ pub(super) fn chunks(
         loop {
             let until = end.min(Instant::now() + limits.idle);
             let frame = timeout_at(until, body.frame()).await.map_err(|_| silent())?;
-            let Some(frame) = frame.transpose().map_err(body_error)? else { return Ok(None) };
+            let Some(frame) = frame.transpose().map_err(body_error)? else {
+                // multer takes a body that ends between its first two polls for an incomplete one.
+                tokio::task::yield_now().await;
+                return Ok(None);
+            };
             let Ok(chunk) = frame.into_data() else { continue };
             let is_first = received == 0;
             let received = received.saturating_add(chunk.len() as u64);

@@ -4,7 +4,7 @@ use folio_gateway::Options;
 use folio_types::token::Token;
 use folio_types::{OrgId, Role, System};
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Answer, Http};
 use crate::harness::Server;
