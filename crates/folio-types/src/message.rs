@@ -83,14 +83,18 @@ impl Usage {
         *self == Self::default()
     }
 
-    /// Returns the sum. The sum is `reported` only if both operands are.
+    /// Returns the sum. The sum is `reported` only if both operands are; an operand without calls does not count.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
-            reported: (self.reported || self.model_calls == 0) && (other.reported || other.model_calls == 0),
+            reported: match (self.model_calls, other.model_calls) {
+                (0, _) => other.reported,
+                (_, 0) => self.reported,
+                _ => self.reported && other.reported,
+            },
             model_calls: self.model_calls.saturating_add(other.model_calls),
         }
     }
