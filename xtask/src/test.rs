@@ -10,7 +10,9 @@ use crate::counts::{Counts, run_counted};
 use crate::deploy;
 use crate::run::{cargo, finish};
 use crate::servers;
-use crate::tools::{DOCROUTER_NODE, DOCROUTER_PYTHON, Install, MCP, PDFTOPPM, SCHEMATHESIS, TESSERACT, missing_of};
+use crate::tools::{
+    DOCROUTER_NODE, DOCROUTER_PYTHON, Install, LIBREOFFICE, MCP, PDFTOPPM, SCHEMATHESIS, TESSERACT, missing_of,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -21,7 +23,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let tools = [TESSERACT, PDFTOPPM, SCHEMATHESIS, MCP, DOCROUTER_PYTHON, DOCROUTER_NODE];
+    let tools = [TESSERACT, PDFTOPPM, LIBREOFFICE, SCHEMATHESIS, MCP, DOCROUTER_PYTHON, DOCROUTER_NODE];
     let missing = || [missing_of(&tools), servers::missing(), deploy::missing(), clients::missing()].concat();
     arguments.install.require(missing)?;
     let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };

@@ -44,6 +44,11 @@ pub(crate) const TESSERACT: Tool =
     Tool { program: "tesseract", purpose: "text of images", source: Source::Debian("tesseract-ocr") };
 pub(crate) const PDFTOPPM: Tool =
     Tool { program: "pdftoppm", purpose: "text of scanned PDFs", source: Source::Debian("poppler-utils") };
+pub(crate) const LIBREOFFICE: Tool = Tool {
+    program: "soffice",
+    purpose: "PDF forms of office documents",
+    source: Source::Debian("libreoffice-writer-nogui"),
+};
 pub(crate) const BUF: Tool = Tool {
     program: "buf",
     purpose: "lint of the proto files",

@@ -21,9 +21,15 @@ fn archive(files: &[(&str, &str)]) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">
+/// Returns the content types of the parts of an archive. Programs recognize the format by the type of its main part.
+fn content_types(main_part: &str, format: &str) -> String {
+    format!(
+        r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">
 <Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>
-<Default Extension="xml" ContentType="application/xml"/></Types>"#;
+<Default Extension="xml" ContentType="application/xml"/>
+<Override PartName="/{main_part}" ContentType="application/vnd.openxmlformats-officedocument.{format}.main+xml"/></Types>"#
+    )
+}
 
 /// Returns a list of relationships: number, type and target.
 fn relationships(list: &[(&str, &str)]) -> String {
@@ -46,7 +52,7 @@ pub fn docx(paragraphs: &[&str], cells: [&str; 2]) -> Vec<u8> {
         r#"<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>{text}<w:tbl><w:tr>{cells}</w:tr></w:tbl></w:body></w:document>"#
     );
     archive(&[
-        ("[Content_Types].xml", TYPES),
+        ("[Content_Types].xml", &content_types("word/document.xml", "wordprocessingml.document")),
         ("_rels/.rels", &relationships(&[("officeDocument", "word/document.xml")])),
         ("word/document.xml", &document),
     ])
@@ -82,7 +88,7 @@ pub fn xlsx(sheets: &[(&str, &[Cell<'_>])]) -> Vec<u8> {
     let targets: Vec<(&str, &str)> = targets.iter().map(|target| ("worksheet", target.as_str())).collect();
     let (root, rows) = (relationships(&[("officeDocument", "xl/workbook.xml")]), relationships(&targets));
     let mut files = vec![
-        ("[Content_Types].xml", TYPES),
+        ("[Content_Types].xml", &content_types("xl/workbook.xml", "spreadsheetml.sheet")),
         ("_rels/.rels", &root),
         ("xl/workbook.xml", &workbook),
         ("xl/_rels/workbook.xml.rels", &rows),
@@ -107,7 +113,7 @@ pub fn pptx(slides: &[&str]) -> Vec<u8> {
     let targets: Vec<(&str, &str)> = targets.iter().map(|target| ("slide", target.as_str())).collect();
     let (root, rows) = (relationships(&[("officeDocument", "ppt/presentation.xml")]), relationships(&targets));
     let mut files = vec![
-        ("[Content_Types].xml", TYPES),
+        ("[Content_Types].xml", &content_types("ppt/presentation.xml", "presentationml.presentation")),
         ("_rels/.rels", &root),
         ("ppt/presentation.xml", &presentation),
         ("ppt/_rels/presentation.xml.rels", &rows),

@@ -197,3 +197,14 @@ async fn the_form_contains_the_text_if_the_program_fails() {
         assert!(texts(&forms.pdf(&rtf).await.unwrap()).await[0].contains("Hello text"), "{body}");
     }
 }
+
+#[tokio::test]
+async fn libreoffice_converts_an_office_document_within_the_confinement() {
+    let memory = 1024 * 1024 * 1024;
+    let forms = Forms::new(Options { soffice: Some("soffice".into()), child_memory_bytes: memory, ..options() });
+    let docx = office::docx(&["Delivery note 4711"], ["left", "right"]);
+    // The text differs from the file, so that the form shows which one it contains.
+    let document = forms.stored("a.docx", &docx, TextState::Ready, &["other text"]).await;
+    let texts = texts(&forms.pdf(&document).await.unwrap()).await;
+    assert!(texts[0].contains("Delivery note 4711") && !texts[0].contains("other text"), "{texts:?}");
+}
