@@ -89,25 +89,30 @@ mod tests {
         content.try_fold(0, |size, chunk| async move { Ok(size + chunk.len() as u64) }).await.unwrap()
     }
 
-    /// Receives a file as a form and as JSON, and reads it.
-    async fn measure() {
+    /// Receives a file of this many chunks as a form and as JSON, and reads it.
+    async fn receive(chunk: &Bytes, count_of_chunks: usize) {
         let limits =
             Limits { file_bytes: FILE_BYTES, idle: Duration::from_secs(60), lifetime: Duration::from_secs(600) };
         let (spools, org) = (Spools::new(&Options::default()), OrgId::derive(&["a"]));
-        let chunk = Bytes::from(vec![b'A'; 64 * 1024]);
-        let before = peak_kib();
+        let bytes = (chunk.len() * count_of_chunks) as u64;
 
-        let count_of_chunks = FILE_BYTES as usize / chunk.len();
         let start = "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n";
         let form = body(start.to_owned(), chunk.clone(), count_of_chunks, "\r\n--B--\r\n");
         let file = multipart::tests::receive_form(form, &org, limits, &spools).await;
-        assert_eq!(count(file.into_content().into_stream()).await, FILE_BYTES);
+        assert_eq!(count(file.into_content().into_stream()).await, bytes);
 
         let start = "{\"documents\": [{\"name\": \"a.txt\", \"content\": \"".to_owned();
-        let body = body(start, chunk, count_of_chunks, "\"}]}");
+        let body = body(start, chunk.clone(), count_of_chunks, "\"}]}");
         let files = json::tests::receive_json(body, &org, limits, &spools).await;
-        assert_eq!(count(files.into_iter().next().unwrap().into_content().into_stream()).await, FILE_BYTES / 4 * 3);
+        assert_eq!(count(files.into_iter().next().unwrap().into_content().into_stream()).await, bytes / 4 * 3);
+    }
 
+    async fn measure() {
+        let chunk = Bytes::from(vec![b'A'; 64 * 1024]);
+        // The first files load the code, which counts as memory of the process, and start the threads.
+        receive(&chunk, 16).await;
+        let before = peak_kib();
+        receive(&chunk, FILE_BYTES as usize / chunk.len()).await;
         let added = peak_kib().saturating_sub(before);
         assert!(added < MEMORY_KIB, "{added} KiB for a file of {} KiB", FILE_BYTES / 1024);
     }
