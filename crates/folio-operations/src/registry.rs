@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_name_states_the_effect() {
         for operation in operations() {
-            let verbs = ["Get", "List", "Validate", "Watch", "Download", "Discover"];
+            let verbs = ["Get", "List", "Validate", "Watch", "Download", "DiscoverMcpTools"];
             let reads = verbs.iter().any(|verb| operation.name.starts_with(verb));
             assert_eq!(operation.effect == Effect::Read, reads, "{}", operation.name);
         }
