@@ -1,18 +1,25 @@
 //! The routes of usage and credit.
 
-use folio_credit::GrantKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_credit::{Grant, GrantKind};
+use folio_metering::Escrow;
+use folio_testkit::wait_for;
 use folio_types::access::Scope;
-use folio_types::{Environment as _, OrgId, Role, System};
+use folio_types::{Environment as _, GrantId, OrgId, Role, System, Timestamp};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::Http;
 use crate::harness::{MODEL, Server};
 
+const SOON: Duration = Duration::from_secs(20);
+
 /// Returns the day that is `days` from now as `YYYY-MM-DD`.
 fn day(days: i64) -> String {
-    let at = folio_types::Timestamp::from_second(System.now().as_second() + days * 86_400).unwrap();
-    at.to_string()[..10].to_owned()
+    let at = Timestamp::from_second(System.now().as_second() + days * 86_400).unwrap();
+    at.to_string().chars().take("2026-01-31".len()).collect()
 }
 
 #[tokio::test]
@@ -34,22 +41,20 @@ async fn usage_and_credit_are_those_of_the_operations() {
         assert_eq!(refused.status, 422, "{amount}: {refused:?}");
         assert_eq!(refused.detail()[0]["loc"], json!(["body", "amount"]), "{amount}: {refused:?}");
     }
-    let purchase = folio_credit::Grant::new(
-        folio_types::GrantId::derive(&["purchase"]),
-        GrantKind::Purchase,
-        30,
-        System.now(),
-    );
-    server.store_purchase(&org, purchase).await;
+    let purchase = Grant::new(GrantId::derive(&["purchase"]), GrantKind::Purchase, 30, System.now());
+    let escrow = Escrow::new(server.stores.credit.clone(), server.stores.usage.clone(), Arc::new(System));
+    escrow.grant(&org, purchase).await.unwrap();
 
     server.model.answer("Good day");
     let messages = json!([{ "role": "user", "content": "hello" }]);
     let body = json!({ "model": MODEL, "messages": messages });
     let run = http.json(Method::POST, &format!("/v0/orgs/{org}/llm/run"), &body).await;
     assert_eq!(run.status, 200, "{run:?}");
-    let usage = platform.call_ok("GetUsage", json!({})).await;
-    let used: u64 = usage["total"]["credits"].as_str().unwrap().parse().unwrap();
-    assert!(used > 0, "{usage}");
+    let used: u64 = wait_for("the usage of the call", SOON, async || {
+        let usage = platform.call_ok("GetUsage", json!({})).await;
+        usage["total"]["credits"].as_str().map(|credits| credits.parse().unwrap())
+    })
+    .await;
 
     let current = http.get(&path("usage")).await.json();
     assert_eq!(current["usage_source"], "stripe");
@@ -107,7 +112,8 @@ async fn credit_is_added_by_the_platform_only_and_usage_is_that_of_the_own_organ
     }
     // A token without the scope of usage adds credit and does not see the balance.
     let limited = server.restricted_user(&org, Role::Admin, &[Scope::Administration], true).await;
-    let added = Http::new(&server, &limited).json(Method::POST, &path(&org, "credits/add"), &json!({ "amount": 1 })).await;
+    let added =
+        Http::new(&server, &limited).json(Method::POST, &path(&org, "credits/add"), &json!({ "amount": 1 })).await;
     assert_eq!((added.status.as_u16(), &added.json()["new_balance"]), (200, &Value::Null));
     server.stop().await;
 }
