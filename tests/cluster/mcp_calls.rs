@@ -9,7 +9,7 @@ use folio_tests::harness::client::Client;
 use folio_tests::harness::mcp_server::McpServerDouble;
 use serde_json::{Value, json};
 
-use crate::test_cluster::{TestCluster, on_cluster};
+use crate::test_cluster::{TestCluster, assert_completed, on_cluster};
 
 const SCRIPT: &str = "
 rules:
@@ -40,11 +40,15 @@ async fn allow_server(client: &Client, url: String) {
     servers.update_mcp_server(request).await.expect("the tool is allowed");
 }
 
-/// Returns the result of the only call of a turn whose node died, as soon as the turn is completed.
-async fn result_after_recovery(test: &TestCluster, turn: &str) -> v1::CallResult {
+/// Returns the result of the only call of a turn whose node died, as soon as the turn is completed. Decisions that died with the
+/// node are sent again.
+async fn result_after_recovery(test: &TestCluster, request: &v1::ApproveRequest) -> v1::CallResult {
+    let turn = request.turn_id.as_str();
     test.wait_until_idle(turn).await;
-    if test.turn(turn).await.status() == v1::TurnStatus::Failed {
-        test.resume(turn).await;
+    match test.turn(turn).await.status() {
+        v1::TurnStatus::AwaitingApproval => assert_completed(&test.approve_until_accepted(1, request).await),
+        v1::TurnStatus::Failed => test.resume(turn).await,
+        _ => {}
     }
     let ended = test.client(1).await.until(turn, v1::TurnStatus::Completed).await;
     let mut results = ended.rounds.into_iter().flat_map(|round| round.results);
@@ -82,8 +86,9 @@ fn invariant_3_a_node_may_die_at_each_step_of_a_call_that_writes_to_a_server() {
             allow_server(&test.client(0).await, url).await;
             let waiting = test.paused_at(0, "ticket", &[("FOLIO_FAILPOINT", point)], &[]).await;
             assert!(server.calls().is_empty(), "{point}: nothing is sent without an approval");
-            test.approve_until_dead(&TestCluster::approvals_of(&waiting), 0).await;
-            let result = result_after_recovery(test, &waiting.turn_id).await;
+            let request = TestCluster::approvals_of(&waiting);
+            test.approve_until_dead(&request, 0).await;
+            let result = result_after_recovery(test, &request).await;
             assert_sent_once(&server, point);
             if has_outcome {
                 assert_eq!(result.status(), v1::CallStatus::Ok, "{point}: {result:?}");
@@ -105,7 +110,7 @@ fn invariant_3_a_node_may_die_while_an_mcp_server_executes_a_call() {
         let request = TestCluster::approvals_of(&waiting);
         test.approve_until(&request, wait_for("the call at the server", LIMIT, received)).await;
         test.node(0).kill();
-        let result = result_after_recovery(test, &waiting.turn_id).await;
+        let result = result_after_recovery(test, &request).await;
         assert_sent_once(&server, "the call in progress");
         assert_unknown(&result, "the call in progress");
     });
