@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::audit::AuditRecord;
-use crate::caller::{ORGANIZATION, permission_denied};
+use crate::caller::permission_denied;
 use crate::context::Context;
 use crate::declaration::{Access, Declaration, Quota, service};
 use crate::filter;
@@ -49,8 +49,7 @@ impl ProviderOwner {
         match self {
             Self::Organization if context.caller.has_organization() => Ok(context.principal().org.clone()),
             Self::Organization => {
-                let problem = "the providers of an organization require the id of an organization of the user";
-                Err(Error::invalid_field(ORGANIZATION, problem))
+                Err(Error::invalid_field("owner", "must be the platform if the request selects no organization"))
             }
             Self::Platform if context.caller.is_platform_admin() => Ok(OrgId::platform()),
             Self::Platform => {

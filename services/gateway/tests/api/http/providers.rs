@@ -100,6 +100,6 @@ async fn the_providers_of_the_platform_need_its_administrator_and_no_organizatio
     assert_eq!(listed(&http, "openai").await["enabled"], false);
     // The providers of an organization need one.
     let error = account.refusal("ListProviders", json!({})).await;
-    assert_eq!(error.violations[0].field, "folio-organization");
+    assert_eq!(error.violations[0].field, "owner");
     server.stop().await;
 }
