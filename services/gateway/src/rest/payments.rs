@@ -14,7 +14,6 @@ use utoipa::ToSchema;
 
 use super::endpoint::{get, post};
 use super::extract::{Client, Json, Query};
-use super::failure::Failure;
 use super::reply::Reply;
 use super::routes::{Level, Route, org_path, route};
 

@@ -70,9 +70,8 @@ async fn a_file_name_is_a_text_and_never_a_path() {
     let name = "../../etc/passwd.txt";
     let file = json!({ "documents": [{ "name": name, "content": STANDARD.encode("first") }] });
     let stored = http.json(Method::POST, &documents, &file).await.json();
-    let form = format!(
-        "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\nsecond\r\n--B--\r\n"
-    );
+    let form =
+        format!("--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\nsecond\r\n--B--\r\n");
     let request = http.request(Method::POST, &format!("{documents}/multipart"));
     let request = request.header("content-type", "multipart/form-data; boundary=B").body(form);
     let received = http.send(request).await.json();
