@@ -41,7 +41,7 @@ fn main() -> Result<()> {
             ["fairness"] => fairness::measure(fairness::CALLS).await,
             ["fairness", calls] => fairness::measure(calls.parse()?).await,
             _ => anyhow::bail!(
-                "bench turn [--cpu | --face grpc|grpc-web|sse] | bench cluster [--quick | --operations] | \
+                "bench turn [--cpu | --face grpc|grpc-web|sse|rest] | bench cluster [--quick | --operations] | \
                  bench lists [DOCUMENTS] | bench fairness [CALLS] | bench deletion [REVISIONS] | \
                  bench documents [PAGES] | bench jobs [DOCUMENTS]"
             ),

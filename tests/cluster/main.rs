@@ -10,6 +10,7 @@ mod drain;
 mod faulty;
 mod job_steps;
 mod jobs;
+mod mcp_calls;
 mod proposals;
 mod redis_outage;
 mod routing;

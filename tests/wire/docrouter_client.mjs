@@ -199,6 +199,44 @@ async function accounts() {
   assert.ok(models.some((model) => model.litellm_model === "scripted"));
 }
 
+/** Drives the methods of payments, which follow model calls. An account acts in the organization of its argument. */
+async function payments(kind, ...first) {
+  const client = kind === "org" ? org : accountInOrganization;
+  const payment = (method, ...rest) => call(`${kind}.${method}`, [...first, ...rest], client);
+  const end = Date.now() + 20_000;
+  let before;
+  // The usage of a call is recorded soon after its answer.
+  for (;;) {
+    before = (await payment("getCurrentUsage")).data;
+    if (before.period_metered_usage > 0) break;
+    assert.ok(Date.now() < end, JSON.stringify(before));
+    await sleep(200);
+  }
+  assert.ok(before.remaining_included > 0, JSON.stringify(before));
+  const added = await payment("addCredits", 10);
+  assert.deepEqual([added.success, added.added, added.credits_added], [true, 10, 10]);
+  const { data } = await client.getCurrentUsage(...first);
+  assert.equal(data.granted_credits_remaining, before.granted_credits_remaining + 10);
+  const config = await payment("getCreditConfig");
+  assert.deepEqual([config.price_per_credit, config.currency], [0.01, "usd"]);
+  const day = (offset) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
+  const used = await payment("getUsageRange", { start_date: day(-1), end_date: day(1) });
+  const sum = used.data_points.reduce((total, point) => total + point.spus, 0);
+  assert.ok(sum > 0 && sum === used.total_spus, JSON.stringify(used));
+}
+
+async function providers() {
+  const listed = (await call("account.listLLMProviders")).providers;
+  const sim = listed.find((provider) => provider.litellm_models_available.includes("scripted"));
+  assert.ok(sim.enabled && sim.litellm_models_enabled.includes("scripted"), JSON.stringify(listed));
+  const unchanged = { litellm_models_enabled: sim.litellm_models_enabled };
+  const changed = await call("account.setLLMProviderConfig", [sim.name, unchanged]);
+  assert.equal(changed.message, "LLM provider config updated successfully");
+  assert.deepEqual((await account.listLLMProviders()).providers, listed);
+  const refused = await refusal(account.setLLMProviderConfig(sim.name, { litellm_models_enabled: ["none"] }));
+  assert.deepEqual(refused, { status: 400, message: `Model 'none' is not available for provider '${sim.name}'` });
+}
+
 async function withoutServer() {
   const form = { name: "a", response_format: {} };
   await unserved("org.createForm", form);
@@ -210,22 +248,15 @@ async function withoutServer() {
   await unserved("org.submitForm", { documentId: "a", formRevId: "a", submission_data: {} });
   await unserved("org.getFormSubmission", { documentId: "a", formRevId: "a" });
   await unserved("org.deleteFormSubmission", { documentId: "a", formRevId: "a" });
-  const range = { start_date: "2026-01-01", end_date: "2026-02-01" };
   const purchase = { credits: 10, success_url: "https://example.com", cancel_url: "https://example.com" };
   for (const [kind, ...first] of [["org"], ["account", organizationId]]) {
     const payment = (method, ...rest) => unserved(`${kind}.${method}`, ...first, ...rest);
     for (const method of ["getCustomerPortal", "getSubscription", "activateSubscription", "cancelSubscription"]) {
       await payment(method);
     }
-    await payment("getCurrentUsage");
-    await payment("addCredits", 10);
-    await payment("getCreditConfig");
     await payment("purchaseCredits", purchase);
-    await payment("getUsageRange", range);
     await payment("createCheckoutSession", "plan");
   }
-  await unserved("account.listLLMProviders");
-  await unserved("account.setLLMProviderConfig", "sim", {});
   await unserved("account.sendVerificationEmail", "a");
   await unserved("account.sendRegistrationVerificationEmail", "a");
   await unserved("account.verifyEmail", "a");
@@ -248,6 +279,9 @@ await call("org.deleteSchema", [{ schemaId: schema.schema_id }]);
 await call("org.deleteDocument", [{ documentId }]);
 await chat("org");
 await chat("account", accountInOrganization);
+await payments("org");
+await payments("account", organizationId);
+await providers();
 await accounts();
 await withoutServer();
 

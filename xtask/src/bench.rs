@@ -19,6 +19,7 @@ enum Face {
     Grpc,
     GrpcWeb,
     Sse,
+    Rest,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]

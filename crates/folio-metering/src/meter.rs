@@ -6,13 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_credit::{Account, LedgerRow, ReserveOutcome};
 use folio_storage::Stores;
-use folio_types::{BlockId, Code, Environment, Error, OrgId, Reason, Result, UnknownFields};
+use folio_types::{BlockId, Code, Environment, Error, OrgId, Reason, Result, Timestamp, UnknownFields};
 use ractor::{Actor, ActorId, ActorRef};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::actor::{MeterRef, Meters, Shared, Supervisor, SupervisorMsg};
+use crate::actor::{MeterRef, Meters, Shared, Supervisor, SupervisorMsg, month_of};
 use crate::escrow::Escrow;
 use crate::reservation::{Reservation, UnconfirmedReservation, settled};
 use crate::{Counters, Meter, MeteredCall, Options, Permit, Settlement};
@@ -84,6 +84,17 @@ impl CreditMeter {
     /// recorded. Failures are logged.
     pub async fn collect(&self, org: &OrgId) {
         self.shared.collect(org).await;
+    }
+
+    /// Returns the price of a credit in micro-dollars.
+    pub fn credit_microdollars(&self) -> u64 {
+        self.shared.options.price.credit_microdollars
+    }
+
+    /// Returns start and end of the current calendar month (UTC), in which the monthly allowance applies. None: the calendar
+    /// ends in this month.
+    pub fn month(&self) -> Option<(Timestamp, Timestamp)> {
+        month_of(self.shared.environment.now())
     }
 
     /// Adds the monthly allowance, closes expired blocks and returns the credit of an organization.

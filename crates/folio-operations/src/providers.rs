@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use folio_llm::options::check_url;
-use folio_llm::{ModelInfo, ModelRequest};
+use folio_llm::{ModelInfo, ModelRequest, ProviderOptions};
 use folio_metering::MeteredCall;
 use folio_providers::ProviderChange;
 use folio_resources::{ModelSettings, Provider, Resource as _};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::audit::AuditRecord;
 use crate::caller::permission_denied;
 use crate::context::Context;
-use crate::declaration::{Declaration, Quota, service};
+use crate::declaration::{Access, Declaration, Quota, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Operation, as_digest, outcome_as_json};
@@ -47,7 +47,10 @@ pub enum ProviderOwner {
 impl ProviderOwner {
     fn org(self, context: &Context) -> Result<OrgId> {
         match self {
-            Self::Organization => Ok(context.principal().org.clone()),
+            Self::Organization if context.caller.has_organization() => Ok(context.principal().org.clone()),
+            Self::Organization => {
+                Err(Error::invalid_field("owner", "must be the platform if the request selects no organization"))
+            }
             Self::Platform if context.caller.is_platform_admin() => Ok(OrgId::platform()),
             Self::Platform => {
                 let message = "the providers of the platform require a token of the platform's administrator";
@@ -70,6 +73,55 @@ impl ProviderView {
         let has_api_key = provider.key.is_some();
         Self { name: name.to_owned(), has_api_key, provider: Provider { key: None, ..provider.clone() } }
     }
+
+    /// Returns a provider of the settings file.
+    fn of_file(name: &str, file: &ProviderOptions) -> Self {
+        let provider = Provider {
+            enabled: file.enabled,
+            base_url: file.base_url.clone(),
+            output_limit_field: file.output_limit_field,
+            stream_usage: file.stream_usage,
+            models: file.models.clone(),
+            ..Provider::default()
+        };
+        Self { name: name.to_owned(), has_api_key: !file.api_key.is_empty(), provider }
+    }
+
+    /// Returns a provider of the settings file with the changes that are stored under its name, as calls apply them.
+    fn changed_by(self, set: Self) -> Self {
+        if !set.provider.base_url.is_empty() {
+            return set;
+        }
+        let mut models = self.provider.models;
+        if set.has_api_key && !set.provider.models.is_empty() {
+            models = set.provider.models;
+        } else {
+            for (name, model) in &mut models {
+                if let Some(change) = set.provider.models.get(name) {
+                    model.enabled &= change.enabled;
+                    (model.chat, model.prompts) = (change.chat, change.prompts);
+                }
+            }
+        }
+        let enabled = self.provider.enabled && set.provider.enabled;
+        let provider = Provider { enabled, base_url: self.provider.base_url, models, ..set.provider };
+        Self { name: self.name, has_api_key: self.has_api_key || set.has_api_key, provider }
+    }
+}
+
+/// Returns the providers of the settings file with the stored changes, and the other stored providers, by name.
+fn effective(file: &BTreeMap<String, ProviderOptions>, settings: &ModelSettings) -> Vec<ProviderView> {
+    let views = file.iter().map(|(name, file)| (name.clone(), ProviderView::of_file(name, file)));
+    let mut views: BTreeMap<_, _> = views.collect();
+    for (name, set) in &settings.providers {
+        let set = ProviderView::of(name, set);
+        let view = match views.remove(name) {
+            Some(file) => file.changed_by(set),
+            None => set,
+        };
+        views.insert(name.clone(), view);
+    }
+    views.into_values().collect()
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -105,10 +157,13 @@ pub struct ProviderList {
     pub version: u64,
     /// The names of the platform's providers, which the owner may override.
     pub platform_providers: Vec<String>,
+    /// The providers of the settings file with the changes of the platform, and the other providers of the platform, by name.
+    /// Without providers if the owner is an organization.
+    pub effective: Vec<ProviderView>,
 }
 
 impl Operation for ListProviders {
-    const DECLARATION: Declaration = SERVICE.read("ListProviders").role(Role::Admin);
+    const DECLARATION: Declaration = SERVICE.read("ListProviders").role(Role::Admin).access(Access::Installation);
     type Output = ProviderList;
 
     async fn run(self, context: &Context) -> Result<ProviderList> {
@@ -121,7 +176,12 @@ impl Operation for ListProviders {
         let matching = settings.providers.iter().filter(|(key, _)| filter::contains(key, name.as_ref()));
         let mut views: Vec<_> = matching.map(|(name, provider)| ProviderView::of(name, provider)).collect();
         listing.sort_by_name(&mut views, |view| &view.name);
+        let effective = match self.owner {
+            ProviderOwner::Organization => Vec::new(),
+            ProviderOwner::Platform => effective(providers.file_providers(), &settings),
+        };
         Ok(ProviderList {
+            effective,
             page: listing.slice(views)?,
             platform_providers: providers.platform_names(&owner).await?,
             default_model: settings.default_model,
@@ -179,7 +239,7 @@ impl UpdateProvider {
 }
 
 impl Operation for UpdateProvider {
-    const DECLARATION: Declaration = SERVICE.administer("UpdateProvider");
+    const DECLARATION: Declaration = SERVICE.administer("UpdateProvider").access(Access::Installation);
     type Output = ChangedProvider;
     outcome_as_json!();
 
@@ -387,6 +447,41 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_platform_restricts_and_extends_the_providers_of_the_settings_file() {
+        let model = |enabled| ModelOptions { enabled, context_tokens: 8_000, ..ModelOptions::default() };
+        let models = |names: &[(&str, bool)]| -> BTreeMap<String, ModelOptions> {
+            names.iter().map(|(name, enabled)| ((*name).to_owned(), model(*enabled))).collect()
+        };
+        let hub = ProviderOptions {
+            base_url: "https://hub.example/v1".to_owned(),
+            api_key: Secret::new("sk"),
+            models: models(&[("large", false), ("small", true)]),
+            ..ProviderOptions::default()
+        };
+        let file = BTreeMap::from([("hub".to_owned(), hub)]);
+        let found = |name: &str, set: Provider| {
+            let providers = BTreeMap::from([(name.to_owned(), set)]);
+            effective(&file, &ModelSettings { providers, ..ModelSettings::default() })
+        };
+        let enabled = |view: &ProviderView| -> Vec<String> {
+            let models = view.provider.models.iter().filter(|(_, model)| model.enabled);
+            models.map(|(name, _)| name.clone()).collect()
+        };
+        let restricting = Provider { models: models(&[("large", true), ("small", false)]), ..Provider::default() };
+        let restricted = found("hub", restricting.clone());
+        assert_eq!((restricted.len(), restricted[0].has_api_key), (1, true));
+        assert_eq!(restricted[0].provider.base_url, "https://hub.example/v1");
+        assert_eq!(enabled(&restricted[0]), [""; 0], "a model of the file that is disabled stays disabled");
+        let own = Provider { base_url: "https://own.example/v1".to_owned(), ..restricting };
+        let replaced = found("hub", own.clone());
+        assert_eq!((enabled(&replaced[0]), replaced[0].has_api_key), (vec!["large".to_owned()], false));
+        let disabled = found("hub", Provider { enabled: false, ..Provider::default() });
+        assert!(!disabled[0].provider.enabled && enabled(&disabled[0]) == ["small"]);
+        let names: Vec<_> = found("own", own).into_iter().map(|view| view.name).collect();
+        assert_eq!(names, ["hub", "own"]);
+    }
 
     #[test]
     fn an_api_key_is_serialized_and_recorded_without_its_text() {

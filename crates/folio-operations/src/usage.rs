@@ -63,6 +63,10 @@ pub struct Balance {
     pub grants: Vec<Grant>,
     /// True if calls are only recorded and never refused.
     pub is_unlimited: bool,
+    /// The price of a credit in micro-dollars.
+    pub credit_microdollars: u64,
+    /// Start and end of the calendar month (UTC) in which the monthly allowance applies.
+    pub month: Option<(Timestamp, Timestamp)>,
 }
 
 impl Operation for GetBalance {
@@ -70,7 +74,7 @@ impl Operation for GetBalance {
     type Output = Balance;
 
     async fn run(self, context: &Context) -> Result<Balance> {
-        let (org, credit) = (&context.principal().org, context.credit());
+        let (org, credit, now) = (&context.principal().org, context.credit(), context.environment().now());
         if let Some(other) = self.organization_id.filter(|named| named != org) {
             return Err(Error::not_found("organization", other));
         }
@@ -82,9 +86,19 @@ impl Operation for GetBalance {
             expired: balance.account.expired + (balance.account.available() - balance.available),
             settled: balance.account.settled,
             is_unlimited: credit.is_unlimited(),
-            grants: balance.account.grants,
+            credit_microdollars: credit.credit_microdollars(),
+            month: credit.month(),
+            grants: balance.account.grants.into_iter().map(|grant| without_due_credit(grant, now)).collect(),
         })
     }
+}
+
+/// Returns a grant whose unused credit has expired if the grant is due. The account marks it by its next change only.
+fn without_due_credit(grant: Grant, now: Timestamp) -> Grant {
+    if !grant.is_due(now) {
+        return grant;
+    }
+    Grant { available: 0, expired: grant.expired + grant.available, ..grant }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -313,9 +327,10 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use folio_credit::GrantKind;
     use folio_storage::{HourSums, UsageHour};
     use folio_types::message::Usage;
-    use folio_types::{DocumentId, UserId};
+    use folio_types::{DocumentId, GrantId, UserId};
 
     use super::*;
 
@@ -399,6 +414,15 @@ mod tests {
 
     fn at(hours: i64, seconds: i64) -> Timestamp {
         Timestamp::from_second(1_790_000_000 / HOUR_SECONDS * HOUR_SECONDS + hours * HOUR_SECONDS + seconds).unwrap()
+    }
+
+    #[test]
+    fn a_due_grant_has_no_credit_left() {
+        let grant =
+            Grant { expires_at: Some(at(1, 0)), ..Grant::new(GrantId::derive(&["g"]), GrantKind::Admin, 9, at(0, 0)) };
+        assert_eq!(without_due_credit(grant.clone(), at(0, 59)), grant);
+        let due = without_due_credit(grant.clone(), at(1, 0));
+        assert_eq!((due.available, due.expired, due.amount), (0, 9, 9));
     }
 
     #[tokio::test]

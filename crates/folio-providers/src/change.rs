@@ -10,7 +10,7 @@ use folio_resources::{
 use folio_types::models::OutputLimitField;
 use folio_types::op::{Expected, OpState, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
-use folio_types::{Error, Etag, OrgId, RequestId, Result, Secret, limits};
+use folio_types::{Error, Etag, OrgId, RequestId, Result, Secret, Timestamp, limits};
 use tokio_util::sync::CancellationToken;
 
 use crate::check;
@@ -58,11 +58,11 @@ impl Providers {
         change: ProviderChange,
     ) -> Result<ModelSettings> {
         check_provider_name("name", name)?;
-        let owner = write.org.clone();
+        let (owner, at) = (write.org.clone(), write.at);
         let platform = self.platform_provider(&owner, name).await?;
         self.change(write, etag, |settings| {
             let stored = settings.providers.get(name).cloned().unwrap_or_default();
-            let provider = self.apply(&owner, name, stored, platform.as_ref(), &change)?;
+            let provider = self.apply((&owner, at), name, stored, platform.as_ref(), &change)?;
             Ok(ModelSettingsChange::SetProvider { name: name.to_owned(), provider: Box::new(provider) })
         })
         .await
@@ -173,9 +173,10 @@ impl Providers {
         Ok(platform.options().providers.get(name).cloned())
     }
 
+    /// Returns the provider after a change of the owner at a time.
     fn apply(
         &self,
-        owner: &OrgId,
+        (owner, at): (&OrgId, Timestamp),
         name: &str,
         stored: Provider,
         platform: Option<&ProviderOptions>,
@@ -187,7 +188,7 @@ impl Providers {
             let url = url.trim();
             check::base_url("base_url", url, policy)?;
             if new.base_url != url {
-                new.key = None;
+                (new.key, new.key_stored_at) = (None, None);
                 (new.available, new.discovered_at) = (Vec::new(), None);
                 new.available_context_tokens.clear();
                 url.clone_into(&mut new.base_url);
@@ -198,6 +199,7 @@ impl Providers {
         if let Some(key) = &change.api_key {
             check::api_key("api_key", key)?;
             new.key = if key.is_empty() { None } else { Some(self.vault().seal(owner, name, key)?) };
+            new.key_stored_at = new.key.is_some().then_some(at);
         }
         new.enabled = change.enabled.unwrap_or(new.enabled);
         new.output_limit_field = change.output_limit_field.unwrap_or(new.output_limit_field);

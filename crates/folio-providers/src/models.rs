@@ -1,12 +1,13 @@
 //! The models of a process: the catalogue of each organization behind one trait.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_llm::{
     AccountOwner, AddressPolicy, Catalogue, EndpointStatus, Endpoints, ListedModel, ModelError, ModelReply,
-    ModelRequest, ModelStream, Models, Network, OpenAiModels,
+    ModelRequest, ModelStream, Models, Network, OpenAiModels, ProviderOptions,
 };
 use folio_resources::{ModelSettings, SealedKey};
 use folio_storage::{ResourceStore, Stores};
@@ -146,6 +147,11 @@ impl Providers {
         }
         let platform = self.models_of(&OrgId::platform()).await?;
         Ok(platform.options().providers.keys().cloned().collect())
+    }
+
+    /// Returns the providers of the settings file, without the changes of the platform.
+    pub fn file_providers(&self) -> &BTreeMap<String, ProviderOptions> {
+        &self.inner.file_settings.providers
     }
 
     async fn available_models(&self, org: &OrgId) -> Result<OpenAiModels, ModelError> {

@@ -233,6 +233,7 @@ pub(crate) fn model_settings() -> ModelSettings {
     let provider = Provider {
         base_url: "https://models.example/v1".into(),
         key: Some(SealedKey { master: "0123456789abcdef".into(), sealed: "bm9uY2UsIHRleHQgYW5kIHRhZw==".into() }),
+        key_stored_at: None,
         output_limit_field: OutputLimitField::MaxCompletionTokens,
         stream_usage: false,
         models: [("large".to_owned(), model)].into(),

@@ -65,6 +65,9 @@ folio_types::with_defaults! {
         /// Encrypted API key. None: the endpoint is called without the owner's key.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub key: Option<SealedKey> = None,
+        /// Time at which the key was stored. None: no key, or a key that an older version stored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub key_stored_at: Option<Timestamp> = None,
         /// Request field that limits output tokens.
         pub output_limit_field: OutputLimitField = OutputLimitField::default(),
         /// If true, streaming requests ask for usage.

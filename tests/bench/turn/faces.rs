@@ -1,5 +1,5 @@
-//! `cargo xtask bench turn --face FACE`: the CPU of a turn over gRPC-Web or over server-sent events relative to gRPC, and
-//! the memory of an open event stream.
+//! `cargo xtask bench turn --face FACE`: the CPU of a turn over gRPC-Web or over server-sent events (of Connect, and of the chat
+//! over REST) relative to gRPC, and the memory of an open event stream.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use bytes::Buf as _;
 use folio_proto::v1;
 use folio_proto::v1::event::Kind;
 use folio_tests::harness::client::Client;
+use folio_types::token::Token;
 use prost::Message as _;
 use serde_json::{Value, json};
 
@@ -28,7 +29,10 @@ const WATCH: &str = "/folio.v1.DocumentService/WatchDocument";
 pub(crate) enum Face {
     Grpc,
     GrpcWeb,
+    /// A server stream of Connect.
     Sse,
+    /// The document chat over REST.
+    Rest,
 }
 
 impl Face {
@@ -37,7 +41,8 @@ impl Face {
             "grpc" => Self::Grpc,
             "grpc-web" => Self::GrpcWeb,
             "sse" => Self::Sse,
-            _ => bail!("unknown face {name:?}: expected grpc, grpc-web or sse"),
+            "rest" => Self::Rest,
+            _ => bail!("unknown face {name:?}: expected grpc, grpc-web, sse or rest"),
         })
     }
 }
@@ -67,6 +72,9 @@ impl Caller {
             Self::Grpc(client) => return crate::client::chat(client, document, thread).await,
             Self::Http { face, client, url, token } => (*face, client, url, token),
         };
+        if face == Face::Rest {
+            return rest_chat((client, url.as_str(), token.as_str()), document, thread).await;
+        }
         let message = request(document, thread, QUESTION);
         let call = client.post(format!("{url}{CHAT}")).bearer_auth(token);
         if face == Face::GrpcWeb {
@@ -78,6 +86,23 @@ impl Caller {
         let response = call.json(&body).send().await?;
         ended(thread, events_of_text(&response.text().await?)?)
     }
+}
+
+/// Runs one turn over REST, in this thread, or in a new one for an empty id.
+async fn rest_chat((client, url, token): (&reqwest::Client, &str, &str), document: &str, thread: &str) -> Result<Turn> {
+    let org = token.parse::<Token>()?.org().clone();
+    let path = format!("{url}/v0/orgs/{org}/documents/{document}/chat");
+    let thread = if thread.is_empty() {
+        let created = client.post(format!("{path}/threads")).bearer_auth(token).json(&json!({})).send().await?;
+        let created: Value = serde_json::from_str(&created.error_for_status()?.text().await?)?;
+        created["thread_id"].as_str().context("a thread without an id")?.to_owned()
+    } else {
+        thread.to_owned()
+    };
+    let messages = json!([{ "role": "user", "content": QUESTION }]);
+    let body = json!({ "messages": messages, "stream": true, "thread_id": thread });
+    let response = client.post(path).bearer_auth(token).json(&body).send().await?;
+    ended(&thread, frames_of_text(&response.text().await?)?)
 }
 
 fn framed(message: &impl prost::Message) -> Vec<u8> {
@@ -127,6 +152,18 @@ fn events_of_text(body: &str) -> Result<Ended> {
         }
         if let Some(text) = data.pointer("/event/completed/text").and_then(Value::as_str) {
             found.answer_bytes = Some(text.len());
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the frames of the document chat.
+fn frames_of_text(body: &str) -> Result<Ended> {
+    let mut found = Ended::default();
+    for data in body.lines().filter_map(|line| line.strip_prefix("data: ")) {
+        let data: Value = serde_json::from_str(data)?;
+        if data["type"] == "done" {
+            found.answer_bytes = data.pointer("/result/text").and_then(Value::as_str).map(str::len);
         }
     }
     Ok(found)
@@ -207,6 +244,14 @@ async fn stream_bytes(model_endpoint: &str) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_frame_of_a_chat_states_its_answer() {
+        let text = "id: 1\ndata: {\"type\":\"assistant_text_chunk\",\"chunk\":\"fo\"}\n\n: ping\n\n\
+                    data: {\"type\":\"done\",\"result\":{\"text\":\"four\"}}\n\n";
+        assert_eq!(frames_of_text(text).unwrap(), Ended { thread: None, answer_bytes: Some(4) });
+        assert!(ended("thr_1", frames_of_text("data: {\"type\":\"error\"}\n\n").unwrap()).is_err());
+    }
 
     #[test]
     fn both_forms_of_a_stream_state_the_same_outcome() {

@@ -45,14 +45,21 @@ impl Shared {
     /// Returns the allowance of the current month. None if the allowance is 0.
     pub(crate) fn allowance(&self, org: &OrgId) -> Option<Grant> {
         let now = self.environment.now();
-        let month = now.to_zoned(TimeZone::UTC).date().first_of_month();
-        let month_end = month.checked_add(1.month()).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
-        let name = month.strftime("%Y-%m").to_string();
+        let (month_start, month_end) = month_of(now)?;
+        let name = month_start.strftime("%Y-%m").to_string();
         let id = GrantId::derive(&["allowance", org.as_str(), &name]);
         let grant = Grant::new(id, GrantKind::Allowance, self.options.monthly_allowance, now);
         let note = format!("allowance of {name}");
         (grant.amount > 0).then_some(Grant { expires_at: Some(month_end), note, ..grant })
     }
+}
+
+/// Returns start and end of the calendar month (UTC) that contains a time. None: the calendar ends in this month.
+pub(crate) fn month_of(now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+    let month = now.to_zoned(TimeZone::UTC).date().first_of_month();
+    let next = month.checked_add(1.month()).ok()?;
+    let [start, end] = [month, next].map(|day| day.to_zoned(TimeZone::UTC).map(|midnight| midnight.timestamp()));
+    Some((start.ok()?, end.ok()?))
 }
 
 pub(crate) enum Msg {

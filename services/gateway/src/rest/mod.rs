@@ -21,7 +21,9 @@ mod models;
 mod ocr;
 mod ocr_blocks;
 mod organizations;
+mod payments;
 mod prompts;
+mod providers;
 mod reply;
 mod results;
 mod routes;
@@ -59,6 +61,8 @@ fn resources() -> Vec<Vec<Route>> {
         schemas::routes(),
         prompts::routes(),
         models::routes(),
+        providers::routes(),
+        payments::routes(),
         llm_run::routes(),
         completions::routes(),
         chat::routes(),

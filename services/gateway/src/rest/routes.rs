@@ -77,6 +77,18 @@ pub(crate) fn route<O: Operation>(level: Level, endpoint: Endpoint) -> Route {
     Route { level, method: endpoint.method.clone(), path: endpoint.path, operation, endpoint: Some(endpoint) }
 }
 
+/// Declares a route that concerns the platform, of an operation that concerns an organization or the platform. `operation`:
+/// the declaration of the operation as one of the platform.
+pub(crate) fn platform_route(level: Level, endpoint: Endpoint, operation: &'static Declaration) -> Route {
+    Route {
+        level,
+        method: endpoint.method.clone(),
+        path: endpoint.path,
+        operation: Some(operation),
+        endpoint: Some(endpoint),
+    }
+}
+
 /// The path of a route below an organization.
 macro_rules! org_path {
     ($path:literal) => {

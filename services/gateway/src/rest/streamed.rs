@@ -124,9 +124,11 @@ impl<K: Streamable> DocumentOutput for Streamed<K> {
     }
 }
 
-/// Returns the value of `Content-Disposition` (RFC 6266): the name in ASCII, and encoded as RFC 8187 states.
+/// Returns the value of `Content-Disposition` (RFC 6266): the name in ASCII, and encoded as RFC 8187 states. The name contains no
+/// separators of paths, because a client may store the file under it.
 fn disposition(name: &str) -> String {
-    let is_plain = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\' | '%');
+    let name = name.replace(['/', '\\'], "_");
+    let is_plain = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '%');
     let ascii: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     let encoded: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
     let encoded = encoded.replace('+', "%20").replace('*', "%2A");
@@ -183,7 +185,8 @@ mod tests {
             ("a.txt", "attachment; filename=\"a.txt\"; filename*=UTF-8''a.txt"),
             ("a b*.txt", "attachment; filename=\"a b*.txt\"; filename*=UTF-8''a%20b%2A.txt"),
             ("Übung 1+2.pdf", "attachment; filename=\"_bung 1+2.pdf\"; filename*=UTF-8''%C3%9Cbung%201%2B2.pdf"),
-            ("\"\\\r\nX: y%", "attachment; filename=\"____X: y_\"; filename*=UTF-8''%22%5C%0D%0AX%3A%20y%25"),
+            ("\"\\\r\nX: y%", "attachment; filename=\"____X: y_\"; filename*=UTF-8''%22_%0D%0AX%3A%20y%25"),
+            ("../..\\a.txt", "attachment; filename=\".._.._a.txt\"; filename*=UTF-8''.._.._a.txt"),
         ] {
             assert_eq!(disposition(name), expected);
             assert!(HeaderValue::from_str(&disposition(name)).is_ok());

@@ -38,8 +38,6 @@ const UNSERVED: &str = "\
 3 GET /v0/orgs/{organization_id}/ocr/export/tables.xlsx/{document_id}
 3 POST /v0/orgs/{organization_id}/ocr/bulk-analyze
 3 POST /v0/orgs/{organization_id}/llm/bulk-analyze
-1 GET /v0/account/llm/providers
-1 PUT /v0/account/llm/provider/{provider_name}
 3 POST /v0/account/llm/test/embedding
 2 POST /v0/account/email/verification/send/{user_id}
 2 POST /v0/account/email/verification/register/{user_id}
@@ -47,10 +45,6 @@ const UNSERVED: &str = "\
 2 GET,POST /v0/account/email/invitations
 2 GET /v0/account/email/invitations/{token}
 2 POST /v0/account/email/invitations/{token}/accept
-1 GET /v0/orgs/{organization_id}/payments/usage
-1 GET /v0/orgs/{organization_id}/payments/usage/range
-1 GET /v0/orgs/{organization_id}/payments/credits/config
-1 POST /v0/orgs/{organization_id}/payments/credits/add
 2 POST /v0/orgs/{organization_id}/payments/credits/purchase
 2 GET,PUT,DELETE /v0/orgs/{organization_id}/payments/subscription
 2 POST /v0/orgs/{organization_id}/payments/customer-portal

@@ -29,6 +29,7 @@ impl ProviderService for Api {
             fallbacks: found.fallbacks,
             etag: Etag::new(found.version).to_string(),
             platform_providers: found.platform_providers,
+            effective_providers: found.effective.into_iter().map(to_proto).collect(),
         }
     );
 
@@ -188,6 +189,7 @@ fn to_proto(view: ProviderView) -> v1::Provider {
         available_models: provider.available,
         discover_time: provider.discovered_at.map(time::to_proto),
         api_key: String::new(),
+        api_key_time: provider.key_stored_at.map(time::to_proto),
     }
 }
 

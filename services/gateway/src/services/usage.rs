@@ -30,6 +30,9 @@ impl UsageService for Api {
             settled: balance.settled,
             grants: balance.grants.iter().map(credit::to_proto).collect(),
             unlimited: balance.is_unlimited,
+            credit_price_microdollars: balance.credit_microdollars,
+            month_start_time: balance.month.map(|(start, _)| time::to_proto(start)),
+            month_end_time: balance.month.map(|(_, end)| time::to_proto(end)),
         }
     );
 

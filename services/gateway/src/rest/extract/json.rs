@@ -96,6 +96,11 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     if value.is_null() {
         return Err(Failure::unprocessable(&[missing_body()]));
     }
+    if !value.is_object() {
+        // The deserializer would read an array as the members of an object, in their order.
+        let (location, message) = (vec![json!("body")], "the body is not a JSON object".to_owned());
+        return Err(Failure::unprocessable(&[InvalidValue { kind: "model_attributes_type", location, message }]));
+    }
     serde_path_to_error::deserialize(value)
         .map_err(|error| Failure::unprocessable(&[problem("body", error.path(), &error.inner().to_string())]))
 }
@@ -146,6 +151,8 @@ mod tests {
             ("", "missing", json!(["body"])),
             ("null", "missing", json!(["body"])),
             ("{}", "missing", json!(["body", "name"])),
+            ("[\"a\"]", "model_attributes_type", json!(["body"])),
+            ("\"a\"", "model_attributes_type", json!(["body"])),
             ("{\"name\": 1}", "string_type", json!(["body", "name"])),
             ("{\"name\": \"a\", \"tags\": [1, \"x\"]}", "int_type", json!(["body", "tags", 1])),
             ("{\"name\": \"a\", \"tags\": {}}", "list_type", json!(["body", "tags"])),

@@ -63,6 +63,35 @@ async fn a_request_with_a_wrong_file_stores_none_of_its_files() {
 }
 
 #[tokio::test]
+async fn a_file_name_is_a_text_and_never_a_path() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let (http, documents) = (Http::new(&server, &client), format!("/v0/orgs/{}/documents", client.org));
+    let name = "../../etc/passwd.txt";
+    let file = json!({ "documents": [{ "name": name, "content": STANDARD.encode("first") }] });
+    let stored = http.json(Method::POST, &documents, &file).await.json();
+    let form =
+        format!("--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\nsecond\r\n--B--\r\n");
+    let request = http.request(Method::POST, &format!("{documents}/multipart"));
+    let request = request.header("content-type", "multipart/form-data; boundary=B").body(form);
+    let received = http.send(request).await.json();
+    for (document, text) in [(&stored["documents"][0], "first"), (&received["document"], "second")] {
+        assert_eq!(document["document_name"], name);
+        let id = document["document_id"].as_str().unwrap();
+        let file = http.get(&format!("{documents}/{id}/file?file_type=original")).await;
+        assert_eq!(file.text, text, "{file:?}");
+        assert!(file.header("content-disposition").contains("filename=\".._.._etc_passwd.txt\""), "{file:?}");
+    }
+    for wrong in ["a\u{0}.txt", "a\r\nb.txt", ""] {
+        let file = json!({ "documents": [{ "name": wrong, "content": STANDARD.encode("x") }] });
+        let refused = http.json(Method::POST, &documents, &file).await;
+        assert!([400, 422].contains(&refused.status.as_u16()), "{wrong:?}: {refused:?}");
+    }
+    assert_eq!(client.call_ok("ListDocuments", json!({})).await["total_size"], 2);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_form_is_stored_once_under_its_idempotency_key() {
     let server = Server::start().await;
     let client = server.member().await;
