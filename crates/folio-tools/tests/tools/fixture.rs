@@ -366,6 +366,10 @@ impl Meter for PricedMeter {
         1
     }
 
+    fn charge(&self, call: &MeteredCall, settlement: &Settlement) -> u64 {
+        self.meter.charge(call, settlement)
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit, Error> {
         let is_unaffordable = self.models.unaffordable_models.lock().unwrap().contains(&call.model.as_str());
         match is_unaffordable {
