@@ -46,6 +46,7 @@ pub mod organizations;
 mod pending_pollers;
 mod pending_reviews;
 pub mod policies;
+pub mod policy_test;
 pub mod prompts;
 pub mod proposals;
 pub mod providers;
