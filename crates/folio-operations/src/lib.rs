@@ -18,6 +18,7 @@ pub mod agent_extractions;
 pub mod approvals;
 mod audit;
 pub mod audit_log;
+pub mod call_previews;
 mod caller;
 mod candidates;
 pub mod completions;

@@ -78,6 +78,7 @@ impl Fixture {
             working: WorkingState::default(),
             model: "base".to_owned(),
             budget_part: None,
+            is_preview: false,
         };
         let tools = Registry::standard().unwrap().profile("document").unwrap();
         Self { models, tools, context, environment, calls: AtomicU32::new(0), _store: store, _folder: folder }
