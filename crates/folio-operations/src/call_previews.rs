@@ -4,7 +4,7 @@
 //! the two states. It writes nothing and calls no model.
 
 use folio_resources::{Document, DocumentFilter, Extraction, Prompt, PromptFilter, Resource, Schema, Tag};
-use folio_tools::preview::{FieldChange, Preview};
+use folio_tools::preview::{Preview, ValueChange};
 use folio_tools::{CallContext, ToolError, ToolKind};
 use folio_types::access::Scope;
 use folio_types::op::Target;
@@ -68,12 +68,12 @@ pub struct ToolCallPreview {
     pub target: Option<Target>,
     /// Display name of the resource, after the call unless the call deletes it.
     pub name: String,
-    pub changes: Vec<FieldChange>,
+    pub changes: Vec<ValueChange>,
     /// Number of all changes.
     pub change_count: usize,
     pub prompts: Affected,
     pub documents: Affected,
-    /// Why the call would fail now, as the model would be told. None: the call can run.
+    /// The reason why the call would fail now, as the model would receive it. None: the call can run.
     pub problem: Option<String>,
 }
 
@@ -135,7 +135,7 @@ impl Operation for PreviewToolCall {
             is_preview: true,
         };
         match tool.preview(&call, &arguments).await {
-            Ok(Some(preview)) => shown(context, preview).await,
+            Ok(Some(preview)) => with_affected(context, preview).await,
             Ok(None) => Ok(ToolCallPreview::without_effect(CallEffect::Unknown, None)),
             Err(ToolError::Failed(error)) => Err(error),
             Err(problem) => Ok(ToolCallPreview::without_effect(CallEffect::Unknown, Some(problem.to_string()))),
@@ -143,7 +143,7 @@ impl Operation for PreviewToolCall {
     }
 }
 
-async fn shown(context: &Context, preview: Preview) -> Result<ToolCallPreview> {
+async fn with_affected(context: &Context, preview: Preview) -> Result<ToolCallPreview> {
     let (changes, change_count) = preview.changes();
     let name = [&preview.after, &preview.before].into_iter().flatten().find_map(name_of).unwrap_or_default();
     let (prompts, documents) = affected(context, &preview).await?;

@@ -55,7 +55,7 @@ impl Operation for TestPolicy {
         let current = visible_organization(context, None).await?.policy;
         let _permit = context.journal_permit().await?;
         let (threads, has_more) = newest_threads(context).await?;
-        let reads = threads.into_iter().map(|header| async move { recorded_turns(context, header).await });
+        let reads = threads.into_iter().map(|header| recorded_turns(context, header));
         let mut journals = stream::iter(reads).buffered(THREADS_AT_ONCE);
         let mut test = PolicyTest { has_more, ..PolicyTest::default() };
         while let Some(Journal { turns, is_whole }) = journals.try_next().await? {

@@ -10,7 +10,7 @@ use crate::tool::ToolError;
 // proto: PreviewToolCallResponse.changes "at most {}."
 pub const CHANGES_MAX: usize = 500;
 /// Maximum size of a value in a difference, as JSON in bytes. A longer one is replaced by a text that states its size.
-// proto: FieldChange.old_json "more than {} KiB"
+// proto: ValueChange.old_json "more than {} KiB"
 pub const VALUE_BYTES: usize = 8 * 1024;
 
 /// Members of a stored resource that no change sets directly.
@@ -28,7 +28,7 @@ pub struct Preview {
 
 /// One difference between two states.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FieldChange {
+pub struct ValueChange {
     /// The JSON pointer (RFC 6901) of the value.
     pub path: String,
     /// None: the value is added.
@@ -49,7 +49,7 @@ impl Preview {
     }
 
     /// Returns the differences of the fields that changes set, at most [`CHANGES_MAX`], and the number of all.
-    pub fn changes(&self) -> (Vec<FieldChange>, usize) {
+    pub fn changes(&self) -> (Vec<ValueChange>, usize) {
         let state = |state: &Option<Value>| state.as_ref().map(fields);
         let mut changes = Vec::new();
         differences(state(&self.before).as_ref(), state(&self.after).as_ref(), String::new(), &mut changes);
@@ -74,7 +74,7 @@ fn fields(resource: &Value) -> Value {
 
 /// Adds the differences of two values. Members of objects and elements of arrays are compared one by one. An absent value is
 /// compared as an empty object, so that a created resource shows each of its fields.
-fn differences(old: Option<&Value>, new: Option<&Value>, path: String, changes: &mut Vec<FieldChange>) {
+fn differences(old: Option<&Value>, new: Option<&Value>, path: String, changes: &mut Vec<ValueChange>) {
     let is_object = |value: Option<&Value>| value.is_some_and(Value::is_object);
     match (old, new) {
         (old, new) if old == new => {}
@@ -92,12 +92,12 @@ fn differences(old: Option<&Value>, new: Option<&Value>, path: String, changes: 
                 differences(old.get(name), new.get(name), path, changes);
             }
         }
-        (old, new) => changes.push(FieldChange { path, old: old.map(shown), new: new.map(shown) }),
+        (old, new) => changes.push(ValueChange { path, old: old.map(bounded), new: new.map(bounded) }),
     }
 }
 
 /// Returns a value, or a text in its place if it is too long.
-fn shown(value: &Value) -> Value {
+fn bounded(value: &Value) -> Value {
     let bytes = value.to_string().len();
     if bytes <= VALUE_BYTES { value.clone() } else { Value::String(format!("<{bytes} bytes>")) }
 }
@@ -112,8 +112,8 @@ mod tests {
         Preview { target: Target::new("schema", "sch_1"), before, after }
     }
 
-    fn change(path: &str, old: Option<Value>, new: Option<Value>) -> FieldChange {
-        FieldChange { path: path.to_owned(), old, new }
+    fn change(path: &str, old: Option<Value>, new: Option<Value>) -> ValueChange {
+        ValueChange { path: path.to_owned(), old, new }
     }
 
     fn schema(version: u32, properties: &Value) -> Value {

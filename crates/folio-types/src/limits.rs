@@ -64,6 +64,7 @@ pub const DIRECT_CALL_THREADS_MAX: u32 = 16;
 /// Maximum size of a tool call's arguments, in bytes.
 // proto: DirectCall.arguments_json "at most {} KiB"
 // proto: ApprovedEdited.arguments_json "at most {} KiB"
+// proto: PreviewToolCallRequest.arguments_json "at most {} KiB"
 pub const ARGUMENTS_BYTES: usize = 128 * 1024;
 /// Maximum size of a tool result, in bytes. A longer result is cut visibly.
 pub const TOOL_RESULT_BYTES: usize = 64 * 1024;

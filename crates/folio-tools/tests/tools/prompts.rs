@@ -5,7 +5,7 @@ use folio_types::Temperature;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use serde_json::json;
 
-use crate::fixture::{Fixture, format_of, id_of, text};
+use crate::fixture::{Fixture, format_of, id_of, invoice, text};
 
 #[tokio::test]
 async fn a_prompt_is_created_shown_listed_revised_and_deleted() {
@@ -162,7 +162,7 @@ async fn a_preview_shows_the_effect_of_a_call_and_writes_nothing() {
     assert_eq!(found, [("/content", json!("Read the sum.")), ("/schema", schema["schema_revid"].clone())]);
     assert_eq!((count, changes[0].old.clone()), (2, Some(json!("Read the total."))));
     let listed = test.ok("list_prompts", json!({})).await;
-    assert_eq!((&listed["total"], &listed["prompts"][0]["prompt_revid"]), (&json!(1), &made["prompt_revid"]));
+    assert_eq!((&listed["total"], &listed["prompts"][0]["version"]), (&json!(1), &json!(1)));
 
     let create = json!({ "name": "Other", "content": "x" });
     let created = test.write_tool("create_prompt").preview(&context, &create).await.unwrap().unwrap();

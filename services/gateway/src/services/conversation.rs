@@ -13,7 +13,7 @@ use folio_operations::call_previews::{Affected, AffectedResource, CallEffect, Pr
 use folio_operations::conversations::{CancelTurn, GetTurn, ListProfiles, ListTools, ResumeTurn, WatchTurn};
 use folio_operations::{Call, ListPage, Operation};
 use folio_proto::{approve, chat, fields, json, status, time, v1};
-use folio_tools::preview::FieldChange;
+use folio_tools::preview::ValueChange;
 use folio_tools::{ProfileTools, ToolSpec};
 use folio_types::profile::Profile;
 use folio_types::{Result, TurnId, limits};
@@ -154,7 +154,7 @@ fn edited_arguments(text: &str) -> Result<Option<Value>> {
 
 fn call_preview(preview: &ToolCallPreview) -> v1::PreviewToolCallResponse {
     let value = |value: &Option<Value>| value.as_ref().map(json::text).unwrap_or_default();
-    let change = |change: &FieldChange| v1::FieldChange {
+    let change = |change: &ValueChange| v1::ValueChange {
         path: change.path.clone(),
         old_json: value(&change.old),
         new_json: value(&change.new),
