@@ -14,7 +14,8 @@ use crate::tool::ToolResources;
 /// Time limit for settling a dropped call.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes one model call. The usage of the reply contains the charged credits. Dropping the future (the turn was cancelled) settles the reservation too.
+/// Makes one model call. The usage of the reply contains the charged credits. Dropping the future (the turn was cancelled)
+/// settles the reservation too.
 ///
 /// # Errors
 /// Outer error: the meter issued no permit, or the task of the call failed. Inner error: the model call failed.

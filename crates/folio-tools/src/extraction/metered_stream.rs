@@ -15,8 +15,8 @@ use crate::tool::ToolResources;
 const EVENTS_WAITING: usize = 64;
 
 /// Makes one streaming model call, which a task reads. If the reader drops the stream, the task aborts the call, or reads the answer
-/// to its end, as the organization has set for abandoned calls. The call is settled before its last event is sent, whose usage contains the charged
-/// credits.
+/// to its end, as the organization has set for abandoned calls. The call is settled before its last event is sent,
+/// whose usage contains the charged credits.
 ///
 /// # Errors
 /// The meter issued no permit. A failure of the model call is an item of the stream, the last one.
