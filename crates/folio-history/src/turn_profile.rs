@@ -106,6 +106,11 @@ impl TurnOptions {
         let needs_rule = self.profile.as_ref().is_some_and(|profile| is_named(&profile.policy_tools));
         !needs_rule && (self.auto_approve || is_named(&self.auto_approved_tools))
     }
+
+    /// Returns true if a call waits for a decision when no rule of the policy matches it.
+    pub fn waits(&self, tool: &str, access: Access) -> bool {
+        self.waits_by_default(tool, access) && !self.approves(tool)
+    }
 }
 
 #[cfg(test)]
@@ -146,6 +151,8 @@ mod tests {
         for options in [all, named] {
             assert_eq!((options.approves("waiting"), options.approves("policy")), (true, false));
             assert!(options.waits_by_default("policy", Access::ReadWrite));
+            let waits = ["waiting", "policy", "read"].map(|tool| options.waits(tool, Access::ReadWrite));
+            assert_eq!(waits, [false, true, false]);
         }
     }
 

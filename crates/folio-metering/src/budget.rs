@@ -178,6 +178,10 @@ impl Meter for BudgetMeter {
         self.inner.max_price(call)
     }
 
+    fn charge(&self, call: &MeteredCall, settlement: &Settlement) -> u64 {
+        self.inner.charge(call, settlement)
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         let mut unpermitted = self.reserve(&call);
         unpermitted.stored().await?;

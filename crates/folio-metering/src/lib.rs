@@ -78,6 +78,12 @@ pub trait Meter: Send + Sync {
     /// Returns the maximum price of a call in credits. 0 if the meter only records usage.
     fn max_price(&self, call: &MeteredCall) -> u64;
 
+    /// Returns the credits that [`Self::settle`] charges for a permitted call. 0 if the meter only records usage.
+    ///
+    /// A settlement that fails charges the reservation instead, and a row that another process settled before keeps its
+    /// charge.
+    fn charge(&self, call: &MeteredCall, settlement: &Settlement) -> u64;
+
     /// Requests a permit. After an error the caller must not make the call.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::actor::{MeterRef, Meters, Shared, Supervisor, SupervisorMsg, month_of};
 use crate::escrow::Escrow;
-use crate::reservation::{Reservation, UnconfirmedReservation, settled};
+use crate::reservation::{Reservation, UnconfirmedReservation, charge, settled};
 use crate::{Counters, Meter, MeteredCall, Options, Permit, Settlement};
 
 /// Maximum time that a call waits for credit.
@@ -195,6 +195,10 @@ impl CreditMeter {
 impl Meter for CreditMeter {
     fn max_price(&self, call: &MeteredCall) -> u64 {
         self.shared.options.price.max_price(&call.prices, call.input_tokens, call.max_output_tokens)
+    }
+
+    fn charge(&self, call: &MeteredCall, settlement: &Settlement) -> u64 {
+        charge(call, settlement, &self.shared.options.price, self.max_price(call))
     }
 
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {

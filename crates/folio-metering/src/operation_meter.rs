@@ -29,6 +29,10 @@ impl Meter for OperationMeter {
         self.inner.max_price(call)
     }
 
+    fn charge(&self, call: &MeteredCall, settlement: &Settlement) -> u64 {
+        self.inner.charge(call, settlement)
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         self.inner.request_permit(MeteredCall { operation: self.operation, ..call }).await
     }

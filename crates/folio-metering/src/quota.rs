@@ -31,6 +31,10 @@ impl Meter for QuotaMeter {
         self.inner.max_price(call)
     }
 
+    fn charge(&self, call: &MeteredCall, settlement: &Settlement) -> u64 {
+        self.inner.charge(call, settlement)
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         let slot = self.slots.take(&call.org, &call.key).await?;
         let own = self.slots.quotas_of(&call.org).await?.abandoned_calls;

@@ -34,6 +34,10 @@ impl Meter for UsageRecorder {
         0
     }
 
+    fn charge(&self, _: &MeteredCall, _: &Settlement) -> u64 {
+        0
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         let abandoned_calls = self.abandoned_calls;
         Ok(Permit { call, abandoned_calls, reservation: None, slot: None, _reserved: None })

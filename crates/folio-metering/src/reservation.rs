@@ -6,7 +6,7 @@ use folio_types::Timestamp;
 use folio_types::message::Usage;
 
 use crate::actor::MeterRef;
-use crate::prices::PriceOptions;
+use crate::prices::{Price, PriceOptions};
 use crate::{MeteredCall, Settlement};
 
 /// A reservation whose row is stored in the ledger of a block.
@@ -59,6 +59,22 @@ impl Drop for UnconfirmedReservation {
     }
 }
 
+/// Returns the usage and the price of a settlement, and true if the answer is complete. None: the call was not sent.
+fn priced(call: &MeteredCall, settlement: &Settlement, prices: &PriceOptions) -> Option<(Usage, Price, bool)> {
+    let (usage, completed) = match settlement {
+        Settlement::NotSent => return None,
+        Settlement::Completed(usage) => (usage, true),
+        Settlement::Partial(usage) => (usage, false),
+    };
+    let usage = Usage { model_calls: usage.model_calls.max(1), ..*usage };
+    Some((usage, prices.price(&call.prices, &usage), completed))
+}
+
+/// Returns the credits of a settlement, at most the reservation.
+pub(crate) fn charge(call: &MeteredCall, settlement: &Settlement, prices: &PriceOptions, reserved: u64) -> u64 {
+    priced(call, settlement, prices).map_or(0, |(_, price, _)| price.credits.min(reserved))
+}
+
 /// Returns the row with the charge for the settlement, at most the reservation. The excess is written off.
 pub(crate) fn settled(
     row: &LedgerRow,
@@ -67,15 +83,11 @@ pub(crate) fn settled(
     prices: &PriceOptions,
     at: Timestamp,
 ) -> LedgerRow {
-    let (usage, completed) = match settlement {
-        Settlement::NotSent => return row.settled_as_not_sent(at),
-        Settlement::Completed(usage) => (usage, true),
-        Settlement::Partial(usage) => (usage, false),
+    let Some((usage, price, completed)) = priced(call, &settlement, prices) else {
+        return row.settled_as_not_sent(at);
     };
-    let usage = Usage { model_calls: usage.model_calls.max(1), ..usage };
-    let price = prices.price(&call.prices, &usage);
     let settled = SettlementRecord {
-        credits: price.credits.min(row.credits),
+        credits: charge(call, &settlement, prices, row.credits),
         usage,
         cost_microdollars: price.cost_microdollars,
         basis: Basis::of(&usage),

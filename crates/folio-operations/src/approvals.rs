@@ -279,7 +279,11 @@ async fn read_approval(context: &Context, turn: &TurnId) -> Result<Option<Pendin
 }
 
 /// Reads the newest turn of a thread from the end of the journal. None: the journal does not contain the turn.
-async fn read_turn(threads: &dyn ThreadStore, header: &ThreadHeader, number: u32) -> Result<Option<TurnRecord>> {
+pub(crate) async fn read_turn(
+    threads: &dyn ThreadStore,
+    header: &ThreadHeader,
+    number: u32,
+) -> Result<Option<TurnRecord>> {
     let (mut entries, mut end, mut count) = (Vec::new(), header.entries, TURN_ENTRIES_MIN);
     loop {
         let from = end.saturating_sub(count);

@@ -543,8 +543,13 @@ impl Context {
     /// The operation does not declare [`Quota::ModelCalls`].
     pub fn tool_resources(&self) -> Result<ToolResources> {
         self.require(Quota::ModelCalls)?;
+        Ok(self.preview_resources())
+    }
+
+    /// Returns the resources of tools for previews, which call no model.
+    pub(crate) fn preview_resources(&self) -> ToolResources {
         let components = self.components();
-        Ok(ToolResources {
+        ToolResources {
             stores: components.stores.clone(),
             models: Arc::clone(&components.models),
             meter: Arc::clone(&components.meter),
@@ -554,7 +559,7 @@ impl Context {
             job_hints: components.jobs.hints().queue(),
             mcp: Arc::clone(&components.mcp),
             tasks: components.tasks.clone(),
-        })
+        }
     }
 }
 

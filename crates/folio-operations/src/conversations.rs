@@ -14,6 +14,7 @@ use folio_types::{Result, TurnId, limits};
 use serde::Serialize;
 
 use crate::approvals;
+use crate::call_previews;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
@@ -23,7 +24,7 @@ use crate::operation::Operation;
 service! {
     "ConversationService", Some(Scope::Conversations) =>
     ChatCommand, ApproveCommand, ResumeTurn, CancelTurn, GetTurn, WatchTurn, ListProfiles, ListTools,
-    approvals::ListPendingApprovals, approvals::WatchPendingApprovals
+    approvals::ListPendingApprovals, approvals::WatchPendingApprovals, call_previews::PreviewToolCall
 }
 
 impl Operation for ChatCommand {

@@ -13,10 +13,19 @@ use crate::conversations::registry;
 use crate::declaration::{Declaration, service};
 use crate::operation::{Operation, outcome_as_json};
 use crate::organizations::{change_organization, visible_organization};
+use crate::policy_test::TestPolicy;
 
 service! {
     "PolicyService", Some(Scope::Administration) =>
-    GetPolicy, SetPolicy
+    GetPolicy, SetPolicy, TestPolicy
+}
+
+/// Checks the rules against the tools and the profiles.
+pub(crate) fn check(policy: &Policy) -> Result<()> {
+    let registry = registry()?;
+    let tools: Vec<&str> = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name).collect();
+    let profiles: Vec<&str> = registry.profiles().map(|profile| profile.profile.name).collect();
+    policy::check(policy, PolicyNames { tools: &tools, profiles: &profiles })
 }
 
 /// Returns the organization with its policy.
@@ -59,10 +68,7 @@ impl Operation for SetPolicy {
     outcome_as_json!();
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Organization>> {
-        let registry = registry()?;
-        let tools: Vec<&str> = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name).collect();
-        let profiles: Vec<&str> = registry.profiles().map(|profile| profile.profile.name).collect();
-        policy::check(&self.policy, PolicyNames { tools: &tools, profiles: &profiles })?;
+        check(&self.policy)?;
         self.change().check()?;
         let record = AuditRecord::of_input(serde_json::to_value(self))?;
         Ok(record.target("organization", &context.principal().org))

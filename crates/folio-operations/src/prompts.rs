@@ -126,7 +126,7 @@ revision_operations! {
 pub const COLUMNS: &[Column] = <Prompt as GridRows>::COLUMNS;
 
 /// Lists prompts. Filter: `name:` a part of the name, `name=` the name, `tag:` and `any_tag:` tag ids, `document:` a document
-/// id.
+/// id, `schema:` a schema id.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListPrompts {
     pub list: ListRequest,
@@ -150,9 +150,10 @@ fn prompt_filter(text: &str) -> Result<PromptFilter> {
         match condition.field.as_str() {
             "name" => filter::set_text(&mut filter.name_search, &mut filter.name, &condition)?,
             "document" => filter::set_once(&mut filter.document, &condition, condition.id()?)?,
+            "schema" => filter::set_once(&mut filter.schema, &condition, condition.id()?)?,
             "tag" => filter.all_tags.push(condition.id()?),
             "any_tag" => filter.any_tag.push(condition.id()?),
-            _ => return Err(filter::unknown_field(&condition, "name, tag, any_tag and document")),
+            _ => return Err(filter::unknown_field(&condition, "name, tag, any_tag, document and schema")),
         }
     }
     filter::check_tags(filter.all_tags.len().max(filter.any_tag.len()))?;

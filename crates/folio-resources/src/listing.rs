@@ -128,6 +128,11 @@ pub enum Condition {
     /// The parent is a resource of the kind with this name, and has all of these terms. A store resolves this condition
     /// to [`Self::AnyParent`] before it lists. Unresolved, it matches nothing.
     ParentTerms { kind: &'static str, terms: Vec<String> },
+    /// The newest revision refers to this resource. A store resolves this condition to [`Self::AnyId`] before it lists.
+    /// Unresolved, it matches nothing.
+    RefersTo(String),
+    /// The id is one of these.
+    AnyId(BTreeSet<String>),
     /// The parent is one of these.
     AnyParent(BTreeSet<String>),
     /// The time of creation is in this period.
@@ -162,7 +167,8 @@ impl Condition {
     fn matches(&self, row: &ListRow) -> bool {
         match self {
             Self::AnyTerm(terms) => terms.iter().any(|wanted| row.terms.contains(wanted)),
-            Self::SharedTerm { .. } | Self::ParentTerms { .. } => false,
+            Self::SharedTerm { .. } | Self::ParentTerms { .. } | Self::RefersTo(_) => false,
+            Self::AnyId(ids) => ids.contains(&row.id),
             Self::AnyParent(parents) => row.parent.as_ref().is_some_and(|parent| parents.contains(parent)),
             Self::Created(period) => row.created_at.is_some_and(|at| period.contains(at)),
             Self::NameContains(substring) => folded(&row.name).contains(substring),
@@ -210,6 +216,7 @@ mod tests {
         let name = |substring: &str| Condition::NameContains(folded(substring));
         let name_is = |name: &str| Condition::NameEquals(name.to_owned());
         let parents = |ids: &[&str]| Condition::AnyParent(ids.iter().map(|&id| id.to_owned()).collect());
+        let ids = |ids: &[&str]| Condition::AnyId(ids.iter().map(|&id| id.to_owned()).collect());
         let at = |second| Some(Timestamp::constant(second, 0));
         let created = |start, end| Condition::Created(CreationPeriod { start, end });
         for (conditions, expected) in [
@@ -234,6 +241,10 @@ mod tests {
             (vec![Condition::MetadataContains { key: "land".into(), substring: String::new() }], false),
             (vec![Condition::SharedTerm { with: "doc".into(), field: "tag" }], false),
             (vec![Condition::ParentTerms { kind: "document", terms: vec![] }], false),
+            (vec![Condition::RefersTo("doc".into())], false),
+            (vec![ids(&["doc", "other"])], true),
+            (vec![ids(&["other"])], false),
+            (vec![ids(&[])], false),
             (vec![parents(&["one", "two"])], true),
             (vec![parents(&["two"])], false),
             (vec![parents(&[])], false),

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use folio_types::op::{OpResult, Write};
 use folio_types::{
-    DocumentId, Error, OrgId, PromptId, PromptRevId, Result, SchemaRevId, TagId, Temperature, Timestamp, UserId, limits,
+    DocumentId, Error, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId, Temperature, Timestamp, UserId,
+    limits,
 };
 use serde::{Deserialize, Serialize};
 
@@ -115,6 +116,8 @@ pub struct PromptFilter {
     pub all_tags: Vec<TagId>,
     /// The prompt has at least one tag in common with this document.
     pub document: Option<DocumentId>,
+    /// The newest revision of the prompt has a revision of this schema.
+    pub schema: Option<SchemaId>,
 }
 
 /// Validates the content of a prompt: not blank, at most [`limits::PROMPT_BYTES`] bytes, no NUL.
@@ -201,11 +204,12 @@ impl Resource for Prompt {
     }
 
     fn conditions(filter: &PromptFilter) -> Vec<Condition> {
-        let PromptFilter { name_search, name, any_tag, all_tags, document } = filter;
+        let PromptFilter { name_search, name, any_tag, all_tags, document, schema } = filter;
         let mut conditions: Vec<_> = tag_terms(all_tags).map(|tag| Condition::AnyTerm(vec![tag])).collect();
         conditions.extend((!any_tag.is_empty()).then(|| Condition::AnyTerm(tag_terms(any_tag).collect())));
         let shared = |document: &DocumentId| Condition::SharedTerm { with: document.to_string(), field: "tag" };
         conditions.extend(document.as_ref().map(shared));
+        conditions.extend(schema.as_ref().map(|schema| Condition::RefersTo(schema.to_string())));
         conditions.extend(Condition::names(name_search.as_ref(), name.as_ref()));
         conditions
     }

@@ -145,6 +145,7 @@ layers! {
         list_versions(org: &OrgId, query: ListQuery, page: &PageRequest) -> Page<(String, u64)>;
         versions(org: &OrgId, kind: &'static Kind, ids: &[String]) -> Vec<Option<u64>>;
         matching_ids(org: &OrgId, query: ListQuery, max: usize) -> Vec<String>;
+        referrers(org: &OrgId, kind: &'static Kind, referenced: &str, max: usize) -> Vec<String>;
         revision_numbers(org: &OrgId, id: &str) -> Vec<u32>;
         name_revision(org: &OrgId, name: NewName) -> ();
         revisions(org: &OrgId, id: &str, numbers: &[u32]) -> Vec<Option<Vec<u8>>>;

@@ -109,6 +109,10 @@ impl Memory {
                 let terms = live.get(with.as_str()).map(|fields| fields.row.terms.clone());
                 Condition::shared(field, &terms.unwrap_or_default())
             }
+            Condition::RefersTo(referenced) => {
+                let found = live.iter().filter(|(_, fields)| fields.references.contains(&referenced));
+                Condition::AnyId(found.map(|(id, _)| (*id).to_owned()).collect())
+            }
             other => other,
         };
         let conditions: Vec<_> = R::conditions(filter).into_iter().map(resolve).collect();

@@ -176,7 +176,8 @@ impl Sample for Prompt {
             PromptFilter { name: Some(seed.name.clone()), ..all.clone() },
             PromptFilter { any_tag, ..all.clone() },
             PromptFilter { all_tags: seed.all(), ..all.clone() },
-            PromptFilter { document: Some(seed.document()), ..all },
+            PromptFilter { document: Some(seed.document()), ..all.clone() },
+            PromptFilter { schema: seed.schema().map(|schema| schema.of), ..all },
         ]
     }
 }

@@ -196,6 +196,34 @@ pub(crate) async fn refuse_if_used(
     }
 }
 
+/// Returns the ids of at most `max` resources of a kind with an entry, in order. An entry may be dead.
+pub(crate) async fn referrers(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    kind: &Kind,
+    referenced: &str,
+    max: usize,
+) -> Result<Vec<String>> {
+    let prefix = format!("{}_", kind.id_prefix);
+    let (mut found, mut after) = (Vec::<String>::new(), prefix.clone());
+    while found.len() < max {
+        let keys =
+            keyspace.tables.aggregates.keys(org, referenced, (Part::Reference, &after), ENTRIES_PER_READ).await?;
+        let of_kind: Vec<&String> = keys.iter().take_while(|key| key.starts_with(&prefix)).collect();
+        let is_last = of_kind.len() < ENTRIES_PER_READ;
+        for key in of_kind {
+            let (referrer, _) = referrer_and_op(key)?;
+            if found.last().is_none_or(|last| last != referrer) && found.len() < max {
+                found.push(referrer.to_owned());
+            }
+        }
+        let Some(last) = found.last().filter(|_| !is_last) else { break };
+        // The next read skips the other entries of the last resource.
+        after = format!("{last}/{}", char::MAX);
+    }
+    Ok(found)
+}
+
 /// Evaluates an entry for the deletion of the referenced resource. Returns the description of the referring resource if
 /// the entry is live.
 async fn verdict(

@@ -19,7 +19,7 @@ use super::record::load;
 use super::session::Read;
 use super::table::{Part, Position, SystemRow};
 use super::values::micros;
-use super::{cleanup, content_sizes, decide, names, revisions, texts};
+use super::{cleanup, content_sizes, decide, names, references, revisions, texts};
 use folio_storage::value::{DeletionRow, decode, encode};
 use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource, TextWait};
 
@@ -94,6 +94,10 @@ impl ResourceExecutor for Resources {
     async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>> {
         let ListQuery { kind, conditions, filter, .. } = query;
         catalogue::matching_ids(&self.0, org, &Query::new(kind.name, &conditions, filter), max).await
+    }
+
+    async fn referrers(&self, org: &OrgId, kind: &'static Kind, referenced: &str, max: usize) -> Result<Vec<String>> {
+        references::referrers(&self.0, org, kind, referenced, max).await
     }
 
     async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>> {

@@ -21,6 +21,27 @@ pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &s
     transaction.put(Space::Records, keys::reference(org, referenced, referrer), &Empty)
 }
 
+/// Returns the ids of at most `max` resources of a kind that have a row, in order.
+pub(crate) fn referrers(
+    reads: &impl Reads,
+    org: &OrgId,
+    kind: &Kind,
+    referenced: &str,
+    max: usize,
+) -> Result<Vec<String>> {
+    let rows = keys::references(org, referenced);
+    let prefix = [rows.as_slice(), kind.id_prefix.as_bytes(), b"_"].concat();
+    let mut found = Vec::new();
+    reads.walk(Range::prefix(Space::Records, prefix), &mut |key, _| {
+        if found.len() == max {
+            return Ok(ControlFlow::Break(()));
+        }
+        found.push(String::from_utf8_lossy(key.get(rows.len()..).unwrap_or_default()).into_owned());
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
 /// Fails with `IN_USE` if another live resource refers to the resource; the error contains the first
 /// [`NAMED_REFERRERS_MAX`] and the total, which counts further references of deleted resources until their clean-up.
 pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {

@@ -137,6 +137,11 @@ impl ResourceExecutor for Resources {
             .await
     }
 
+    async fn referrers(&self, org: &OrgId, kind: &'static Kind, referenced: &str, max: usize) -> Result<Vec<String>> {
+        let (org, referenced) = (org.clone(), referenced.to_owned());
+        self.0.scan(move |view| references::referrers(view, &org, kind, &referenced, max)).await
+    }
+
     async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>> {
         let (org, id) = (org.clone(), id.to_owned());
         self.0.scan(move |view| revisions::numbers(view, &org, &id)).await

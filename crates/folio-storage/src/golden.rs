@@ -155,7 +155,7 @@ fn data() -> Value {
 }
 
 fn usage() -> Usage {
-    Usage { input_tokens: 100, cached_input_tokens: 60, output_tokens: 20, reported: true, model_calls: 2 }
+    Usage { input_tokens: 100, cached_input_tokens: 60, output_tokens: 20, reported: true, model_calls: 2, credits: 0 }
 }
 
 fn working() -> WorkingState {

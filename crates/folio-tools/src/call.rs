@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::arguments::{self, Argument};
 use crate::decide::{into_result, invalid_plan, recorded_result, write};
 use crate::output;
+use crate::preview::Preview;
 use crate::subject::{ToolResource, plan_existing};
 use crate::tool::{CallContext, Plan, ReadTool, Tool, ToolError, ToolKind, ToolOutput, WriteTool};
 
@@ -93,6 +94,26 @@ impl<C> Writes<C> {
 impl<C: WriteCall> WriteTool for Writes<C> {
     async fn plan(&self, context: &CallContext, arguments: &Value) -> Result<Plan, ToolError> {
         C::parse(arguments)?.plan(context).await
+    }
+
+    async fn preview(&self, context: &CallContext, arguments: &Value) -> Result<Option<Preview>, ToolError> {
+        if C::CALLS_MODELS {
+            return Ok(None);
+        }
+        let call = C::parse(arguments)?;
+        let plan = call.plan(context).await?;
+        let id = C::Target::id_in(&plan.target).ok_or_else(invalid_plan)?;
+        let before = match plan.expected {
+            Expected::Absent => None,
+            Expected::Version(_) => {
+                let found = context.store::<C::Target>().get(&context.principal.org, &id).await?;
+                Some(found.ok_or(ToolError::Conflict)?)
+            }
+        };
+        let change = call.change(context, &plan).await?;
+        let write = write(context, arguments, &plan, change);
+        let after = C::Target::apply(&id, &write, before.clone())?.after;
+        Preview::of(plan.target, before.as_ref(), after.as_ref()).map(Some)
     }
 
     async fn run(&self, context: &CallContext, arguments: &Value, plan: &Plan) -> Result<ToolOutput, ToolError> {

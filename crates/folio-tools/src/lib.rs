@@ -23,6 +23,7 @@ mod models;
 mod output;
 pub mod path;
 pub mod policy;
+pub mod preview;
 mod profiles;
 mod prompts;
 mod references;

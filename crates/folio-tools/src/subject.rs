@@ -125,8 +125,12 @@ fn newest_revid<S: Revisioned>(resource: &S) -> String {
     format!("{}.{}", resource.id(), resource.newest().0)
 }
 
-/// Records that the call's thread refers to a revision, so that the revision is kept while the call waits.
+/// Records that the call's thread refers to a revision, so that the revision is kept while the call waits. A preview
+/// records nothing.
 pub(crate) async fn name_revision<S: Revisioned>(context: &CallContext, revid: &S::RevId) -> Result<(), ToolError> {
+    if context.is_preview {
+        return Ok(());
+    }
     let named = context.store::<S>().name_revision(&context.principal.org, revid, &context.call.turn).await;
     named.map_err(ToolError::from)
 }

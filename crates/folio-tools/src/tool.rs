@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::arguments::{self, Argument};
 use crate::extraction;
 use crate::mcp::McpServers;
+use crate::preview::Preview;
 pub use crate::spelling::Spellings;
 
 /// Description of a tool for models and clients.
@@ -85,6 +86,8 @@ pub struct CallContext {
     pub model: String,
     /// The part of a credit budget from which the jobs that the call creates receive their parts. None: no budget.
     pub budget_part: Option<BudgetPart>,
+    /// True if the call is only previewed: its plan must write nothing.
+    pub is_preview: bool,
 }
 
 /// The working state of a profile: one type per profile, which its tools read and replace. A thread stores it with each
@@ -193,6 +196,13 @@ pub trait ReadTool: Send + Sync {
 pub trait WriteTool: Send + Sync {
     /// Resolves the target of the call. Writes nothing.
     async fn plan(&self, context: &CallContext, arguments: &Value) -> Result<Plan, ToolError>;
+
+    /// Returns the states of the resource before and after the call, by the current state and the change of the deciding
+    /// write. Writes nothing and calls no model. None: the effect is unknown before the call runs, because the call
+    /// calls a model, creates a job, or changes another system. `context` is that of a preview.
+    async fn preview(&self, _context: &CallContext, _arguments: &Value) -> Result<Option<Preview>, ToolError> {
+        Ok(None)
+    }
 
     /// Executes the deciding write of the plan. Idempotent: a repeated call returns the recorded result. After `Ok`,
     /// the op row of `context.call` is stored.

@@ -29,6 +29,9 @@ pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum documents with the tags of a filter of extractions.
 // proto: ListExtractionsRequest.filter "at most {} documents"
 pub const TAGGED_DOCUMENTS_MAX: usize = 10_000;
+/// Maximum resources that refer to the resource of a filter, such as prompts to a schema.
+// proto: ListPromptsRequest.filter "at most {} prompts"
+pub const REFERRERS_MAX: usize = 1_000;
 /// Maximum requests that are queued behind a running turn of a thread.
 // proto: IfBusy.IF_BUSY_ENQUEUE "at most {} per thread"
 pub const QUEUE_PER_THREAD: usize = 8;
@@ -61,6 +64,7 @@ pub const DIRECT_CALL_THREADS_MAX: u32 = 16;
 /// Maximum size of a tool call's arguments, in bytes.
 // proto: DirectCall.arguments_json "at most {} KiB"
 // proto: ApprovedEdited.arguments_json "at most {} KiB"
+// proto: PreviewToolCallRequest.arguments_json "at most {} KiB"
 pub const ARGUMENTS_BYTES: usize = 128 * 1024;
 /// Maximum size of a tool result, in bytes. A longer result is cut visibly.
 pub const TOOL_RESULT_BYTES: usize = 64 * 1024;

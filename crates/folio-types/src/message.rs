@@ -75,6 +75,14 @@ pub struct Usage {
     pub reported: bool,
     /// Number of model calls in this sum.
     pub model_calls: u32,
+    /// Credits that the meter charges for the calls in this sum. 0: unknown (an old value, or the usage of a provider).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub credits: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
+fn is_zero(credits: &u64) -> bool {
+    *credits == 0
 }
 
 impl Usage {
@@ -96,6 +104,7 @@ impl Usage {
                 _ => self.reported && other.reported,
             },
             model_calls: self.model_calls.saturating_add(other.model_calls),
+            credits: self.credits.saturating_add(other.credits),
         }
     }
 }
@@ -132,6 +141,15 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_usage_without_credits_is_readable_and_stays_as_it_is() {
+        let stored = r#"{"input_tokens":8,"cached_input_tokens":4,"output_tokens":2,"reported":true,"model_calls":1}"#;
+        let usage: Usage = serde_json::from_str(stored).unwrap();
+        assert_eq!((usage.credits, serde_json::to_string(&usage).unwrap().as_str()), (0, stored));
+        let charged = Usage { credits: 5, ..usage };
+        assert_eq!(serde_json::from_str::<Usage>(&serde_json::to_string(&charged).unwrap()).unwrap(), charged);
+    }
+
+    #[test]
     fn usages_are_added_without_overflow() {
         let usage = |tokens, reported, model_calls| Usage {
             input_tokens: tokens,
@@ -139,11 +157,21 @@ mod tests {
             output_tokens: tokens / 4,
             reported,
             model_calls,
+            credits: tokens / 8,
         };
-        let sum = Usage { input_tokens: 24, cached_input_tokens: 12, output_tokens: 6, reported: true, model_calls: 3 };
+        let sum = Usage {
+            input_tokens: 24,
+            cached_input_tokens: 12,
+            output_tokens: 6,
+            reported: true,
+            model_calls: 3,
+            credits: 3,
+        };
         assert_eq!(usage(8, true, 1).plus(usage(16, true, 2)), sum);
         assert_eq!(usage(u64::MAX, true, 1).plus(usage(u64::MAX, true, 1)).input_tokens, u64::MAX);
         assert!(Usage::default().is_empty() && !sum.is_empty());
+        let charged = Usage { credits: 2, ..Usage::default() };
+        assert_eq!(usage(8, true, 1).plus(charged), Usage { credits: 3, ..usage(8, true, 1) }, "a charge is no call");
         for (left, right, reported) in [
             (usage(1, true, 1), usage(1, false, 1), false),
             (usage(1, false, 1), usage(1, true, 1), false),

@@ -162,6 +162,10 @@ impl ResourceExecutor for Resources {
         self.below.matching_ids(org, query, max).await
     }
 
+    async fn referrers(&self, org: &OrgId, kind: &'static Kind, referenced: &str, max: usize) -> Result<Vec<String>> {
+        self.below.referrers(org, kind, referenced, max).await
+    }
+
     async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>> {
         self.below.revision_numbers(org, id).await
     }

@@ -49,6 +49,12 @@ impl NextSteps {
     }
 }
 
+/// Returns the URL of the web page. `has_tls`: the listener expects TLS.
+pub(crate) fn page_url(address: SocketAddr, has_tls: bool) -> String {
+    let scheme = if has_tls { "https" } else { "http" };
+    format!("{scheme}://{}/", reachable(address))
+}
+
 /// Returns the address at which clients on this machine reach a listener.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
@@ -75,6 +81,13 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_has_a_url_that_a_browser_on_this_machine_reaches() {
+        let urls = [("0.0.0.0:8080", false), ("[::1]:80", true)]
+            .map(|(address, has_tls)| page_url(address.parse().unwrap(), has_tls));
+        assert_eq!(urls, ["http://127.0.0.1:8080/", "https://[::1]:80/"]);
+    }
 
     #[test]
     fn the_commands_name_the_server_and_its_token() {

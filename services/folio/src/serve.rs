@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::StoreLayer;
 use crate::arguments::{Flags, ListenArguments, SettingsArguments, StoreArguments, path_value, set};
 use crate::local_endpoint;
-use crate::next_steps::NextSteps;
+use crate::next_steps::{NextSteps, page_url};
 use crate::server;
 use crate::settings::{Role, Settings};
 
@@ -82,8 +82,9 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLa
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let drain = Duration::from_secs(settings.server.drain_timeout_seconds);
     let next_steps = NextSteps::of(&settings);
+    let page = settings.server.is(Role::Gateway).then_some(settings.gateway.tls.is_enabled());
     let mut server = server::start(settings, (arguments.model.as_deref(), local), Some(&telemetry), layer).await?;
-    announce(&server, next_steps.as_ref())?;
+    announce(&server, page, next_steps.as_ref())?;
     tokio::select! {
         () = shutdown.cancelled() => {
             server.stop(drain).await;
@@ -94,8 +95,9 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLa
     }
 }
 
-/// Prints the addresses, the first token, which is shown only once, and the next steps.
-fn announce(server: &server::Server, next_steps: Option<&NextSteps>) -> Result<()> {
+/// Prints the addresses, the first token, which is shown only once, and the next steps. `page`: true if the web page is
+/// served with TLS; None: the process serves no page.
+fn announce(server: &server::Server, page: Option<bool>, next_steps: Option<&NextSteps>) -> Result<()> {
     let mut out = std::io::stdout();
     if let Some(first) = &server.first_token {
         first.print(&mut out)?;
@@ -103,6 +105,9 @@ fn announce(server: &server::Server, next_steps: Option<&NextSteps>) -> Result<(
     writeln!(out, "{}", server.endpoint)?;
     for (name, address) in server.further_addresses() {
         writeln!(out, "{name} on {address}")?;
+    }
+    if let Some(has_tls) = page {
+        writeln!(out, "page at {}", page_url(server.address, has_tls))?;
     }
     writeln!(out, "listening on {}", server.address)?;
     if let Some(next_steps) = next_steps {

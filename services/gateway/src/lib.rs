@@ -39,6 +39,7 @@ mod serve;
 mod services;
 mod sessions;
 mod tls;
+mod web_page;
 
 pub use access::rpc_path;
 pub use counters::Counters;
@@ -49,3 +50,4 @@ pub use options::Options;
 pub use rest::{RestRoute, rest_routes};
 pub use serve::{Gateway, serve};
 pub use tls::TlsOptions;
+pub use web_page::has_web_page;

@@ -278,6 +278,7 @@ impl State {
             model: record.accepted.options.model.clone(),
             // A job that the call creates is paid from the budget that contains that of the turn.
             budget_part: budget_parts.into_iter().next(),
+            is_preview: false,
         };
         let waited = record.round(run.call.round).filter(|round| round.paused.is_some()).and_then(|round| {
             let call = round.call(run.call.index)?;

@@ -292,11 +292,14 @@ async fn no_model_call_is_made_that_may_exceed_the_credit_budget() {
     let turn = |number| TurnId::new(thread.clone(), number);
     let first = Some(BudgetUse { credits: 7, used: 4, rest: 3 });
     assert_eq!(sandbox.turn(&turn(1)).await.budget, first);
+    assert_eq!(sandbox.turn(&turn(1)).await.usage.credits, 4, "the usage has the charge of the call");
 
     sandbox.models.set_price(3);
     sandbox.models.then([say("Next.")]);
     let events = sandbox.run(sandbox.chat_in(&thread, "again")).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
+    let EventKind::Completed { usage, .. } = closing(&events) else { panic!("{events:?}") };
+    assert_eq!((usage.credits, sandbox.turn(&turn(2)).await.usage.credits), (3, 3));
     let second = sandbox.turn(&turn(2)).await.budget;
     assert_eq!(second, Some(BudgetUse { credits: 7, used: 3, rest: 4 }), "the next turn has a budget of its own");
     assert_eq!(sandbox.turn(&turn(1)).await.budget, first);

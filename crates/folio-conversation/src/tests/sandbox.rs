@@ -362,6 +362,10 @@ impl Meter for LimitedMeter {
         self.models.price()
     }
 
+    fn charge(&self, _: &MeteredCall, settlement: &Settlement) -> u64 {
+        if *settlement == Settlement::NotSent { 0 } else { self.models.price() }
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         match self.models.is_unaffordable(&call.model) {
             true => Err(Error::exhausted(Reason::CreditExhausted, "the credit does not suffice for the call")),
@@ -370,7 +374,7 @@ impl Meter for LimitedMeter {
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<u64> {
-        let charge = if settlement == Settlement::NotSent { 0 } else { self.models.price() };
+        let charge = self.charge(&permit.call, &settlement);
         self.meter.settle(permit, settlement).await.map(|_| charge)
     }
 }

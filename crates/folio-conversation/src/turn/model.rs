@@ -249,8 +249,11 @@ pub(super) fn verdict(record: &TurnRecord, tool: &str, access: Access, arguments
             Verdict::Waits(Some(ApprovalRequirement { rule: rule.name.clone(), approver: approver.clone() }))
         }
         None => {
-            let waits = options.waits_by_default(tool, access) && !options.approves(tool);
-            if waits { Verdict::Waits(None) } else { Verdict::Runs }
+            if options.waits(tool, access) {
+                Verdict::Waits(None)
+            } else {
+                Verdict::Runs
+            }
         }
     }
 }

@@ -164,6 +164,7 @@ impl ModelWork {
                 ReadOutcome::Failed { error, sent, output: 0 } if error.allows_fallback() && position < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "falling back to another model");
                     let (settlement, usage) = failed_settlement(sent, prompt, 0);
+                    let usage = Usage { credits: self.meter.charge(&permit.call, &settlement), ..usage };
                     settle(&*self.meter, &self.call.turn, permit, settlement).await;
                     *spent = spent.plus(usage);
                     first.get_or_insert(error);
@@ -174,7 +175,9 @@ impl ModelWork {
                 }
                 received => {
                     let (settlement, outcome) = self.settlement_of(received, &info.name, prompt);
-                    return Ok((permit, settlement, self.with_checked_answer(outcome).await));
+                    let charged = Usage { credits: self.meter.charge(&permit.call, &settlement), ..Usage::default() };
+                    let outcome = add_usage(self.with_checked_answer(outcome).await, charged);
+                    return Ok((permit, settlement, outcome));
                 }
             }
         }
@@ -328,7 +331,7 @@ async fn settle(meter: &dyn Meter, turn: &TurnId, permit: Permit, settlement: Se
     }
 }
 
-/// Adds earlier usage to the outcome of a call.
+/// Adds earlier usage, or the charge, to the outcome of a call.
 fn add_usage(outcome: Outcome, spent: Usage) -> Outcome {
     match outcome {
         Ok(reply) => Ok(reply.map(|reply| Reply { usage: spent.plus(reply.usage), ..reply })),

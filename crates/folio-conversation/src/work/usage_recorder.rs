@@ -1,4 +1,5 @@
-//! Usage of the model calls of one tool call. It counts towards the turn's usage, whatever the outcome of the call.
+//! Usage and charge of the model calls of one tool call. Both count towards the turn's usage, whatever the outcome of the
+//! call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,14 +30,19 @@ impl Meter for UsageRecorder {
         self.meter.max_price(call)
     }
 
+    fn charge(&self, call: &MeteredCall, settlement: &Settlement) -> u64 {
+        self.meter.charge(call, settlement)
+    }
+
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         self.meter.request_permit(call).await
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<u64> {
         if let Settlement::Completed(usage) | Settlement::Partial(usage) = &settlement {
+            let usage = Usage { credits: self.charge(&permit.call, &settlement), ..*usage };
             let mut sum = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-            *sum = sum.plus(*usage);
+            *sum = sum.plus(usage);
         }
         self.meter.settle(permit, settlement).await
     }

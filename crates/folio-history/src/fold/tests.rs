@@ -481,13 +481,13 @@ fn a_record_returns_its_round_and_the_state_of_its_turn() {
 #[test]
 fn the_usage_of_a_turn_includes_its_model_calls_and_tools() {
     let used = |index, input_tokens| {
-        let usage = Usage { input_tokens, model_calls: 1, reported: true, ..Usage::default() };
+        let usage = Usage { input_tokens, model_calls: 1, reported: true, credits: 3, ..Usage::default() };
         CallResult { usage, ..result(1, index) }
     };
     let mut history = History::fold([accepted(1, None, state(1)), round(1, 1, 2, vec![used(1, 10)])]);
     history.push(Entry::Outcome(Outcome { turn: 1, result: used(2, 100) }));
     let usage = history.last().unwrap().usage;
-    assert_eq!((usage.input_tokens, usage.model_calls), (111, 3));
+    assert_eq!((usage.input_tokens, usage.model_calls, usage.credits), (111, 3, 6));
 }
 
 #[test]

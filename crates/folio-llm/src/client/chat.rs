@@ -162,5 +162,6 @@ fn counted(reply: &ModelReply, request: &[u8]) -> Usage {
         output_tokens: thinking.chain(calls).fold(count_tokens(&reply.text), u64::saturating_add),
         reported: false,
         model_calls: 1,
+        credits: 0,
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn parse(usage: &Value) -> Option<Usage> {
         output_tokens,
         reported: true,
         model_calls: 1,
+        credits: 0,
     })
 }
 
@@ -48,8 +49,14 @@ mod tests {
             "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
             "prompt_tokens_details": {"cached_tokens": 64}
         }));
-        let expected =
-            Usage { input_tokens: 100, cached_input_tokens: 64, output_tokens: 20, reported: true, model_calls: 1 };
+        let expected = Usage {
+            input_tokens: 100,
+            cached_input_tokens: 64,
+            output_tokens: 20,
+            reported: true,
+            model_calls: 1,
+            credits: 0,
+        };
         assert_eq!(usage, Some(expected));
         let other = parse(&json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": null}));
         assert_eq!(other.map(|usage| usage.cached_input_tokens), Some(0));

@@ -107,6 +107,25 @@ async fn invariant_5_a_call_is_charged_once_and_unused_credit_is_returned() {
 }
 
 #[tokio::test]
+async fn the_charge_of_a_call_is_known_before_its_settlement() {
+    let fixture = Fixture::new();
+    let meter = fixture.meter(1_000).await;
+    let counted = Usage { reported: false, ..used(9_000) };
+    for (key, settlement, expected) in [
+        ("complete", Settlement::Completed(used(2_001)), 5),
+        ("without a number of calls", Settlement::Completed(Usage { model_calls: 0, ..used(2_001) }), 5),
+        ("beyond its reservation", Settlement::Partial(counted), 10),
+        ("not sent", Settlement::NotSent, 0),
+    ] {
+        let budgeted = budget_meter(&meter, &BudgetScope::of_request(100));
+        let permit = budgeted.request_permit(fixture.call(key, 5_000)).await.unwrap();
+        let known = budgeted.charge(&permit.call, &settlement);
+        assert_eq!((known, budgeted.settle(permit, settlement).await.unwrap()), (expected, expected), "{key}");
+    }
+    meter.stop(STOP).await;
+}
+
+#[tokio::test]
 async fn a_call_that_may_exceed_its_part_of_a_budget_is_refused() {
     let fixture = Fixture::new();
     let meter = fixture.meter(1_000).await;
@@ -165,6 +184,10 @@ struct Waiting;
 impl Meter for Waiting {
     fn max_price(&self, _: &MeteredCall) -> u64 {
         10
+    }
+
+    fn charge(&self, _: &MeteredCall, _: &Settlement) -> u64 {
+        0
     }
 
     async fn request_permit(&self, _: MeteredCall) -> Result<Permit> {

@@ -66,6 +66,6 @@ impl From<v1::ThinkingBlock> for ThinkingBlock {
     }
 }
 
-same_fields!(Usage = v1::Usage { input_tokens, cached_input_tokens, output_tokens, reported, model_calls });
+same_fields!(Usage = v1::Usage { input_tokens, cached_input_tokens, output_tokens, reported, model_calls, credits });
 
 same_variants!(FinishReason = v1::FinishReason of "finish_reason": Stop, ToolCalls, Length, ContentFilter, MaxRounds);

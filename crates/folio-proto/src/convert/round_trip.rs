@@ -52,12 +52,13 @@ fn timestamp() -> impl Strategy<Value = Timestamp> {
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
-    any::<(u64, u64, u64, bool, u32)>().prop_map(|(input, cached, output, reported, model_calls)| Usage {
+    any::<(u64, u64, u64, bool, u32, u64)>().prop_map(|(input, cached, output, reported, model_calls, credits)| Usage {
         input_tokens: input,
         cached_input_tokens: cached,
         output_tokens: output,
         reported,
         model_calls,
+        credits,
     })
 }
 

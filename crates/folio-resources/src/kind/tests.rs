@@ -176,6 +176,8 @@ fn a_filter_matches_the_resources_that_fulfil_all_its_conditions() {
     let shared = PromptFilter { document: Some(document().id), ..PromptFilter::default() };
     let with = document().id.to_string();
     assert_eq!(Prompt::conditions(&shared), [Condition::SharedTerm { with, field: "tag" }]);
+    let linked = PromptFilter { schema: Some(schema().id), ..PromptFilter::default() };
+    assert_eq!(Prompt::conditions(&linked), [Condition::RefersTo(schema().id.to_string())]);
 
     for (key, value, expected) in [("customer", "äcm", true), ("customer", "x", false), ("order", "", false)] {
         let metadata = [(key.to_owned(), value.to_owned())].into();

@@ -115,6 +115,8 @@ faults! {
     ListPeriodIgnored = "list-period-ignored", resources, resources, ["resources/extraction"];
     /// A list contains the children of parents that its filter does not match.
     ListParentsIgnored = "list-parents-ignored", resources, resources, ["resources/extraction"];
+    /// A list contains resources that do not refer to the resource of its filter.
+    ListReferrersIgnored = "list-referrers-ignored", resources, resources, ["resources/prompt"];
     /// The start of an attempt to read a document is not stored.
     AttemptNotCounted = "attempt-not-counted", texts, resources, ["texts"];
     /// A page of waiting documents begins with the first one.

@@ -136,6 +136,7 @@ macro_rules! ignored_conditions {
 ignored_conditions! {
     ListPeriodIgnored: Created;
     ListParentsIgnored: AnyParent;
+    ListReferrersIgnored: AnyId;
 }
 
 /// Declares faults that answer a write as done although it was refused with the given reason.

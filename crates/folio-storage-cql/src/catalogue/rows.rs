@@ -49,7 +49,11 @@ impl Filter {
     pub(crate) fn of(condition: &Condition) -> Self {
         match condition {
             Condition::AnyTerm(terms) => Self::Terms(terms.clone()),
-            Condition::SharedTerm { .. } | Condition::ParentTerms { .. } => Self::Terms(Vec::new()),
+            Condition::SharedTerm { .. } | Condition::ParentTerms { .. } | Condition::RefersTo(_) => {
+                Self::Terms(Vec::new())
+            }
+            Condition::AnyId(ids) if ids.is_empty() => Self::Terms(Vec::new()),
+            Condition::AnyId(_) => Self::Unindexed,
             Condition::AnyParent(parents) if parents.len() > PARENTS_READ_MAX => Self::Unindexed,
             Condition::AnyParent(parents) => Self::Terms(parents.iter().map(parent_term).collect()),
             Condition::Created(_) => Self::Unindexed,
@@ -151,6 +155,12 @@ mod tests {
         assert_eq!(Filter::of(&parents(0)), Filter::Terms(vec![]));
         assert_eq!(Filter::of(&parents(2)), Filter::Terms(vec!["of/doc_0".into(), "of/doc_1".into()]));
         assert_eq!(Filter::of(&parents(PARENTS_READ_MAX + 1)), Filter::Unindexed);
+    }
+
+    #[test]
+    fn ids_are_compared_with_the_list_rows_of_all_items_unless_there_are_none() {
+        assert_eq!(Filter::of(&Condition::AnyId(BTreeSet::new())), Filter::Terms(vec![]));
+        assert_eq!(Filter::of(&Condition::AnyId(["prm_0".to_owned()].into())), Filter::Unindexed);
     }
 
     #[test]

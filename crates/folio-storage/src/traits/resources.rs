@@ -70,6 +70,11 @@ pub trait ResourceExecutor: Send + Sync {
     /// a resource that was just deleted may be among them.
     async fn matching_ids(&self, org: &OrgId, query: ListQuery, max: usize) -> Result<Vec<String>>;
 
+    /// Returns the ids of at most `max` resources of a kind that refer to a resource with any of their revisions, in
+    /// order. Reads rows of references only, so that a deleted resource, or one whose newest revision no longer refers to
+    /// the resource, may be among them.
+    async fn referrers(&self, org: &OrgId, kind: &'static Kind, referenced: &str, max: usize) -> Result<Vec<String>>;
+
     /// Returns the numbers of the stored revisions, in order.
     async fn revision_numbers(&self, org: &OrgId, id: &str) -> Result<Vec<u32>>;
 
@@ -238,6 +243,9 @@ impl<R: Resource> ResourceStore<R> {
                 Condition::ParentTerms { kind, terms } => {
                     *condition = self.resolve_parent_terms(org, kind, terms).await?;
                 }
+                Condition::RefersTo(referenced) => {
+                    *condition = self.resolve_referrers(org, referenced).await?;
+                }
                 _ => {}
             }
         }
@@ -253,6 +261,28 @@ impl<R: Resource> ResourceStore<R> {
             _ => None,
         };
         Ok(Condition::shared(field, &terms.unwrap_or_default()))
+    }
+
+    /// Resolves a condition on the references of the newest revision. Reads the record of each resource with a reference
+    /// of any revision.
+    async fn resolve_referrers(&self, org: &OrgId, referenced: &str) -> Result<Condition> {
+        let (kind, max) = (Kind::get::<R>(), limits::REFERRERS_MAX);
+        let ids = self.executor.referrers(org, kind, referenced, max + 1).await?;
+        if ids.len() > max {
+            let name = kind.name;
+            let problem = format!("more than {max} {name}s refer to {referenced}: list every {name} instead");
+            return Err(Error::invalid_field("filter", problem));
+        }
+        let found = self.executor.get(org, kind, &ids).await?;
+        let mut referring = BTreeSet::new();
+        for (id, stored) in ids.into_iter().zip(found) {
+            let Some(stored) = stored else { continue };
+            let fields = kind.read(&stored.record)?.live();
+            if fields.is_some_and(|fields| fields.references.contains(referenced)) {
+                referring.insert(id);
+            }
+        }
+        Ok(Condition::AnyId(referring))
     }
 
     /// Resolves a condition on the terms of the parents.

@@ -14,7 +14,8 @@ use crate::tool::ToolResources;
 /// Time limit for settling a dropped call.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes one model call. Dropping the future (the turn was cancelled) settles the reservation too.
+/// Makes one model call. The usage of the reply contains the charged credits. Dropping the future (the turn was cancelled)
+/// settles the reservation too.
 ///
 /// # Errors
 /// Outer error: the meter issued no permit, or the task of the call failed. Inner error: the model call failed.
@@ -31,13 +32,15 @@ pub async fn complete_metered(
     let mut unsettled = Unsettled { meter, tasks, permit: Some(permit), counted, progress: progress.clone() };
     let models = resources.models.clone();
     let answered = async move {
-        let answer = models.complete(request).await;
+        let mut answer = models.complete(request).await;
         let settlement = match &answer {
             Ok(reply) => Settlement::Completed(reply.usage),
             Err(_) => unsettled.without_reply(),
         };
-        if let Err(error) = unsettled.settle(settlement).await {
-            tracing::error!(%error, "model call not settled");
+        match (unsettled.settle(settlement).await, &mut answer) {
+            (Ok(credits), Ok(reply)) => reply.usage.credits = credits,
+            (Ok(_), Err(_)) => {}
+            (Err(error), _) => tracing::error!(%error, "model call not settled"),
         }
         answer
     };
@@ -76,10 +79,11 @@ struct Unsettled {
 }
 
 impl Unsettled {
-    async fn settle(&mut self, settlement: Settlement) -> Result<()> {
+    /// Returns the charged credits.
+    async fn settle(&mut self, settlement: Settlement) -> Result<u64> {
         match self.permit.take() {
-            Some(permit) => self.meter.settle(permit, settlement).await.map(|_| ()),
-            None => Ok(()),
+            Some(permit) => self.meter.settle(permit, settlement).await,
+            None => Ok(0),
         }
     }
 

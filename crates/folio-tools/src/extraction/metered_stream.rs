@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use folio_llm::{ModelError, ModelEvent, ModelRequest, ModelStream, count_tokens};
-use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
+use folio_metering::{AbandonedCalls, MeteredCall, Settlement};
 use folio_types::Result;
 use folio_types::message::Usage;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -15,7 +15,8 @@ use crate::tool::ToolResources;
 const EVENTS_WAITING: usize = 64;
 
 /// Makes one streaming model call, which a task reads. If the reader drops the stream, the task aborts the call, or reads the answer
-/// to its end, as the organization has set for abandoned calls. The call is settled before its last event is sent.
+/// to its end, as the organization has set for abandoned calls. The call is settled before its last event is sent,
+/// whose usage contains the charged credits.
 ///
 /// # Errors
 /// The meter issued no permit. A failure of the model call is an item of the stream, the last one.
@@ -33,7 +34,7 @@ pub async fn stream_metered(
     let events = stream::once(async move { models.stream(request).await }).try_flatten().boxed();
     resources.tasks.spawn(async move {
         let is_drained = permit.abandoned_calls == AbandonedCalls::Drain;
-        let Read { last, output } = read(events, &sender, is_drained).await;
+        let Read { mut last, output } = read(events, &sender, is_drained).await;
         let settlement = match &last {
             Some(Ok(ModelEvent::Done(reply))) => Settlement::Completed(reply.usage),
             _ if !progress.is_sent() => Settlement::NotSent,
@@ -44,7 +45,11 @@ pub async fn stream_metered(
                 ..Usage::default()
             }),
         };
-        settle(&*meter, permit, settlement).await;
+        match (meter.settle(permit, settlement).await, &mut last) {
+            (Ok(credits), Some(Ok(ModelEvent::Done(reply)))) => reply.usage.credits = credits,
+            (Ok(_), _) => {}
+            (Err(error), _) => tracing::error!(%error, "model call not settled"),
+        }
         if let Some(last) = last {
             // The reader may have left.
             let _ = sender.send(last).await;
@@ -52,12 +57,6 @@ pub async fn stream_metered(
     });
     let next = |mut receiver: mpsc::Receiver<Item>| async move { receiver.recv().await.map(|item| (item, receiver)) };
     Ok(stream::unfold(receiver, next).boxed())
-}
-
-async fn settle(meter: &dyn folio_metering::Meter, permit: Permit, settlement: Settlement) {
-    if let Err(error) = meter.settle(permit, settlement).await {
-        tracing::error!(%error, "model call not settled");
-    }
 }
 
 type Item = std::result::Result<ModelEvent, ModelError>;

@@ -78,6 +78,7 @@ impl Fixture {
             working: WorkingState::default(),
             model: "base".to_owned(),
             budget_part: None,
+            is_preview: false,
         };
         let tools = Registry::standard().unwrap().profile("document").unwrap();
         Self { models, tools, context, environment, calls: AtomicU32::new(0), _store: store, _folder: folder }
@@ -364,6 +365,10 @@ impl Meter for PricedMeter {
     /// One credit per call.
     fn max_price(&self, _: &MeteredCall) -> u64 {
         1
+    }
+
+    fn charge(&self, call: &MeteredCall, settlement: &Settlement) -> u64 {
+        self.meter.charge(call, settlement)
     }
 
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit, Error> {

@@ -5,7 +5,7 @@ use folio_types::Temperature;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use serde_json::json;
 
-use crate::fixture::{Fixture, format_of, id_of, text};
+use crate::fixture::{Fixture, format_of, id_of, invoice, text};
 
 #[tokio::test]
 async fn a_prompt_is_created_shown_listed_revised_and_deleted() {
@@ -146,4 +146,31 @@ async fn invalid_prompts_are_reported() {
     assert!(
         test.error_of("update_prompt", json!({ "prompt_id": made["prompt_id"] })).await.contains("Nothing to change")
     );
+}
+
+#[tokio::test]
+async fn a_preview_shows_the_effect_of_a_call_and_writes_nothing() {
+    let mut test = Fixture::new().await;
+    let schema = test.ok("create_schema", json!({ "name": "Invoice", "response_format": invoice() })).await;
+    let made = test.ok("create_prompt", json!({ "name": "Total", "content": "Read the total." })).await;
+    let context = folio_tools::CallContext { is_preview: true, ..test.next() };
+    let id = made["prompt_id"].clone();
+    let update = json!({ "prompt_id": id, "content": "Read the sum.", "schema_id": schema["schema_id"] });
+    let preview = test.write_tool("update_prompt").preview(&context, &update).await.unwrap().unwrap();
+    let (changes, count) = preview.changes();
+    let found: Vec<_> = changes.iter().map(|change| (change.path.as_str(), change.new.clone().unwrap())).collect();
+    assert_eq!(found, [("/content", json!("Read the sum.")), ("/schema", schema["schema_revid"].clone())]);
+    assert_eq!((count, changes[0].old.clone()), (2, Some(json!("Read the total."))));
+    let listed = test.ok("list_prompts", json!({})).await;
+    assert_eq!((&listed["total"], &listed["prompts"][0]["version"]), (&json!(1), &json!(1)));
+
+    let create = json!({ "name": "Other", "content": "x" });
+    let created = test.write_tool("create_prompt").preview(&context, &create).await.unwrap().unwrap();
+    assert!(created.before.is_none() && created.after.is_some());
+    let deleted =
+        test.write_tool("delete_prompt").preview(&context, &json!({ "prompt_id": id })).await.unwrap().unwrap();
+    assert!(deleted.before.is_some() && deleted.after.is_none());
+    assert_eq!(test.ok("list_prompts", json!({})).await["total"], json!(1));
+    let missing = json!({ "prompt_id": "prm_00000000000000000000000000000001" });
+    assert!(test.write_tool("delete_prompt").preview(&context, &missing).await.is_err());
 }

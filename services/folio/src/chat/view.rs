@@ -413,6 +413,7 @@ mod tests {
             output_tokens: 20,
             reported,
             model_calls,
+            credits: 0,
         };
         let cached = "900 tokens in (640 from the provider's cache), 20 out, 2 model calls";
         assert_eq!(usage_line(&usage(640, true, 2)), cached);

@@ -13,7 +13,7 @@ use super::problem::{method_not_allowed, not_found};
 use super::{Face, Target};
 use crate::access::Route;
 use crate::services::Api;
-use crate::{connect, mcp, openapi, rest};
+use crate::{connect, mcp, openapi, rest, web_page};
 
 #[derive(Clone)]
 pub(crate) struct DispatchLayer {
@@ -85,7 +85,9 @@ where
             }
             (Face::Mcp, ..) => Box::pin(std::future::ready(Ok(method_not_allowed().map(Body::new)))),
             (Face::Page, ..) => {
-                let response = openapi::page(request.method(), request.uri().path());
+                let (method, path) = (request.method(), request.uri().path());
+                let response = openapi::page(method, path);
+                let response = response.or_else(|| web_page::respond(method, path, request.headers()));
                 let response = response.unwrap_or_else(not_found);
                 Box::pin(std::future::ready(Ok(response.map(Body::new))))
             }

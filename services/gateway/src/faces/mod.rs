@@ -7,7 +7,7 @@
 //! | Connect | other requests of `/folio.v1.SERVICE/METHOD` | [`crate::connect`] |
 //! | REST | below `/v0` | [`crate::rest`] |
 //! | MCP | `/mcp` | [`crate::mcp`] |
-//! | pages | everything else: `/openapi.json`, `/docs` | [`crate::openapi`] |
+//! | pages | everything else: `/openapi.json`, `/docs`, the web page | [`crate::openapi`], [`crate::web_page`] |
 //!
 //! ```text
 //! CORS ─ Faces ─ Layers ─ Dispatch ─┬─ services of tonic (gRPC, gRPC-Web, Connect)

@@ -114,6 +114,8 @@ struct TokenUsage {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
+    /// The charged credits.
+    credits: u64,
 }
 
 impl From<Completion> for ChatCompletion {
@@ -135,6 +137,7 @@ impl From<Completion> for ChatCompletion {
                 prompt_tokens,
                 completion_tokens,
                 total_tokens: prompt_tokens.saturating_add(completion_tokens),
+                credits: completion.usage.credits,
             },
         }
     }

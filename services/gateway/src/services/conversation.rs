@@ -9,13 +9,16 @@ use folio_history::peer::EventStream;
 use folio_operations::approvals::{
     ListPendingApprovals, PendingApproval, PendingApprovals, PendingChange, WatchPendingApprovals,
 };
+use folio_operations::call_previews::{Affected, AffectedResource, CallEffect, PreviewToolCall, ToolCallPreview};
 use folio_operations::conversations::{CancelTurn, GetTurn, ListProfiles, ListTools, ResumeTurn, WatchTurn};
 use folio_operations::{Call, ListPage, Operation};
 use folio_proto::{approve, chat, fields, json, status, time, v1};
+use folio_tools::preview::ValueChange;
 use folio_tools::{ProfileTools, ToolSpec};
 use folio_types::profile::Profile;
-use folio_types::{Result, TurnId};
+use folio_types::{Result, TurnId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::Value;
 use tonic::{Request, Response};
 use v1::conversation_service_server::ConversationService;
 use v1::watch_pending_approvals_response::Change;
@@ -107,6 +110,18 @@ impl ConversationService for Api {
         }
     );
 
+    read!(
+        preview_tool_call,
+        PreviewToolCallRequest,
+        PreviewToolCallResponse,
+        |request| PreviewToolCall {
+            turn_id: turn(&request.turn_id)?,
+            call_id: fields::id("call_id", &request.call_id)?,
+            arguments: edited_arguments(&request.arguments_json)?,
+        },
+        |preview: ToolCallPreview| call_preview(&preview)
+    );
+
     async fn watch_pending_approvals(
         &self,
         request: Request<v1::WatchPendingApprovalsRequest>,
@@ -129,6 +144,46 @@ impl Api {
     ) -> ResponseStream<T> {
         bounded_stream(events.map(move |item| item.map(&wrap)), self.event_limits(), self.drain_ended.clone())
     }
+}
+
+/// Returns the arguments of a request. None: the text is empty.
+fn edited_arguments(text: &str) -> Result<Option<Value>> {
+    let parse = |text| json::parse_object("arguments_json", text, limits::ARGUMENTS_BYTES);
+    Some(text).filter(|text| !text.is_empty()).map(parse).transpose()
+}
+
+fn call_preview(preview: &ToolCallPreview) -> v1::PreviewToolCallResponse {
+    let value = |value: &Option<Value>| value.as_ref().map(json::text).unwrap_or_default();
+    let change = |change: &ValueChange| v1::ValueChange {
+        path: change.path.clone(),
+        old_json: value(&change.old),
+        new_json: value(&change.new),
+    };
+    let effect = match preview.effect {
+        CallEffect::Unknown => v1::CallEffect::Unknown,
+        CallEffect::Creates => v1::CallEffect::Creates,
+        CallEffect::Updates => v1::CallEffect::Updates,
+        CallEffect::Deletes => v1::CallEffect::Deletes,
+        CallEffect::Nothing => v1::CallEffect::Nothing,
+    };
+    let target = preview.target.as_ref();
+    v1::PreviewToolCallResponse {
+        effect: effect.into(),
+        target_kind: target.map(|target| target.kind().to_owned()).unwrap_or_default(),
+        target_id: target.map(|target| target.id().to_owned()).unwrap_or_default(),
+        target_name: preview.name.clone(),
+        changes: preview.changes.iter().map(change).collect(),
+        change_count: u32::try_from(preview.change_count).unwrap_or(u32::MAX),
+        prompts: Some(affected(&preview.prompts)),
+        documents: Some(affected(&preview.documents)),
+        problem: preview.problem.clone().unwrap_or_default(),
+    }
+}
+
+fn affected(affected: &Affected) -> v1::AffectedResources {
+    let item = |item: &AffectedResource| v1::AffectedResource { id: item.id.clone(), name: item.name.clone() };
+    let Affected { items, count, has_more } = affected;
+    v1::AffectedResources { items: items.iter().map(item).collect(), count: *count, has_more: *has_more }
 }
 
 fn turn(text: &str) -> Result<TurnId> {

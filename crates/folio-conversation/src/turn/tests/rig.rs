@@ -442,7 +442,7 @@ pub(super) fn text_reply(text: &str) -> Reply {
         thinking: Vec::new(),
         calls: Vec::new(),
         finish: FinishReason::Stop,
-        usage: Usage { input_tokens: 10, output_tokens: 5, cached_input_tokens: 0, reported: true, model_calls: 1 },
+        usage: Usage { input_tokens: 10, output_tokens: 5, reported: true, model_calls: 1, ..Usage::default() },
         answer_problem: None,
     }
 }

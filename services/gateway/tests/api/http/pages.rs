@@ -1,4 +1,4 @@
-//! The OpenAPI document, its page, and paths that are not served.
+//! The OpenAPI document, its page, the web page, and paths that are not served.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -62,6 +62,30 @@ async fn paths_and_methods_that_are_not_served_are_answered_in_the_form_of_their
     }
     for path in [format!("//v0/orgs/{}/tags", client.org), format!("{tags}/"), format!("/fastapi{tags}")] {
         assert_eq!(http.get(&path).await.status, 200, "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_web_page_and_its_views_are_served_to_browsers_without_a_token() {
+    let server = Server::start().await;
+    let http = Http::new(&server, &server.stranger(None));
+    let index = http.get("/").await;
+    assert_eq!((index.status.as_u16(), index.header("content-type")), (200, "text/html; charset=utf-8"));
+    assert_eq!((index.header("cache-control"), index.header("x-content-type-options")), ("no-cache", "nosniff"));
+    let policy = index.header("content-security-policy");
+    assert!(policy.contains("; script-src 'self';") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert_eq!(index.text.contains("contains no web page"), !folio_gateway::has_web_page());
+    let known = http.request(Method::GET, "/").header("if-none-match", index.header("etag"));
+    assert_eq!(http.send(known).await.status, 304);
+    let opened = async |path: &str| http.send(http.request(Method::GET, path).header("accept", "text/html")).await;
+    for path in ["/documents/doc_1", "/inbox", "/turns/thr_1.2"] {
+        let view = opened(path).await;
+        assert_eq!((view.status.as_u16(), &view.text), (200, &index.text), "{path}");
+        assert_eq!(http.get(path).await.status, 404, "{path}: a program receives no page");
+    }
+    for path in ["/assets/none.js", "/v0/nothing", "/folio.v1.TagService/Nothing"] {
+        assert!(opened(path).await.status.is_client_error(), "{path}");
     }
     server.stop().await;
 }
