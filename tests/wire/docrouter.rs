@@ -113,7 +113,7 @@ async fn account_token(sandbox: &Sandbox) -> String {
     let credentials = json!({"email": "root@example.com", "password": password});
     let session = post("/folio.v1.AccountService/SignIn", "", credentials).await;
     let session = session["session_token"].as_str().unwrap();
-    let created = post("/v0/account/access_tokens", session, json!({"name": "sdk", "lifetime": 1})).await;
+    let created = post("/v0/account/access_tokens", session, json!({"name": "sdk", "lifetime": 0})).await;
     created["token"].as_str().unwrap().to_owned()
 }
 
