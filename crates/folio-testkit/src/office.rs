@@ -87,8 +87,9 @@ pub fn xlsx(sheets: &[(&str, &[Cell<'_>])]) -> Vec<u8> {
     let targets: Vec<String> = (1..=sheets.len()).map(|number| format!("worksheets/sheet{number}.xml")).collect();
     let targets: Vec<(&str, &str)> = targets.iter().map(|target| ("worksheet", target.as_str())).collect();
     let (root, rows) = (relationships(&[("officeDocument", "xl/workbook.xml")]), relationships(&targets));
+    let types = content_types("xl/workbook.xml", "spreadsheetml.sheet");
     let mut files = vec![
-        ("[Content_Types].xml", &content_types("xl/workbook.xml", "spreadsheetml.sheet")),
+        ("[Content_Types].xml", types.as_str()),
         ("_rels/.rels", &root),
         ("xl/workbook.xml", &workbook),
         ("xl/_rels/workbook.xml.rels", &rows),
@@ -112,8 +113,9 @@ pub fn pptx(slides: &[&str]) -> Vec<u8> {
     let targets: Vec<String> = (1..=slides.len()).map(|number| format!("slides/slide{number}.xml")).collect();
     let targets: Vec<(&str, &str)> = targets.iter().map(|target| ("slide", target.as_str())).collect();
     let (root, rows) = (relationships(&[("officeDocument", "ppt/presentation.xml")]), relationships(&targets));
+    let types = content_types("ppt/presentation.xml", "presentationml.presentation");
     let mut files = vec![
-        ("[Content_Types].xml", &content_types("ppt/presentation.xml", "presentationml.presentation")),
+        ("[Content_Types].xml", types.as_str()),
         ("_rels/.rels", &root),
         ("ppt/presentation.xml", &presentation),
         ("ppt/_rels/presentation.xml.rels", &rows),

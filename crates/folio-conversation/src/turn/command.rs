@@ -172,6 +172,7 @@ pub enum PlanFailure {
 }
 
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every outcome is a result")]
 pub enum ToolOutcome {
     /// The call ran. For a write: its op row is stored with this result, or no deciding write was sent and none will
     /// be.
