@@ -217,6 +217,10 @@ impl ConversationService for NodeService {
         gateway_only()
     }
 
+    async fn preview_tool_call(&self, _: Request<v1::PreviewToolCallRequest>) -> Reply<v1::PreviewToolCallResponse> {
+        gateway_only()
+    }
+
     async fn watch_pending_approvals(
         &self,
         _: Request<v1::WatchPendingApprovalsRequest>,

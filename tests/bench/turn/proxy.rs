@@ -109,6 +109,13 @@ impl ConversationService for Proxy {
         Err(Status::unimplemented("a proxy"))
     }
 
+    async fn preview_tool_call(
+        &self,
+        _: Request<v1::PreviewToolCallRequest>,
+    ) -> Result<Response<v1::PreviewToolCallResponse>, Status> {
+        Err(Status::unimplemented("a proxy"))
+    }
+
     async fn watch_pending_approvals(
         &self,
         _: Request<v1::WatchPendingApprovalsRequest>,
