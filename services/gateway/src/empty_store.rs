@@ -71,6 +71,7 @@ store! {
     list_versions(&OrgId, ListQuery, &PageRequest) -> Page<(String, u64)>;
     versions(&OrgId, &'static Kind, &[String]) -> Vec<Option<u64>>;
     matching_ids(&OrgId, ListQuery, usize) -> Vec<String>;
+    referrers(&OrgId, &'static Kind, &str, usize) -> Vec<String>;
     revision_numbers(&OrgId, &str) -> Vec<u32>;
     name_revision(&OrgId, NewName) -> ();
     revisions(&OrgId, &str, &[u32]) -> Vec<Option<Vec<u8>>>;
