@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     fn allowed(name: &str, is_disabled: bool) -> v1::AllowedMcpTool {
-        let disabled_time = is_disabled.then(|| prost_types::Timestamp { seconds: 1, nanos: 0 });
+        let disabled_time = is_disabled.then_some(prost_types::Timestamp { seconds: 1, nanos: 0 });
         v1::AllowedMcpTool { name: name.to_owned(), digest: "old".to_owned(), disabled_time, ..Default::default() }
     }
 

@@ -64,7 +64,7 @@ async fn usage_and_credit_are_those_of_the_operations() {
     assert_eq!((&data["purchased_credits"], &data["granted_credits"]), (&json!(30), &json!(70)));
     let left = ["remaining_included", "purchased_credits_remaining", "granted_credits_remaining"];
     let left: u64 = left.iter().map(|name| data[*name].as_u64().unwrap()).sum();
-    assert!(left < 1_100 && left >= 1_000, "a call reserves or uses credit: {data}");
+    assert!((1_000..1_100).contains(&left), "a call reserves or uses credit: {data}");
     let (start, end) = (data["period_start"].as_i64().unwrap(), data["period_end"].as_i64().unwrap());
     let now = System.now().as_second();
     assert!(start <= now && now < end && (28..=31).contains(&((end - start) / 86_400)), "{data}");
