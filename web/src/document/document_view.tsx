@@ -1,0 +1,1 @@
+export function DocumentView({ documentId }: { readonly documentId: string }) { return <p>{documentId}</p>; }

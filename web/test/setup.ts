@@ -1,0 +1,37 @@
+// The parts of a browser that jsdom lacks and the components need.
+import { cleanup } from "@testing-library/react";
+import { afterEach, vi } from "vitest";
+
+class NoObserver {
+  observe(): void {}
+  unobserve(): void {}
+  disconnect(): void {}
+}
+
+globalThis.ResizeObserver ??= NoObserver as unknown as typeof ResizeObserver;
+globalThis.IntersectionObserver ??= NoObserver as unknown as typeof IntersectionObserver;
+window.matchMedia ??= (query: string) =>
+  ({ matches: false, media: query, addEventListener: () => undefined, removeEventListener: () => undefined }) as unknown as MediaQueryList;
+Blob.prototype.arrayBuffer ??= function (this: Blob) {
+  return new Promise((resolve) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result as ArrayBuffer);
+    reader.readAsArrayBuffer(this);
+  });
+};
+window.scrollTo = () => undefined;
+Element.prototype.scrollIntoView ??= () => undefined;
+URL.createObjectURL ??= () => "blob:test";
+URL.revokeObjectURL ??= () => undefined;
+Object.defineProperty(document, "fonts", { value: { addEventListener: () => undefined, removeEventListener: () => undefined }, configurable: true });
+// The size that the virtual list reads: jsdom has no layout.
+Object.defineProperty(Element.prototype, "clientHeight", { get: () => 600, configurable: true });
+Object.defineProperty(Element.prototype, "clientWidth", { get: () => 800, configurable: true });
+
+afterEach(() => {
+  cleanup();
+  sessionStorage.clear();
+  localStorage.clear();
+  window.history.replaceState(null, "", "/");
+  vi.restoreAllMocks();
+});
