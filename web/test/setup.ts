@@ -1,6 +1,9 @@
 // The parts of a browser that jsdom lacks and the components need.
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 import { afterEach, vi } from "vitest";
+
+// The first use of a view loads its module.
+configure({ asyncUtilTimeout: 5_000 });
 
 class NoObserver {
   observe(): void {}

@@ -1,0 +1,1 @@
+export function AgentPanel({ documentId }: { readonly documentId: string }) { return <p>{documentId}</p>; }
