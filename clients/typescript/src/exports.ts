@@ -1,6 +1,6 @@
 // The exports of both platforms.
 export * as v1 from "./gen/v1.js";
-export type { Approval, Approver, Decision } from "./approvals.js";
+export { approvals, approveRequest, type Approval, type Approver, type Decision } from "./approvals.js";
 export type { BatchOptions, ChatOptions, Client } from "./client.js";
 export { errorOfMessage, FolioError, type ErrorCode, type FieldViolation } from "./errors.js";
 export type { Item, Page } from "./paging.js";
