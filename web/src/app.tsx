@@ -20,6 +20,10 @@ const DocumentView = lazy(async () => ({ default: (await import("./document/docu
 const InboxView = lazy(async () => ({ default: (await import("./inbox/inbox_view.js")).InboxView }));
 const TagsView = lazy(async () => ({ default: (await import("./tags/tags_view.js")).TagsView }));
 const BatchesView = lazy(async () => ({ default: (await import("./batches/batches_view.js")).BatchesView }));
+const SchemasView = lazy(async () => ({ default: (await import("./schemas/schemas_view.js")).SchemasView }));
+const SchemaView = lazy(async () => ({ default: (await import("./schemas/schema_view.js")).SchemaView }));
+const PromptsView = lazy(async () => ({ default: (await import("./prompts/prompts_view.js")).PromptsView }));
+const AdministrationView = lazy(async () => ({ default: (await import("./administration/administration_view.js")).AdministrationView }));
 const UsageView = lazy(async () => ({ default: (await import("./usage/usage_view.js")).UsageView }));
 const AuditView = lazy(async () => ({ default: (await import("./audit/audit_view.js")).AuditView }));
 
@@ -59,6 +63,10 @@ function SignedIn({ session }: { readonly session: Session }) {
             <Route path="/"><DocumentsView /></Route>
             <Route path="/documents/:documentId">{({ documentId }) => <DocumentView key={documentId} documentId={documentId} />}</Route>
             <Route path="/inbox"><InboxView /></Route>
+            <Route path="/schemas"><SchemasView /></Route>
+            <Route path="/schemas/:schemaId">{({ schemaId }) => <SchemaView key={schemaId} schemaId={schemaId} />}</Route>
+            <Route path="/prompts"><PromptsView /></Route>
+            <Route path="/administration/:section?">{({ section }) => <AdministrationView section={section} />}</Route>
             <Route path="/tags"><TagsView /></Route>
             <Route path="/batches"><BatchesView /></Route>
             <Route path="/usage"><UsageView /></Route>

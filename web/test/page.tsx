@@ -21,6 +21,7 @@ export interface Services {
   readonly extraction?: Implementation<typeof v1.ExtractionService>;
   readonly inbox?: Implementation<typeof v1.InboxService>;
   readonly job?: Implementation<typeof v1.JobService>;
+  readonly limit?: Implementation<typeof v1.LimitService>;
   readonly model?: Implementation<typeof v1.ModelService>;
   readonly organization?: Implementation<typeof v1.OrganizationService>;
   readonly policy?: Implementation<typeof v1.PolicyService>;
@@ -30,6 +31,7 @@ export interface Services {
   readonly tag?: Implementation<typeof v1.TagService>;
   readonly thread?: Implementation<typeof v1.ThreadService>;
   readonly token?: Implementation<typeof v1.TokenService>;
+  readonly webhookEndpoint?: Implementation<typeof v1.WebhookEndpointService>;
   readonly usage?: Implementation<typeof v1.UsageService>;
 }
 

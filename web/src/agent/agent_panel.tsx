@@ -17,10 +17,20 @@ const shown = (threadId: string, text = ""): Shown => ({ key: threadId || crypto
 /** The conversations about a document. */
 export function AgentPanel({ documentId }: { readonly documentId: string }) {
   const [parameters, setParameters] = useSearchParams();
-  const [current, setCurrent] = useState<Shown>(() => shown(parameters.get("thread") ?? ""));
+  const named = parameters.get("thread") ?? "";
+  const [current, setCurrent] = useState<Shown>(() => shown(named));
   const [isChosen, setChosen] = useState(current.threadId !== "");
   const threads = useThreads(documentId);
   const newest = threads.data?.[0]?.threadId;
+  // The address changed: by a link, or by the buttons of the browser.
+  const [address, setSeenAddress] = useState(named);
+  if (named !== address) {
+    setSeenAddress(named);
+    if (named !== current.threadId) {
+      setChosen(true);
+      setCurrent(shown(named));
+    }
+  }
   // The newest conversation opens, unless the address or the visitor names another one.
   if (!isChosen && newest !== undefined) {
     setChosen(true);

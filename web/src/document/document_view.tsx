@@ -10,6 +10,7 @@ import { PagesPane, type PagesHandle } from "./pages_pane.js";
 import { useDocument, useDocumentText, useLiveDocument } from "./queries.js";
 import { matchingPages } from "./search.js";
 import { TextView } from "./text_view.js";
+import { ProposalBanner } from "./proposal_banner.js";
 import { Thumbnails } from "./thumbnails.js";
 import { Toolbar } from "./toolbar.js";
 
@@ -59,6 +60,7 @@ function LoadedDocument({ document }: { readonly document: v1.Document }) {
           <Title order={1} size="h4" className="foreign" lineClamp={1}>{name}</Title>
           <Badge variant="light" color={color} title={stateReason}>{label}</Badge>
         </Group>
+        <ProposalBanner documentId={documentId} />
         <div className={classes["layout"]}>
           {hasImages ? <Thumbnails documentId={documentId} pages={pages} current={page} onPage={goTo} /> : <span />}
           <section className={classes["viewer"]} aria-label="Pages of the document">
