@@ -149,7 +149,7 @@ test("a value is approved by a key, and a conflict offers to reload", async () =
   await user.keyboard("a");
   await waitFor(() => expect(screen.getByRole("button", { name: "Approve total" }).getAttribute("aria-pressed")).toBe("true"));
   await user.click(screen.getByRole("button", { name: "Reject seller" }));
-  expect(await screen.findByText("Somebody else changed this")).toBeTruthy();
+  expect(await screen.findByText("This was changed meanwhile")).toBeTruthy();
   const before = lists;
   await user.click(screen.getByRole("button", { name: "Reload" }));
   await waitFor(() => expect(lists).toBeGreaterThan(before));

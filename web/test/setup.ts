@@ -22,6 +22,10 @@ Blob.prototype.arrayBuffer ??= function (this: Blob) {
     reader.readAsArrayBuffer(this);
   });
 };
+// As in index.html.
+document.documentElement.lang = "en";
+document.title = "Folio";
+HTMLCanvasElement.prototype.getContext = () => null;
 window.scrollTo = () => undefined;
 Element.prototype.scrollIntoView ??= () => undefined;
 URL.createObjectURL ??= () => "blob:test";

@@ -37,7 +37,7 @@ export function BatchesView() {
         keyOf={({ jobId }) => jobId}
         emptyText="Select documents and extract them to start a batch."
         columns={[
-          { label: "Started", cell: ({ createTime, jobId }) => <Anchor component="button" size="sm" onClick={() => setJobId(jobId)}>{formatTime(createTime)}</Anchor> },
+          { label: "Started", cell: ({ createTime, jobId }) => <Anchor component="button" size="sm" onClick={() => setJobId(jobId)}>{formatTime(createTime) || jobId}</Anchor> },
           { label: "Kind", cell: ({ kind }) => kind.replaceAll("_", " ") },
           { label: "State", cell: ({ state }) => <JobBadge state={state} /> },
           { label: "Progress", cell: (job) => <JobProgress job={job} /> },

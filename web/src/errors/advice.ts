@@ -44,7 +44,7 @@ const BY_REASON: Partial<Record<Reason, Advice>> = {
     label: "Ask again",
   },
   VERSION_CONFLICT: {
-    title: "Somebody else changed this",
+    title: "This was changed meanwhile",
     text: "Your change is based on an older version and was not saved. Reload to see the current version.",
     action: "reload",
     label: "Reload",

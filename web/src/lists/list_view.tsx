@@ -1,4 +1,4 @@
-import { Group, Stack, Table, TextInput, Title } from "@mantine/core";
+import { Group, Stack, Table, TextInput, Title, VisuallyHidden } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { keepPreviousData, useInfiniteQuery, type QueryKey } from "@tanstack/react-query";
 import type { ReactNode } from "react";
@@ -14,6 +14,7 @@ interface ListPage<T> {
 }
 
 export interface Column<T> {
+  /** Empty: a column of actions. */
   readonly label: string;
   readonly cell: (item: T) => ReactNode;
 }
@@ -57,7 +58,7 @@ export function ListView<T>({ title, queryKey, load, columns, keyOf, emptyText, 
           <>
             <Table.ScrollContainer minWidth={520}>
               <Table aria-label={title} highlightOnHover verticalSpacing="xs">
-                <Table.Thead><Table.Tr>{columns.map(({ label }) => <Table.Th key={label}>{label}</Table.Th>)}</Table.Tr></Table.Thead>
+                <Table.Thead><Table.Tr>{columns.map(({ label }) => <Table.Th key={label}>{label || <VisuallyHidden>Actions</VisuallyHidden>}</Table.Th>)}</Table.Tr></Table.Thead>
                 <Table.Tbody>
                   {pages.flatMap(({ items }) => items).map((item) => (
                     <Table.Tr key={keyOf(item)}>{columns.map(({ label, cell }) => <Table.Td key={label} className="foreign">{cell(item)}</Table.Td>)}</Table.Tr>

@@ -75,7 +75,7 @@ function UsageTable({ rows }: { readonly rows: readonly v1.UsageRow[] }) {
   const most = rows.reduce((most, { credits }) => (credits > most ? credits : most), 1n);
   return (
     <Table aria-label="Usage" verticalSpacing={4}>
-      <Table.Thead><Table.Tr>{["", "Credits", "", "Calls", "Tokens read", "Tokens written"].map((label, index) => <Table.Th key={index}>{label}</Table.Th>)}</Table.Tr></Table.Thead>
+      <Table.Thead><Table.Tr>{["Group", "Credits", "Share", "Calls", "Tokens read", "Tokens written"].map((label) => <Table.Th key={label}>{label}</Table.Th>)}</Table.Tr></Table.Thead>
       <Table.Tbody>
         {rows.map((row) => (
           <Table.Tr key={rowName(row)}>
