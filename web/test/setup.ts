@@ -27,7 +27,8 @@ document.documentElement.lang = "en";
 document.title = "Folio";
 HTMLCanvasElement.prototype.getContext = () => null;
 window.scrollTo = () => undefined;
-Element.prototype.scrollIntoView ??= () => undefined;
+// New browsers return a promise.
+Element.prototype.scrollIntoView = (() => Promise.resolve()) as never;
 URL.createObjectURL ??= () => "blob:test";
 URL.revokeObjectURL ??= () => undefined;
 Object.defineProperty(document, "fonts", { value: { addEventListener: () => undefined, removeEventListener: () => undefined }, configurable: true });

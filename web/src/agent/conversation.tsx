@@ -59,7 +59,10 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
   useStoredTurn(turn, open, thread.dataUpdatedAt);
   const round = state?.waiting && `${state.turnId}/${state.waiting.round}`;
   useEffect(() => setDecided(NO_DECISIONS), [round]);
-  useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [state?.rounds.length, state?.phase]);
+  useEffect(() => {
+    // The call returns a promise in new browsers, which an effect must not return.
+    void end.current?.scrollIntoView({ block: "nearest" });
+  }, [state?.rounds.length, state?.phase]);
 
   const messages = useMemo(() => [...(thread.data?.pages ?? [])].reverse().flatMap(({ messages }) => [...messages].reverse()), [thread.data]);
   const entries = useMemo(() => entriesOf(messages, state?.turnId ?? ""), [messages, state?.turnId]);

@@ -36,7 +36,9 @@ export function PagesPane({ ref, documentId, generation, pages, zoom, search, in
     overscan: 1,
     initialRect: { width: 800, height: 800 },
   });
-  useEffect(() => rows.measure(), [rows, heightOf]);
+  useEffect(() => {
+    rows.measure();
+  }, [rows, heightOf]);
   const goTo = useCallback((page: number) => rows.scrollToIndex(Math.min(Math.max(page, 1), pages) - 1, { align: "start" }), [rows, pages]);
   useImperativeHandle(ref, () => ({ goTo }), [goTo]);
   useEffect(() => {

@@ -24,7 +24,9 @@ export function Thumbnails({ documentId, pages, current, onPage }: ThumbnailsPro
     overscan: 2,
     initialRect: { width: 110, height: 600 },
   });
-  useEffect(() => rows.scrollToIndex(current - 1), [rows, current]);
+  useEffect(() => {
+    rows.scrollToIndex(current - 1);
+  }, [rows, current]);
   return (
     <nav ref={scroll} className={classes["thumbnails"]} aria-label="Thumbnails">
       <div style={{ height: rows.getTotalSize(), position: "relative" }}>
