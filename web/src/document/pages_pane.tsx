@@ -1,3 +1,4 @@
+import { useElementSize, useMergedRef } from "@mantine/hooks";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useImperativeHandle, useRef, useState, type Ref } from "react";
 import classes from "./page.module.css";
@@ -27,7 +28,11 @@ interface PagesPaneProps {
 export function PagesPane({ ref, documentId, generation, pages, zoom, search, initialPage, onPage }: PagesPaneProps) {
   const scroll = useRef<HTMLDivElement>(null);
   const [ratios, setRatios] = useState<ReadonlyMap<number, number>>(new Map());
-  const width = PAGE_PX * zoom;
+  const { ref: measured, width: available } = useElementSize();
+  const scrolled = useMergedRef(scroll, measured);
+  // At zoom 1, a page fits into the pane.
+  const base = available > 2 * GAP_PX ? Math.min(PAGE_PX, available - 2 * GAP_PX) : PAGE_PX;
+  const width = Math.round(base * zoom);
   const heightOf = useCallback((page: number) => Math.round(width * (ratios.get(page) ?? RATIO)), [width, ratios]);
   const rows = useVirtualizer({
     count: pages,
@@ -54,7 +59,7 @@ export function PagesPane({ ref, documentId, generation, pages, zoom, search, in
   const current = (items.find(({ end }) => end > offset + GAP_PX)?.index ?? 0) + 1;
   useEffect(() => onPage(current), [current, onPage]);
   return (
-    <div ref={scroll} className={classes["pages"]} tabIndex={0} role="group" aria-label="Pages">
+    <div ref={scrolled} className={classes["pages"]} tabIndex={0} role="group" aria-label="Pages">
       <div style={{ height: rows.getTotalSize(), position: "relative", minWidth: width + 2 * GAP_PX }}>
         {items.map(({ index, start }) => (
           <div key={index} style={{ position: "absolute", insetInline: 0, transform: `translateY(${start + GAP_PX / 2}px)` }}>

@@ -3,7 +3,7 @@
 export const ZOOMS = [0.5, 0.75, 1, 1.25, 1.5, 2, 3] as const;
 /** Resolutions that the server renders. */
 const RESOLUTIONS = [50, 100, 150, 200] as const;
-/** Width of a page at zoom 1, in CSS pixels. */
+/** Maximum width of a page at zoom 1, in CSS pixels. */
 export const PAGE_PX = 720;
 /** Width of a usual page in inches. */
 const PAGE_INCHES = 8.27;
