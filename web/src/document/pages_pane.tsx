@@ -60,7 +60,7 @@ export function PagesPane({ ref, documentId, generation, pages, zoom, search, in
   useEffect(() => onPage(current), [current, onPage]);
   return (
     <div ref={scrolled} className={classes["pages"]} tabIndex={0} role="group" aria-label="Pages">
-      <div style={{ height: rows.getTotalSize(), position: "relative", minWidth: width + 2 * GAP_PX }}>
+      <div style={{ height: rows.getTotalSize(), position: "relative", minWidth: width }}>
         {items.map(({ index, start }) => (
           <div key={index} style={{ position: "absolute", insetInline: 0, transform: `translateY(${start + GAP_PX / 2}px)` }}>
             <PageView documentId={documentId} generation={generation} page={index + 1} width={width} height={heightOf(index + 1)} search={search} onRatio={onRatio} />
