@@ -5,7 +5,7 @@ import type { Approver } from "./approvals.js";
 import { errorOf, errorOfMessage, FolioError } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import { itemsOf, nextRequest, type Item, type Page, type PageRequest } from "./paging.js";
-import { rejoined, type Open } from "./rejoined.js";
+import { rejoined, type Open, type StreamOptions } from "./rejoined.js";
 import { RetryPolicy, sleep, type RetryOptions } from "./retry.js";
 import { authorized, credential } from "./transport.js";
 import { Turn } from "./turn.js";
@@ -17,7 +17,7 @@ const ENDED_JOBS = new Set([v1.JobState.COMPLETED, v1.JobState.FAILED, v1.JobSta
 const SETTLED_DOCUMENTS = new Set([v1.DocumentState.READY, v1.DocumentState.NO_TEXT, v1.DocumentState.FAILED]);
 
 /** Options of a chat: further fields of the request, and the decisions about waiting calls. */
-export type ChatOptions = Omit<MessageInitShape<typeof v1.ChatRequestSchema>, "text" | "$typeName"> & {
+export type ChatOptions = Omit<MessageInitShape<typeof v1.ChatRequestSchema>, "text" | "$typeName"> & StreamOptions & {
   /** Decides about each call that waits. Without it, the events end with `awaitingApproval`. */
   readonly approve?: Approver | undefined;
 };
@@ -149,31 +149,31 @@ export class Client<F> {
    * Sends a message and returns the events of its turn. `documentIds` or `threadId`: the documents of a new thread, or the thread to
    * continue.
    */
-  chat(text: string, { approve, ...fields }: ChatOptions): Turn {
+  chat(text: string, { approve, signal, ...fields }: ChatOptions): Turn {
     // The idempotency key lets a repetition join the turn.
     const requestId = fields.requestId ?? crypto.randomUUID();
-    return this.#turn(create(v1.ChatRequestSchema, { ...fields, text, requestId }), approve);
+    return this.#turn(create(v1.ChatRequestSchema, { ...fields, text, requestId }), approve, { signal });
   }
 
   /** Resumes a failed turn and returns its further events. */
-  resume(turnId: string, approve?: Approver): Turn {
-    return this.#turn(create(v1.ResumeTurnRequestSchema, { turnId }), approve);
+  resume(turnId: string, approve?: Approver, options?: StreamOptions): Turn {
+    return this.#turn(create(v1.ResumeTurnRequestSchema, { turnId }), approve, options);
   }
 
   /** Returns the events of a turn from an event number. */
-  watchTurn(turnId: string, fromEvent = 0n, approve?: Approver): Turn {
-    return this.#turn(create(v1.WatchTurnRequestSchema, { turnId, fromEvent }), approve);
+  watchTurn(turnId: string, fromEvent = 0n, approve?: Approver, options?: StreamOptions): Turn {
+    return this.#turn(create(v1.WatchTurnRequestSchema, { turnId, fromEvent }), approve, options);
   }
 
-  #turn(start: TurnRequest, approve: Approver | undefined): Turn {
-    return new Turn(this.conversations, this.#policy, start, approve);
+  #turn(start: TurnRequest, approve: Approver | undefined, options: StreamOptions | undefined): Turn {
+    return new Turn(this.conversations, this.#policy, start, approve, options);
   }
 
   /** Returns the state of a document and its newest extractions, and then each change. Ends when the document is deleted. */
-  async *watchDocument(documentId: string): AsyncGenerator<v1.WatchDocumentResponse, void> {
+  async *watchDocument(documentId: string, watch?: StreamOptions): AsyncGenerator<v1.WatchDocumentResponse, void> {
     let hasProgress = false;
     try {
-      for await (const change of this.#watch((options) => this.documents.watchDocument({ documentId }, options))) {
+      for await (const change of this.#watch((options) => this.documents.watchDocument({ documentId }, options), watch)) {
         hasProgress = true;
         yield change;
       }
@@ -184,24 +184,24 @@ export class Client<F> {
   }
 
   /** Returns the items that wait for the caller, and then each change, without end. */
-  watchInbox(filter = ""): AsyncGenerator<v1.WatchInboxResponse, void> {
-    return this.#watch((options) => this.inbox.watchInbox({ filter }, options));
+  watchInbox(filter = "", watch?: StreamOptions): AsyncGenerator<v1.WatchInboxResponse, void> {
+    return this.#watch((options) => this.inbox.watchInbox({ filter }, options), watch);
   }
 
   /** Returns the turns that wait for a decision of the caller, and then each change, without end. */
-  watchPendingApprovals(filter = ""): AsyncGenerator<v1.WatchPendingApprovalsResponse, void> {
-    return this.#watch((options) => this.conversations.watchPendingApprovals({ filter }, options));
+  watchPendingApprovals(filter = "", watch?: StreamOptions): AsyncGenerator<v1.WatchPendingApprovalsResponse, void> {
+    return this.#watch((options) => this.conversations.watchPendingApprovals({ filter }, options), watch);
   }
 
-  async *#watch<W extends WatchResponse>(open: Open<W>): AsyncGenerator<W, void> {
+  async *#watch<W extends WatchResponse>(open: Open<W>, watch: StreamOptions | undefined): AsyncGenerator<W, void> {
     const items = new WatchedItems<W>();
     const start = () => items.startStream();
-    for await (const change of rejoined(this.#policy, open, start)) yield* items.apply(change);
+    for await (const change of rejoined(this.#policy, open, start, watch)) yield* items.apply(change);
   }
 
   /** Returns the states of a job until it has ended. */
-  async *watchJob(jobId: string): AsyncGenerator<v1.Job, void> {
-    for await (const { job } of rejoined(this.#policy, (options) => this.jobs.watchJob({ jobId }, options))) {
+  async *watchJob(jobId: string, watch?: StreamOptions): AsyncGenerator<v1.Job, void> {
+    for await (const { job } of rejoined(this.#policy, (options) => this.jobs.watchJob({ jobId }, options), undefined, watch)) {
       if (job === undefined) continue;
       yield job;
       if (ENDED_JOBS.has(job.state)) return;

@@ -1,9 +1,10 @@
 // The exports of both platforms.
 export * as v1 from "./gen/v1.js";
-export type { Approval, Approver, Decision } from "./approvals.js";
+export { approvals, approveRequest, type Approval, type Approver, type Decision } from "./approvals.js";
 export type { BatchOptions, ChatOptions, Client } from "./client.js";
 export { errorOfMessage, FolioError, type ErrorCode, type FieldViolation } from "./errors.js";
 export type { Item, Page } from "./paging.js";
+export type { StreamOptions } from "./rejoined.js";
 export type { Reason } from "./reasons.js";
 export type { RetryOptions } from "./retry.js";
 export type { Turn } from "./turn.js";

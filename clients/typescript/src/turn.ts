@@ -2,7 +2,7 @@
 import type { Client } from "@connectrpc/connect";
 import { approvals, approveRequest, type Approval, type Approver, type Decision } from "./approvals.js";
 import type * as v1 from "./gen/v1.js";
-import { rejoined } from "./rejoined.js";
+import { rejoined, type StreamOptions } from "./rejoined.js";
 import { sleep, type RetryPolicy } from "./retry.js";
 import { isClosing, TurnPosition, type TurnRequest } from "./turn_position.js";
 
@@ -29,6 +29,7 @@ export class Turn implements AsyncIterableIterator<v1.Event> {
     private readonly policy: RetryPolicy,
     start: TurnRequest,
     private readonly approve: Approver | undefined,
+    private readonly options: StreamOptions = {},
   ) {
     this.#position = new TurnPosition(start);
     this.#events = this.#run();
@@ -102,7 +103,7 @@ export class Turn implements AsyncIterableIterator<v1.Event> {
       // Until the decisions are recorded, a stream only repeats the known pause.
       yield* this.#stream();
       if (settled === "failed") await answer;
-      if (settled === "still awaiting") return;
+      if (settled === "still awaiting" || this.options.signal?.aborted === true) return;
       if (this.#position.lastEvent === before) await sleep(RECHECK);
     }
     await answer;
@@ -111,7 +112,7 @@ export class Turn implements AsyncIterableIterator<v1.Event> {
   /** Returns the new events until the stream ends with a closing event. */
   async *#stream(): AsyncGenerator<v1.Event, void> {
     const open = (options: { signal: AbortSignal }) => this.#open(this.#position.request(), options);
-    for await (const { event } of rejoined<TurnItem>(this.policy, open)) {
+    for await (const { event } of rejoined<TurnItem>(this.policy, open, undefined, this.options)) {
       if (event === undefined) continue;
       if (this.#position.accept(event)) yield event;
       if (isClosing(event)) return;

@@ -1,4 +1,5 @@
 // The client for browsers: gRPC-Web; uploads over REST, because a browser streams no request.
+import type { Transport } from "@connectrpc/connect";
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { Client } from "./client.js";
 import { sendMultipart } from "./multipart.js";
@@ -20,6 +21,8 @@ export interface ConnectOptions {
   /** The id of the organization in which a session or an account token acts. */
   readonly organization?: string | undefined;
   readonly retry?: RetryOptions;
+  /** Sends the calls, except uploads. Default: gRPC-Web to `server`. */
+  readonly transport?: Transport;
 }
 
 /** Returns a client. */
@@ -28,7 +31,7 @@ export function connect(options: ConnectOptions): Client<FileInput> {
   const baseUrl = parseAddress(server, false);
   const headers = credential(token, organization);
   return new Client<FileInput>({
-    transport: createGrpcWebTransport({ baseUrl }),
+    transport: options.transport ?? createGrpcWebTransport({ baseUrl }),
     token,
     organization,
     retry: options.retry,

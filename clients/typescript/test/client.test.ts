@@ -125,6 +125,20 @@ for (const platform of ["node", "web"] as const) {
       assert.deepEqual(requests.map(({ filter, pageToken }) => [filter, pageToken]), [["name:a", ""], ["name:a", "more"]]);
     });
 
+    test("an aborted stream ends without an error, also while it waits", async () => {
+      const item = { change: { case: "item" as const, value: { itemId: "turn_1" } } };
+      server.scriptStream(inbox.watchInbox, [item, broken()]);
+      const controller = new AbortController();
+      const seen: unknown[] = [];
+      for await (const change of client.watchInbox("", { signal: controller.signal })) {
+        seen.push(change.change.value);
+        setTimeout(() => controller.abort(), 20);
+      }
+      assert.ok(seen.length >= 1);
+      assert.deepEqual(await read(client.watchTurn("turn", 0n, undefined, { signal: controller.signal })), []);
+      assert.equal(server.of("WatchTurn").length, 0);
+    });
+
     test("a broken chat continues without gap and repetition", async () => {
       server.scriptStream(conversation.chat, [broken()], [started, delta(2, "a"), broken()]);
       server.scriptStream(conversation.watchTurn, [delta(2, "a"), delta(3, "b")], [delta(3, "b"), completed(4, "ab")]);

@@ -1,0 +1,67 @@
+import { Button, Group, NumberInput, Select, Stack, Text } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { v1 } from "folio-client";
+import { useState } from "react";
+import { useApi } from "../api/api.js";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { formatNumber } from "../format.js";
+import { QueryView } from "../states/states.js";
+
+const KEY = ["limits"];
+const STORAGE_MAX = 1e15;
+const DOCUMENTS_MAX = 1e9;
+const COUNT_MAX = 2 ** 32 - 1;
+const COUNTS = [
+  { name: "requestsPerSecond", label: "Requests per second", max: COUNT_MAX },
+  { name: "concurrentTurns", label: "Running turns", max: COUNT_MAX },
+  { name: "concurrentModelCalls", label: "Model calls in progress", max: COUNT_MAX },
+  { name: "documents", label: "Documents", max: DOCUMENTS_MAX },
+] as const;
+
+type Own = Partial<Record<(typeof COUNTS)[number]["name"], number>> & { storageBytes?: bigint; abandonedCalls?: v1.AbandonedCalls };
+
+/** The limits of the organization: what it does and stores at once. */
+export function Limits() {
+  const api = useApi();
+  const limits = useQuery({ queryKey: KEY, queryFn: ({ signal }) => api.limits.getLimits({}, { signal }), refetchOnWindowFocus: false });
+  return <QueryView query={limits}>{(data) => <LimitsForm key={data.etag} stored={data} />}</QueryView>;
+}
+
+function LimitsForm({ stored: { limits, own, etag } }: { readonly stored: v1.GetLimitsResponse }) {
+  const api = useApi();
+  const queries = useQueryClient();
+  const [values, setValues] = useState<Own>(() => ownOf(own));
+  const save = useMutation({
+    mutationFn: async () => void (await api.limits.setLimits({ own: values, etag })),
+    onSuccess: () => queries.invalidateQueries({ queryKey: KEY }),
+  });
+  const set = (name: keyof Own, value: number | bigint | undefined) =>
+    setValues(({ [name]: _, ...rest }) => (value === undefined ? rest : { ...rest, [name]: value }));
+  const inEffect = (value: number | bigint | undefined) => (value === undefined ? "" : `In effect: ${formatNumber(value)}`);
+  return (
+    <Stack gap="sm" maw={420}>
+      <Text size="sm" c="dimmed">An empty field uses the limit of the installation.</Text>
+      {COUNTS.map(({ name, label, max }) => (
+        <NumberInput key={name} label={label} description={inEffect(limits?.[name])} value={values[name] ?? ""} onChange={(value) => set(name, value === "" ? undefined : Number(value))} min={0} max={max} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
+      ))}
+      <NumberInput label="Stored bytes" description={inEffect(limits?.storageBytes)} value={values.storageBytes === undefined ? "" : Number(values.storageBytes)} onChange={(value) => set("storageBytes", value === "" ? undefined : BigInt(Math.trunc(Number(value))))} min={0} max={STORAGE_MAX} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
+      <Select
+        label="Model calls of stopped turns"
+        placeholder="As the installation"
+        data={[{ value: String(v1.AbandonedCalls.ABORT), label: "Abort" }, { value: String(v1.AbandonedCalls.DRAIN), label: "Read to the end" }]}
+        value={values.abandonedCalls === undefined ? null : String(values.abandonedCalls)}
+        onChange={(value) => set("abandonedCalls", value === null ? undefined : Number(value))}
+        clearable
+      />
+      {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: () => void queries.invalidateQueries({ queryKey: KEY }) }} />}
+      <Group><Button size="xs" loading={save.isPending} onClick={() => save.mutate()}>Save the limits</Button></Group>
+    </Stack>
+  );
+}
+
+/** Returns the limits that the organization has itself. */
+function ownOf(own: v1.OrganizationLimits | undefined): Own {
+  const { requestsPerSecond, concurrentTurns, concurrentModelCalls, documents, storageBytes, abandonedCalls } = own ?? {};
+  const all = { requestsPerSecond, concurrentTurns, concurrentModelCalls, documents, storageBytes, abandonedCalls };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as Own;
+}

@@ -1,0 +1,48 @@
+import { ActionIcon, Button, Card, Group, Stack, Text, Textarea } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import type { v1 } from "folio-client";
+import { useState } from "react";
+import { useApi } from "../api/api.js";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { QueryView } from "../states/states.js";
+import { moved, policyOf, sentenceOf, textOfPolicy } from "./policy_text.js";
+
+const KEY = ["policy"];
+
+/** The rules that decide which tool calls run, wait or are denied. */
+export function PolicyEditor() {
+  const api = useApi();
+  const policy = useQuery({ queryKey: KEY, queryFn: ({ signal }) => api.policies.getPolicy({}, { signal }), refetchOnWindowFocus: false });
+  return <QueryView query={policy}>{({ policy, etag }) => <PolicyForm key={etag} stored={policy} etag={etag} />}</QueryView>;
+}
+
+function PolicyForm({ stored, etag }: { readonly stored: v1.Policy | undefined; readonly etag: string }) {
+  const api = useApi();
+  const queries = useQueryClient();
+  const [text, setText] = useState(() => textOfPolicy(stored));
+  const parsed = policyOf(text);
+  const save = useMutation({
+    mutationFn: async (policy: v1.Policy) => void (await api.policies.setPolicy({ policy, etag })),
+    onSuccess: () => queries.invalidateQueries({ queryKey: KEY }),
+  });
+  const reload = () => void queries.invalidateQueries({ queryKey: KEY });
+  return (
+    <Stack gap="sm">
+      <Text size="sm" c="dimmed">The first rule that matches a call applies. If no rule matches, calls of tools that write wait for approval.</Text>
+      {"policy" in parsed && parsed.policy.rules.map((rule, index) => (
+        <Card key={index} withBorder padding="xs">
+          <Group justify="space-between" wrap="nowrap">
+            <div><Text size="sm" fw={500} className="foreign">{`${index + 1}. ${rule.name}`}</Text><Text size="xs" c="dimmed" className="foreign">{sentenceOf(rule)}</Text></div>
+            <Group gap={4} wrap="nowrap">
+              <ActionIcon variant="subtle" color="gray" aria-label={`Move ${rule.name} up`} disabled={index === 0} onClick={() => setText(textOfPolicy(moved(parsed.policy, index, -1)))}>↑</ActionIcon>
+              <ActionIcon variant="subtle" color="gray" aria-label={`Move ${rule.name} down`} disabled={index === parsed.policy.rules.length - 1} onClick={() => setText(textOfPolicy(moved(parsed.policy, index, 1)))}>↓</ActionIcon>
+            </Group>
+          </Group>
+        </Card>
+      ))}
+      <Textarea aria-label="Policy" value={text} onChange={(event) => setText(event.currentTarget.value)} error={"problem" in parsed ? parsed.problem : undefined} autosize minRows={8} maxRows={30} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
+      {save.error !== null && <ErrorNotice error={save.error} actions={{ reload }} />}
+      <Group><Button size="xs" loading={save.isPending} disabled={"problem" in parsed || text === textOfPolicy(stored)} onClick={() => "policy" in parsed && save.mutate(parsed.policy)}>Save the policy</Button></Group>
+    </Stack>
+  );
+}

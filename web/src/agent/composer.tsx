@@ -1,0 +1,125 @@
+import { Button, Group, MultiSelect, Select, Stack, Textarea } from "@mantine/core";
+import { v1 } from "folio-client";
+import { useEffect, useRef, type KeyboardEvent } from "react";
+import { useMentions } from "./mentions.js";
+import { useModels, useTools } from "./queries.js";
+
+/** Maximum size of a message in bytes. */
+const TEXT_BYTES_MAX = 128 * 1024;
+/** Maximum number of mentions of a message. */
+const MENTIONS_MAX = 20;
+
+export type ApprovalMode = "ask" | "all" | "tools";
+
+/** What the visitor chose for the next messages. */
+export interface Draft {
+  readonly text: string;
+  /** Empty: the model of the thread or of the organization. */
+  readonly model: string;
+  readonly mode: ApprovalMode;
+  readonly autoApprovedTools: readonly string[];
+  /** Keys of mentioned resources. */
+  readonly mentions: readonly string[];
+  /** Number of messages to keep. Undefined: all. */
+  readonly keep: number | undefined;
+}
+
+export const EMPTY_DRAFT: Draft = { text: "", model: "", mode: "ask", autoApprovedTools: [], mentions: [], keep: undefined };
+
+interface ComposerProps {
+  readonly draft: Draft;
+  readonly onDraft: (draft: Draft) => void;
+  readonly isRunning: boolean;
+  /** True if calls wait: sending replaces them. */
+  readonly isWaiting: boolean;
+  readonly onSend: () => void;
+  readonly onStop: () => void;
+}
+
+/** Returns true if the draft can be sent. */
+export function isSendable({ text }: Draft): boolean {
+  return text.trim() !== "" && new TextEncoder().encode(text).length <= TEXT_BYTES_MAX;
+}
+
+/** Writes a message. Keys: Enter sends, Shift Enter starts a line, @ mentions a schema, a prompt or a tag. */
+export function Composer({ draft, onDraft, isRunning, isWaiting, onSend, onStop }: ComposerProps) {
+  const models = useModels();
+  const tools = useTools();
+  const mentions = useMentions();
+  const input = useRef<HTMLTextAreaElement>(null);
+  const mentionInput = useRef<HTMLInputElement>(null);
+  const change = (changes: Partial<Draft>) => onDraft({ ...draft, ...changes });
+  useEffect(() => {
+    if (draft.keep !== undefined) input.current?.focus();
+  }, [draft.keep]);
+
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === "@" && mentionInput.current !== null) {
+      event.preventDefault();
+      mentionInput.current.focus();
+    }
+    // Enter also ends the composition of CJK text.
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    if (isSendable(draft) && !isRunning && !isWaiting) onSend();
+  };
+  const writing = tools.data?.filter(({ access }) => access === v1.ToolAccess.READ_WRITE) ?? [];
+  const label = isWaiting ? "Supersede the waiting calls and send" : draft.keep === undefined ? "Send" : "Ask again";
+  return (
+    <Stack gap={6} component="section" aria-label="Message">
+      <Textarea
+        ref={input}
+        aria-label="Message to the agent"
+        placeholder="Ask about the document, or what the agent should do"
+        value={draft.text}
+        onChange={(event) => change({ text: event.currentTarget.value })}
+        onKeyDown={onKeyDown}
+        autosize
+        minRows={2}
+        maxRows={10}
+        dir="auto"
+      />
+      <MultiSelect
+        ref={mentionInput}
+        size="xs"
+        aria-label="Mentions"
+        placeholder={draft.mentions.length === 0 ? "@ mention a schema, a prompt or a tag" : ""}
+        data={mentions.options}
+        value={[...draft.mentions]}
+        onChange={(mentions) => change({ mentions })}
+        maxValues={MENTIONS_MAX}
+        searchable
+        hidePickedOptions
+        onKeyDown={(event) => event.key === "Escape" && input.current?.focus()}
+      />
+      <Group gap="xs" justify="space-between">
+        <Group gap="xs">
+          <Select
+            size="xs"
+            aria-label="Model"
+            placeholder="Default model"
+            data={models.data?.models.map(({ name }) => name) ?? []}
+            value={draft.model || null}
+            onChange={(model) => change({ model: model ?? "" })}
+            clearable
+            searchable
+            w={170}
+          />
+          <Select
+            size="xs"
+            aria-label="Approval"
+            data={[{ value: "ask", label: "Ask every time" }, { value: "all", label: "Approve all calls" }, { value: "tools", label: "Approve some tools" }]}
+            value={draft.mode}
+            onChange={(mode) => change({ mode: mode === "all" || mode === "tools" ? mode : "ask" })}
+            allowDeselect={false}
+            w={160}
+          />
+        </Group>
+        {isRunning ? <Button size="xs" color="red" variant="light" onClick={onStop}>Stop</Button> : <Button size="xs" onClick={onSend} disabled={!isSendable(draft)}>{label}</Button>}
+      </Group>
+      {draft.mode === "tools" && (
+        <MultiSelect size="xs" aria-label="Tools that run without approval" data={writing.map(({ name }) => name)} value={[...draft.autoApprovedTools]} onChange={(autoApprovedTools) => change({ autoApprovedTools })} searchable />
+      )}
+    </Stack>
+  );
+}

@@ -1,0 +1,145 @@
+import { Stack } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { errorOfMessage, FolioError, v1 } from "folio-client";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useApi } from "../api/api.js";
+import { ErrorNotice, type ActionHandlers } from "../errors/error_notice.js";
+import { usePermits } from "../session/session_context.js";
+import { EmptyState, LoadingState, MoreButton } from "../states/states.js";
+import { Composer, EMPTY_DRAFT, isSendable, type Draft } from "./composer.js";
+import { entriesOf } from "./history.js";
+import { LiveTurn } from "./live_turn.js";
+import { mentionOf } from "./mentions.js";
+import { PastEntry } from "./past_entry.js";
+import { threadKey, useThread, useTools } from "./queries.js";
+import { useStoredTurn, useTurn, type Decisions, type Outgoing } from "./use_turn.js";
+
+const NO_DECISIONS: Decisions = new Map();
+
+interface ConversationProps {
+  readonly documentId: string;
+  /** Empty: the first message creates the thread. */
+  readonly threadId: string;
+  readonly initialText: string;
+  readonly onThread: (threadId: string) => void;
+  /** Starts another conversation with a text. */
+  readonly onNew: (text: string) => void;
+}
+
+/** Returns the message of a draft. */
+export function messageOf(draft: Draft, ifPending: v1.IfPending): Outgoing {
+  const { text, model, mode, autoApprovedTools, mentions, keep } = draft;
+  return {
+    text,
+    model,
+    ifPending,
+    autoApprove: mode === "all",
+    autoApprovedTools: mode === "tools" ? [...autoApprovedTools] : [],
+    mentions: mentions.map(mentionOf).filter((mention) => mention !== undefined),
+    ...(keep !== undefined && { truncateToMessageCount: keep }),
+  };
+}
+
+/** A thread: its messages, its newest turn, and the composer. */
+export function Conversation({ documentId, threadId, initialText, onThread, onNew }: ConversationProps) {
+  const api = useApi();
+  const queries = useQueryClient();
+  const canWrite = usePermits(v1.Role.MEMBER);
+  const thread = useThread(threadId);
+  const tools = useTools();
+  const [draft, setDraft] = useState<Draft>({ ...EMPTY_DRAFT, text: initialText });
+  const [decided, setDecided] = useState<Decisions>(NO_DECISIONS);
+  const onRefused = useCallback((message: Outgoing) => setDraft((before) => ({ ...before, text: before.text || message.text })), []);
+  const turn = useTurn({ documentId, threadId, onThread, onRefused });
+  const { state, isStreaming, send, decide, resume, clearError } = turn;
+  const stop = useMutation({ mutationFn: (turnId: string) => api.conversations.cancelTurn({ turnId }) });
+  const end = useRef<HTMLDivElement>(null);
+
+  const open = thread.data?.pages[0]?.openTurn;
+  useStoredTurn(turn, open, thread.dataUpdatedAt);
+  const round = state?.waiting && `${state.turnId}/${state.waiting.round}`;
+  useEffect(() => setDecided(NO_DECISIONS), [round]);
+  useEffect(() => {
+    // The call returns a promise in new browsers, which an effect must not return.
+    void end.current?.scrollIntoView({ block: "nearest" });
+  }, [state?.rounds.length, state?.phase]);
+
+  const messages = useMemo(() => [...(thread.data?.pages ?? [])].reverse().flatMap(({ messages }) => [...messages].reverse()), [thread.data]);
+  const entries = useMemo(() => entriesOf(messages, state?.turnId ?? ""), [messages, state?.turnId]);
+  const toolsByName = useMemo(() => new Map((tools.data ?? []).map((tool) => [tool.name, tool])), [tools.data]);
+  const isWaiting = state?.phase === "awaiting";
+  const isRunning = isStreaming && !isWaiting;
+
+  const submit = (ifPending: v1.IfPending, text = draft.text) => {
+    const message = messageOf({ ...draft, text }, ifPending);
+    if (!isSendable({ ...draft, text })) return;
+    // Messages after the kept ones are dropped on the server.
+    if (draft.keep !== undefined) void queries.cancelQueries({ queryKey: threadKey(threadId) });
+    send(message);
+    setDraft({ ...draft, text: "", mentions: [], keep: undefined });
+  };
+  const onDecide = (decisions: Decisions) => {
+    setDecided((before) => new Map([...before, ...decisions]));
+    decide(decisions);
+  };
+  const reload = () => {
+    clearError();
+    setDecided(NO_DECISIONS);
+    void queries.invalidateQueries({ queryKey: threadKey(threadId) });
+  };
+  const lastText = state?.userText ?? "";
+  const openTurnId = open?.turnId ?? state?.turnId ?? "";
+  const actions: ActionHandlers = {
+    "stop turn": () => { stop.mutate(openTurnId); clearError(); },
+    supersede: () => submit(v1.IfPending.SUPERSEDE),
+    "send again": () => submit(v1.IfPending.REJECT, draft.text || lastText),
+    "new thread": () => onNew(draft.text || lastText),
+    "show approvers": () => document.querySelector<HTMLElement>('[id^="call-"]:has(button)')?.focus(),
+    reload,
+    retry: reload,
+  };
+  // A refused decision is none: the card offers it again.
+  const { error } = turn;
+  useEffect(() => {
+    if (error !== undefined) setDecided(NO_DECISIONS);
+  }, [error]);
+
+  return (
+    <Stack gap="sm">
+      {thread.hasNextPage && <MoreButton onClick={() => void thread.fetchNextPage()} loading={thread.isFetchingNextPage} />}
+      {threadId !== "" && thread.isPending && state === undefined && <LoadingState />}
+      {thread.error !== null && <ErrorNotice error={thread.error} actions={{ retry: () => void thread.refetch() }} />}
+      {entries.length === 0 && state === undefined && !thread.isLoading && <EmptyState title="Ask about this document" text="The agent answers from the document, and can create schemas, prompts and extractions. It asks before it changes something." />}
+      {entries.map((entry) => (
+        <PastEntry key={entry.key} entry={entry} {...(canWrite && entry.kind === "user" && { onAskAgain: () => setDraft({ ...draft, text: entry.text, keep: entry.count - 1 }) })} />
+      ))}
+      {state !== undefined && (
+        <LiveTurn
+          state={state}
+          isStreaming={isStreaming}
+          approvable={open?.turnId === state.turnId ? open.approvableCallIds : undefined}
+          tools={toolsByName}
+          decided={decided}
+          onDecide={onDecide}
+        />
+      )}
+      {turn.error !== undefined && <ErrorNotice error={turn.error} actions={actions} onClose={clearError} />}
+      {state?.phase === "failed" && (
+        <ErrorNotice error={errorOfMessage(state.error)} actions={{ ...actions, ...(state.isRetriable ? { retry: resume } : { retry: () => submit(v1.IfPending.REJECT, lastText) }) }} />
+      )}
+      {state?.phase === "expired" && turn.error === undefined && <ErrorNotice error={new FolioError("NOT_FOUND", "TURN_EXPIRED", "")} actions={actions} />}
+      {stop.error !== null && <ErrorNotice error={stop.error} onClose={stop.reset} />}
+      {canWrite && (
+        <Composer
+          draft={draft}
+          onDraft={setDraft}
+          isRunning={isRunning}
+          isWaiting={isWaiting}
+          onSend={() => submit(isWaiting ? v1.IfPending.SUPERSEDE : v1.IfPending.REJECT)}
+          onStop={() => openTurnId !== "" && stop.mutate(openTurnId)}
+        />
+      )}
+      <div ref={end} />
+    </Stack>
+  );
+}

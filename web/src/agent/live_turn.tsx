@@ -1,0 +1,110 @@
+import { Badge, Button, Group, Stack, Text } from "@mantine/core";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import type { Decision, v1 } from "folio-client";
+import { useEffect, useState } from "react";
+import { formatLeft, formatNumber } from "../format.js";
+import { Markdown } from "./markdown.js";
+import { Thinking } from "./thinking.js";
+import { ToolCard, type WaitingCall } from "./tool_card.js";
+import type { RoundState, TurnState } from "./turn_state.js";
+import type { Decisions } from "./use_turn.js";
+import { UserMessage } from "./user_message.js";
+
+const CLOCK_MS = 20_000;
+
+interface LiveTurnProps {
+  readonly state: TurnState;
+  readonly isStreaming: boolean;
+  /** Ids of the waiting calls that the visitor may approve. Undefined: not read yet. */
+  readonly approvable: readonly string[] | undefined;
+  readonly tools: ReadonlyMap<string, v1.Tool>;
+  readonly decided: Decisions;
+  readonly onDecide: (decisions: Decisions) => void;
+}
+
+/** The newest turn: its rounds as they happen, and the calls that wait. */
+export function LiveTurn({ state, isStreaming, approvable, tools, decided, onDecide }: LiveTurnProps) {
+  const { rounds, phase, waiting, usage } = state;
+  const isRunning = phase === "running" && isStreaming;
+  const waitingCalls = waiting?.pending.filter(({ needsApproval }) => needsApproval) ?? [];
+  const undecided = waitingCalls.filter(({ callId }) => !decided.has(callId));
+  const mayDecideAll = undecided.length > 1 && undecided.every(({ callId }) => approvable?.includes(callId));
+  const all = (decision: Decision) => () => onDecide(new Map(undecided.map(({ callId }) => [callId, decision])));
+
+  const waitingCall = (call: v1.Call): WaitingCall | undefined => {
+    if (!waitingCalls.some(({ callId }) => callId === call.callId)) return undefined;
+    return {
+      requirement: call.approvalRequirement,
+      mayApprove: approvable?.includes(call.callId) ?? false,
+      parametersJson: tools.get(call.name)?.parametersJson ?? "",
+      decision: decided.get(call.callId),
+      isBusy: isStreaming,
+      onDecide: (decision) => onDecide(new Map([[call.callId, decision]])),
+    };
+  };
+  return (
+    <Stack gap="xs" aria-busy={isRunning}>
+      {state.userText !== "" && <UserMessage text={state.userText} />}
+      {rounds.map((round, index) => (
+        <LiveRound key={round.round} round={round} isRunning={isRunning && index === rounds.length - 1} waitingCall={waitingCall} />
+      ))}
+      {isRunning && rounds.length === 0 && <Text size="sm" c="dimmed" role="status">The agent starts</Text>}
+      {waiting !== undefined && (
+        <Group gap="xs" role="group" aria-label="Waiting calls">
+          {waiting.expireTime !== undefined && <Left deadline={timestampDate(waiting.expireTime)} />}
+          {mayDecideAll && <Button size="xs" color="green" loading={isStreaming} onClick={all("approve")}>{`Approve all ${undecided.length} calls`}</Button>}
+          {waitingCalls.length === 0 && <Button size="xs" loading={isStreaming} onClick={() => onDecide(new Map())}>Continue</Button>}
+        </Group>
+      )}
+      {["cancelled", "expired", "superseded"].includes(phase) && <Text size="sm" c="dimmed" role="status">{`The turn was ${phase === "expired" ? "not decided in time" : phase}.`}</Text>}
+      {usage !== undefined && phase !== "running" && (
+        <Text size="xs" c="dimmed">{`${formatNumber(usage.inputTokens)} tokens read, ${formatNumber(usage.outputTokens)} written, ${usage.modelCalls} model calls`}</Text>
+      )}
+    </Stack>
+  );
+}
+
+interface LiveRoundProps {
+  readonly round: RoundState;
+  readonly isRunning: boolean;
+  readonly waitingCall: (call: v1.Call) => WaitingCall | undefined;
+}
+
+function LiveRound({ round, isRunning, waitingCall }: LiveRoundProps) {
+  const { text, thinking, calls, results, running, model } = round;
+  // Calls that ran without a decision are folded when the round is over.
+  const isAutomatic = calls.length > 0 && !isRunning && calls.every((call) => !call.needsApproval && results.has(call.callId));
+  const cards = calls.map((call) => (
+    <ToolCard
+      key={call.callId}
+      callId={call.callId}
+      name={call.name}
+      argumentsJson={call.argumentsJson}
+      result={results.get(call.callId)}
+      isRunning={running.has(call.callId)}
+      waiting={waitingCall(call)}
+    />
+  ));
+  return (
+    <>
+      <Thinking text={thinking} isRunning={isRunning && text === "" && calls.length === 0} />
+      {text !== "" && <Markdown text={text} />}
+      {model !== "" && <Badge size="xs" variant="outline" tt="none" title="The chosen model did not answer">{`answered by ${model}`}</Badge>}
+      {isAutomatic ? (
+        <details>
+          <summary><Text span size="xs" c="dimmed">{`${calls.length} automatic tool ${calls.length === 1 ? "call" : "calls"}`}</Text></summary>
+          <Stack gap="xs">{cards}</Stack>
+        </details>
+      ) : cards}
+    </>
+  );
+}
+
+function Left({ deadline }: { readonly deadline: Date }) {
+  const [now, setNow] = useState(() => new Date());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(new Date()), CLOCK_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return <Text size="xs" c="dimmed">{formatLeft(deadline, now)}</Text>;
+}

@@ -1,0 +1,34 @@
+import { Stack, Text } from "@mantine/core";
+import { memo } from "react";
+import type { Entry } from "./history.js";
+import { Markdown } from "./markdown.js";
+import { Thinking } from "./thinking.js";
+import { ToolCard } from "./tool_card.js";
+import { UserMessage } from "./user_message.js";
+
+interface PastEntryProps {
+  readonly entry: Entry;
+  readonly onAskAgain?: () => void;
+}
+
+/** A message of an earlier turn. Its tool calls are folded. */
+export const PastEntry = memo(function PastEntry({ entry, onAskAgain }: PastEntryProps) {
+  if (entry.kind === "user") return <UserMessage text={entry.text} {...(onAskAgain && { onAskAgain })} />;
+  const { text, thinking, calls } = entry;
+  return (
+    <Stack gap="xs">
+      <Thinking text={thinking} isRunning={false} />
+      {text !== "" && <Markdown text={text} />}
+      {calls.length > 0 && (
+        <details>
+          <summary><Text span size="xs" c="dimmed">{`${calls.length} tool ${calls.length === 1 ? "call" : "calls"}`}</Text></summary>
+          <Stack gap="xs">
+            {calls.map(({ callId, name, argumentsJson, content }) => (
+              <ToolCard key={callId} callId={callId} name={name} argumentsJson={argumentsJson} result={content === undefined ? undefined : { content }} />
+            ))}
+          </Stack>
+        </details>
+      )}
+    </Stack>
+  );
+}, (before, after) => before.entry === after.entry && (before.onAskAgain === undefined) === (after.onAskAgain === undefined));

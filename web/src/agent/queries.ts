@@ -1,0 +1,76 @@
+// The queries and changes of the threads of a document.
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { v1 } from "folio-client";
+import { useApi } from "../api/api.js";
+
+export const PROFILE = "document";
+const THREADS_MAX = 50;
+const MESSAGES = 100;
+/** Delay between two reads of a thread whose calls wait: another user or tab may decide. In milliseconds. */
+const WAITING_MS = 4_000;
+
+export const threadsKey = (documentId: string) => ["threads", documentId] as const;
+export const threadKey = (threadId: string) => ["thread", threadId] as const;
+
+/** Returns the newest threads about a document. */
+export function useThreads(documentId: string) {
+  const api = useApi();
+  return useQuery({
+    queryKey: threadsKey(documentId),
+    queryFn: async ({ signal }) =>
+      (await api.threads.listThreads({ filter: `document=${documentId} profile=${PROFILE}`, pageSize: THREADS_MAX }, { signal })).threads,
+  });
+}
+
+/** Returns the pages of the messages of a thread, the newest page first. */
+export function useThread(threadId: string) {
+  const api = useApi();
+  return useInfiniteQuery({
+    queryKey: threadKey(threadId),
+    queryFn: ({ pageParam, signal }) =>
+      api.threads.getThread({ threadId, pageSize: MESSAGES, pageToken: pageParam, orderBy: "create_time desc" }, { signal }),
+    initialPageParam: "",
+    getNextPageParam: (last) => last.nextPageToken || undefined,
+    enabled: threadId !== "",
+    refetchInterval: ({ state }) =>
+      state.data?.pages[0]?.openTurn?.status === v1.TurnStatus.AWAITING_APPROVAL ? WAITING_MS : false,
+  });
+}
+
+/** Returns the models for chats with the default one. */
+export function useModels() {
+  const api = useApi();
+  return useQuery({
+    queryKey: ["models", "chat"],
+    queryFn: ({ signal }) => api.models.listModels({ use: v1.ModelUse.CHAT, pageSize: 200 }, { signal }),
+    staleTime: 60_000,
+  });
+}
+
+/** Returns the tools of the profile. */
+export function useTools() {
+  const api = useApi();
+  return useQuery({
+    queryKey: ["tools", PROFILE],
+    queryFn: async ({ signal }) => (await api.conversations.listTools({ profile: PROFILE, pageSize: 200 }, { signal })).tools,
+    staleTime: Infinity,
+  });
+}
+
+export function useRenameThread(documentId: string) {
+  const api = useApi();
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: (request: { threadId: string; title: string }) => api.threads.renameThread(request),
+    onSuccess: () => queries.invalidateQueries({ queryKey: threadsKey(documentId) }),
+  });
+}
+
+export function useDeleteThread(documentId: string) {
+  const api = useApi();
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: (threadId: string) => api.threads.deleteThread({ threadId }),
+    onSuccess: () => queries.invalidateQueries({ queryKey: threadsKey(documentId) }),
+  });
+}

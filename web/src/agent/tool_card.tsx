@@ -1,0 +1,105 @@
+import { Badge, Button, Card, Code, Group, Stack, Text, Textarea } from "@mantine/core";
+import type { Decision, v1 } from "folio-client";
+import { useState } from "react";
+import { approversOf, editedArguments, indented, REASON_MAX, statusOf, summaryOf } from "./calls.js";
+
+interface ToolCardProps {
+  readonly callId: string;
+  readonly name: string;
+  readonly argumentsJson: string;
+  readonly result?: { readonly status?: v1.CallStatus; readonly content: string } | undefined;
+  readonly isRunning?: boolean;
+  /** What the card offers if the call waits. Undefined: it does not wait. */
+  readonly waiting?: WaitingCall | undefined;
+}
+
+export interface WaitingCall {
+  readonly requirement: v1.ApprovalRequirement | undefined;
+  /** True if the visitor may approve the call. */
+  readonly mayApprove: boolean;
+  /** The JSON Schema of the tool's arguments. Empty: unknown. */
+  readonly parametersJson: string;
+  /** A decision that is being sent, or was sent while other calls of the round wait. */
+  readonly decision: Decision | undefined;
+  readonly isBusy: boolean;
+  readonly onDecide: (decision: Decision) => void;
+}
+
+/** A tool call: its summary, arguments and result, and the decision about it. */
+export function ToolCard({ callId, name, argumentsJson, result, isRunning = false, waiting }: ToolCardProps) {
+  const [label, color] = result?.status === undefined ? ["", "gray"] : statusOf(result.status);
+  return (
+    <Card withBorder padding="xs" id={`call-${callId}`} tabIndex={-1} component="section" aria-label={`Tool call ${name}`}>
+      <Group justify="space-between" wrap="nowrap" gap="xs">
+        <Text size="sm" fw={500} className="foreign">{summaryOf(name, argumentsJson)}</Text>
+        {waiting !== undefined && <Badge size="sm" color="yellow">Waits</Badge>}
+        {isRunning && <Badge size="sm" color="blue" role="status">Running</Badge>}
+        {label !== "" && <Badge size="sm" variant="light" color={color}>{label}</Badge>}
+      </Group>
+      <details open={waiting !== undefined}>
+        <summary><Text span size="xs" c="dimmed">{`${name}: arguments`}</Text></summary>
+        <Code block className="foreign" mah={240} style={{ overflow: "auto" }}>{indented(argumentsJson)}</Code>
+      </details>
+      {result !== undefined && result.content !== "" && (
+        <details>
+          <summary><Text span size="xs" c="dimmed">Result</Text></summary>
+          <Code block className="foreign" mah={240} style={{ overflow: "auto" }}>{indented(result.content)}</Code>
+        </details>
+      )}
+      {waiting !== undefined && <DecisionForm name={name} argumentsJson={argumentsJson} waiting={waiting} />}
+    </Card>
+  );
+}
+
+/** Approves, edits or rejects a call. */
+function DecisionForm({ name, argumentsJson, waiting }: { readonly name: string; readonly argumentsJson: string; readonly waiting: WaitingCall }) {
+  const [mode, setMode] = useState<"choose" | "edit" | "reject">("choose");
+  const [text, setText] = useState("");
+  const [problem, setProblem] = useState<string>();
+  const { requirement, mayApprove, parametersJson, decision, isBusy, onDecide } = waiting;
+
+  if (decision !== undefined) {
+    return <Text size="xs" c="dimmed" role="status">{`${decisionLabel(decision)}. The round runs when all its calls are decided.`}</Text>;
+  }
+  const open = (mode: "edit" | "reject", text: string) => () => {
+    setMode(mode);
+    setText(text);
+    setProblem(undefined);
+  };
+  const runEdited = () => {
+    const edited = editedArguments(text, parametersJson);
+    if ("problem" in edited) setProblem(edited.problem);
+    else onDecide({ edited: edited.value });
+  };
+  const cancel = <Button size="xs" variant="subtle" color="gray" onClick={() => setMode("choose")}>Back</Button>;
+  return (
+    <Stack gap={6} mt={6}>
+      <Text size="xs" c="dimmed">{`${approversOf(requirement)}${mayApprove ? "" : " You may reject it."}`}</Text>
+      {mode === "choose" && (
+        <Group gap="xs">
+          <Button size="xs" color="green" disabled={!mayApprove} loading={isBusy} onClick={() => onDecide("approve")} aria-label={`Approve ${name}`}>Approve</Button>
+          <Button size="xs" variant="default" disabled={!mayApprove || isBusy} onClick={open("edit", indented(argumentsJson))} aria-label={`Edit ${name}`}>Edit</Button>
+          <Button size="xs" variant="default" disabled={isBusy} onClick={open("reject", "")} aria-label={`Reject ${name}`}>Reject</Button>
+        </Group>
+      )}
+      {mode === "edit" && (
+        <>
+          <Textarea aria-label="Arguments" value={text} onChange={(event) => { setText(event.currentTarget.value); setProblem(undefined); }} error={problem} autosize minRows={3} maxRows={16} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
+          <Group gap="xs"><Button size="xs" color="green" loading={isBusy} onClick={runEdited}>Approve edited call</Button>{cancel}</Group>
+        </>
+      )}
+      {mode === "reject" && (
+        <>
+          <Textarea aria-label="Reason for the model" placeholder="Reason for the model (optional)" value={text} onChange={(event) => setText(event.currentTarget.value)} maxLength={REASON_MAX} autosize autoFocus />
+          <Group gap="xs"><Button size="xs" color="red" loading={isBusy} onClick={() => onDecide({ reject: text })}>Reject call</Button>{cancel}</Group>
+        </>
+      )}
+    </Stack>
+  );
+}
+
+function decisionLabel(decision: Decision): string {
+  if (decision === "approve") return "Approved";
+  if (decision === "leave") return "Left to another user";
+  return "edited" in decision ? "Approved with edited arguments" : "Rejected";
+}

@@ -1,0 +1,140 @@
+// The state of a turn from its events. No I/O, no clock.
+import type { v1 } from "folio-client";
+
+export type TurnPhase = "running" | "awaiting" | "completed" | "failed" | "cancelled" | "expired" | "superseded";
+
+/** A model call and its tool calls. */
+export interface RoundState {
+  readonly round: number;
+  readonly text: string;
+  readonly thinking: string;
+  readonly calls: readonly v1.Call[];
+  readonly results: ReadonlyMap<string, Pick<v1.CallResult, "status" | "content">>;
+  /** Ids of the calls that run. */
+  readonly running: ReadonlySet<string>;
+  /** The model that answered, if it is not that of the turn: a fallback. Empty: the model of the turn. */
+  readonly model: string;
+}
+
+export interface TurnState {
+  readonly turnId: string;
+  readonly threadId: string;
+  readonly model: string;
+  readonly userText: string;
+  readonly phase: TurnPhase;
+  readonly rounds: readonly RoundState[];
+  /** The round whose calls wait. Undefined: no call waits. */
+  readonly waiting: v1.AwaitingApproval | undefined;
+  readonly error: v1.Error | undefined;
+  readonly isRetriable: boolean;
+  readonly usage: v1.Usage | undefined;
+  /** Number of the last event. */
+  readonly lastEvent: bigint;
+}
+
+/** Returns the state before the first event. */
+export function startedTurn(userText: string): TurnState {
+  return {
+    turnId: "",
+    threadId: "",
+    model: "",
+    userText,
+    phase: "running",
+    rounds: [],
+    waiting: undefined,
+    error: undefined,
+    isRetriable: false,
+    usage: undefined,
+    lastEvent: 0n,
+  };
+}
+
+/** Returns the state after events. */
+export function afterEvents(state: TurnState, events: readonly v1.Event[]): TurnState {
+  return events.reduce(afterEvent, state);
+}
+
+function afterEvent(before: TurnState, event: v1.Event): TurnState {
+  const state: TurnState = { ...before, turnId: event.turnId, lastEvent: event.number };
+  const { kind } = event;
+  switch (kind.case) {
+    case "turnStarted":
+      return { ...startedTurn(state.userText), turnId: event.turnId, lastEvent: event.number, threadId: kind.value.threadId, model: kind.value.model };
+    case "snapshot":
+      return kind.value.turn === undefined ? state : { ...ofTurn(kind.value.turn), lastEvent: event.number };
+    case "roundStarted":
+      // A later attempt of a round voids its earlier deltas.
+      return { ...state, phase: "running", waiting: undefined, rounds: [...state.rounds.filter(({ round }) => round < kind.value.round), emptyRound(kind.value.round)] };
+    case "thinkingDelta":
+      return inLastRound(state, (round) => ({ ...round, thinking: round.thinking + kind.value.text }));
+    case "textDelta":
+      return inLastRound(state, (round) => ({ ...round, text: round.text + kind.value.text }));
+    case "toolCalls":
+      return inLastRound(state, (round) => ({ ...round, calls: kind.value.calls }));
+    case "toolStarted":
+      return inLastRound({ ...state, phase: "running", waiting: undefined }, (round) => ({ ...round, running: new Set(round.running).add(kind.value.callId) }));
+    case "toolResult":
+      return inLastRound({ ...state, phase: "running", waiting: undefined }, (round) => withResult(round, kind.value));
+    case "roundFinished":
+      return inLastRound({ ...state, usage: kind.value.usage ?? state.usage }, (round) => ({ ...round, model: kind.value.model === state.model ? "" : kind.value.model }));
+    case "awaitingApproval":
+      return { ...inLastRound(state, (round) => ({ ...round, calls: kind.value.pending })), phase: "awaiting", waiting: kind.value };
+    case "completed":
+      return { ...completed(state, kind.value), phase: "completed", waiting: undefined };
+    case "failed":
+      return { ...state, phase: "failed", waiting: undefined, error: kind.value.error, isRetriable: kind.value.retriable };
+    case "cancelled":
+    case "expired":
+    case "superseded":
+      return { ...state, phase: kind.case, waiting: undefined };
+    default:
+      return state;
+  }
+}
+
+function emptyRound(round: number): RoundState {
+  return { round, text: "", thinking: "", calls: [], results: new Map(), running: new Set(), model: "" };
+}
+
+function inLastRound(state: TurnState, change: (round: RoundState) => RoundState): TurnState {
+  const last = state.rounds.at(-1) ?? emptyRound(1);
+  return { ...state, rounds: [...state.rounds.slice(0, -1), change(last)] };
+}
+
+function withResult(round: RoundState, { callId, status, content }: v1.ToolResult): RoundState {
+  const running = new Set(round.running);
+  running.delete(callId);
+  return { ...round, running, results: new Map(round.results).set(callId, { status, content }) };
+}
+
+/** The closing event has the whole turn, also the parts of events that were missed. */
+function completed(state: TurnState, { rounds, text, thinking, usage }: v1.Completed): TurnState {
+  const known = rounds.length > 0 ? rounds.map(ofRound) : [...state.rounds];
+  const last = known.at(-1) ?? emptyRound(1);
+  if (last.text !== text) {
+    if (last.calls.length > 0) known.push({ ...emptyRound(last.round + 1), text, thinking });
+    else known.splice(-1, 1, { ...last, text, thinking: thinking || last.thinking });
+  }
+  return { ...state, rounds: known, usage: usage ?? state.usage };
+}
+
+function ofRound({ round, text, thinking, calls, results }: v1.Round): RoundState {
+  const byCall = new Map(results.map(({ callId, status, content }) => [callId, { status, content }]));
+  return { ...emptyRound(round), text, thinking, calls, results: byCall };
+}
+
+const PHASES: readonly TurnPhase[] = ["running", "running", "awaiting", "completed", "failed", "cancelled", "expired", "superseded"];
+
+function ofTurn(turn: v1.Turn): TurnState {
+  return {
+    ...startedTurn(turn.userText),
+    turnId: turn.turnId,
+    threadId: turn.threadId,
+    model: turn.model,
+    phase: PHASES[turn.status] ?? "running",
+    rounds: turn.rounds.map(ofRound),
+    error: turn.error,
+    isRetriable: turn.retriable,
+    usage: turn.usage,
+  };
+}

@@ -1,0 +1,130 @@
+// The newest turn of a thread as it happens: starts it, follows its events, and sends decisions.
+import { useQueryClient } from "@tanstack/react-query";
+import type { Approval, ChatOptions, Decision, v1 } from "folio-client";
+import { useCallback, useEffect, useRef, useState } from "react";
+import { useApi, useStream, type Api } from "../api/api.js";
+import { threadKey, threadsKey } from "./queries.js";
+import { afterEvents, startedTurn, type TurnState } from "./turn_state.js";
+
+/** A message to send. */
+export interface Outgoing extends Omit<ChatOptions, "approve" | "signal" | "requestId" | "threadId" | "documentIds"> {
+  readonly text: string;
+}
+
+export type Decisions = ReadonlyMap<string, Decision>;
+
+/** The cause of a stream. */
+type Start =
+  | { readonly kind: "chat"; readonly message: Outgoing; readonly threadId: string; readonly requestId: string }
+  | { readonly kind: "watch" }
+  | { readonly kind: "resume" }
+  | { readonly kind: "decide"; readonly decisions: Decisions };
+
+interface UseTurn {
+  readonly documentId: string;
+  /** Empty: the first message creates the thread. */
+  readonly threadId: string;
+  readonly onThread: (threadId: string) => void;
+  /** Called with a message that the server refused. */
+  readonly onRefused: (message: Outgoing) => void;
+}
+
+export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) {
+  const api = useApi();
+  const queries = useQueryClient();
+  const [state, setState] = useState<TurnState>();
+  const [start, setStart] = useState<{ readonly key: string; readonly start: Start }>();
+  const [error, setError] = useState<unknown>();
+  const live = useRef<TurnState>(undefined);
+  const endedAt = useRef(0);
+
+  const begin = useCallback((start: Start, initial?: TurnState) => {
+    if (initial !== undefined) {
+      live.current = initial;
+      setState(initial);
+    }
+    setError(undefined);
+    setStart({ key: crypto.randomUUID(), start });
+  }, []);
+
+  useStream(start?.key, async (signal) => {
+    if (start === undefined) return;
+    const waiting: v1.Event[] = [];
+    let frame = 0;
+    // A frame renders all events that arrived since the last one.
+    const flush = () => {
+      frame = 0;
+      if (waiting.length === 0 || live.current === undefined) return;
+      live.current = afterEvents(live.current, waiting.splice(0));
+      setState(live.current);
+    };
+    try {
+      for await (const event of streamOf(api, documentId, start.start, live.current, signal)) {
+        if (event.kind.case === "turnStarted") onThread(event.kind.value.threadId);
+        waiting.push(event);
+        if (frame === 0) frame = requestAnimationFrame(flush);
+      }
+    } catch (reason) {
+      setError(reason);
+      if (start.start.kind === "chat" && (live.current?.turnId ?? "") === "" && waiting.length === 0) {
+        onRefused(start.start.message);
+        live.current = undefined;
+        setState(undefined);
+      }
+    } finally {
+      if (frame !== 0) cancelAnimationFrame(frame);
+      flush();
+      if (!signal.aborted) {
+        setStart(undefined);
+        const thread = live.current?.threadId || threadId;
+        await queries.invalidateQueries({ queryKey: threadKey(thread), refetchType: "none" });
+        endedAt.current = Date.now();
+        // The agent may have changed what these queries show.
+        for (const queryKey of [threadKey(thread), threadsKey(documentId), ["tags"], ["prompts"], ["schemas"]]) void queries.invalidateQueries({ queryKey });
+      }
+    }
+  });
+
+  const send = useCallback((message: Outgoing) => {
+    const chat = { kind: "chat", message, threadId, requestId: crypto.randomUUID() } as const;
+    begin(chat, startedTurn(message.text));
+  }, [begin, threadId]);
+  const decide = useCallback((decisions: Decisions) => begin({ kind: "decide", decisions }), [begin]);
+  const resume = useCallback(() => begin({ kind: "resume" }), [begin]);
+  const watch = useCallback((initial?: TurnState) => begin({ kind: "watch" }, initial), [begin]);
+  const clearError = useCallback(() => setError(undefined), []);
+  return { state, error, isStreaming: start !== undefined, endedAt, send, decide, resume, watch, clearError };
+}
+
+/** Returns the events of a turn after those that are known. */
+function streamOf(api: Api, documentId: string, start: Start, state: TurnState | undefined, signal: AbortSignal): AsyncIterable<v1.Event> {
+  const { turnId = "", lastEvent = 0n } = state ?? {};
+  if (start.kind === "chat" && turnId === "") {
+    const { message, threadId, requestId } = start;
+    const { text, ...options } = message;
+    const target = threadId === "" ? { documentIds: [documentId] } : { threadId };
+    return api.chat(text, { ...options, ...target, requestId, signal });
+  }
+  if (start.kind === "resume" && state?.phase === "failed") return api.resume(turnId, undefined, { signal });
+  if (start.kind === "decide") {
+    const approve = ({ callId }: Approval): Decision => start.decisions.get(callId) ?? "leave";
+    // The stream begins with the event of the pause, whose calls the decisions are about.
+    return api.watchTurn(turnId, lastEvent, approve, { signal });
+  }
+  return api.watchTurn(turnId, lastEvent + 1n, undefined, { signal });
+}
+
+type Turn = ReturnType<typeof useTurn>;
+
+/** Follows a turn that the stored thread has and this tab does not: after a reload, or if another tab or user acted. */
+export function useStoredTurn(turn: Turn, open: v1.Turn | undefined, readAt: number): void {
+  const { state, isStreaming, endedAt, watch } = turn;
+  useEffect(() => {
+    if (isStreaming || readAt < endedAt.current) return;
+    if (open !== undefined && open.turnId !== state?.turnId) {
+      watch({ ...startedTurn(open.userText), turnId: open.turnId, threadId: open.threadId, model: open.model });
+    } else if (state?.phase === "awaiting" && (open === undefined || open.nextEvent > state.lastEvent + 1n)) {
+      watch();
+    }
+  }, [open, readAt, state, isStreaming, endedAt, watch]);
+}

@@ -1,0 +1,66 @@
+import { Code, Select, TextInput, Text } from "@mantine/core";
+import { useDebouncedCallback } from "@mantine/hooks";
+import { v1 } from "folio-client";
+import { useSearchParams } from "wouter";
+import { indented } from "../agent/calls.js";
+import { useApi } from "../api/api.js";
+import { formatTime } from "../format.js";
+import { ListView } from "../lists/list_view.js";
+
+const PAGE = 100;
+const DELAY_MS = 300;
+const SUBJECT_MAX = 100;
+/** The kinds by their words in filters. */
+const KINDS = ["call_approved", "call_edited", "call_rejected", "call_allowed", "call_denied", "call_effect", "change_requested", "change_applied", "change_failed"];
+
+/** Returns the filter of the server for address parameters. An invalid parameter is ignored. */
+export function auditFilter(parameters: URLSearchParams): string {
+  const kind = parameters.get("kind") ?? "";
+  const conditions = KINDS.includes(kind) ? [`kind=${kind}`] : [];
+  for (const name of ["subject", "user", "thread", "turn"]) {
+    const value = parameters.get(name) ?? "";
+    if (/^[A-Za-z0-9_.]{1,100}$/.test(value)) conditions.push(`${name}=${value}`);
+  }
+  return conditions.join(" ");
+}
+
+/** The audit log with its filters. */
+export function AuditView() {
+  const api = useApi();
+  const [parameters, setParameters] = useSearchParams();
+  const filter = auditFilter(parameters);
+  const set = (name: string, value: string) => setParameters((before) => {
+    if (value === "") before.delete(name);
+    else before.set(name, value);
+    return before;
+  }, { replace: true });
+  const setLater = useDebouncedCallback(set, DELAY_MS);
+  const input = (name: string, label: string) => (
+    <TextInput size="xs" aria-label={label} placeholder={label} defaultValue={parameters.get(name) ?? ""} maxLength={SUBJECT_MAX} onChange={(event) => setLater(name, event.currentTarget.value.trim())} w={150} />
+  );
+  return (
+    <ListView<v1.AuditEntry>
+      title="Audit log"
+      queryKey={["audit", { filter }]}
+      load={async (pageToken, signal) => {
+        const { entries, nextPageToken } = await api.audits.listAuditEntries({ filter, pageToken, pageSize: PAGE }, { signal });
+        return { items: entries, nextPageToken };
+      }}
+      keyOf={({ entryId }) => entryId}
+      emptyText="No entry matches the filters."
+      columns={[
+        { label: "Time", cell: ({ createTime }) => formatTime(createTime) },
+        { label: "Event", cell: ({ kind }) => (v1.AuditKind[kind] ?? "").toLowerCase().replaceAll("_", " ") },
+        { label: "User", cell: ({ userId }) => userId || "the server" },
+        { label: "Subject", cell: ({ subject, rule }) => <>{subject}{rule !== "" && <Text size="xs" c="dimmed">{`rule “${rule}”`}</Text>}</> },
+        { label: "Target", cell: ({ targetKind, targetId }) => `${targetKind} ${targetId}`.trim() },
+        { label: "Outcome", cell: ({ outcome }) => outcome },
+        { label: "Arguments", cell: ({ argumentsJson }) => argumentsJson !== "" && <details><summary>Show</summary><Code block className="foreign">{indented(argumentsJson)}</Code></details> },
+      ]}
+    >
+      <Select size="xs" aria-label="Event" placeholder="Any event" clearable data={KINDS.map((value) => ({ value, label: value.replaceAll("_", " ") }))} value={parameters.get("kind")} onChange={(kind) => set("kind", kind ?? "")} w={160} />
+      {input("subject", "Tool or operation")}
+      {input("user", "User id")}
+    </ListView>
+  );
+}

@@ -1,0 +1,122 @@
+import { Anchor, Badge, Button, Group, Modal, Progress, Stack, Table, Text } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { v1 } from "folio-client";
+import { useState } from "react";
+import { Link } from "wouter";
+import { useApi, useStream } from "../api/api.js";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { formatPercent, formatTime } from "../format.js";
+import { ListView } from "../lists/list_view.js";
+import { usePermits } from "../session/session_context.js";
+import { EmptyState, QueryView } from "../states/states.js";
+
+const REFRESH_MS = 5_000;
+const { QUEUED, RUNNING, WAITING, PAUSED, COMPLETED, FAILED, CANCELLED } = v1.JobState;
+const OPEN: readonly v1.JobState[] = [QUEUED, RUNNING, WAITING, PAUSED];
+const COLORS: Partial<Record<v1.JobState, string>> = { [RUNNING]: "blue", [COMPLETED]: "green", [FAILED]: "red", [WAITING]: "yellow" };
+
+/** Returns the part of a job that is done, between 0 and 1. */
+export function progressOf({ doneItems, failedItems, totalItems }: Pick<v1.Job, "doneItems" | "failedItems" | "totalItems">): number {
+  return totalItems <= 0 ? 0 : Math.min((doneItems + failedItems) / totalItems, 1);
+}
+
+/** The jobs that run prompts on documents, with their progress and results. */
+export function BatchesView() {
+  const api = useApi();
+  const [jobId, setJobId] = useState<string>();
+  return (
+    <>
+      <ListView<v1.Job>
+        title="Batches"
+        queryKey={["jobs"]}
+        refetchInterval={REFRESH_MS}
+        load={async (pageToken, signal) => {
+          const { jobs, nextPageToken } = await api.jobs.listJobs({ pageToken }, { signal });
+          return { items: jobs, nextPageToken };
+        }}
+        keyOf={({ jobId }) => jobId}
+        emptyText="Select documents and extract them to start a batch."
+        columns={[
+          { label: "Started", cell: ({ createTime, jobId }) => <Anchor component="button" size="sm" onClick={() => setJobId(jobId)}>{formatTime(createTime) || jobId}</Anchor> },
+          { label: "Kind", cell: ({ kind }) => kind.replaceAll("_", " ") },
+          { label: "State", cell: ({ state }) => <JobBadge state={state} /> },
+          { label: "Progress", cell: (job) => <JobProgress job={job} /> },
+        ]}
+      />
+      <Modal opened={jobId !== undefined} onClose={() => setJobId(undefined)} title="Batch" size="lg">
+        {jobId !== undefined && <JobDetails jobId={jobId} />}
+      </Modal>
+    </>
+  );
+}
+
+function JobBadge({ state }: { readonly state: v1.JobState }) {
+  return <Badge size="sm" variant="light" color={COLORS[state] ?? "gray"}>{(v1.JobState[state] ?? "").toLowerCase()}</Badge>;
+}
+
+function JobProgress({ job }: { readonly job: v1.Job }) {
+  const { doneItems, failedItems, totalItems } = job;
+  const done = progressOf(job);
+  return (
+    <Group gap="xs" wrap="nowrap">
+      <Progress w={120} value={done * 100} color={failedItems > 0 ? "yellow" : "green"} aria-label={`Progress ${formatPercent(done)}`} />
+      <Text size="xs">{`${doneItems} of ${totalItems}${failedItems > 0 ? `, ${failedItems} failed` : ""}`}</Text>
+    </Group>
+  );
+}
+
+/** A job as it runs, with the results of its items. */
+function JobDetails({ jobId }: { readonly jobId: string }) {
+  const api = useApi();
+  const queries = useQueryClient();
+  const canWrite = usePermits(v1.Role.MEMBER);
+  const key = ["job", jobId];
+  const job = useQuery({ queryKey: key, queryFn: async ({ signal }) => (await api.jobs.getJob({ jobId }, { signal })).job ?? null });
+  const items = useQuery({ queryKey: ["job items", jobId, job.data?.doneItems, job.data?.failedItems], queryFn: async ({ signal }) => (await api.jobs.listJobItems({ jobId, pageSize: 100 }, { signal })).items });
+  useStream(`job ${jobId}`, async (signal) => {
+    try {
+      for await (const state of api.watchJob(jobId, { signal })) queries.setQueryData(key, state);
+    } catch {
+      await queries.invalidateQueries({ queryKey: key });
+    }
+  });
+  const act = useMutation({
+    mutationFn: async (action: "cancelJob" | "pauseJob" | "resumeJob" | "retryJob") => void (await api.jobs[action]({ jobId })),
+    onSettled: () => queries.invalidateQueries({ queryKey: key }),
+  });
+  return (
+    <QueryView query={job} empty={(data) => (data === null ? <EmptyState title="Not found" /> : undefined)}>
+      {(data) => data !== null && (
+        <Stack>
+          <Group justify="space-between"><JobBadge state={data.state} /><JobProgress job={data} /></Group>
+          {canWrite && (
+            <Group gap="xs">
+              {[QUEUED, RUNNING, WAITING].includes(data.state) && <Button size="xs" variant="default" onClick={() => act.mutate("pauseJob")}>Pause</Button>}
+              {data.state === PAUSED && <Button size="xs" onClick={() => act.mutate("resumeJob")}>Resume</Button>}
+              {OPEN.includes(data.state) && <Button size="xs" variant="default" color="red" c="red" onClick={() => act.mutate("cancelJob")}>Cancel</Button>}
+              {([FAILED, CANCELLED] as v1.JobState[]).concat(data.failedItems > 0 ? [COMPLETED] : []).includes(data.state) && <Button size="xs" onClick={() => act.mutate("retryJob")}>Retry failed items</Button>}
+            </Group>
+          )}
+          {act.error !== null && <ErrorNotice error={act.error} onClose={act.reset} />}
+          {data.error !== undefined && <Text size="sm" c="red" className="foreign">{data.error.message}</Text>}
+          <QueryView query={items}>
+            {(rows) => (
+              <Table aria-label="Items" verticalSpacing={4}>
+                <Table.Tbody>
+                  {rows.map(({ number, subject, state, error }) => (
+                    <Table.Tr key={number}>
+                      <Table.Td>{number}</Table.Td>
+                      <Table.Td>{subject.startsWith("doc_") ? <Anchor component={Link} href={`/documents/${subject}`} size="sm">{subject}</Anchor> : subject}</Table.Td>
+                      <Table.Td>{(v1.JobItemState[state] ?? "").toLowerCase()}</Table.Td>
+                      <Table.Td className="foreign">{error?.message}</Table.Td>
+                    </Table.Tr>
+                  ))}
+                </Table.Tbody>
+              </Table>
+            )}
+          </QueryView>
+        </Stack>
+      )}
+    </QueryView>
+  );
+}

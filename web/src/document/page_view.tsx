@@ -1,0 +1,48 @@
+import { Center, Loader } from "@mantine/core";
+import { memo, useMemo } from "react";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { useFocus } from "./focus.js";
+import classes from "./page.module.css";
+import { usePageImage, usePageWords } from "./queries.js";
+import { matchingWords } from "./search.js";
+import { HighlightLayer, TextLayer } from "./text_layer.js";
+import { resolutionFor } from "./zoom.js";
+
+const NO_WORDS: ReadonlySet<number> = new Set();
+
+interface PageViewProps {
+  readonly documentId: string;
+  readonly generation: string;
+  readonly page: number;
+  /** Width in CSS pixels. */
+  readonly width: number;
+  readonly height: number;
+  readonly search: string;
+  readonly onRatio: (page: number, ratio: number) => void;
+}
+
+/** A page: its image, its selectable words, and what a search or a panel highlights. */
+export const PageView = memo(function PageView({ documentId, generation, page, width, height, search, onRatio }: PageViewProps) {
+  const image = usePageImage(documentId, page, resolutionFor(width, window.devicePixelRatio), true);
+  const words = usePageWords(documentId, generation, page, true);
+  const { highlight } = useFocus();
+  const found = useMemo(() => (search === "" ? NO_WORDS : matchingWords(words.data?.words ?? [], search)), [words.data, search]);
+  const size = words.data === undefined || words.data.width <= 0 ? undefined : words.data;
+  return (
+    <div className={classes["page"]} style={{ width, height }} role="region" aria-label={`Page ${page}`}>
+      {image.url !== undefined && (
+        <img
+          className={classes["image"]}
+          src={image.url}
+          alt={`Page ${page}`}
+          draggable={false}
+          onLoad={(event) => onRatio(page, event.currentTarget.naturalHeight / event.currentTarget.naturalWidth)}
+        />
+      )}
+      {image.url === undefined && image.error === null && <Center h="100%"><Loader size="sm" aria-label={`Loading page ${page}`} /></Center>}
+      {image.error !== null && <ErrorNotice error={image.error} actions={{ retry: () => void image.refetch() }} />}
+      {size !== undefined && <TextLayer words={size.words} width={size.width} height={size.height} found={found} />}
+      {highlight?.page === page && <HighlightLayer boxes={highlight.boxes} />}
+    </div>
+  );
+});

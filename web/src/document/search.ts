@@ -1,0 +1,64 @@
+// Search in the text and the words of a document. No I/O.
+import type { v1 } from "folio-client";
+
+/** Maximum length of a search text. */
+export const SEARCH_MAX = 200;
+/** Maximum number of matches that are counted. */
+export const MATCHES_MAX = 1_000;
+
+/** A page with matches. */
+export interface PageMatches {
+  readonly page: number;
+  readonly count: number;
+}
+
+/** Returns a text for comparisons: in lower case, normalized, and with single spaces. */
+function folded(text: string): string {
+  return text.normalize("NFKC").toLowerCase().replace(/\s+/g, " ").trim();
+}
+
+/** Returns the pages that contain the text, with the number of its occurrences. */
+export function matchingPages(pages: readonly Pick<v1.PageText, "number" | "text">[], text: string): PageMatches[] {
+  const wanted = folded(text);
+  if (wanted === "") return [];
+  const found: PageMatches[] = [];
+  let total = 0;
+  for (const page of pages) {
+    const content = folded(page.text);
+    let count = 0;
+    for (let at = content.indexOf(wanted); at >= 0 && total < MATCHES_MAX; at = content.indexOf(wanted, at + wanted.length)) {
+      count += 1;
+      total += 1;
+    }
+    if (count > 0) found.push({ page: page.number, count });
+  }
+  return found;
+}
+
+/** Returns the indexes of the words that belong to an occurrence of the text. */
+export function matchingWords(words: readonly Pick<v1.PageWord, "text">[], text: string): Set<number> {
+  const wanted = folded(text);
+  const found = new Set<number>();
+  if (wanted === "") return found;
+  let content = "";
+  const starts: number[] = [];
+  for (const { text } of words) {
+    if (content !== "") content += " ";
+    starts.push(content.length);
+    content += folded(text);
+  }
+  let index = 0;
+  for (let at = content.indexOf(wanted); at >= 0; at = content.indexOf(wanted, at + wanted.length)) {
+    const end = at + wanted.length;
+    while (index + 1 < starts.length && (starts[index + 1] ?? 0) <= at) index += 1;
+    for (let word = index; word < starts.length && (starts[word] ?? 0) < end; word++) found.add(word);
+  }
+  return found;
+}
+
+/** Returns the page of the next match after the current page, in a direction, or undefined if there is none. */
+export function nextMatch(matches: readonly PageMatches[], current: number, direction: 1 | -1): number | undefined {
+  const ordered = direction === 1 ? matches : [...matches].reverse();
+  const next = ordered.find(({ page }) => (direction === 1 ? page > current : page < current));
+  return (next ?? ordered[0])?.page;
+}

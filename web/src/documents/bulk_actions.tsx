@@ -1,0 +1,107 @@
+import { Button, Group, Menu, Modal, Select, Stack, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import type { v1 } from "folio-client";
+import { useState } from "react";
+import { useApi } from "../api/api.js";
+import { adviceFor } from "../errors/advice.js";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { each, type Outcome } from "./each.js";
+import { usePrompts } from "./queries.js";
+
+interface BulkActionsProps {
+  readonly documents: readonly v1.Document[];
+  readonly tags: readonly v1.Tag[];
+  readonly onDone: () => void;
+}
+
+/** The actions on the selected documents: tag, extract, delete. */
+export function BulkActions({ documents, tags, onDone }: BulkActionsProps) {
+  const api = useApi();
+  const queries = useQueryClient();
+  const [isExtractOpen, extract] = useDisclosure();
+  const [isDeleteOpen, remove] = useDisclosure();
+
+  const report = (verb: string, { done, failed }: Outcome<v1.Document>) => {
+    void queries.invalidateQueries({ queryKey: ["documents"] });
+    const first = failed[0];
+    notifications.show({
+      color: first === undefined ? "green" : "red",
+      title: `${done.length} of ${done.length + failed.length} documents ${verb}`,
+      message: first === undefined ? "" : adviceFor(first.error).text,
+    });
+    if (first === undefined) onDone();
+  };
+  const tagged = useMutation({
+    mutationFn: ({ tagId, isAdded }: { tagId: string; isAdded: boolean }) =>
+      each(documents, ({ documentId, tagIds, etag }) => {
+        const rest = tagIds.filter((id) => id !== tagId);
+        const document = { documentId, etag, tagIds: isAdded ? [...rest, tagId] : rest };
+        return api.documents.updateDocument({ document, updateMask: { paths: ["tag_ids"] } });
+      }),
+    onSuccess: (outcome) => report("tagged", outcome),
+  });
+  const deleted = useMutation({
+    mutationFn: () => each(documents, ({ documentId }) => api.documents.deleteDocument({ documentId })),
+    onSuccess: (outcome) => { remove.close(); report("deleted", outcome); },
+  });
+
+  const item = (tag: v1.Tag) => {
+    const isAdded = !documents.every(({ tagIds }) => tagIds.includes(tag.tagId));
+    return (
+      <Menu.Item key={tag.tagId} onClick={() => tagged.mutate({ tagId: tag.tagId, isAdded })}>
+        <bdi>{tag.name}</bdi>{isAdded ? "" : " (remove)"}
+      </Menu.Item>
+    );
+  };
+  return (
+    <Group gap="xs" role="toolbar" aria-label="Selected documents">
+      <Text size="sm">{`${documents.length} selected`}</Text>
+      <Menu>
+        <Menu.Target><Button size="xs" variant="default" loading={tagged.isPending} disabled={tags.length === 0}>Tag</Button></Menu.Target>
+        <Menu.Dropdown mah={320} style={{ overflowY: "auto" }}>{tags.map(item)}</Menu.Dropdown>
+      </Menu>
+      <Button size="xs" variant="default" onClick={extract.open}>Extract</Button>
+      <Button size="xs" variant="default" color="red" c="red" onClick={remove.open}>Delete</Button>
+      <Modal opened={isExtractOpen} onClose={extract.close} title="Extract data">
+        <ExtractForm documents={documents} onDone={() => { extract.close(); onDone(); }} />
+      </Modal>
+      <Modal opened={isDeleteOpen} onClose={remove.close} title="Delete documents">
+        <Stack>
+          <Text size="sm">{`${documents.length} documents with their text and extractions are deleted permanently.`}</Text>
+          <Group justify="flex-end">
+            <Button variant="default" onClick={remove.close}>Keep</Button>
+            <Button color="red" onClick={() => deleted.mutate()} loading={deleted.isPending}>Delete</Button>
+          </Group>
+        </Stack>
+      </Modal>
+    </Group>
+  );
+}
+
+/** Starts a job that runs a prompt on the documents. */
+function ExtractForm({ documents, onDone }: { readonly documents: readonly v1.Document[]; readonly onDone: () => void }) {
+  const api = useApi();
+  const [promptId, setPromptId] = useState<string>("default");
+  const [text, setText] = useState("");
+  const prompts = usePrompts(text);
+  const run = useMutation({
+    mutationFn: () => api.batch(promptId, { documentIds: documents.map(({ documentId }) => documentId) }),
+    onSuccess: () => {
+      notifications.show({ color: "green", title: "Batch started", message: `A job extracts ${documents.length} documents.` });
+      onDone();
+    },
+  });
+  const options = [
+    { value: "default", label: "Built-in prompt" },
+    ...(prompts.data ?? []).map(({ promptId, name }) => ({ value: promptId, label: name })),
+  ];
+  return (
+    <Stack>
+      <Select label="Prompt" data={options} value={promptId} onChange={(value) => setPromptId(value ?? "default")} searchable onSearchChange={(value) => setText(options.some(({ label }) => label === value) ? "" : value)} allowDeselect={false} />
+      {run.error !== null && <ErrorNotice error={run.error} actions={{ retry: () => run.mutate() }} />}
+      <Button onClick={() => run.mutate()} loading={run.isPending}>{`Extract ${documents.length} documents`}</Button>
+    </Stack>
+  );
+}

@@ -1,0 +1,110 @@
+import { Button, Group, MultiSelect, Select, Stack, Text, TextInput, Title } from "@mantine/core";
+import { useDebouncedCallback } from "@mantine/hooks";
+import { v1 } from "folio-client";
+import { lazy, Suspense, useCallback, useMemo, useRef, useState } from "react";
+import { useSearchParams } from "wouter";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { formatNumber } from "../format.js";
+import { usePermits } from "../session/session_context.js";
+import { EmptyState, QueryView } from "../states/states.js";
+import { DocumentTable } from "./document_table.js";
+import { DropArea, UploadButton } from "./drop_area.js";
+import { filtersOf, isUnfiltered, ORDERS, parametersOf, STATES, TEXT_MAX, type DocumentFilters } from "./filters.js";
+import { useDocuments, useTags } from "./queries.js";
+import { UploadList } from "./upload_list.js";
+import { useUploads } from "./uploads.js";
+
+const BulkActions = lazy(async () => ({ default: (await import("./bulk_actions.js")).BulkActions }));
+
+const SEARCH_DELAY_MS = 250;
+/** The server counts lists without a grid exactly up to this number. */
+const COUNTED_MAX = 1_024;
+const ORDER_LABELS = ["Newest first", "Oldest first", "Name A–Z", "Name Z–A"];
+const STATE_LABELS = { uploaded: "Uploaded", processing: "Reading", ready: "Ready", no_text: "No text", failed: "Failed" };
+
+/** The documents of the organization: list, filters, upload and bulk actions. */
+export function DocumentsView() {
+  const [parameters, setParameters] = useSearchParams();
+  const filters = useMemo(() => filtersOf(parameters), [parameters]);
+  const setFilters = (changes: Partial<DocumentFilters>) =>
+    setParameters(parametersOf({ ...filters, ...changes }), { replace: true });
+  const canWrite = usePermits(v1.Role.MEMBER);
+  const documents = useDocuments(filters);
+  const tags = useTags();
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const uploads = useUploads(filters.tagIds);
+  const search = useDebouncedCallback((text: string) => setFilters({ text }), SEARCH_DELAY_MS);
+  const searchInput = useRef<HTMLInputElement>(null);
+
+  const loaded = useMemo(() => documents.data?.pages.flatMap(({ documents }) => documents) ?? [], [documents.data]);
+  const tagsById = useMemo(() => new Map((tags.data ?? []).map((tag) => [tag.tagId, tag])), [tags.data]);
+  const { hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage } = documents;
+  const loadMore = useCallback(() => {
+    // A failed page is loaded again by its button, not again and again.
+    if (hasNextPage && !isFetchingNextPage && !isFetchNextPageError) void fetchNextPage();
+  }, [hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage]);
+  const select = useCallback((documentIds: readonly string[], isSelected: boolean) => {
+    setSelected((before) => {
+      const after = new Set(before);
+      for (const id of documentIds) isSelected ? after.add(id) : after.delete(id);
+      return after;
+    });
+  }, []);
+
+  const first = documents.data?.pages[0];
+  const total = first?.totalSize ?? 0;
+  const selectedDocuments = loaded.filter(({ documentId }) => selected.has(documentId));
+  const isUncertain = first !== undefined && (first.totalSizeEstimated || total > COUNTED_MAX);
+
+  return (
+    <DropArea onFiles={uploads.add} disabled={!canWrite}>
+      <Stack gap="sm">
+        <Group justify="space-between">
+          <Title order={1} size="h3">Documents</Title>
+          {canWrite && <UploadButton onFiles={uploads.add} />}
+        </Group>
+        <Group gap="sm" align="flex-end" role="search">
+          <TextInput ref={searchInput} aria-label="Search by name" placeholder="Search by name" defaultValue={filters.text} maxLength={TEXT_MAX} onChange={(event) => search(event.currentTarget.value)} flex="1 1 200px" type="search" />
+          <Select aria-label="State" placeholder="Any state" clearable data={STATES.map((value) => ({ value, label: STATE_LABELS[value] }))} value={filters.state || null} onChange={(state) => setFilters({ state: STATES.find((known) => known === state) ?? "" })} w={140} />
+          <MultiSelect aria-label="Tags" placeholder={filters.tagIds.length === 0 ? "Any tag" : ""} searchable clearable data={(tags.data ?? []).map(({ tagId, name }) => ({ value: tagId, label: name }))} value={filters.tagIds.filter((id) => tagsById.has(id))} onChange={(tagIds) => setFilters({ tagIds })} w={220} />
+          <Select aria-label="Order" data={ORDERS.map((value, index) => ({ value, label: ORDER_LABELS[index] ?? value }))} value={filters.orderBy} onChange={(orderBy) => setFilters({ orderBy: orderBy ?? ORDERS[0] })} allowDeselect={false} w={150} />
+        </Group>
+        <UploadList uploads={uploads.uploads} onClear={uploads.clear} />
+        <QueryView
+          query={documents}
+          empty={() => (loaded.length > 0 || hasNextPage ? undefined : <NoDocuments filters={filters} canWrite={canWrite} onReset={() => setParameters(new URLSearchParams())} />)}
+        >
+          {() => (
+            <>
+              <Group justify="space-between" mih={30}>
+                <Text size="sm" c="dimmed" role="status">{`${isUncertain ? "about " : ""}${formatNumber(total)} documents`}</Text>
+                {canWrite && selectedDocuments.length > 0 && (
+                  <Suspense><BulkActions documents={selectedDocuments} tags={tags.data ?? []} onDone={() => setSelected(new Set())} /></Suspense>
+                )}
+              </Group>
+              <DocumentTable documents={loaded} total={total} tags={tagsById} selected={selected} onSelect={select} onEnd={loadMore} />
+              {isFetchNextPageError && <ErrorNotice error={documents.error} actions={{ retry: () => void fetchNextPage() }} />}
+            </>
+          )}
+        </QueryView>
+      </Stack>
+    </DropArea>
+  );
+}
+
+interface NoDocumentsProps {
+  readonly filters: DocumentFilters;
+  readonly canWrite: boolean;
+  readonly onReset: () => void;
+}
+
+function NoDocuments({ filters, canWrite, onReset }: NoDocumentsProps) {
+  if (!isUnfiltered(filters)) {
+    return (
+      <EmptyState title="No document matches" text="Change the search or the filters.">
+        <Button variant="default" onClick={onReset}>Show all documents</Button>
+      </EmptyState>
+    );
+  }
+  return <EmptyState title="No documents yet" text={canWrite ? "Drop files here, or use the button Upload. Folio reads PDF, images, office documents and text." : "A member of your organization can upload documents."} />;
+}

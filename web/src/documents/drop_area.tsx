@@ -1,0 +1,54 @@
+import { Button, FileButton, Overlay, Text, Center } from "@mantine/core";
+import { useEffect, useRef, useState, type DragEvent, type ReactNode } from "react";
+
+interface DropAreaProps {
+  readonly onFiles: (files: readonly File[]) => void;
+  readonly disabled: boolean;
+  readonly children: ReactNode;
+}
+
+/** Accepts files that are dropped anywhere on the view. */
+export function DropArea({ onFiles, disabled, children }: DropAreaProps) {
+  const depth = useRef(0);
+  const [isOver, setOver] = useState(false);
+  // The browser opens a file that is dropped next to the area, and leaves the page.
+  useEffect(() => {
+    const refuse = (event: Event) => event.preventDefault();
+    window.addEventListener("dragover", refuse);
+    window.addEventListener("drop", refuse);
+    return () => {
+      window.removeEventListener("dragover", refuse);
+      window.removeEventListener("drop", refuse);
+    };
+  }, []);
+  const enter = (change: number) => (event: DragEvent) => {
+    if (disabled || !event.dataTransfer.types.includes("Files")) return;
+    depth.current += change;
+    setOver(depth.current > 0);
+  };
+  const drop = (event: DragEvent) => {
+    event.preventDefault();
+    depth.current = 0;
+    setOver(false);
+    if (!disabled) onFiles([...event.dataTransfer.files]);
+  };
+  return (
+    <div style={{ position: "relative" }} onDragEnter={enter(1)} onDragLeave={enter(-1)} onDrop={drop} data-testid="drop-area">
+      {children}
+      {isOver && (
+        <Overlay backgroundOpacity={0.75} color="var(--mantine-color-body)" zIndex={20}>
+          <Center h="100%"><Text size="xl" fw={600}>Drop the files to upload them</Text></Center>
+        </Overlay>
+      )}
+    </div>
+  );
+}
+
+/** Opens the file dialog: the way to upload by the keyboard. */
+export function UploadButton({ onFiles }: { readonly onFiles: (files: readonly File[]) => void }) {
+  return (
+    <FileButton multiple onChange={onFiles} inputProps={{ "aria-label": "Files" }}>
+      {(props) => <Button {...props}>Upload</Button>}
+    </FileButton>
+  );
+}

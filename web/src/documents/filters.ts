@@ -1,0 +1,73 @@
+// The filters of the document list: their address parameters and the filter of the server. No I/O.
+import { v1 } from "folio-client";
+
+export const STATES = ["uploaded", "processing", "ready", "no_text", "failed"] as const;
+export type StateFilter = (typeof STATES)[number];
+
+/** The filters that a visitor chose. */
+export interface DocumentFilters {
+  readonly text: string;
+  readonly state: StateFilter | "";
+  readonly tagIds: readonly string[];
+  readonly orderBy: string;
+}
+
+export const ORDERS = ["create_time desc", "create_time", "name", "name desc"] as const;
+/** Maximum length of a part of a name in a filter of the server. */
+export const TEXT_MAX = 200;
+/** Maximum number of tags of a filter of the server. */
+const TAGS_MAX = 50;
+
+/** Returns the filters of the address. An invalid parameter is ignored: an address may be typed by hand. */
+export function filtersOf(parameters: URLSearchParams): DocumentFilters {
+  const state = STATES.find((state) => state === parameters.get("state")) ?? "";
+  const orderBy = ORDERS.find((order) => order === parameters.get("order")) ?? ORDERS[0];
+  const tagIds = parameters.getAll("tag").filter((id) => /^[a-z0-9_]{1,64}$/.test(id)).slice(0, TAGS_MAX);
+  return { text: (parameters.get("q") ?? "").slice(0, TEXT_MAX), state, tagIds, orderBy };
+}
+
+/** Returns the address parameters of the filters, without those that have their default. */
+export function parametersOf(filters: DocumentFilters): URLSearchParams {
+  const parameters = new URLSearchParams();
+  if (filters.text !== "") parameters.set("q", filters.text);
+  if (filters.state !== "") parameters.set("state", filters.state);
+  for (const tagId of filters.tagIds) parameters.append("tag", tagId);
+  if (filters.orderBy !== ORDERS[0]) parameters.set("order", filters.orderBy);
+  return parameters;
+}
+
+/** Returns a value in quotation marks for a filter of the server. */
+export function quoted(text: string): string {
+  return `"${text.replace(/["\\]/g, "\\$&")}"`;
+}
+
+/** Returns the filter of the server. */
+export function serverFilter({ text, state, tagIds }: DocumentFilters): string {
+  const conditions = tagIds.map((id) => `tag:${id}`);
+  if (text.trim() !== "") conditions.unshift(`name:${quoted(text.trim())}`);
+  if (state !== "") conditions.push(`state=${state}`);
+  return conditions.join(" ");
+}
+
+/** Returns true if the filter of a job can select the same documents: it has no state, because a job reads READY documents only. */
+export function isUnfiltered({ text, state, tagIds }: DocumentFilters): boolean {
+  return text.trim() === "" && state === "" && tagIds.length === 0;
+}
+
+const LABELS: Readonly<Record<v1.DocumentState, { readonly label: string; readonly color: string }>> = {
+  [v1.DocumentState.UNSPECIFIED]: { label: "Unknown", color: "gray" },
+  [v1.DocumentState.UPLOADED]: { label: "Uploaded", color: "gray" },
+  [v1.DocumentState.PROCESSING]: { label: "Reading", color: "blue" },
+  [v1.DocumentState.READY]: { label: "Ready", color: "green" },
+  [v1.DocumentState.NO_TEXT]: { label: "No text", color: "yellow" },
+  [v1.DocumentState.FAILED]: { label: "Failed", color: "red" },
+};
+
+export function stateLabel(state: v1.DocumentState): { readonly label: string; readonly color: string } {
+  return LABELS[state] ?? LABELS[v1.DocumentState.UNSPECIFIED];
+}
+
+/** Returns true if the server still works on the text, so that the state changes by itself. */
+export function isUnsettled(state: v1.DocumentState): boolean {
+  return state === v1.DocumentState.UPLOADED || state === v1.DocumentState.PROCESSING;
+}

@@ -1,0 +1,67 @@
+// The uploads of a tab. Files are sent a few at a time, so that their connections do not block other calls.
+import { useQueryClient } from "@tanstack/react-query";
+import { useCallback, useRef, useState } from "react";
+import { useApi } from "../api/api.js";
+
+/** Number of files that are sent at once. */
+const CONCURRENT = 2;
+/** Maximum number of files of one drop. */
+export const FILES_MAX = 100;
+const NAME_MAX = 200;
+
+/** A file that is sent, or was sent. */
+export interface Upload {
+  readonly key: number;
+  readonly name: string;
+  /** The part that was sent, between 0 and 1. */
+  readonly progress: number;
+  readonly documentId: string | undefined;
+  readonly error: unknown;
+}
+
+/** Returns the name of a document for a file: the server refuses longer names, and white space at their ends. */
+export function documentName(fileName: string): string {
+  const name = [...fileName.trim()];
+  if (name.length <= NAME_MAX) return name.join("") || "unnamed";
+  const end = fileName.trim().match(/\.[^.\s]{1,16}$/)?.[0] ?? "";
+  return name.slice(0, NAME_MAX - [...end].length).join("").trim() + end;
+}
+
+/** Returns the uploads with the function that adds files, and the one that removes the ended uploads. */
+export function useUploads(tagIds: readonly string[]) {
+  const api = useApi();
+  const queries = useQueryClient();
+  const [uploads, setUploads] = useState<readonly Upload[]>([]);
+  const waiting = useRef<{ key: number; file: File }[]>([]);
+  const running = useRef(0);
+  const nextKey = useRef(1);
+
+  const work = useCallback(async () => {
+    if (running.current >= CONCURRENT) return;
+    running.current += 1;
+    const change = (key: number, changes: Partial<Upload>) =>
+      setUploads((all) => all.map((upload) => (upload.key === key ? { ...upload, ...changes } : upload)));
+    for (let next = waiting.current.shift(); next !== undefined; next = waiting.current.shift()) {
+      const { key, file } = next;
+      const progress = (sent: number, size: number) => change(key, { progress: size === 0 ? 1 : sent / size });
+      try {
+        const { documentId } = await api.upload(file, { name: documentName(file.name), tagIds, progress });
+        change(key, { progress: 1, documentId });
+      } catch (error) {
+        change(key, { error });
+      }
+      void queries.invalidateQueries({ queryKey: ["documents"] });
+    }
+    running.current -= 1;
+  }, [api, queries, tagIds]);
+
+  const add = useCallback((files: readonly File[]) => {
+    const added = files.slice(0, FILES_MAX).map((file) => ({ key: nextKey.current++, file }));
+    waiting.current.push(...added);
+    setUploads((all) => [...all, ...added.map(({ key, file }) => ({ key, name: file.name, progress: 0, documentId: undefined, error: undefined }))]);
+    for (let workers = 0; workers < CONCURRENT; workers++) void work();
+  }, [work]);
+
+  const clear = useCallback(() => setUploads((all) => all.filter(({ documentId, error }) => documentId === undefined && error === undefined)), []);
+  return { uploads, add, clear };
+}

@@ -1,0 +1,53 @@
+import { Alert, Button, Group, Text } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { useLocation } from "wouter";
+import { useSession } from "../session/session_context.js";
+import { adviceFor, retrySeconds, type Action } from "./advice.js";
+
+export type ActionHandlers = Partial<Record<Action, () => void>>;
+
+interface ErrorNoticeProps {
+  readonly error: unknown;
+  /** What the view can do; the other actions have the same effect in each view. */
+  readonly actions?: ActionHandlers;
+  readonly onClose?: () => void;
+}
+
+/** The text of an error and the action that helps. */
+export function ErrorNotice({ error, actions, onClose }: ErrorNoticeProps) {
+  const advice = adviceFor(error);
+  const common = useCommonActions();
+  const act = advice.action === "none" ? undefined : (actions?.[advice.action] ?? common[advice.action]);
+  const seconds = retrySeconds(error);
+  return (
+    <Alert
+      color="red"
+      title={advice.title}
+      role="alert"
+      my="xs"
+      {...(onClose && { withCloseButton: true, closeButtonLabel: "Close", onClose })}
+    >
+      <Text size="sm" className="foreign">{advice.text}</Text>
+      {seconds !== undefined && <Text size="sm">{`You may repeat this in ${seconds} s.`}</Text>}
+      {act !== undefined && (
+        <Group mt="xs">
+          <Button size="xs" variant="light" color="red" onClick={act}>{advice.label}</Button>
+        </Group>
+      )}
+    </Alert>
+  );
+}
+
+function useCommonActions(): ActionHandlers {
+  const queries = useQueryClient();
+  const [, navigate] = useLocation();
+  const { end } = useSession();
+  return {
+    retry: () => void queries.refetchQueries({ type: "active" }),
+    reload: () => void queries.invalidateQueries(),
+    "sign in": end,
+    "show usage": () => navigate("/usage"),
+    "show limits": () => navigate("/administration/limits"),
+    "show approvers": () => navigate("/administration/policy"),
+  };
+}

@@ -1,0 +1,118 @@
+import { Alert, Badge, Button, Group, Menu, Select, Stack, Text } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { v1 } from "folio-client";
+import { useCallback, useMemo, useState } from "react";
+import { extractionsKey } from "../document/queries.js";
+import { usePrompts } from "../documents/queries.js";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { formatTime } from "../format.js";
+import { usePermits } from "../session/session_context.js";
+import { EmptyState, QueryView } from "../states/states.js";
+import { evidenceOf } from "./evidence.js";
+import { FieldList } from "./field_list.js";
+import { dataOf, fieldsOf, leaves } from "./fields.js";
+import { EXPORTS, useChange, useExport, useExtractions, useRun, useSchema, type Change } from "./queries.js";
+
+/** The extractions of a document: their fields, decisions, history and export. Changes of an agent appear while it writes. */
+export function ExtractionPanel({ document }: { readonly document: v1.Document }) {
+  const extractions = useExtractions(document.documentId);
+  const canWrite = usePermits(v1.Role.MEMBER);
+  const [chosen, setChosen] = useState<string>();
+  return (
+    <Stack gap="sm">
+      {canWrite && <RunBar document={document} />}
+      <QueryView
+        query={extractions}
+        empty={(all) => (all.length === 0 ? <EmptyState title="No extraction yet" text="Run a prompt, or let the agent create one." /> : undefined)}
+      >
+        {(all) => {
+          const current = all.find(({ extractionId }) => extractionId === chosen) ?? all[0];
+          if (current === undefined) return null;
+          const options = all.map(({ extractionId, createTime, model }) => ({ value: extractionId, label: `${formatTime(createTime)} · ${model}` }));
+          return (
+            <>
+              <Group justify="space-between" align="flex-end">
+                <Select size="xs" aria-label="Extraction" data={options} value={current.extractionId} onChange={(id) => setChosen(id ?? undefined)} allowDeselect={false} flex={1} />
+                <ExportMenu document={document} />
+              </Group>
+              <ExtractionFields key={current.extractionId} extraction={current} canWrite={canWrite} />
+            </>
+          );
+        }}
+      </QueryView>
+    </Stack>
+  );
+}
+
+function ExtractionFields({ extraction, canWrite }: { readonly extraction: v1.Extraction; readonly canWrite: boolean }) {
+  const schema = useSchema(extraction.schemaRevid);
+  const change = useChange(extraction);
+  const data = useMemo(() => dataOf(extraction), [extraction]);
+  const fields = useMemo(() => fieldsOf(data, schema.data ?? undefined), [data, schema.data]);
+  const values = useMemo(() => leaves(fields), [fields]);
+  const evidence = useMemo(() => evidenceOf(extraction, values), [extraction, values]);
+  const { mutate } = change;
+  const queries = useQueryClient();
+  const reload = () => {
+    change.reset();
+    void queries.invalidateQueries({ queryKey: extractionsKey(extraction.documentId) });
+  };
+  const onChange = useCallback((made: Change, after: () => void) => mutate(made, { onSuccess: after }), [mutate]);
+  const isRunning = extraction.state === v1.ExtractionState.IN_PROGRESS;
+  const approved = extraction.reviews.filter(({ decision }) => decision === v1.FieldDecision.APPROVED).length;
+  return (
+    <Stack gap="sm">
+      <Group gap="xs">
+        {isRunning && <Badge color="blue" role="status">The agent writes</Badge>}
+        {extraction.verified && <Badge color="green">Verified</Badge>}
+        {extraction.documentType !== undefined && <Badge variant="outline" tt="none"><bdi>{extraction.documentType.name}</bdi></Badge>}
+        <Text size="xs" c="dimmed">{`${approved} of ${values.length} values approved`}</Text>
+        {canWrite && !isRunning && (
+          <Button size="compact-xs" variant="subtle" disabled={change.isPending} onClick={() => mutate({ path: "", decision: v1.FieldDecision.APPROVED })}>Approve all values</Button>
+        )}
+      </Group>
+      {extraction.failure !== "" && <Alert color="yellow" title="The agent did not complete this extraction"><span className="foreign">{extraction.failure}</span></Alert>}
+      {extraction.checks.filter(({ outcome }) => outcome === v1.CheckOutcome.FAILED).map(({ check, left, right }) => (
+        <Alert key={check} color="red" title="A check failed" py="xs"><code className="foreign">{check}</code>{` (${left ?? "?"} and ${right ?? "?"})`}</Alert>
+      ))}
+      {change.error !== null && <ErrorNotice error={change.error} actions={{ reload }} onClose={change.reset} />}
+      {data === undefined ? (
+        <EmptyState title="The data is not valid JSON" />
+      ) : (
+        <FieldList fields={fields} evidence={evidence} extraction={extraction} canWrite={canWrite} isBusy={change.isPending} onChange={onChange} />
+      )}
+    </Stack>
+  );
+}
+
+function RunBar({ document }: { readonly document: v1.Document }) {
+  const run = useRun(document.documentId);
+  const [promptId, setPromptId] = useState("default");
+  const prompts = usePrompts();
+  const options = [{ value: "default", label: "Built-in prompt" }, ...(prompts.data ?? []).map(({ promptId, name }) => ({ value: promptId, label: name }))];
+  const isReady = document.state === v1.DocumentState.READY;
+  return (
+    <>
+      <Group gap="xs" align="flex-end">
+        <Select size="xs" aria-label="Prompt" data={options} value={promptId} onChange={(id) => setPromptId(id ?? "default")} searchable allowDeselect={false} flex={1} />
+        <Button size="xs" onClick={() => run.mutate(promptId)} loading={run.isPending} disabled={!isReady}>Extract</Button>
+      </Group>
+      {run.error !== null && <ErrorNotice error={run.error} actions={{ retry: () => run.mutate(promptId) }} onClose={run.reset} />}
+    </>
+  );
+}
+
+function ExportMenu({ document }: { readonly document: v1.Document }) {
+  const file = useExport(document.documentId, document.name);
+  return (
+    <>
+      <Menu position="bottom-end">
+        <Menu.Target><Button size="xs" variant="default" loading={file.isPending}>Export</Button></Menu.Target>
+        <Menu.Dropdown>
+          {EXPORTS.map((choice) => <Menu.Item key={choice.label} onClick={() => file.mutate(choice)}>{choice.label}</Menu.Item>)}
+        </Menu.Dropdown>
+      </Menu>
+      {file.error !== null && <ErrorNotice error={file.error} onClose={file.reset} />}
+    </>
+  );
+}

@@ -1,0 +1,115 @@
+// The queries and changes of extractions.
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { v1 } from "folio-client";
+import { useApi } from "../api/api.js";
+import { bytesOf, extractionsKey, merged } from "../document/queries.js";
+import { schemaOf, type Json } from "./fields.js";
+
+const EXTRACTIONS_MAX = 20;
+
+/** Returns the newest extractions of a document. */
+export function useExtractions(documentId: string) {
+  const api = useApi();
+  return useQuery({
+    queryKey: extractionsKey(documentId),
+    queryFn: async ({ signal }) =>
+      (await api.extractions.listExtractions({ documentId, pageSize: EXTRACTIONS_MAX }, { signal })).extractions,
+  });
+}
+
+/** Returns the JSON Schema of a revision. Revisions do not change. */
+export function useSchema(schemaRevid: string) {
+  const api = useApi();
+  return useQuery({
+    queryKey: ["schema revision", schemaRevid],
+    queryFn: async ({ signal }) => {
+      const { schemaRevision } = await api.schemas.getSchemaRevision({ schemaRevid }, { signal });
+      return schemaOf(schemaRevision?.responseFormatJson ?? "") ?? null;
+    },
+    enabled: schemaRevid !== "",
+    staleTime: Infinity,
+  });
+}
+
+/** Returns the history of a value. */
+export function useHistory(extractionId: string, path: string, isWanted: boolean) {
+  const api = useApi();
+  return useQuery({
+    queryKey: ["history", extractionId, path],
+    queryFn: async ({ signal }) => (await api.extractions.listFieldHistory({ extractionId, path }, { signal })).changes,
+    enabled: isWanted,
+    staleTime: 0,
+  });
+}
+
+/** A decision about a value, or a new value. */
+export type Change =
+  | { readonly path: string; readonly value: Json }
+  | { readonly path: string; readonly decision: v1.FieldDecision };
+
+/** Returns the change of an extraction. It is based on the version that the visitor saw. */
+export function useChange({ extractionId, documentId, etag }: v1.Extraction) {
+  const api = useApi();
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: async (change: Change) => {
+      const target = { extractionId, path: change.path, etag };
+      if ("value" in change) {
+        return (await api.extractions.updateExtractionField({ ...target, valueJson: JSON.stringify(change.value) })).extraction;
+      }
+      return (await api.extractions.reviewExtractionField({ ...target, decision: change.decision })).extraction;
+    },
+    onSuccess: (changed, { path }) => {
+      if (changed === undefined) return;
+      queries.setQueryData<v1.Extraction[]>(extractionsKey(documentId), (all) => merged(all ?? [], changed));
+      void queries.invalidateQueries({ queryKey: ["history", extractionId, path] });
+    },
+  });
+}
+
+/** Returns the run of a prompt on a document. `promptRevid`: the id of a prompt, or `default`. */
+export function useRun(documentId: string) {
+  const api = useApi();
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: (promptRevid: string) => api.extract(documentId, promptRevid),
+    onSuccess: (created) =>
+      queries.setQueryData<v1.Extraction[]>(extractionsKey(documentId), (all) => merged(all ?? [], created)),
+  });
+}
+
+/** The formats of an export, with the endings of their files. */
+export const EXPORTS = [
+  { format: v1.ExportFormat.JSON, label: "JSON", ending: "json", type: "application/json" },
+  { format: v1.ExportFormat.CSV, label: "CSV", ending: "csv", type: "text/csv" },
+  { format: v1.ExportFormat.XLSX, label: "XLSX", ending: "xlsx", type: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" },
+] as const;
+
+export type ExportChoice = (typeof EXPORTS)[number];
+
+/** Returns the export of the extractions of a document as a file. */
+export function useExport(documentId: string, documentName: string) {
+  const api = useApi();
+  return useMutation({
+    mutationFn: async ({ format, ending, type }: ExportChoice) => {
+      const request = { documentIds: [documentId], format, includeCitations: false };
+      const file = await bytesOf(api.extractions.downloadExtractions(request), type);
+      save(file, `${documentName}.${await endingOf(file, ending)}`);
+    },
+  });
+}
+
+/** Several CSV tables come as a ZIP archive. */
+async function endingOf(file: Blob, ending: string): Promise<string> {
+  if (ending !== "csv") return ending;
+  const start = new Uint8Array(await file.slice(0, 2).arrayBuffer());
+  return start[0] === 0x50 && start[1] === 0x4b ? "zip" : ending;
+}
+
+function save(file: Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href));
+}

@@ -1,0 +1,41 @@
+import { Anchor, Button, Checkbox, Group, Stack, Text } from "@mantine/core";
+import type { v1 } from "folio-client";
+import { useState } from "react";
+import { Link, useLocation } from "wouter";
+import { useApi } from "../api/api.js";
+import { useDocument } from "../document/queries.js";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { useDecision } from "./queries.js";
+
+/** A proposal of an agent: accept with the offer of a tag, refine in a conversation, or reject. */
+export function ProposalItem({ proposal }: { readonly proposal: v1.Proposal }) {
+  const api = useApi();
+  const [, navigate] = useLocation();
+  const { proposalId, documentId, documentType, etag } = proposal;
+  const document = useDocument(documentId);
+  const [isTagged, setTagged] = useState(documentType !== "");
+  const accept = useDecision(() => api.proposals.acceptProposal({ proposalId, etag, tagName: isTagged ? documentType : "" }));
+  const reject = useDecision(() => api.proposals.rejectProposal({ proposalId, etag }));
+  const refine = useDecision(async () => {
+    const { thread } = await api.proposals.refineProposal({ proposalId });
+    navigate(`/documents/${documentId}?panel=agent&thread=${thread?.threadId ?? ""}`);
+  });
+  const error = accept.error ?? reject.error ?? refine.error;
+  const isBusy = accept.isPending || reject.isPending || refine.isPending;
+  return (
+    <Stack gap="xs">
+      <Text size="sm">
+        {"An agent created a schema, a prompt and an extraction for "}
+        <Anchor component={Link} href={`/documents/${documentId}`} size="sm"><bdi>{document.data?.name ?? "a document"}</bdi></Anchor>
+        {documentType !== "" && <> ({<bdi>{documentType}</bdi>})</>}
+      </Text>
+      {documentType !== "" && <Checkbox size="xs" checked={isTagged} onChange={(event) => setTagged(event.currentTarget.checked)} label={<>Run the prompt on documents with the tag <bdi>{documentType}</bdi></>} />}
+      <Group gap="xs">
+        <Button size="xs" color="green" loading={accept.isPending} disabled={isBusy} onClick={() => accept.mutate(undefined)}>Accept</Button>
+        <Button size="xs" variant="default" loading={refine.isPending} disabled={isBusy} onClick={() => refine.mutate(undefined)}>Refine</Button>
+        <Button size="xs" variant="default" loading={reject.isPending} disabled={isBusy} onClick={() => reject.mutate(undefined)}>Reject</Button>
+      </Group>
+      {error !== null && <ErrorNotice error={error} />}
+    </Stack>
+  );
+}

@@ -1,0 +1,51 @@
+// The items that wait for the visitor.
+import { timestampMs } from "@bufbuild/protobuf/wkt";
+import { useMutation, useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
+import type { v1 } from "folio-client";
+import { useApi, useStream } from "../api/api.js";
+
+const KEY = ["inbox"] as const;
+const ITEMS_MAX = 100;
+
+/** Returns the items, the oldest first. */
+export function useInbox(isWanted: boolean) {
+  const api = useApi();
+  return useQuery({
+    queryKey: KEY,
+    queryFn: async ({ signal }) => (await api.inbox.listInboxItems({ pageSize: ITEMS_MAX }, { signal })).items,
+    enabled: isWanted,
+  });
+}
+
+/** Follows the items of the inbox while a slot for a stream is free. */
+export function useLiveInbox(isWanted: boolean): void {
+  const api = useApi();
+  const queries = useQueryClient();
+  useStream(isWanted ? "inbox" : undefined, async (signal) => {
+    try {
+      for await (const { change } of api.watchInbox("", { signal })) {
+        if (change.case === "item") update(queries, (all) => withItem(all, change.value));
+        if (change.case === "removedItemId") update(queries, (all) => all.filter(({ itemId }) => itemId !== change.value));
+      }
+    } catch {
+      // The query reports what the server refuses; a lost stream leaves its last items.
+      await queries.invalidateQueries({ queryKey: KEY });
+    }
+  });
+}
+
+function update(queries: QueryClient, change: (all: v1.InboxItem[]) => v1.InboxItem[]): void {
+  queries.setQueryData<v1.InboxItem[]>(KEY, (all) => change(all ?? []));
+}
+
+/** Returns the items with a new or changed one, the oldest first. */
+export function withItem(all: readonly v1.InboxItem[], item: v1.InboxItem): v1.InboxItem[] {
+  const time = ({ createTime }: v1.InboxItem) => (createTime === undefined ? 0 : timestampMs(createTime));
+  return [...all.filter(({ itemId }) => itemId !== item.itemId), item].sort((a, b) => time(a) - time(b));
+}
+
+/** Returns the change of an item, after which the list is read again. */
+export function useDecision<V>(mutationFn: (variables: V) => Promise<unknown>) {
+  const queries = useQueryClient();
+  return useMutation({ mutationFn, onSettled: () => queries.invalidateQueries({ queryKey: KEY }) });
+}

@@ -1,0 +1,109 @@
+import { ActionIcon, Badge, Button, Checkbox, Group, Modal, MultiSelect, Select, Stack, Textarea, TextInput } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { v1 } from "folio-client";
+import { useState } from "react";
+import { useSchemas } from "../agent/mentions.js";
+import { useApi } from "../api/api.js";
+import { quoted } from "../documents/filters.js";
+import { useTags } from "../documents/queries.js";
+import { TagBadge } from "../documents/tag_badge.js";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { formatTime } from "../format.js";
+import { ListView } from "../lists/list_view.js";
+import { usePermits } from "../session/session_context.js";
+
+const NAME_MAX = 200;
+const CONTENT_MAX = 64 * 1024;
+type Edited = Pick<v1.Prompt, "promptId" | "name" | "content" | "schemaRevid" | "model" | "tagIds" | "agent" | "etag">;
+const NEW: Edited = { promptId: "", name: "", content: "", schemaRevid: "", model: "", tagIds: [], agent: false, etag: "" };
+
+/** The prompts of the organization. */
+export function PromptsView() {
+  const api = useApi();
+  const canWrite = usePermits(v1.Role.MEMBER);
+  const tags = useTags();
+  const [text, setText] = useState("");
+  const [edited, setEdited] = useState<Edited>();
+  const filter = text.trim() === "" ? "" : `name:${quoted(text.trim())}`;
+  return (
+    <>
+      <ListView<v1.Prompt>
+        title="Prompts"
+        queryKey={["prompts", "list", { filter }]}
+        load={async (pageToken, signal) => {
+          const { prompts, nextPageToken } = await api.prompts.listPrompts({ filter, pageToken, orderBy: "name" }, { signal });
+          return { items: prompts, nextPageToken };
+        }}
+        keyOf={({ promptId }) => promptId}
+        emptyText="A prompt states what an extraction finds in a document."
+        onSearch={setText}
+        columns={[
+          { label: "Name", cell: ({ name, pendingProposalId }) => <><bdi>{name}</bdi>{pendingProposalId !== "" && <Badge size="xs" ml={6}>proposed</Badge>}</> },
+          { label: "Tags", cell: ({ tagIds }) => <Group gap={4}>{(tags.data ?? []).filter(({ tagId }) => tagIds.includes(tagId)).map((tag) => <TagBadge key={tag.tagId} tag={tag} />)}</Group> },
+          { label: "Model", cell: ({ model }) => model || "default" },
+          { label: "Revision", cell: ({ revision }) => revision },
+          { label: "Changed", cell: ({ revisionCreateTime }) => formatTime(revisionCreateTime) },
+          { label: "", cell: (prompt) => canWrite && <ActionIcon variant="subtle" color="gray" aria-label={`Edit ${prompt.name}`} onClick={() => setEdited(prompt)}>✎</ActionIcon> },
+        ]}
+      >
+        {canWrite && <Button size="xs" onClick={() => setEdited(NEW)}>New prompt</Button>}
+      </ListView>
+      <Modal opened={edited !== undefined} onClose={() => setEdited(undefined)} title={edited?.promptId === "" ? "New prompt" : "Edit prompt"} size="lg">
+        {edited !== undefined && <PromptForm prompt={edited} tags={tags.data ?? []} onDone={() => setEdited(undefined)} />}
+      </Modal>
+    </>
+  );
+}
+
+interface PromptFormProps {
+  readonly prompt: Edited;
+  readonly tags: readonly v1.Tag[];
+  readonly onDone: () => void;
+}
+
+function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
+  const api = useApi();
+  const queries = useQueryClient();
+  const schemas = useSchemas();
+  const models = useQuery({ queryKey: ["models", "prompts"], queryFn: async ({ signal }) => (await api.models.listModels({ use: v1.ModelUse.PROMPTS, pageSize: 200 }, { signal })).models });
+  const [values, setValues] = useState(prompt);
+  const change = (changes: Partial<Edited>) => setValues((before) => ({ ...before, ...changes }));
+  const onSuccess = async () => {
+    await queries.invalidateQueries({ queryKey: ["prompts"] });
+    onDone();
+  };
+  const save = useMutation({
+    mutationFn: async () => {
+      const { name, content, schemaRevid, model, tagIds, agent } = values;
+      const stored = { name: name.trim(), content, schemaRevid, model, tagIds: [...tagIds], agent };
+      if (prompt.promptId === "") return void (await api.prompts.createPrompt({ prompt: stored }));
+      const updateMask = { paths: ["name", "content", "schema_revid", "model", "tag_ids"] };
+      await api.prompts.updatePrompt({ prompt: { ...stored, promptId: prompt.promptId, etag: prompt.etag }, updateMask });
+    },
+    onSuccess,
+  });
+  const remove = useMutation({ mutationFn: async () => void (await api.prompts.deletePrompt({ promptId: prompt.promptId, etag: prompt.etag })), onSuccess });
+  const error = save.error ?? remove.error;
+  const schemaOptions = (schemas.data ?? []).map(({ schemaRevid, name, revision }) => ({ value: schemaRevid, label: `${name} (revision ${revision})` }));
+  // A prompt may use an older revision than the newest one of its schema.
+  if (values.schemaRevid !== "" && !schemaOptions.some(({ value }) => value === values.schemaRevid)) {
+    schemaOptions.unshift({ value: values.schemaRevid, label: `revision ${values.schemaRevid.split(".").at(-1) ?? ""} (older)` });
+  }
+  return (
+    <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
+      <Stack>
+        <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} maxLength={NAME_MAX} required data-autofocus />
+        <Textarea label="Instructions" value={values.content} onChange={(event) => change({ content: event.currentTarget.value })} maxLength={CONTENT_MAX} required autosize minRows={5} maxRows={18} dir="auto" />
+        <Select label="Schema" placeholder="No schema" data={schemaOptions} value={values.schemaRevid || null} onChange={(id) => change({ schemaRevid: id ?? "" })} clearable searchable />
+        <Select label="Model" placeholder="Default model" data={(models.data ?? []).map(({ name }) => name)} value={values.model || null} onChange={(model) => change({ model: model ?? "" })} clearable searchable />
+        <MultiSelect label="Tags" description="The prompt runs on documents with one of its tags." data={tags.map(({ tagId, name }) => ({ value: tagId, label: name }))} value={[...values.tagIds]} onChange={(tagIds) => change({ tagIds })} searchable />
+        {prompt.promptId === "" && <Checkbox label="The extraction agent runs the prompt" checked={values.agent} onChange={(event) => change({ agent: event.currentTarget.checked })} />}
+        {error !== null && <ErrorNotice error={error} />}
+        <Group justify="space-between">
+          {prompt.promptId !== "" ? <Button variant="subtle" color="red" loading={remove.isPending} onClick={() => remove.mutate()}>Delete</Button> : <span />}
+          <Button type="submit" loading={save.isPending} disabled={values.name.trim() === "" || values.content.trim() === ""}>Save</Button>
+        </Group>
+      </Stack>
+    </form>
+  );
+}

@@ -1,0 +1,95 @@
+// The session of a tab: its token and the organization in which it acts.
+import { FolioError, v1 } from "folio-client";
+import type { Api } from "../api/api.js";
+
+/** An organization that the visitor may choose. */
+export interface Membership {
+  readonly organizationId: string;
+  readonly name: string;
+  /** Undefined: the server does not state the role of an access token of an organization. */
+  readonly role: v1.Role | undefined;
+}
+
+export interface Session {
+  readonly token: string;
+  readonly organizationId: string;
+  readonly memberships: readonly Membership[];
+  /** Undefined: the token belongs to an organization, not to an account. */
+  readonly user: { readonly userId: string; readonly name: string } | undefined;
+  /** True if the visitor signed in with a password, so that a sign-out ends the token. */
+  readonly isPassword: boolean;
+}
+
+const KEY = "folio.session";
+/** Maximum number of organizations in the switch, as many as a page of the server has. */
+const MEMBERSHIPS_MAX = 1_000;
+
+/** The part of `sessionStorage` that the session uses. */
+export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem">;
+
+/** Stores the session for reloads of this tab. Other tabs and later browser sessions do not see it. */
+export function storeSession(store: Store, session: Session | undefined): void {
+  if (session === undefined) store.removeItem(KEY);
+  else store.setItem(KEY, JSON.stringify(session));
+}
+
+/** Returns the stored session. Undefined: none, or its content is invalid. */
+export function storedSession(store: Store): Session | undefined {
+  try {
+    const value = JSON.parse(store.getItem(KEY) ?? "null") as Partial<Session> | null;
+    const isValid =
+      typeof value?.token === "string" && typeof value.organizationId === "string" && Array.isArray(value.memberships);
+    return isValid ? (value as Session) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the role of the visitor in the chosen organization. Undefined: unknown. */
+export function roleOf(session: Session): v1.Role | undefined {
+  return session.memberships.find(({ organizationId }) => organizationId === session.organizationId)?.role;
+}
+
+/** Returns true if the role permits a minimum role, or if the role is unknown: the server decides then. */
+export function permits(role: v1.Role | undefined, minimum: v1.Role): boolean {
+  return role === undefined || role >= minimum;
+}
+
+/** Signs in with a password. */
+export async function signInWithPassword(connect: Connect, email: string, password: string): Promise<Session> {
+  const { sessionToken, user } = await connect(undefined, undefined).accounts.signIn({ email, password });
+  const memberships = await membershipsOf(connect(sessionToken, undefined));
+  return sessionOf(sessionToken, memberships, user, true);
+}
+
+/** Signs in with an access token, an account token or a JWT of an issuer that the server knows. */
+export async function signInWithToken(connect: Connect, token: string): Promise<Session> {
+  const api = connect(token, undefined);
+  try {
+    const { user } = await api.accounts.getAccount({});
+    return sessionOf(token, await membershipsOf(api), user, false);
+  } catch (error) {
+    // A token of an organization has no account.
+    if (!(error instanceof FolioError) || error.code === "UNAUTHENTICATED" || error.code === "UNAVAILABLE") throw error;
+  }
+  const { organization } = await api.organizations.getOrganization({});
+  const { organizationId = "", name = "" } = organization ?? {};
+  return sessionOf(token, [{ organizationId, name, role: undefined }], undefined, false);
+}
+
+/** Connects with a token in an organization; both may be undefined. */
+export type Connect = (token: string | undefined, organizationId: string | undefined) => Api;
+
+async function membershipsOf(api: Api): Promise<Membership[]> {
+  const { organizations } = await api.accounts.listAccountOrganizations({ pageSize: MEMBERSHIPS_MAX, orderBy: "name" });
+  return organizations.map(({ organization, role }) => ({
+    organizationId: organization?.organizationId ?? "",
+    name: organization?.name ?? "",
+    role,
+  }));
+}
+
+function sessionOf(token: string, memberships: Membership[], user: v1.User | undefined, isPassword: boolean): Session {
+  const organizationId = memberships[0]?.organizationId ?? "";
+  return { token, organizationId, memberships, user: user && { userId: user.userId, name: user.name }, isPassword };
+}

@@ -1,0 +1,283 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { screen, waitFor } from "@testing-library/react";
+import { v1 } from "folio-client";
+import { expect, test } from "vitest";
+import { refusal, renderPage, type Services } from "./page.js";
+
+const HOSTILE = `<img src=x onerror="window.hacked=1">`;
+const CALL = {
+  callId: "c1",
+  name: "create_tag",
+  argumentsJson: JSON.stringify({ name: HOSTILE }),
+  argumentsDigest: "d1",
+  access: v1.ToolAccess.READ_WRITE,
+  needsApproval: true,
+  approvalRequirement: { rule: "four eyes", roles: [v1.Role.ADMIN] },
+};
+const SECOND = { ...CALL, callId: "c2", name: "delete_document", argumentsDigest: "d2", argumentsJson: "{}" };
+const TURN = "trn_1";
+
+type Kind = NonNullable<MessageInitShape<typeof v1.EventSchema>["kind"]>;
+
+/** A conversation in memory: the events of its turn, and the streams that wait for further ones. */
+class FakeConversation {
+  readonly events: v1.Event[] = [];
+  readonly chats: v1.ChatRequest[] = [];
+  readonly decisions: v1.Decision[] = [];
+  readonly cancelled: string[] = [];
+  refuse: (() => never) | undefined;
+  onApprove: (request: v1.ApproveRequest) => MessageInitShape<typeof v1.ApproveResponseSchema> = () => ({ outcome: { case: "stillAwaiting", value: {} } });
+  pending: readonly (typeof CALL)[] = [];
+  threadExists = false;
+  #wake: (() => void)[] = [];
+
+  emit(...kinds: Kind[]): void {
+    for (const kind of kinds) this.events.push(create(v1.EventSchema, { turnId: TURN, number: BigInt(this.events.length + 1), kind }));
+    for (const wake of this.#wake.splice(0)) wake();
+  }
+
+  pause(...calls: (typeof CALL)[]): void {
+    this.pending = calls;
+    this.emit({ case: "awaitingApproval", value: { turnId: TURN, round: 1, pending: calls } });
+  }
+
+  async *stream(from: bigint, signal: AbortSignal): AsyncGenerator<{ event: v1.Event }> {
+    let next = Math.max(Number(from) - 1, 0);
+    // A paused turn repeats its pause.
+    if (next >= this.events.length && this.events.at(-1)?.kind.case === "awaitingApproval") next = this.events.length - 1;
+    for (;;) {
+      for (; next < this.events.length; next++) {
+        const event = this.events[next];
+        if (event === undefined) return;
+        yield { event };
+        const isClosing = ["awaitingApproval", "completed", "failed", "cancelled", "expired"].includes(event.kind.case ?? "");
+        if (isClosing && next === this.events.length - 1) return;
+      }
+      await new Promise<void>((resolve) => {
+        this.#wake.push(resolve);
+        signal.addEventListener("abort", () => resolve());
+      });
+      if (signal.aborted) return;
+    }
+  }
+
+  get turn(): MessageInitShape<typeof v1.TurnSchema> | undefined {
+    if (this.pending.length === 0) return undefined;
+    const decided = new Set(this.decisions.map(({ callId }) => callId));
+    const approvableCallIds = this.pending.map(({ callId }) => callId).filter((id) => !decided.has(id));
+    return { turnId: TURN, threadId: "thr_1", status: v1.TurnStatus.AWAITING_APPROVAL, userText: "hello", pending: [...this.pending], approvableCallIds, nextEvent: BigInt(this.events.length + 1) };
+  }
+
+  services(): Services {
+    const never = async function* () {
+      yield { change: { case: "caughtUp" as const, value: {} } };
+      await new Promise(() => undefined);
+    };
+    const stream = this.stream.bind(this);
+    return {
+      document: {
+        getDocument: () => ({ document: { documentId: "doc_1", name: "a.txt", mediaType: "text/plain", state: v1.DocumentState.READY } }),
+        watchDocument: never,
+      },
+      thread: {
+        listThreads: () => ({ threads: this.threadExists ? [{ threadId: "thr_1", title: HOSTILE }] : [] }),
+        getThread: () => {
+          const turn = this.turn;
+          return { thread: { threadId: "thr_1" }, ...(turn && { openTurn: turn }) };
+        },
+      },
+      model: { listModels: () => ({ models: [{ name: "m1" }, { name: "m2" }] }) },
+      prompt: { listPrompts: () => ({}) },
+      schema: { listSchemas: () => ({}) },
+      tag: { listTags: () => ({ tags: [{ tagId: "tag_1", name: "paid" }] }) },
+      conversation: {
+        listTools: () => ({ tools: [{ name: "create_tag", access: v1.ToolAccess.READ_WRITE, parametersJson: '{"required":["name"],"properties":{"name":{"type":"string"}}}' }] }),
+        chat: (request, { signal }) => {
+          this.chats.push(request);
+          if (request.ifPending !== v1.IfPending.SUPERSEDE) this.refuse?.();
+          this.threadExists = true;
+          return stream(0n, signal);
+        },
+        watchTurn: ({ fromEvent }, { signal }) => stream(fromEvent, signal),
+        getTurn: () => ({ turn: this.turn ?? { turnId: TURN } }),
+        approve: (request) => {
+          const response = this.onApprove(request);
+          this.decisions.push(...request.decisions);
+          return response;
+        },
+        cancelTurn: ({ turnId }) => {
+          this.cancelled.push(turnId);
+          this.emit({ case: "cancelled", value: {} });
+          return {};
+        },
+      },
+    };
+  }
+
+  open() {
+    return renderPage(this.services(), "/documents/doc_1?panel=agent");
+  }
+}
+
+const STARTED: Kind[] = [{ case: "turnStarted", value: { threadId: "thr_1", model: "m1" } }, { case: "roundStarted", value: { round: 1, attempt: 1 } }];
+const say = (text: string): Kind => ({ case: "textDelta", value: { text } });
+const message = () => screen.findByLabelText("Message to the agent");
+
+test("an answer is streamed as Markdown, and its thread is in the address", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "hello{Enter}");
+  await waitFor(() => expect(fake.chats).toHaveLength(1));
+  expect(fake.chats[0]).toMatchObject({ text: "hello", documentIds: ["doc_1"], autoApprove: false, threadId: "" });
+  fake.emit(...STARTED, { case: "thinkingDelta", value: { text: "hmm" } }, say("The **total"));
+  expect(await screen.findByText(/Thinking|Thought/)).toBeTruthy();
+  expect(await screen.findByRole("button", { name: "Stop" })).toBeTruthy();
+  fake.emit(say("** is 5"), { case: "roundFinished", value: { round: 1, model: "m2" } });
+  fake.emit({ case: "completed", value: { text: "The **total** is 5", usage: { inputTokens: 1200n, outputTokens: 5n, modelCalls: 1 } } });
+  expect((await screen.findByText("total")).tagName).toBe("STRONG");
+  expect(await screen.findByText(/tokens read/)).toBeTruthy();
+  expect(screen.getByText("answered by m2")).toBeTruthy();
+  expect(window.location.search).toContain("thread=thr_1");
+  expect(await screen.findByRole("button", { name: "Send" })).toBeTruthy();
+});
+
+test("a waiting call is approved, and the turn continues", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "hello{Enter}");
+  await waitFor(() => expect(fake.chats).toHaveLength(1));
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [CALL] } });
+  fake.pause(CALL);
+  expect(await screen.findByText("May be approved by admins (rule “four eyes”).")).toBeTruthy();
+  expect(document.querySelector("img[src=x]")).toBeNull();
+  fake.onApprove = () => {
+    fake.pending = [];
+    fake.emit(
+      { case: "toolStarted", value: { callId: "c1", name: "create_tag" } },
+      { case: "toolResult", value: { callId: "c1", name: "create_tag", status: v1.CallStatus.OK, content: HOSTILE } },
+      { case: "roundStarted", value: { round: 2, attempt: 1 } },
+      say("created"),
+      { case: "completed", value: { text: "created" } },
+    );
+    return { outcome: { case: "completed", value: { text: "created" } } };
+  };
+  const approve = await screen.findByRole<HTMLButtonElement>("button", { name: "Approve create_tag" });
+  await waitFor(() => expect(approve.disabled).toBe(false));
+  await user.click(approve);
+  expect(await screen.findByText("created")).toBeTruthy();
+  expect(fake.decisions.map(({ callId, argumentsDigest, decision }) => [callId, argumentsDigest, decision.case])).toEqual([["c1", "d1", "approved"]]);
+  expect(screen.getByText("Done")).toBeTruthy();
+  expect("hacked" in window).toBe(false);
+});
+
+test("pending approvals survive a reload, and are rejected with a reason and edited", async () => {
+  const fake = new FakeConversation();
+  fake.threadExists = true;
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [CALL, SECOND] } });
+  fake.pause(CALL, SECOND);
+  const { user } = fake.open();
+  expect(await screen.findByRole("button", { name: "Approve all 2 calls" })).toBeTruthy();
+  await user.click(screen.getByRole("button", { name: "Reject delete_document" }));
+  await user.type(screen.getByLabelText("Reason for the model"), "keep it");
+  await user.click(screen.getByRole("button", { name: "Reject call" }));
+  await waitFor(() => expect(fake.decisions).toHaveLength(1));
+  expect(fake.decisions[0]?.decision).toMatchObject({ case: "rejected", value: { reason: "keep it" } });
+  expect(await screen.findByText(/^Rejected\. The round runs/)).toBeTruthy();
+
+  const edit = await screen.findByRole<HTMLButtonElement>("button", { name: "Edit create_tag" });
+  await waitFor(() => expect(edit.disabled).toBe(false));
+  await user.click(edit);
+  const input = screen.getByLabelText("Arguments");
+  await user.clear(input);
+  await user.type(input, "{{}");
+  await user.click(screen.getByRole("button", { name: "Approve edited call" }));
+  expect(await screen.findByText('The argument "name" is missing.')).toBeTruthy();
+  await user.clear(input);
+  await user.type(input, '{{"name":"paid"}');
+  await user.click(screen.getByRole("button", { name: "Approve edited call" }));
+  await waitFor(() => expect(fake.decisions).toHaveLength(2));
+  expect(fake.decisions[1]?.decision).toMatchObject({ case: "approvedEdited", value: { argumentsJson: '{"name":"paid"}' } });
+});
+
+test("while calls wait, sending supersedes them explicitly", async () => {
+  const fake = new FakeConversation();
+  fake.threadExists = true;
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [CALL] } });
+  fake.pause(CALL);
+  const { user } = fake.open();
+  await screen.findByRole("button", { name: "Approve create_tag" });
+  await user.type(await message(), "other{Enter}");
+  expect(fake.chats).toHaveLength(0);
+  await user.click(screen.getByRole("button", { name: "Supersede the waiting calls and send" }));
+  await waitFor(() => expect(fake.chats[0]).toMatchObject({ text: "other", threadId: "thr_1", ifPending: v1.IfPending.SUPERSEDE }));
+});
+
+test("a refused message keeps its text, and the action of the error sends it again", async () => {
+  const fake = new FakeConversation();
+  fake.refuse = () => { throw refusal(Code.FailedPrecondition, "TURN_PENDING"); };
+  const { user } = fake.open();
+  await user.type(await message(), "hello{Enter}");
+  expect(await screen.findByText("Calls wait for a decision")).toBeTruthy();
+  expect((await message() as HTMLTextAreaElement).value).toBe("hello");
+  await user.click(screen.getByRole("button", { name: "Supersede the calls" }));
+  await waitFor(() => expect(fake.chats.at(-1)).toMatchObject({ text: "hello", ifPending: v1.IfPending.SUPERSEDE }));
+});
+
+test("a full thread continues in a new one with the same text", async () => {
+  const fake = new FakeConversation();
+  fake.threadExists = true;
+  fake.refuse = () => { throw refusal(Code.FailedPrecondition, "THREAD_FULL"); };
+  const { user } = fake.open();
+  await waitFor(async () => expect((await screen.findByLabelText<HTMLInputElement>("Conversation", { selector: "input" })).value).toBe(HOSTILE));
+  await user.type(await message(), "more{Enter}");
+  await user.click(await screen.findByRole("button", { name: "New conversation" }));
+  fake.refuse = undefined;
+  expect((await message() as HTMLTextAreaElement).value).toBe("more");
+  await user.click(screen.getByRole("button", { name: "Send" }));
+  await waitFor(() => expect(fake.chats.at(-1)).toMatchObject({ text: "more", threadId: "", documentIds: ["doc_1"] }));
+});
+
+test("a refused approval shows the approvers, and the card offers the decision again", async () => {
+  const fake = new FakeConversation();
+  fake.threadExists = true;
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [CALL] } });
+  fake.pause(CALL);
+  fake.onApprove = () => { throw refusal(Code.PermissionDenied, "POLICY_DENIED"); };
+  const { user } = fake.open();
+  const approve = await screen.findByRole<HTMLButtonElement>("button", { name: "Approve create_tag" });
+  await waitFor(() => expect(approve.disabled).toBe(false));
+  await user.click(approve);
+  await user.click(await screen.findByRole("button", { name: "Show who may approve" }));
+  expect(document.activeElement?.id).toBe("call-c1");
+  expect(screen.getByRole("button", { name: "Approve create_tag" })).toBeTruthy();
+});
+
+test("the agent is stopped", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "hello{Enter}");
+  await waitFor(() => expect(fake.chats).toHaveLength(1));
+  fake.emit(...STARTED, say("long"));
+  await user.click(await screen.findByRole("button", { name: "Stop" }));
+  expect(await screen.findByText("The turn was cancelled.")).toBeTruthy();
+  expect(fake.cancelled).toEqual([TURN]);
+});
+
+test("the stream of a hidden tab is closed, and continues without a gap", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "hello{Enter}");
+  await waitFor(() => expect(fake.chats).toHaveLength(1));
+  fake.emit(...STARTED, say("one "));
+  expect(await screen.findByText("one")).toBeTruthy();
+  const show = (visibilityState: string) => {
+    Object.defineProperty(document, "visibilityState", { value: visibilityState, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  };
+  show("hidden");
+  fake.emit(say("two "), say("three"));
+  show("visible");
+  expect(await screen.findByText("one two three")).toBeTruthy();
+  expect(fake.chats).toHaveLength(1);
+});

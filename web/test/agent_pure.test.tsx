@@ -1,0 +1,154 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { render } from "@testing-library/react";
+import { MantineProvider } from "@mantine/core";
+import { v1 } from "folio-client";
+import { describe, expect, test } from "vitest";
+import { blocksOf } from "../src/agent/blocks.js";
+import { approversOf, editedArguments, summaryOf } from "../src/agent/calls.js";
+import { entriesOf } from "../src/agent/history.js";
+import { Markdown } from "../src/agent/markdown.js";
+import { mentionOf } from "../src/agent/mentions.js";
+import { afterEvents, startedTurn } from "../src/agent/turn_state.js";
+
+let number = 0;
+const event = (kind: MessageInitShape<typeof v1.EventSchema>["kind"]) =>
+  create(v1.EventSchema, { turnId: "trn_1", number: BigInt(++number), ...(kind && { kind }) });
+const CALL = { callId: "c1", name: "create_tag", argumentsJson: '{"name":"paid"}', needsApproval: true };
+
+describe("the state of a turn", () => {
+  test("collects deltas, and a later attempt voids those of its round", () => {
+    const state = afterEvents(startedTurn("hi"), [
+      event({ case: "turnStarted", value: { threadId: "thr_1", model: "m" } }),
+      event({ case: "roundStarted", value: { round: 1, attempt: 1 } }),
+      event({ case: "thinkingDelta", value: { text: "hm" } }),
+      event({ case: "textDelta", value: { text: "lost" } }),
+      event({ case: "roundStarted", value: { round: 1, attempt: 2 } }),
+      event({ case: "textDelta", value: { text: "a" } }),
+      event({ case: "textDelta", value: { text: "b" } }),
+      event({ case: "roundFinished", value: { round: 1, model: "fallback" } }),
+    ]);
+    expect(state).toMatchObject({ userText: "hi", threadId: "thr_1", model: "m", phase: "running" });
+    expect(state.rounds.map(({ text, thinking, model }) => [text, thinking, model])).toEqual([["ab", "", "fallback"]]);
+  });
+
+  test("waits with its calls and continues with their results", () => {
+    const waiting = afterEvents(startedTurn("hi"), [
+      event({ case: "roundStarted", value: { round: 1 } }),
+      event({ case: "toolCalls", value: { calls: [CALL] } }),
+      event({ case: "awaitingApproval", value: { turnId: "trn_1", round: 1, pending: [CALL] } }),
+    ]);
+    expect([waiting.phase, waiting.waiting?.round, waiting.rounds[0]?.calls.length]).toEqual(["awaiting", 1, 1]);
+    const done = afterEvents(waiting, [
+      event({ case: "toolStarted", value: { callId: "c1", name: "create_tag" } }),
+      event({ case: "toolResult", value: { callId: "c1", status: v1.CallStatus.OK, content: "{}" } }),
+      event({ case: "roundStarted", value: { round: 2 } }),
+      event({ case: "textDelta", value: { text: "done" } }),
+      event({ case: "completed", value: { text: "done" } }),
+    ]);
+    expect([done.phase, done.waiting, done.rounds.length]).toEqual(["completed", undefined, 2]);
+    expect(done.rounds[0]?.results.get("c1")?.status).toBe(v1.CallStatus.OK);
+    expect(done.rounds[1]?.text).toBe("done");
+  });
+
+  test("comes from a snapshot, and the answer of a missed round from the closing event", () => {
+    const turn = { turnId: "trn_1", threadId: "thr_1", status: v1.TurnStatus.RUNNING, model: "m", userText: "q", rounds: [{ round: 1, calls: [CALL], results: [{ callId: "c1", status: v1.CallStatus.REJECTED, content: "" }] }] };
+    const state = afterEvents(startedTurn("old"), [event({ case: "snapshot", value: { turn } }), event({ case: "completed", value: { text: "answer" } })]);
+    expect(state).toMatchObject({ userText: "q", phase: "completed" });
+    expect(state.rounds.map(({ text }) => text)).toEqual(["", "answer"]);
+  });
+
+  test.each(["cancelled", "expired", "superseded"] as const)("%s is an end", (phase) => {
+    expect(afterEvents(startedTurn(""), [event({ case: phase, value: {} } as never)]).phase).toBe(phase);
+  });
+});
+
+test("the messages of a thread are entries with the results of calls, without the open turn", () => {
+  const messages = [
+    { count: 1, turnId: "t1", kind: { case: "user" as const, value: { text: "q" } } },
+    { count: 1, turnId: "t1", kind: { case: "assistant" as const, value: { text: "", calls: [{ id: "c1", name: "x", argumentsJson: "{}" }] } } },
+    { count: 1, turnId: "t1", kind: { case: "tool" as const, value: { callId: "c1", content: "r" } } },
+    { count: 2, turnId: "t1", kind: { case: "assistant" as const, value: { text: "a" } } },
+    { count: 3, turnId: "t2", kind: { case: "user" as const, value: { text: "open" } } },
+  ].map((message) => create(v1.MessageSchema, message));
+  const entries = entriesOf(messages, "t2");
+  expect(entries.map((entry) => [entry.kind, entry.text])).toEqual([["user", "q"], ["agent", ""], ["agent", "a"]]);
+  expect(entries[1]).toMatchObject({ calls: [{ content: "r" }] });
+  expect(entriesOf(messages, "")).toHaveLength(4);
+});
+
+describe("a tool call", () => {
+  test("has a readable summary", () => {
+    expect(summaryOf("create_tag", '{"name": "paid\\n now", "n": 2, "deep": {}}')).toBe("Create tag: paid now, 2");
+    expect(summaryOf("list_tags", "no json")).toBe("List tags");
+    expect([...summaryOf("x", JSON.stringify({ a: "😀".repeat(100) }))].length).toBeLessThan(70);
+  });
+
+  test("states the users that may approve it, and the rule", () => {
+    const requirement = create(v1.ApprovalRequirementSchema, { rule: "four eyes", roles: [v1.Role.ADMIN], notByRequester: true });
+    expect(approversOf(requirement)).toBe("May be approved by admins, but not by the user that sent the message (rule “four eyes”).");
+    expect(approversOf(create(v1.ApprovalRequirementSchema))).toContain("every user with write access");
+  });
+
+  test("is edited within the schema of its tool", () => {
+    const schema = JSON.stringify({ required: ["name"], properties: { name: { type: "string" }, size: { type: ["integer", "null"] } }, additionalProperties: false });
+    expect(editedArguments('{"name":"a","size":null}', schema)).toEqual({ value: { name: "a", size: null } });
+    for (const bad of ["", "[]", "null", "{}", '{"name":1}', '{"name":"a","other":1}', '{"name":"a","size":1.5}', `{"name":"${"x".repeat(140_000)}"}`]) {
+      expect(editedArguments(bad, schema)).toHaveProperty("problem");
+    }
+    expect(editedArguments('{"any":1}', "")).toEqual({ value: { any: 1 } });
+  });
+});
+
+test("a mention has a known kind and an id", () => {
+  expect(mentionOf("tag:tag_1")?.target).toEqual({ case: "tagId", value: "tag_1" });
+  for (const bad of ["tag:", "user:usr_1", "tag"]) expect(mentionOf(bad)).toBeUndefined();
+});
+
+describe("Markdown", () => {
+  test("is split at blank lines, but not in code and lists", () => {
+    expect(blocksOf("a\n\nb\nc\n\n```\nx\n\ny\n```\n\n- one\n\n  more")).toEqual(["a", "b\nc", "```\nx\n\ny\n```", "- one\n\n  more"]);
+    expect(blocksOf("")).toEqual([]);
+    expect(blocksOf("```\nopen\n\nstill")).toEqual(["```\nopen\n\nstill"]);
+  });
+
+  const ATTACKS = [
+    `<img src=x onerror="window.hacked=1">`,
+    `<script>window.hacked=1</script>`,
+    `<iframe src="javascript:alert(1)"></iframe>`,
+    `[click](javascript:alert(1))`,
+    `[click](data:text/html;base64,PHNjcmlwdD4=)`,
+    `![x](https://evil.example/pixel.png)`,
+    `<style>body{display:none}</style>`,
+    `<a href="https://ok.example" onclick="alert(1)">x</a>`,
+    `<svg/onload=alert(1)>`,
+    "[x]: javascript:alert(1)\n\n[x]",
+  ];
+  test.each(ATTACKS)("renders %s without effect", (text) => {
+    const { container } = render(<MantineProvider env="test"><Markdown text={text} /></MantineProvider>);
+    expect(container.querySelector("img, script, iframe, svg, object, embed, form, input")).toBeNull();
+    for (const element of container.querySelectorAll("*")) {
+      for (const { name, value } of element.attributes) {
+        expect(name.startsWith("on")).toBe(false);
+        expect(value).not.toMatch(/^(javascript|data):/i);
+      }
+    }
+    expect("hacked" in window).toBe(false);
+  });
+
+  test("keeps links, which leave without a referrer", () => {
+    const { container } = render(<MantineProvider env="test"><Markdown text="[a](https://ok.example/)" /></MantineProvider>);
+    const link = container.querySelector("a");
+    expect([link?.href, link?.rel, link?.target]).toEqual(["https://ok.example/", "noopener noreferrer nofollow", "_blank"]);
+  });
+
+  test("of a growing answer is rendered once, except for its last block", () => {
+    const text = "Some **bold** text.\n\n- one\n- two\n\n```\ncode\n\nmore\n```\n\nThe end.\n\n".repeat(20);
+    let before: string[] = [];
+    for (let length = 1; length <= text.length; length += 7) {
+      const blocks = blocksOf(text.slice(0, length));
+      expect(blocks.slice(0, before.length - 1)).toEqual(before.slice(0, -1));
+      before = blocks;
+    }
+    expect(before.length).toBeGreaterThan(60);
+  });
+});

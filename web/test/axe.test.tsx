@@ -1,0 +1,71 @@
+import { screen } from "@testing-library/react";
+import axe from "axe-core";
+import { v1 } from "folio-client";
+import { expect, test } from "vitest";
+import { renderPage, SESSION, type Services } from "./page.js";
+
+const never = async function* () {
+  yield { change: { case: "caughtUp" as const, value: {} } };
+  await new Promise(() => undefined);
+};
+const CALL = { callId: "c1", name: "create_tag", argumentsJson: "{}", needsApproval: true };
+const SERVICES: Services = {
+  document: {
+    listDocuments: () => ({ documents: [{ documentId: "doc_1", name: "a.pdf", tagIds: ["tag_1"] }], totalSize: 1 }),
+    getDocument: () => ({ document: { documentId: "doc_1", name: "a.pdf", mediaType: "application/pdf", state: v1.DocumentState.READY, textGeneration: "g", pages: 2 } }),
+    getPageWords: () => ({ width: 100, height: 100, words: [{ text: "word", boundingBox: { left: 0, top: 0, right: 0.5, bottom: 0.1 } }] }),
+    getPageImage: async function* () { yield { chunk: new Uint8Array([1]) }; },
+    watchDocument: never,
+  },
+  extraction: { listExtractions: () => ({ extractions: [{ extractionId: "ext_1", originalJson: '{"total": 5, "items": [{"name": "pen"}]}', documentId: "doc_1" }] }) },
+  thread: { listThreads: () => ({}) },
+  conversation: { listTools: () => ({}), getTurn: () => ({ turn: { approvableCallIds: ["c1"] } }) },
+  inbox: { listInboxItems: () => ({ items: [{ itemId: "trn_1", kind: v1.InboxItemKind.APPROVAL, subject: { case: "approval", value: { turnId: "trn_1", documentIds: ["doc_1"], calls: [CALL] } } }] }), watchInbox: never },
+  schema: { listSchemas: () => ({ schemas: [{ schemaId: "sch_1", name: "Invoice" }] }), validateSchema: () => ({ valid: true }) },
+  prompt: { listPrompts: () => ({ prompts: [{ promptId: "prm_1", name: "Read" }] }) },
+  tag: { listTags: () => ({ tags: [{ tagId: "tag_1", name: "paid", color: "#00aa00" }] }) },
+  model: { listModels: () => ({ models: [{ name: "m1" }] }) },
+  job: { listJobs: () => ({ jobs: [{ jobId: "job_1", kind: "batch", state: v1.JobState.RUNNING, totalItems: 2 }] }) },
+  usage: { getBalance: () => ({ available: 5n }), getUsage: () => ({ rows: [{ day: "2026-01-01", credits: 1n }], total: {} }) },
+  audit: { listAuditEntries: () => ({ entries: [{ entryId: "1", kind: v1.AuditKind.CALL_DENIED, argumentsJson: "{}" }] }) },
+  policy: { getPolicy: () => ({ policy: { rules: [{ name: "r", ruling: { case: "deny", value: {} } }] } }) },
+  organization: { listMembers: () => ({ members: [{ userId: "usr_1", name: "Ada", role: v1.Role.ADMIN }] }), getOrganization: () => ({ organization: { name: "Alpha" } }) },
+  token: { listTokens: () => ({ tokens: [{ tokenId: "tok_1", name: "ci" }] }) },
+  limit: { getLimits: () => ({}) },
+};
+
+// jsdom computes no colors and no layout: contrast is measured in a real browser.
+const RULES = { "color-contrast": { enabled: false }, "target-size": { enabled: false } };
+
+test.each([
+  ["/", "Documents"],
+  ["/documents/doc_1", "total: 5"],
+  ["/documents/doc_1?panel=agent", "Message to the agent"],
+  ["/inbox", "Approve create_tag"],
+  ["/schemas", "Invoice"],
+  ["/schemas/new", "Add a field"],
+  ["/prompts", "Edit Read"],
+  ["/tags", "Edit paid"],
+  ["/batches", "Progress 0%"],
+  ["/usage", "Usage"],
+  ["/audit", "Audit log"],
+  ["/administration/members", "Remove Ada"],
+  ["/administration/tokens", "Revoke ci"],
+  ["/administration/policy", "Move r up"],
+  ["/administration/limits", "Save the limits"],
+  ["/administration/organization", "Save"],
+])("axe finds no violation in %s", async (path, content) => {
+  const { container } = renderPage(SERVICES, path);
+  await screen.findAllByText((text, element) => text === content || element?.getAttribute("aria-label") === content);
+  const { violations } = await axe.run(document, { rules: RULES });
+  expect(violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(" | ")}`)).toEqual([]);
+  expect(container.textContent).not.toBe("");
+});
+
+test("axe finds no violation in the sign-in", async () => {
+  renderPage({}, "/", null);
+  await screen.findByRole("heading", { name: "Sign in to Folio" });
+  const { violations } = await axe.run(document, { rules: RULES });
+  expect(violations.map(({ id }) => id)).toEqual([]);
+  expect(SESSION.token).not.toBe("");
+});

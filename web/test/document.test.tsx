@@ -1,0 +1,121 @@
+import { act, screen, waitFor, within } from "@testing-library/react";
+import { v1 } from "folio-client";
+import { describe, expect, test } from "vitest";
+import { matchingPages, matchingWords, nextMatch } from "../src/document/search.js";
+import { nextZoom, resolutionFor } from "../src/document/zoom.js";
+import { renderPage, type Services } from "./page.js";
+
+describe("search", () => {
+  test("finds pages regardless of case, width and white space", () => {
+    const pages = [{ number: 1, text: "Total\n amount  TOTAL" }, { number: 2, text: "none" }, { number: 3, text: "ｔｏｔａｌ" }];
+    expect(matchingPages(pages, " total ")).toEqual([{ page: 1, count: 2 }, { page: 3, count: 1 }]);
+    expect(matchingPages(pages, "total amount")).toEqual([{ page: 1, count: 1 }]);
+    expect(matchingPages(pages, "  ")).toEqual([]);
+  });
+
+  test("finds the words of a phrase and of a part of a word", () => {
+    const words = ["The", "total", "amount", "of", "totals"].map((text) => ({ text }));
+    expect([...matchingWords(words, "total amount")]).toEqual([1, 2]);
+    expect([...matchingWords(words, "total")]).toEqual([1, 4]);
+    expect([...matchingWords(words, "l am")]).toEqual([1, 2]);
+    expect([...matchingWords([{ text: "請求書" }, { text: "فاتورة" }], "請求")]).toEqual([0]);
+  });
+
+  test("continues at the other end", () => {
+    const matches = [{ page: 2, count: 1 }, { page: 5, count: 1 }];
+    expect([nextMatch(matches, 2, 1), nextMatch(matches, 5, 1), nextMatch(matches, 2, -1), nextMatch([], 1, 1)]).toEqual([5, 2, 5, undefined]);
+  });
+});
+
+test("the zoom has ends, and the resolution follows the width", () => {
+  expect([nextZoom(1, 1), nextZoom(3, 1), nextZoom(0.5, -1)]).toEqual([1.25, 3, 0.5]);
+  expect([resolutionFor(360, 1), resolutionFor(720, 1), resolutionFor(720, 2), resolutionFor(2_000, 3)]).toEqual([50, 100, 200, 200]);
+});
+
+const HOSTILE = `"><img src=x onerror=alert(1)>`;
+const words = (page: number) => ({
+  width: 600,
+  height: 800,
+  words: [
+    { text: `word${page}`, boundingBox: { left: 0.1, top: 0.1, right: 0.2, bottom: 0.12 } },
+    { text: HOSTILE, boundingBox: { left: 0.3, top: 0.1, right: 0.5, bottom: 0.12 } },
+    { text: "nowhere" },
+  ],
+});
+
+function services(images: v1.GetPageImageRequest[] = []): Services {
+  return {
+    document: {
+      getDocument: () => ({ document: { documentId: "doc_1", name: HOSTILE, mediaType: "application/pdf", state: v1.DocumentState.READY, textGeneration: "g1", pages: 200 } }),
+      getDocumentText: ({ fromPage }) => ({ pages: [{ number: fromPage, text: fromPage === 101 ? "deep Word101" : "word1" }], nextPage: fromPage === 1 ? 101 : 0 }),
+      getPageWords: ({ page }) => words(page),
+      getPageImage: async function* (request) {
+        images.push(request);
+        yield { chunk: new Uint8Array([1, 2]) };
+      },
+      watchDocument: async function* () {
+        yield { change: { case: "caughtUp" as const, value: {} } };
+        await new Promise(() => undefined);
+      },
+    },
+    extraction: {
+      listExtractions: () => ({
+        extractions: [{
+          extractionId: "ext_1",
+          documentId: "doc_1",
+          originalJson: '{"seller": "word1"}',
+          citations: [{ path: "seller", page: 1, boxes: [{ left: 0.1, top: 0.1, right: 0.2, bottom: 0.12 }] }],
+        }],
+      }),
+    },
+    prompt: { listPrompts: () => ({}) },
+  };
+}
+
+test("of 200 pages only the visible ones are loaded, with their text as a layer", async () => {
+  const images: v1.GetPageImageRequest[] = [];
+  renderPage(services(images), "/documents/doc_1");
+  const layer = within(await screen.findByRole("region", { name: "Page 1" }));
+  expect((await layer.findByText("word1")).tagName).toBe("text");
+  expect(layer.getByText(HOSTILE).tagName).toBe("text");
+  expect(layer.queryByText("nowhere")).toBeNull();
+  expect(await layer.findByRole("img", { name: "Page 1" })).toBeTruthy();
+  const full = images.filter(({ dpi }) => dpi !== 50);
+  expect(full.length).toBeLessThan(5);
+  expect(full.every(({ format }) => format === v1.ImageFormat.WEBP)).toBe(true);
+  expect(document.querySelector("img[src=x]")).toBeNull();
+});
+
+test("the focus on a value highlights its boxes", async () => {
+  renderPage(services(), "/documents/doc_1");
+  const value = await screen.findByRole("button", { name: "seller: word1" });
+  expect(screen.queryByTestId("highlight")).toBeNull();
+  act(() => value.focus());
+  const rect = (await screen.findByTestId("highlight")).querySelector("rect");
+  expect([rect?.getAttribute("x"), rect?.getAttribute("y")]).toEqual([String(Math.fround(0.1)), String(Math.fround(0.1))]);
+  act(() => value.blur());
+  await waitFor(() => expect(screen.queryByTestId("highlight")).toBeNull());
+});
+
+test("a search counts the matches of the whole document and marks words", async () => {
+  const { user, container } = renderPage(services(), "/documents/doc_1");
+  await user.type(await screen.findByLabelText("Search in the document"), "word1");
+  expect(await screen.findByText("2 matches")).toBeTruthy();
+  await waitFor(() => expect(container.querySelectorAll('[class*="found"]').length).toBeGreaterThan(0));
+});
+
+test("the zoom enlarges the pages", async () => {
+  const { user } = renderPage(services(), "/documents/doc_1");
+  const page = await screen.findByRole("region", { name: "Page 1" });
+  const before = page.style.width;
+  await user.click(screen.getByRole("button", { name: "Zoom in" }));
+  expect(screen.getByText("125%")).toBeTruthy();
+  expect(screen.getByRole("region", { name: "Page 1" }).style.width).not.toBe(before);
+});
+
+test("the panel is in the address", async () => {
+  const { user } = renderPage(services(), "/documents/doc_1");
+  await user.click(await screen.findByRole("tab", { name: "Text" }));
+  expect(window.location.search).toBe("?panel=text");
+  expect(await screen.findByText("deep Word101")).toBeTruthy();
+});

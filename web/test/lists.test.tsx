@@ -1,0 +1,111 @@
+import { create } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { screen, waitFor } from "@testing-library/react";
+import { v1 } from "folio-client";
+import { expect, test } from "vitest";
+import { auditFilter } from "../src/audit/audit_view.js";
+import { progressOf } from "../src/batches/batches_view.js";
+import { ordered, rowName } from "../src/usage/usage_view.js";
+import { refusal, renderPage } from "./page.js";
+
+test("the filter of the audit log accepts known kinds and ids only", () => {
+  expect(auditFilter(new URLSearchParams("kind=call_denied&subject=create_tag&user=usr_1"))).toBe("kind=call_denied subject=create_tag user=usr_1");
+  expect(auditFilter(new URLSearchParams("kind=x OR y&user=a b&thread="))).toBe("");
+});
+
+test("the progress of a job has bounds", () => {
+  expect([progressOf({ doneItems: 1, failedItems: 1, totalItems: 4 }), progressOf({ doneItems: 9, failedItems: 9, totalItems: 4 }), progressOf({ doneItems: 0, failedItems: 0, totalItems: 0 })]).toEqual([0.5, 1, 0]);
+});
+
+test("days are in the order of time, other groups in that of the server", () => {
+  const rows = ["2026-02-02", "2026-02-01"].map((day) => create(v1.UsageRowSchema, { day }));
+  expect(ordered(rows, v1.UsageGroup.DAY).map(rowName)).toEqual(["2026-02-01", "2026-02-02"]);
+  expect(ordered(rows, v1.UsageGroup.MODEL).map(rowName)).toEqual(["2026-02-02", "2026-02-01"]);
+});
+
+test("a tag is created, and a taken name is explained", async () => {
+  const created: string[] = [];
+  const { user } = renderPage({
+    tag: {
+      listTags: () => ({ tags: created.map((name, index) => ({ tagId: `tag_${index}`, name })) }),
+      createTag: ({ tag }) => {
+        if (tag?.name === "taken") throw refusal(Code.AlreadyExists, "NAME_TAKEN", "another tag has this name");
+        created.push(tag?.name ?? "");
+        return { tag: { tagId: "tag_1", name: tag?.name ?? "" } };
+      },
+    },
+  }, "/tags");
+  await user.click(await screen.findByRole("button", { name: "New tag" }));
+  const name = await screen.findByLabelText(/^Name/);
+  await user.type(name, "taken");
+  await user.click(screen.getByRole("button", { name: "Save" }));
+  expect(await screen.findByText("another tag has this name")).toBeTruthy();
+  await user.clear(name);
+  await user.type(name, "paid");
+  await user.click(screen.getByRole("button", { name: "Save" }));
+  expect(await screen.findByRole("cell", { name: "paid" })).toBeTruthy();
+  expect(created).toEqual(["paid"]);
+});
+
+test("the audit log is filtered by its address", async () => {
+  const filters: string[] = [];
+  renderPage({
+    audit: {
+      listAuditEntries: ({ filter }) => {
+        filters.push(filter);
+        return { entries: [{ entryId: "1", kind: v1.AuditKind.CALL_DENIED, subject: "create_tag", userId: "usr_1", rule: "<b>no</b>", outcome: "denied" }] };
+      },
+    },
+  }, "/audit?kind=call_denied");
+  expect(await screen.findByText("rule “<b>no</b>”")).toBeTruthy();
+  expect(filters).toEqual(["kind=call_denied"]);
+});
+
+test("the usage shows the balance and the groups", async () => {
+  const groups: v1.UsageGroup[] = [];
+  const { user } = renderPage({
+    usage: {
+      getBalance: () => ({ available: 1_000n, settled: 50n }),
+      getUsage: ({ groupBy }) => {
+        groups.push(groupBy[0] ?? v1.UsageGroup.UNSPECIFIED);
+        return { rows: [{ model: "m1", credits: 40n, calls: 2n }], total: { credits: 40n } };
+      },
+    },
+  }, "/usage");
+  expect(await screen.findByText("50")).toBeTruthy();
+  await user.click(screen.getByRole("radio", { name: "Model" }));
+  await waitFor(() => expect(groups).toEqual([v1.UsageGroup.DAY, v1.UsageGroup.MODEL]));
+});
+
+test("a batch is followed while it runs, and paused", async () => {
+  const actions: string[] = [];
+  const job = { jobId: "job_1", kind: "batch", state: v1.JobState.RUNNING, doneItems: 3, totalItems: 10 };
+  const { user } = renderPage({
+    job: {
+      listJobs: () => ({ jobs: [job] }),
+      getJob: () => ({ job }),
+      listJobItems: () => ({ items: [{ number: 1, subject: "doc_1", state: v1.JobItemState.FAILED, error: { message: "no text" } }] }),
+      watchJob: async function* () {
+        yield { job: { ...job, doneItems: 4 } };
+        await new Promise(() => undefined);
+      },
+      pauseJob: ({ jobId }) => { actions.push(jobId); return {}; },
+    },
+  }, "/batches");
+  expect(await screen.findByText("3 of 10")).toBeTruthy();
+  await user.click((await screen.findAllByRole("button")).find((button) => button.closest("td") !== null) as HTMLElement);
+  expect(await screen.findByText("4 of 10")).toBeTruthy();
+  expect(await screen.findByText("no text")).toBeTruthy();
+  await user.click(screen.getByRole("button", { name: "Pause" }));
+  await waitFor(() => expect(actions).toEqual(["job_1"]));
+});
+
+test("views are opened by keys and by the palette", async () => {
+  const { user } = renderPage({ document: { listDocuments: () => ({}) }, tag: { listTags: () => ({}) }, audit: { listAuditEntries: () => ({}) } });
+  await screen.findByText("No documents yet");
+  await user.keyboard("gt");
+  await waitFor(() => expect(window.location.pathname).toBe("/tags"));
+  await user.keyboard("{Control>}k{/Control}");
+  await user.type(await screen.findByRole("combobox", { name: "Command" }), "audit{Enter}");
+  await waitFor(() => expect(window.location.pathname).toBe("/audit"));
+});

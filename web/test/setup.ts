@@ -1,0 +1,45 @@
+// The parts of a browser that jsdom lacks and the components need.
+import { cleanup, configure } from "@testing-library/react";
+import { afterEach, vi } from "vitest";
+
+// The first use of a view loads its module.
+configure({ asyncUtilTimeout: 5_000 });
+
+class NoObserver {
+  observe(): void {}
+  unobserve(): void {}
+  disconnect(): void {}
+}
+
+globalThis.ResizeObserver ??= NoObserver as unknown as typeof ResizeObserver;
+globalThis.IntersectionObserver ??= NoObserver as unknown as typeof IntersectionObserver;
+window.matchMedia ??= (query: string) =>
+  ({ matches: false, media: query, addEventListener: () => undefined, removeEventListener: () => undefined }) as unknown as MediaQueryList;
+Blob.prototype.arrayBuffer ??= function (this: Blob) {
+  return new Promise((resolve) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result as ArrayBuffer);
+    reader.readAsArrayBuffer(this);
+  });
+};
+// As in index.html.
+document.documentElement.lang = "en";
+document.title = "Folio";
+HTMLCanvasElement.prototype.getContext = () => null;
+window.scrollTo = () => undefined;
+// New browsers return a promise.
+Element.prototype.scrollIntoView = (() => Promise.resolve()) as never;
+URL.createObjectURL ??= () => "blob:test";
+URL.revokeObjectURL ??= () => undefined;
+Object.defineProperty(document, "fonts", { value: { addEventListener: () => undefined, removeEventListener: () => undefined }, configurable: true });
+// The size that the virtual list reads: jsdom has no layout.
+Object.defineProperty(Element.prototype, "clientHeight", { get: () => 600, configurable: true });
+Object.defineProperty(Element.prototype, "clientWidth", { get: () => 800, configurable: true });
+
+afterEach(() => {
+  cleanup();
+  sessionStorage.clear();
+  localStorage.clear();
+  window.history.replaceState(null, "", "/");
+  vi.restoreAllMocks();
+});
