@@ -1,0 +1,13 @@
+import { defineConfig } from "vitest/config";
+
+// The suites share a server and the processors of a small machine: one file after another.
+export default defineConfig({
+  test: {
+    include: ["e2e/*.test.ts"],
+    globalSetup: ["e2e/servers.ts"],
+    environment: "node",
+    fileParallelism: false,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+  },
+});
