@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum as _;
 
+use crate::page;
 use crate::run::{cargo, finish};
 
 #[derive(clap::Args)]
@@ -38,10 +39,15 @@ enum Bench {
     Jobs,
     /// Latency that a tenant with many model calls, or with many streams, adds to the calls of another tenant.
     Fairness,
+    /// The web page in Chromium: the first view of a list of 10,000 documents, and long tasks while 200 deltas a second arrive.
+    Page,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ensure!(arguments.face.is_none() || matches!(arguments.what, Bench::Turn), "--face applies to `bench turn` only");
+    if matches!(arguments.what, Bench::Page) {
+        return page::bench();
+    }
     let face = arguments.face.and_then(|face| face.to_possible_value());
     let face = face.iter().flat_map(|face| ["--face", face.get_name()]);
     let name = arguments.what.to_possible_value().context("the measurement has no name")?;

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::counts::Counts;
-use crate::run::{display, finish_quietly, root};
+use crate::counts::{Counts, number_after, number_before};
+use crate::run::{finish_quietly, npm, output, root};
 use crate::tools::{Install, NODE, NPM, PYTHON_VENV, Tool, missing_of};
 
 /// Oldest version of Node with which the client for TypeScript works.
@@ -85,11 +85,6 @@ fn typescript(source: &Path, folder: &Path, counts: &mut Counts) -> Result<PathB
     if major.is_none_or(|major| major < NODE_VERSION_MIN) {
         bail!("Node {NODE_VERSION_MIN} or newer is required, found {}", version.trim());
     }
-    let npm = |folder: &Path, arguments: &[&str]| -> Command {
-        let mut command = Command::new("npm");
-        command.args(arguments).current_dir(folder);
-        command
-    };
     // The installation also generates the messages and compiles the sources.
     finish_quietly(&mut npm(source, &["ci", "--no-fund", "--no-audit"]))?;
     let printed = output(&mut npm(source, &["test"]))?;
@@ -104,41 +99,4 @@ fn typescript(source: &Path, folder: &Path, counts: &mut Counts) -> Result<PathB
     std::fs::write(folder.join("package.json"), "{ \"private\": true }\n")?;
     finish_quietly(npm(folder, &["install", "--no-fund", "--no-audit"]).arg(format!("./{package}")))?;
     Ok(folder.join("node_modules"))
-}
-
-/// Runs a command and returns its stdout.
-fn output(command: &mut Command) -> Result<String> {
-    let display = display(command);
-    eprintln!("xtask: {display}");
-    let output = command.output().with_context(|| format!("{display} cannot be started"))?;
-    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if !output.status.success() {
-        bail!("{display} failed ({}):\n{printed}{errors}", output.status);
-    }
-    Ok(printed.into_owned())
-}
-
-/// Returns the number before a text, in the last line that contains it.
-fn number_before(printed: &str, text: &str) -> Option<u64> {
-    let line = printed.lines().rev().find(|line| line.contains(text))?;
-    line.split(text).next()?.split_whitespace().last()?.parse().ok()
-}
-
-/// Returns the number in the last line that begins with a text.
-fn number_after(printed: &str, text: &str) -> Option<u64> {
-    printed.lines().rev().find_map(|line| line.strip_prefix(text))?.trim().parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passed_tests_are_read_from_the_reports() {
-        let pytest = "......  [100%]\n80 passed, 1 warning in 4.76s\n";
-        assert_eq!(number_before(pytest, " passed"), Some(80));
-        let node = "ok 3 - a test\n# tests 65\n# pass 64\n# fail 1\n";
-        assert_eq!(number_after(node, "# pass "), Some(64));
-        assert_eq!((number_before("no tests ran", " passed"), number_after("", "# pass ")), (None, None));
-    }
 }

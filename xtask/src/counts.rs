@@ -46,6 +46,12 @@ impl Counts {
         Ok(())
     }
 
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored.extend(other.ignored);
+    }
+
     fn add(&mut self, line: &str) {
         if let Some((name, reason)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ignored")) {
             self.ignored.push(format!("{name}{reason}"));
@@ -64,6 +70,17 @@ impl Counts {
     }
 }
 
+/// Returns the number before a text, in the last line that contains it.
+pub(crate) fn number_before(printed: &str, text: &str) -> Option<u64> {
+    let line = printed.lines().rev().find(|line| line.contains(text))?;
+    line.split(text).next()?.split_whitespace().last()?.parse().ok()
+}
+
+/// Returns the number in the last line that begins with a text.
+pub(crate) fn number_after(printed: &str, text: &str) -> Option<u64> {
+    printed.lines().rev().find_map(|line| line.strip_prefix(text))?.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +97,14 @@ mod tests {
             counts.add(line);
         }
         assert_eq!((counts.passed, counts.failed, counts.ignored), (7, 2, vec!["turn::b, needs a moon".to_owned()]));
+    }
+
+    #[test]
+    fn passed_tests_are_read_from_the_reports() {
+        let pytest = "......  [100%]\n80 passed, 1 warning in 4.76s\n";
+        assert_eq!(number_before(pytest, " passed"), Some(80));
+        let node = "ok 3 - a test\n# tests 65\n# pass 64\n# fail 1\n";
+        assert_eq!(number_after(node, "# pass "), Some(64));
+        assert_eq!((number_before("no tests ran", " passed"), number_after("", "# pass ")), (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `clients`, `bench`, `eval`, `chaos`,
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `clients`, `page`, `bench`, `eval`, `chaos`,
 //! `batch`, `outage`, `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`, `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
@@ -15,6 +15,7 @@ mod eval;
 mod fuzz;
 mod lint;
 mod mutants;
+mod page;
 mod power_loss;
 mod run;
 mod servers;
@@ -49,6 +50,8 @@ enum Command {
     Deploy(deploy::Arguments),
     /// Builds and tests the clients for Python and TypeScript (part of `test`).
     Clients(clients::Arguments),
+    /// Builds the web page and tests it in Chromium (part of `test`).
+    Page(page::Arguments),
     /// Measures performance; prints tables and JSON.
     Bench(bench::Arguments),
     /// Extracts documents with known values and scores the results; prints tables and JSON.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Docs => docs::run(),
         Command::Deploy(arguments) => deploy::run(&arguments),
         Command::Clients(arguments) => clients::run(&arguments),
+        Command::Page(arguments) => page::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),

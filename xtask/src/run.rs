@@ -46,6 +46,25 @@ pub(crate) fn finish_quietly(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command and returns its stdout.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let display = display(command);
+    eprintln!("xtask: {display}");
+    let output = command.output().with_context(|| format!("{display} cannot be started"))?;
+    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        bail!("{display} failed ({}):\n{printed}{errors}", output.status);
+    }
+    Ok(printed.into_owned())
+}
+
+/// Returns `npm` with a package as working directory.
+pub(crate) fn npm(package: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("npm");
+    command.args(arguments).current_dir(package);
+    command
+}
+
 /// Returns a command as a user would type it.
 pub(crate) fn display(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());

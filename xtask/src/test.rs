@@ -8,6 +8,7 @@ use folio_test_servers::Servers;
 use crate::clients::{self, Clients};
 use crate::counts::{Counts, run_counted};
 use crate::deploy;
+use crate::page;
 use crate::run::{cargo, finish};
 use crate::servers;
 use crate::tools::{
@@ -24,18 +25,34 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let tools = [TESSERACT, PDFTOPPM, LIBREOFFICE, SCHEMATHESIS, MCP, DOCROUTER_PYTHON, DOCROUTER_NODE];
-    let missing = || [missing_of(&tools), servers::missing(), deploy::missing(), clients::missing()].concat();
+    let missing =
+        || [missing_of(&tools), servers::missing(), deploy::missing(), clients::missing(), page::missing()].concat();
     arguments.install.require(missing)?;
     let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
     let clients = if arguments.filter.is_none() { Some(clients::test()?) } else { None };
+    // The server embeds the page. The page contains the client for TypeScript.
+    let page = if arguments.filter.is_none() { page::build()? } else { Counts::default() };
     let (mut counts, status) = run_tests(arguments.filter.as_deref(), clients.as_ref())?;
     counts.passed += deployed + clients.map_or(0, |clients| clients.counts.passed);
+    counts.merge(page);
+    let browsed = if arguments.filter.is_none() { page::browse() } else { Ok(Counts::default()) };
+    // The counts are printed also if the page fails in the browser.
+    let failure = match browsed {
+        Ok(browsed) => {
+            counts.merge(browsed);
+            None
+        }
+        Err(error) => Some(error),
+    };
     for name in &counts.ignored {
         println!("skipped: {name}");
     }
     println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.ignored.len());
     if !status.success() || counts.failed > 0 {
         bail!("tests failed ({status})");
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     counts.require_passed()
 }

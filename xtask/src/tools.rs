@@ -23,6 +23,8 @@ pub(crate) struct Tool {
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     Debian(&'static str),
+    /// A package without a program: its name, and a file that it installs. The program is a name for messages.
+    DebianFile(&'static str, &'static str),
     /// A package of PyPI or npm, installed below the tools folder with the available client.
     Registry {
         pypi: &'static str,
@@ -78,6 +80,13 @@ pub(crate) const NODE: Tool =
     Tool { program: "node", purpose: "the client for TypeScript", source: Source::Debian("nodejs") };
 pub(crate) const NPM: Tool =
     Tool { program: "npm", purpose: "the client for TypeScript", source: Source::Debian("npm") };
+pub(crate) const CHROMIUM: Tool =
+    Tool { program: "chromium", purpose: "the web page", source: Source::Debian("chromium") };
+pub(crate) const CJK_FONTS: Tool = Tool {
+    program: "Noto Sans CJK",
+    purpose: "Chinese, Japanese and Korean text on the web page",
+    source: Source::DebianFile("fonts-noto-cjk", "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc"),
+};
 /// The official client of MCP. The program is not used: a test starts its interpreter.
 pub(crate) const MCP: Tool =
     Tool { program: "mcp", purpose: "the official client of MCP", source: Source::Python(&["mcp==2.3.0"]) };
@@ -122,7 +131,7 @@ impl Install {
         install_debian(&missing)?;
         for tool in &missing {
             match tool.source {
-                Source::Debian(_) => {}
+                Source::Debian(_) | Source::DebianFile(..) => {}
                 Source::Registry { pypi, npm } => install_registry(tool, pypi, npm)?,
                 Source::Python(packages) | Source::PythonLibrary(packages) => install_python(packages)?,
                 Source::NodeLibrary(package) => install_node_library(package)?,
@@ -147,6 +156,7 @@ impl Tool {
     /// Searches the tools folder, then `PATH`. Of a library: a file of its package.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         match self.source {
+            Source::DebianFile(_, file) => return Some(PathBuf::from(file)).filter(|file| file.is_file()),
             Source::PythonLibrary(_) => return self.python_library(),
             Source::NodeLibrary(_) => {
                 let file = node_libraries().join("node_modules").join(self.program).join("package.json");
@@ -175,14 +185,14 @@ impl Tool {
 
     fn package(&self) -> Option<&'static str> {
         match self.source {
-            Source::Debian(package) => Some(package),
+            Source::Debian(package) | Source::DebianFile(package, _) => Some(package),
             _ => None,
         }
     }
 
     fn hint(&self) -> String {
         match self.source {
-            Source::Debian(package) => format!("apt-get install {package}"),
+            Source::Debian(package) | Source::DebianFile(package, _) => format!("apt-get install {package}"),
             Source::Registry { pypi, npm } => format!("pip install {pypi}, or npm install {npm}"),
             Source::Python(packages) | Source::PythonLibrary(packages) => format!("pip install {}", packages.join(" ")),
             Source::NodeLibrary(package) => format!("npm install {package}"),
