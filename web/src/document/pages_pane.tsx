@@ -41,15 +41,20 @@ export function PagesPane({ ref, documentId, generation, pages, zoom, search, in
     overscan: 1,
     initialRect: { width: 800, height: 800 },
   });
-  useEffect(() => {
-    rows.measure();
-  }, [rows, heightOf]);
-  const goTo = useCallback((page: number) => rows.scrollToIndex(Math.min(Math.max(page, 1), pages) - 1, { align: "start" }), [rows, pages]);
+  // The page that stays at the top while the sizes of pages change, until the visitor scrolls.
+  const goal = useRef<number | undefined>(initialPage > 1 ? initialPage : undefined);
+  const goTo = useCallback((page: number) => {
+    goal.current = Math.min(Math.max(page, 1), pages);
+    rows.scrollToIndex(goal.current - 1, { align: "start" });
+  }, [rows, pages]);
   useImperativeHandle(ref, () => ({ goTo }), [goTo]);
   useEffect(() => {
-    if (initialPage > 1) goTo(initialPage);
-    // Only when the pages appear: later the visitor scrolls.
-  }, []);
+    rows.measure();
+    if (goal.current !== undefined) goTo(goal.current);
+  }, [rows, heightOf, goTo]);
+  const release = () => {
+    goal.current = undefined;
+  };
   const onRatio = useCallback((page: number, ratio: number) => {
     if (Number.isFinite(ratio) && ratio > 0) setRatios((all) => (all.get(page) === ratio ? all : new Map(all).set(page, ratio)));
   }, []);
@@ -59,7 +64,7 @@ export function PagesPane({ ref, documentId, generation, pages, zoom, search, in
   const current = (items.find(({ end }) => end > offset + GAP_PX)?.index ?? 0) + 1;
   useEffect(() => onPage(current), [current, onPage]);
   return (
-    <div ref={scrolled} className={classes["pages"]} tabIndex={0} role="group" aria-label="Pages">
+    <div ref={scrolled} className={classes["pages"]} tabIndex={0} role="group" aria-label="Pages" onWheel={release} onTouchMove={release} onPointerDown={release} onKeyDown={release}>
       <div style={{ height: rows.getTotalSize(), position: "relative", minWidth: width }}>
         {items.map(({ index, start }) => (
           <div key={index} style={{ position: "absolute", insetInline: 0, transform: `translateY(${start + GAP_PX / 2}px)` }}>
