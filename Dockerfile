@@ -3,9 +3,22 @@
 #   docker build --tag folio:local .
 #   docker build --tag folio-llm-sim:local --target llm-sim .
 
+FROM node:22-bookworm AS page
+WORKDIR /src
+COPY proto proto
+COPY clients/typescript clients/typescript
+COPY web web
+# The installation of the client generates its messages and compiles it. The page contains the client.
+RUN --mount=type=cache,target=/root/.npm \
+    npm --prefix clients/typescript ci --no-fund --no-audit \
+    && npm --prefix web ci --no-fund --no-audit \
+    && npm --prefix web run build
+
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
+# The build of the gateway embeds the page.
+COPY --from=page /src/web/dist web/dist
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --profile dist --locked --package folio --package llm-sim \
