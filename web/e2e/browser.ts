@@ -3,7 +3,7 @@ import type AxeCore from "axe-core";
 import { createRequire } from "node:module";
 import { readFile } from "node:fs/promises";
 import { chromium, type Browser, type BrowserContext, type Locator, type Page } from "playwright-core";
-import { expect, inject } from "vitest";
+import { inject } from "vitest";
 
 export type Theme = "light" | "dark";
 
@@ -107,14 +107,14 @@ export async function hidden(locator: Locator): Promise<void> {
   await locator.first().waitFor({ state: "hidden" });
 }
 
-/** Requires that axe finds no violation. */
-export async function expectAccessible(page: Page, state: string): Promise<void> {
+/** Returns the violations that axe finds. */
+export async function violationsOf(page: Page, state: string): Promise<string[]> {
   await page.evaluate(await readFile(AXE, "utf8"));
   const found = await page.evaluate(async () => {
     const { violations } = await (window as unknown as { axe: typeof AxeCore }).axe.run(document, { resultTypes: ["violations"] });
     return violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html, failureSummary }) => `${html.slice(0, 200)} (${failureSummary ?? ""})`).join("; ")}`);
   });
-  expect(found, state).toEqual([]);
+  return found.map((violation) => `${state}: ${violation}`);
 }
 
 /** Replaces what differs between two runs: times, ids, and sizes of random content. The layout keeps its widths. */

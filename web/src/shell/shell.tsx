@@ -60,7 +60,7 @@ export function Shell({ session, waiting, children }: ShellProps) {
             </ActionIcon>
             <Menu position="bottom-end">
               <Menu.Target>
-                <UnstyledButton aria-label="Account"><Text size="sm" className="foreign" truncate maw={160}>{session.user?.name ?? "Token"}</Text></UnstyledButton>
+                <UnstyledButton aria-label={`Account: ${session.user?.name ?? "Token"}`}><Text size="sm" className="foreign" truncate maw={160}>{session.user?.name ?? "Token"}</Text></UnstyledButton>
               </Menu.Target>
               <Menu.Dropdown><Menu.Item onClick={signOut}>Sign out</Menu.Item></Menu.Dropdown>
             </Menu>
