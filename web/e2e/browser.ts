@@ -10,7 +10,7 @@ export type Theme = "light" | "dark";
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const EXECUTABLE = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
 /** Maximum time for a change on the page, in milliseconds. */
-export const WAIT_MS = 15_000;
+export const WAIT_MS = 30_000;
 
 export async function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: EXECUTABLE, args: ["--no-sandbox", "--font-render-hinting=none", "--disable-lcd-text"] });

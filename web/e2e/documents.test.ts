@@ -42,7 +42,7 @@ test("files are uploaded together, found by their name, tagged and deleted", asy
   await visible(page.getByText("3 documents", { exact: true }));
   await page.getByLabel("Search by name").fill("second");
   await visible(page.getByText("1 documents", { exact: true }));
-  await expect.poll(() => new URL(page.url()).search, { timeout: 5_000 }).toContain("second");
+  await expect.poll(() => new URL(page.url()).search).toContain("second");
   await page.reload();
   await visible(page.getByText("1 documents", { exact: true }));
   await page.getByLabel("Select second.txt").check();

@@ -84,7 +84,7 @@ test("a requested review appears in the inbox, and leaves it when all values are
   await item.focus();
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Approve all values" }).click();
-  await hidden(page.getByRole("button", { name: "Approve all values" }));
+  await visible(page.getByText("6 of 6 values approved"));
   await page.getByRole("link", { name: "Inbox" }).click();
   await visible(page.getByRole("heading", { name: "Inbox", level: 1 }));
   await hidden(item);

@@ -127,6 +127,6 @@ test("a phone shows the navigation on demand, and can approve a call", async () 
   await page.getByRole("button", { name: "Navigation" }).click();
   await page.getByRole("link", { name: /^Inbox/ }).click();
   await page.getByRole("listitem").filter({ hasText: "tag of a phone" }).getByRole("button", { name: "Approve create_tag" }).click();
-  await expect.poll(async () => (await organization.api.tags.listTags({ filter: 'name:"tag of a phone"' })).tags.length, { timeout: 15_000 }).toBe(1);
+  await expect.poll(async () => (await organization.api.tags.listTags({ filter: 'name:"tag of a phone"' })).tags.length, { timeout: 30_000 }).toBe(1);
   await context.close();
 });

@@ -44,14 +44,14 @@ test("three tabs hold at most two streams each, and hidden tabs hold none", asyn
     await signIn(page, organization.token);
     await page.goto(`/documents/${documentId}`);
     await visible(page.getByRole("img", { name: "Page 1" }));
-    await expect.poll(() => streams[index]?.size, { timeout: 15_000 }).toBe(STREAMS_MAX);
+    await expect.poll(() => streams[index]?.size, { timeout: 30_000 }).toBe(STREAMS_MAX);
     await setVisible(page, false);
-    await expect.poll(() => streams[index]?.size, { timeout: 15_000 }).toBe(0);
+    await expect.poll(() => streams[index]?.size, { timeout: 30_000 }).toBe(0);
   }
   // Each tab works although the other ones are open: no connection of the browser is occupied by a hidden tab.
   for (const [index, page] of tabs.entries()) {
     await setVisible(page, true);
-    await expect.poll(() => streams[index]?.size, { timeout: 15_000 }).toBe(STREAMS_MAX);
+    await expect.poll(() => streams[index]?.size, { timeout: 30_000 }).toBe(STREAMS_MAX);
     await page.getByRole("tab", { name: "Agent" }).click();
     await visible(page.getByLabel("Message to the agent"));
     await page.getByRole("tab", { name: "Text" }).click();

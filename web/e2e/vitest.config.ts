@@ -7,8 +7,8 @@ export default defineConfig({
     globalSetup: ["e2e/servers.ts"],
     environment: "node",
     fileParallelism: false,
-    testTimeout: 60_000,
+    testTimeout: 180_000,
     hookTimeout: 60_000,
-    expect: { poll: { timeout: 15_000 } },
+    expect: { poll: { timeout: 30_000 } },
   },
 });

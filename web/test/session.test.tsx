@@ -104,7 +104,7 @@ test("a sign-out ends the session on the server", async () => {
   let ended = 0;
   const services: Services = { account: { signOut: () => { ended += 1; return {}; } }, document, tag };
   const { user } = renderPage(services);
-  await user.click(await screen.findByRole("button", { name: "Account: Ann" }));
+  await user.click(await screen.findByRole("button", { name: "Account: Ada" }));
   await user.click(await screen.findByRole("menuitem", { name: "Sign out" }));
   expect(await screen.findByRole("heading", { name: "Sign in to Folio" })).toBeTruthy();
   await waitFor(() => expect(ended).toBe(1));
