@@ -93,6 +93,7 @@ test("a document of 200 pages renders only the pages near the visible one", asyn
   await visible(page.getByText("150 / 200"));
   expect(await page.getByRole("region", { name: /^Page \d+$/ }).count()).toBeLessThan(12);
   await page.getByLabel("Search in the document").fill("number 177");
+  await visible(page.getByText("1 matches"));
   await page.getByLabel("Search in the document").press("Enter");
   await visible(page.getByRole("img", { name: "Page 177", exact: true }));
   expect(await page.evaluate(() => document.querySelectorAll("*").length)).toBeLessThan(5_000);

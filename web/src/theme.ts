@@ -4,6 +4,9 @@ import { createTheme } from "@mantine/core";
 export const theme = createTheme({
   primaryColor: "indigo",
   primaryShade: { light: 7, dark: 8 },
+  // White text has less contrast than black text on colors above this luminance.
+  autoContrast: true,
+  luminanceThreshold: 0.179,
   defaultRadius: "md",
   fontFamily: "system-ui, sans-serif",
   fontFamilyMonospace: "ui-monospace, monospace",

@@ -77,6 +77,8 @@ export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) 
       if (!signal.aborted) {
         setStart(undefined);
         const thread = live.current?.threadId || threadId;
+        // A first read that started before the turn paused would count as the read after it, without the calls that wait.
+        await queries.cancelQueries({ queryKey: threadKey(thread) });
         await queries.invalidateQueries({ queryKey: threadKey(thread), refetchType: "none" });
         endedAt.current = Date.now();
         // The agent may have changed what these queries show.

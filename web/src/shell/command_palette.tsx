@@ -48,7 +48,9 @@ export function CommandPalette({ commands, opened, onClose }: CommandPaletteProp
   };
 
   return (
-    <Modal opened={opened} onClose={onClose} withCloseButton={false} padding={0} title="" aria-label="Commands" size="lg" yOffset="12vh">
+    <Modal.Root opened={opened} onClose={onClose} padding={0} size="lg" yOffset="12vh">
+      <Modal.Overlay />
+      <Modal.Content aria-label="Commands">
       <TextInput
         value={text}
         onChange={(event) => { setText(event.currentTarget.value); setSelected(0); }}
@@ -83,6 +85,7 @@ export function CommandPalette({ commands, opened, onClose }: CommandPaletteProp
         ))}
         {found.length === 0 && <Text c="dimmed" p="md">No command contains this text.</Text>}
       </ScrollArea.Autosize>
-    </Modal>
+      </Modal.Content>
+    </Modal.Root>
   );
 }
