@@ -88,7 +88,8 @@ for (const theme of THEMES) {
     await page.goto(`/documents/${documentId}?panel=agent`);
     await page.getByRole("button", { name: "New", exact: true }).click();
     await say(page, `tag ${theme} theme`);
-    await visible(page.getByRole("button", { name: "Approve create_tag" }));
+    await visible(page.locator("button:enabled", { hasText: "Approve" }));
+    await visible(page.getByLabel("1 waiting"));
     await check(page, "agent", theme);
     await page.reload();
     await page.getByRole("button", { name: "Reject create_tag" }).click();

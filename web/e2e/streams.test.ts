@@ -27,7 +27,7 @@ function openStreams(page: Page): ReadonlySet<unknown> {
   return open;
 }
 
-/** Tells the page that its tab is hidden, or visible: Chromium without a window never hides tabs. */
+/** Simulates that the tab becomes hidden or visible: Chromium without a window never hides tabs. */
 async function setVisible(page: Page, isVisible: boolean): Promise<void> {
   await page.evaluate((state) => {
     Object.defineProperty(document, "visibilityState", { value: state, configurable: true });

@@ -10,6 +10,9 @@ import type { Field } from "./fields.js";
 import type { Change } from "./queries.js";
 import { textOf } from "./value.js";
 
+/** Minimum width of a value: in a narrow table, its words stay readable and the table scrolls. */
+const VALUE_PX = 90;
+
 const History = lazy(async () => ({ default: (await import("./history.js")).History }));
 
 interface FieldValueProps {
@@ -58,6 +61,7 @@ export function FieldValue({ field, evidence, extractionId, canWrite, isBusy, on
     <Group gap={6} wrap="nowrap" flex={1} onMouseEnter={show} onMouseLeave={hide}>
       <UnstyledButton
         flex={1}
+        miw={VALUE_PX}
         onClick={jump}
         onDoubleClick={() => canWrite && setEditing(true)}
         onFocus={show}
@@ -68,9 +72,9 @@ export function FieldValue({ field, evidence, extractionId, canWrite, isBusy, on
       >
         <Text size="sm" className="foreign" lineClamp={6} {...(text === "" && { c: "dimmed" })}>{text === "" ? "no value" : text}</Text>
       </UnstyledButton>
-      {citation !== undefined && <Badge size="xs" variant="outline" color="gray" title={citation.quote}>{`p. ${citation.page}`}</Badge>}
+      {citation !== undefined && <Badge size="xs" variant="outline" color="gray" flex="none" title={citation.quote}>{`p. ${citation.page}`}</Badge>}
       {confidence !== undefined && (
-        <Badge size="xs" variant="light" color={confidenceColor(confidence)} title="Confidence of the model">{formatPercent(confidence)}</Badge>
+        <Badge size="xs" variant="light" color={confidenceColor(confidence)} flex="none" title="Confidence of the model">{formatPercent(confidence)}</Badge>
       )}
       {canWrite && (
         <>

@@ -1,4 +1,4 @@
-import { ActionIcon, AppShell, Badge, Burger, Group, Kbd, Menu, NavLink, Text, UnstyledButton, useMantineColorScheme } from "@mantine/core";
+import { ActionIcon, AppShell, Badge, Burger, Group, Kbd, Menu, NavLink, Text, UnstyledButton, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { useDisclosure, useHotkeys } from "@mantine/hooks";
 import { lazy, Suspense, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
@@ -24,7 +24,8 @@ export function Shell({ session, waiting, children }: ShellProps) {
   const [path, navigate] = useLocation();
   const [isMenuOpen, menu] = useDisclosure();
   const [isPaletteOpen, palette] = useDisclosure();
-  const { colorScheme, toggleColorScheme } = useMantineColorScheme();
+  const { toggleColorScheme } = useMantineColorScheme();
+  const colorScheme = useComputedColorScheme("light");
   const signOut = useSignOut(session);
   const { switchTo } = useSession();
   useGoTo();
