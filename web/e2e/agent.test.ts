@@ -25,8 +25,7 @@ async function newConversation(name: string): Promise<string> {
 const tagNames = async () => (await organization.api.tags.listTags({ pageSize: 100 })).tags.map(({ name }) => name);
 
 async function openAgent(page: Page, address: string): Promise<void> {
-  await signIn(page, organization.token);
-  await page.goto(address);
+  await signIn(page, organization.token, address);
   await visible(page.getByLabel("Message to the agent"));
 }
 

@@ -29,15 +29,14 @@ export interface Visitor {
 }
 
 interface VisitorOptions {
-  readonly theme?: Theme;
   readonly width?: number;
   readonly height?: number;
 }
 
 /** Opens the page as a new visitor. Requests to other hosts fail, and are reported. */
-export async function visit(browser: Browser, { theme = "light", width = 1280, height = 800 }: VisitorOptions = {}): Promise<Visitor> {
+export async function visit(browser: Browser, { width = 1280, height = 800 }: VisitorOptions = {}): Promise<Visitor> {
   const { page: origin } = inject("servers");
-  const context = await browser.newContext({ baseURL: origin, colorScheme: theme, viewport: { width, height }, locale: "en-US", timezoneId: "UTC", reducedMotion: "reduce" });
+  const context = await browser.newContext({ baseURL: origin, colorScheme: "light", viewport: { width, height }, locale: "en-US", timezoneId: "UTC", reducedMotion: "reduce" });
   context.setDefaultTimeout(WAIT_MS);
   const violations: Violations = { found: [] };
   await context.route(({ href }) => !href.startsWith(origin) && !href.startsWith("blob:") && !href.startsWith("data:"), async (route) => {
@@ -65,20 +64,23 @@ function watch(page: Page, { found }: Violations): void {
 /** The stored sessions by their tokens, as the page wrote them. */
 const sessions = new Map<string, Record<string, string>>();
 
-/** Signs in with a token. Later sign-ins with the same token restore the session that the first one stored. */
-export async function signIn(page: Page, token: string): Promise<void> {
+/** Signs in with a token, and opens an address. Later sign-ins with the same token restore the session that the first one stored. */
+export async function signIn(page: Page, token: string, address = "/"): Promise<void> {
   const stored = sessions.get(token);
-  await page.goto("/");
   if (stored !== undefined) {
-    await page.evaluate((entries) => Object.entries(entries).forEach(([key, value]) => sessionStorage.setItem(key, value)), stored);
-    await page.reload();
+    await page.addInitScript((entries) => {
+      if (sessionStorage.length === 0) Object.entries(entries).forEach(([key, value]) => sessionStorage.setItem(key, value));
+    }, stored);
+    await page.goto(address);
   } else {
+    await page.goto("/");
     await page.getByRole("tab", { name: "Token" }).click();
     await page.locator("input[name=token]").fill(token);
     await page.getByRole("button", { name: "Continue" }).click();
   }
-  await page.getByRole("heading", { name: "Documents", exact: true, level: 1 }).waitFor();
+  await page.getByRole("navigation", { name: "Views" }).waitFor({ state: "attached" });
   sessions.set(token, await page.evaluate(() => ({ ...sessionStorage })));
+  if (stored === undefined && address !== "/") await page.goto(address);
 }
 
 /** Signs in with a password. */
@@ -109,7 +111,7 @@ export async function hidden(locator: Locator): Promise<void> {
 
 /** Returns the violations that axe finds. */
 export async function violationsOf(page: Page, state: string): Promise<string[]> {
-  await page.evaluate(await readFile(AXE, "utf8"));
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(await readFile(AXE, "utf8"));
   const found = await page.evaluate(async () => {
     const { violations } = await (window as unknown as { axe: typeof AxeCore }).axe.run(document, { resultTypes: ["violations"] });
     return violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html, failureSummary }) => `${html.slice(0, 200)} (${failureSummary ?? ""})`).join("; ")}`);

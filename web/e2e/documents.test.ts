@@ -87,8 +87,7 @@ test("a document of 200 pages renders only the pages near the visible one", asyn
   const { documentId } = await organization.api.upload(file, { name: "long.pdf" });
   const { pages } = await organization.api.waitForText(documentId);
   expect(pages).toBe(PAGES);
-  await signIn(page, organization.token);
-  await page.goto(`/documents/${documentId}?page=150`);
+  await signIn(page, organization.token, `/documents/${documentId}?page=150`);
   await visible(page.getByRole("img", { name: "Page 150", exact: true }));
   await visible(page.getByText("150 / 200"));
   expect(await page.getByRole("region", { name: /^Page \d+$/ }).count()).toBeLessThan(12);

@@ -19,8 +19,7 @@ afterAll(async () => {
 /** Opens a new document, and runs the prompt on it. */
 async function extract(page: Page, name: string): Promise<string> {
   const { documentId } = await uploadInvoice(organization, name);
-  await signIn(page, organization.token);
-  await page.goto(`/documents/${documentId}`);
+  await signIn(page, organization.token, `/documents/${documentId}`);
   await page.getByRole("combobox", { name: "Prompt" }).click();
   await page.getByRole("option", { name: "Invoice data" }).click();
   await page.getByRole("button", { name: "Extract", exact: true }).click();

@@ -55,72 +55,89 @@ afterAll(async () => {
   await browser.close();
 });
 
-/** Checks a state: axe in this theme, its accessibility tree once, and its pixels. */
-async function check(page: Page, state: string, theme: Theme): Promise<void> {
-  expect.soft(await violationsOf(page, state)).toEqual([]);
+async function setTheme(page: Page, theme: Theme): Promise<void> {
+  await page.emulateMedia({ colorScheme: theme });
+  await page.locator(`:root[data-mantine-color-scheme="${theme}"]`).waitFor();
+  // The colors of all elements have changed after the next frame.
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+}
+
+/** Runs axe in both themes. */
+async function expectAccessible(page: Page, state: string): Promise<void> {
+  for (const theme of THEMES) {
+    await setTheme(page, theme);
+    expect.soft(await violationsOf(page, `${state}, ${theme}`)).toEqual([]);
+  }
+}
+
+/** Checks a main state: axe and pixels in both themes, and the accessibility tree. */
+async function check(page: Page, state: string): Promise<void> {
+  await expectAccessible(page, state);
   await stabilize(page);
-  if (theme === "light") await expect(`${await page.locator("body").ariaSnapshot()}\n`).toMatchFileSnapshot(`snapshots/${state}.yaml`);
   await page.mouse.move(0, 0);
-  const file = new URL(`${state}-${theme}.png`, IMAGES);
-  const image = await page.screenshot({ animations: "disabled", caret: "hide" });
-  if (process.env["FOLIO_SCREENSHOTS"] === "write") await writeFile(file, image);
-  else if (isComparable) expect(await differingPixels(browser, await readFile(file), image), `${state}-${theme}.png`).toBeLessThan(DIFFERENT_MAX);
+  for (const theme of THEMES) {
+    await setTheme(page, theme);
+    if (theme === "light") await expect(`${await page.locator("body").ariaSnapshot()}\n`).toMatchFileSnapshot(`snapshots/${state}.yaml`);
+    const file = new URL(`${state}-${theme}.png`, IMAGES);
+    const image = await page.screenshot({ animations: "disabled", caret: "hide" });
+    if (process.env["FOLIO_SCREENSHOTS"] === "write") await writeFile(file, image);
+    else if (isComparable) expect.soft(await differingPixels(browser, await readFile(file), image), `${state}-${theme}.png`).toBeLessThan(DIFFERENT_MAX);
+  }
 }
 
-for (const theme of THEMES) {
-  test(`the main states are accessible in the ${theme} theme`, async () => {
-    const { page, context, violations } = await visit(browser, { theme });
-    await page.goto("/");
-    await visible(page.getByRole("heading", { name: "Sign in to Folio" }));
-    await check(page, "sign-in", theme);
+test("the main states are accessible, and have their recorded trees and pixels", async () => {
+  const { page, context, violations } = await visit(browser);
+  await page.goto("/");
+  await visible(page.getByRole("heading", { name: "Sign in to Folio" }));
+  await check(page, "sign-in");
 
-    await signIn(page, organization.token);
-    await visible(page.getByRole("link", { name: "invoice.pdf" }));
-    await visible(page.getByText("paid").first());
-    await check(page, "documents", theme);
+  await signIn(page, organization.token);
+  await visible(page.getByRole("link", { name: "invoice.pdf" }));
+  await visible(page.getByText("paid").first());
+  await check(page, "documents");
 
-    await page.goto(`/documents/${documentId}`);
-    await visible(page.getByRole("img", { name: "Page 1" }));
-    await visible(page.getByRole("button", { name: "invoice_number: INV-2026-0417" }));
-    await visible(page.getByText("p. 1").first());
-    await check(page, "extraction", theme);
+  await page.goto(`/documents/${documentId}`);
+  await visible(page.getByRole("img", { name: "Page 1" }));
+  await visible(page.locator("svg text"));
+  await visible(page.getByRole("navigation", { name: "Thumbnails" }).locator("img"));
+  await visible(page.getByRole("button", { name: "invoice_number: INV-2026-0417" }));
+  await visible(page.getByText("p. 1").first());
+  await check(page, "extraction");
 
-    await page.goto(`/documents/${documentId}?panel=agent`);
-    await page.getByRole("button", { name: "New", exact: true }).click();
-    await say(page, `tag ${theme} theme`);
-    await visible(page.locator("button:enabled", { hasText: "Approve" }));
-    await visible(page.getByLabel("1 waiting"));
-    await check(page, "agent", theme);
-    await page.reload();
-    await page.getByRole("button", { name: "Reject create_tag" }).click();
-    await page.getByRole("button", { name: "Reject call" }).click();
-    await visible(page.getByText("about the tag is done."));
-    expect(violations.found).toEqual([]);
-    await context.close();
-  });
+  await page.goto(`/documents/${documentId}?panel=agent`);
+  await say(page, "tag of the screenshot");
+  await visible(page.locator("button:enabled", { hasText: "Approve" }));
+  await visible(page.getByLabel("1 waiting"));
+  await visible(page.getByRole("img", { name: "Page 1" }));
+  await check(page, "agent");
+  await page.reload();
+  await page.getByRole("button", { name: "Reject create_tag" }).click();
+  await page.getByRole("button", { name: "Reject call" }).click();
+  await visible(page.getByText("about the tag is done."));
+  expect(violations.found).toEqual([]);
+  await context.close();
+});
 
-  test(`further views are accessible in the ${theme} theme`, async () => {
-    const { page, context } = await visit(browser, { theme });
-    await signIn(page, organization.token);
-    for (const path of ["inbox", "schemas", "prompts", "tags", "batches", "usage", "audit", "administration/members", "administration/tokens", "administration/policy", "administration/limits", "administration/organization", "administration/webhooks"]) {
-      await page.goto(`/${path}`);
-      await visible(page.getByRole("heading", { level: 1 }));
-      await hidden(page.getByText("Loading"));
-      expect.soft(await violationsOf(page, path)).toEqual([]);
-    }
-    await page.goto("/");
-    await visible(page.getByRole("link", { name: "invoice.pdf" }));
-    await page.keyboard.press("Control+k");
-    await visible(page.getByRole("combobox", { name: "Command" }));
-    expect.soft(await violationsOf(page, "commands")).toEqual([]);
-    await context.close();
-  });
-}
+test("every view is accessible in both themes", async () => {
+  const { page, context } = await visit(browser);
+  await signIn(page, organization.token);
+  for (const path of ["inbox", "schemas", "prompts", "tags", "batches", "usage", "audit", "administration/members", "administration/tokens", "administration/policy", "administration/limits", "administration/organization", "administration/webhooks"]) {
+    await page.goto(`/${path}`);
+    await visible(page.getByRole("heading", { level: 1 }));
+    await hidden(page.getByText("Loading"));
+    await expectAccessible(page, path);
+  }
+  await page.goto("/");
+  await visible(page.getByRole("link", { name: "invoice.pdf" }));
+  await page.keyboard.press("Control+k");
+  await visible(page.getByRole("combobox", { name: "Command" }));
+  await expectAccessible(page, "commands");
+  await context.close();
+});
 
 test("a phone shows the navigation on demand, and can approve a call", async () => {
   const { page, context } = await visit(browser, { width: 390, height: 844 });
-  await signIn(page, organization.token);
-  await page.goto(`/documents/${documentId}?panel=agent`);
+  await signIn(page, organization.token, `/documents/${documentId}?panel=agent`);
   await page.getByRole("button", { name: "New", exact: true }).click();
   await say(page, "tag of a phone");
   await visible(page.getByRole("button", { name: "Approve create_tag" }));

@@ -41,8 +41,7 @@ test("three tabs hold at most two streams each, and hidden tabs hold none", asyn
   const tabs = [first, await context.newPage(), await context.newPage()];
   const streams = tabs.map(openStreams);
   for (const [index, page] of tabs.entries()) {
-    await signIn(page, organization.token);
-    await page.goto(`/documents/${documentId}`);
+    await signIn(page, organization.token, `/documents/${documentId}`);
     await visible(page.getByRole("img", { name: "Page 1" }));
     await expect.poll(() => streams[index]?.size, { timeout: 30_000 }).toBe(STREAMS_MAX);
     await setVisible(page, false);

@@ -7,6 +7,8 @@ export default defineConfig({
     globalSetup: ["e2e/servers.ts"],
     environment: "node",
     fileParallelism: false,
+    // The suites share the stored sessions and the loaded modules.
+    isolate: false,
     testTimeout: 180_000,
     hookTimeout: 60_000,
     expect: { poll: { timeout: 30_000 } },
