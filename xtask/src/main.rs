@@ -1,5 +1,6 @@
-//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `clients`, `page`, `bench`, `eval`, `chaos`,
-//! `batch`, `outage`, `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`, `check-model`.
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `clients`, `page`, `bench`,
+//! `eval`, `chaos`, `batch`, `outage`, `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`,
+//! `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
 //! builds in seconds.
