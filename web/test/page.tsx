@@ -17,22 +17,26 @@ export interface Services {
   readonly account?: Implementation<typeof v1.AccountService>;
   readonly audit?: Implementation<typeof v1.AuditService>;
   readonly conversation?: Implementation<typeof v1.ConversationService>;
+  readonly credit?: Implementation<typeof v1.CreditService>;
   readonly document?: Implementation<typeof v1.DocumentService>;
   readonly extraction?: Implementation<typeof v1.ExtractionService>;
   readonly inbox?: Implementation<typeof v1.InboxService>;
   readonly job?: Implementation<typeof v1.JobService>;
   readonly limit?: Implementation<typeof v1.LimitService>;
+  readonly mcpServer?: Implementation<typeof v1.McpServerService>;
   readonly model?: Implementation<typeof v1.ModelService>;
   readonly organization?: Implementation<typeof v1.OrganizationService>;
   readonly policy?: Implementation<typeof v1.PolicyService>;
   readonly prompt?: Implementation<typeof v1.PromptService>;
   readonly proposal?: Implementation<typeof v1.ProposalService>;
+  readonly provider?: Implementation<typeof v1.ProviderService>;
   readonly schema?: Implementation<typeof v1.SchemaService>;
   readonly tag?: Implementation<typeof v1.TagService>;
   readonly thread?: Implementation<typeof v1.ThreadService>;
   readonly token?: Implementation<typeof v1.TokenService>;
   readonly webhookEndpoint?: Implementation<typeof v1.WebhookEndpointService>;
   readonly usage?: Implementation<typeof v1.UsageService>;
+  readonly user?: Implementation<typeof v1.UserService>;
 }
 
 /** Returns a transport to a fake server. A method without an implementation is refused with UNIMPLEMENTED. */
