@@ -9,4 +9,5 @@ export const theme = createTheme({
   fontFamilyMonospace: "ui-monospace, monospace",
   headings: { fontWeight: "600" },
   cursorType: "pointer",
+  components: { Modal: { defaultProps: { closeButtonProps: { "aria-label": "Close" } } } },
 });

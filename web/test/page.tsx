@@ -2,7 +2,7 @@
 import { createRouterTransport, Code, ConnectError, type ConnectRouter, type ServiceImpl } from "@connectrpc/connect";
 import type { DescService } from "@bufbuild/protobuf";
 import { MantineProvider } from "@mantine/core";
-import { render } from "@testing-library/react";
+import { render, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { v1 } from "folio-client";
 import type { ReactNode } from "react";
@@ -95,4 +95,15 @@ export function renderPart(services: Services, part: ReactNode, session: Session
     </MantineProvider>,
   );
   return { user, ...page };
+}
+
+/** Chooses an option of a select. jsdom ends no transition, so that the list of options stays hidden for it. */
+export async function choose(user: ReturnType<typeof userEvent.setup>, select: HTMLElement, option: string): Promise<void> {
+  await user.click(select);
+  const list = await waitFor(() => {
+    const found = document.getElementById(select.getAttribute("aria-controls") ?? "");
+    if (found === null) throw new Error("the select has no list of options");
+    return found;
+  });
+  await user.click(within(list).getByRole("option", { name: option, hidden: true }));
 }
