@@ -9,5 +9,8 @@ export const theme = createTheme({
   fontFamilyMonospace: "ui-monospace, monospace",
   headings: { fontWeight: "600" },
   cursorType: "pointer",
-  components: { Modal: { defaultProps: { closeButtonProps: { "aria-label": "Close" } } } },
+  components: {
+    // The header of a dialog is no landmark of the page.
+    Modal: { defaultProps: { closeButtonProps: { "aria-label": "Close" }, attributes: { header: { role: "none" } } } },
+  },
 });
