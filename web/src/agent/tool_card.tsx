@@ -96,9 +96,9 @@ function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardPro
       <Text size="xs" c="dimmed">{`${approversOf(requirement)}${mayApprove ? "" : " You may reject it."}`}</Text>
       {mode === "choose" && (
         <Group gap="xs">
-          <Button size="xs" color="green" disabled={!mayApprove} loading={isBusy} onClick={() => onDecide("approve")} aria-label={`Approve ${name}`}>Approve</Button>
+          <Button size="xs" color="green" data-decision="approve" disabled={!mayApprove} loading={isBusy} onClick={() => onDecide("approve")} aria-label={`Approve ${name}`}>Approve</Button>
           <Button size="xs" variant="default" disabled={!mayApprove || isBusy} onClick={open("edit", indented(argumentsJson))} aria-label={`Edit ${name}`}>Edit</Button>
-          <Button size="xs" variant="default" disabled={isBusy} onClick={open("reject", "")} aria-label={`Reject ${name}`}>Reject</Button>
+          <Button size="xs" variant="default" data-decision="reject" disabled={isBusy} onClick={open("reject", "")} aria-label={`Reject ${name}`}>Reject</Button>
         </Group>
       )}
       {mode === "edit" && (
