@@ -24,6 +24,7 @@ const SchemasView = lazy(async () => ({ default: (await import("./schemas/schema
 const SchemaView = lazy(async () => ({ default: (await import("./schemas/schema_view.js")).SchemaView }));
 const PromptsView = lazy(async () => ({ default: (await import("./prompts/prompts_view.js")).PromptsView }));
 const AdministrationView = lazy(async () => ({ default: (await import("./administration/administration_view.js")).AdministrationView }));
+const AccountView = lazy(async () => ({ default: (await import("./account/account_view.js")).AccountView }));
 const UsageView = lazy(async () => ({ default: (await import("./usage/usage_view.js")).UsageView }));
 const AuditView = lazy(async () => ({ default: (await import("./audit/audit_view.js")).AuditView }));
 
@@ -67,6 +68,7 @@ function SignedIn({ session }: { readonly session: Session }) {
             <Route path="/schemas/:schemaId">{({ schemaId }) => <SchemaView key={schemaId} schemaId={schemaId} />}</Route>
             <Route path="/prompts"><PromptsView /></Route>
             <Route path="/administration/:section?">{({ section }) => <AdministrationView section={section} />}</Route>
+            <Route path="/account"><AccountView /></Route>
             <Route path="/tags"><TagsView /></Route>
             <Route path="/batches"><BatchesView /></Route>
             <Route path="/usage"><UsageView /></Route>

@@ -12,4 +12,8 @@ export const theme = createTheme({
   fontFamilyMonospace: "ui-monospace, monospace",
   headings: { fontWeight: "600" },
   cursorType: "pointer",
+  components: {
+    // The header of a dialog is no landmark of the page.
+    Modal: { defaultProps: { closeButtonProps: { "aria-label": "Close" }, attributes: { header: { role: "none" } } } },
+  },
 });

@@ -73,6 +73,7 @@ test("members are added and removed, and the section is in the address", async (
 test("limits keep what is not changed, and an empty field removes a limit", async () => {
   const saved: v1.SetLimitsRequest[] = [];
   const { user } = renderPage({
+    account: { getAccount: () => ({ user: { userId: "usr_1", platform: true } }) },
     limit: {
       getLimits: () => ({ limits: { requestsPerSecond: 10, documents: 5 }, own: { documents: 5, storageBytes: 900n }, etag: "e1" }),
       setLimits: (request) => { saved.push(request); return {}; },

@@ -1,6 +1,6 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
 import { refusal, renderPage, type Services } from "./page.js";
@@ -27,6 +27,8 @@ class FakeConversation {
   readonly decisions: v1.Decision[] = [];
   readonly cancelled: string[] = [];
   refuse: (() => never) | undefined;
+  readonly previews: v1.PreviewToolCallRequest[] = [];
+  onPreview: (request: v1.PreviewToolCallRequest) => MessageInitShape<typeof v1.PreviewToolCallResponseSchema> = () => ({ effect: v1.CallEffect.UNKNOWN });
   onApprove: (request: v1.ApproveRequest) => MessageInitShape<typeof v1.ApproveResponseSchema> = () => ({ outcome: { case: "stillAwaiting", value: {} } });
   pending: readonly (typeof CALL)[] = [];
   threadExists = false;
@@ -105,6 +107,10 @@ class FakeConversation {
           const response = this.onApprove(request);
           this.decisions.push(...request.decisions);
           return response;
+        },
+        previewToolCall: (request) => {
+          this.previews.push(request);
+          return this.onPreview(request);
         },
         cancelTurn: ({ turnId }) => {
           this.cancelled.push(turnId);
@@ -280,4 +286,59 @@ test("the stream of a hidden tab is closed, and continues without a gap", async 
   show("visible");
   expect(await screen.findByText("one two three")).toBeTruthy();
   expect(fake.chats).toHaveLength(1);
+});
+
+test("a waiting call shows its effect, and the effect of edited arguments", async () => {
+  const fake = new FakeConversation();
+  fake.threadExists = true;
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [CALL] } });
+  fake.pause(CALL);
+  fake.onPreview = ({ argumentsJson }) => ({
+    effect: v1.CallEffect.UPDATES,
+    targetKind: "schema",
+    targetName: argumentsJson === "" ? HOSTILE : "Edited",
+    changes: [{ path: "/name", oldJson: '"old"', newJson: JSON.stringify(HOSTILE) }],
+    changeCount: 600,
+    prompts: { count: 1n, items: [{ id: "prm_1", name: HOSTILE }] },
+    documents: { count: 50n, hasMore: true, items: [{ id: "doc_2", name: "b.pdf" }] },
+    problem: argumentsJson === "" ? "" : "the name is taken",
+  });
+  const { user } = fake.open();
+  const effect = within(await screen.findByRole("region", { name: "Effect" }));
+  expect(await effect.findByText(`Updates the schema “${HOSTILE}”.`)).toBeTruthy();
+  expect(effect.getByText("- old").tagName).toBe("DEL");
+  expect(effect.getByText(`+ ${HOSTILE}`).tagName).toBe("INS");
+  expect(effect.getByText("The preview contains 1 of 600 differences.")).toBeTruthy();
+  expect(effect.getByText("Affects 1 prompt.")).toBeTruthy();
+  expect(effect.getByText("Affects more than 50 documents.")).toBeTruthy();
+  expect(effect.getByText("b.pdf").closest("a")?.getAttribute("href")).toBe("/documents/doc_2");
+  expect(document.querySelector("img[src=x]")).toBeNull();
+  expect(fake.previews).toMatchObject([{ turnId: TURN, callId: "c1", argumentsJson: "" }]);
+
+  const edit = await screen.findByRole<HTMLButtonElement>("button", { name: "Edit create_tag" });
+  await waitFor(() => expect(edit.disabled).toBe(false));
+  await user.click(edit);
+  const input = screen.getByLabelText("Arguments");
+  await user.clear(input);
+  await user.click(input);
+  await user.paste('{"name":');
+  await user.paste('"paid"}');
+  expect(await effect.findByText("the name is taken")).toBeTruthy();
+  expect(fake.previews.map(({ argumentsJson }) => argumentsJson)).toEqual(["", '{"name":"paid"}']);
+});
+
+test("a failed preview does not prevent the decision, and is read again", async () => {
+  const fake = new FakeConversation();
+  fake.threadExists = true;
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [CALL] } });
+  fake.pause(CALL);
+  fake.onPreview = () => { throw refusal(Code.Internal, "INTERNAL", "store broken"); };
+  const { user } = fake.open();
+  const effect = within(await screen.findByRole("region", { name: "Effect" }));
+  expect(await effect.findByText("store broken")).toBeTruthy();
+  const approve = await screen.findByRole<HTMLButtonElement>("button", { name: "Approve create_tag" });
+  await waitFor(() => expect(approve.disabled).toBe(false));
+  fake.onPreview = () => ({ effect: v1.CallEffect.NOTHING });
+  await user.click(effect.getByRole("button", { name: "Try again" }));
+  expect(await effect.findByText("Changes nothing.")).toBeTruthy();
 });

@@ -5,10 +5,11 @@ import { v1 } from "folio-client";
 import { describe, expect, test } from "vitest";
 import { blocksOf } from "../src/agent/blocks.js";
 import { approversOf, editedArguments, summaryOf } from "../src/agent/calls.js";
+import { affectedSentence, effectSentence, linesOfValue } from "../src/agent/effect.js";
 import { entriesOf } from "../src/agent/history.js";
 import { Markdown } from "../src/agent/markdown.js";
 import { mentionOf } from "../src/agent/mentions.js";
-import { afterEvents, startedTurn } from "../src/agent/turn_state.js";
+import { afterEvents, startedTurn, usageSentence } from "../src/agent/turn_state.js";
 
 let number = 0;
 const event = (kind: MessageInitShape<typeof v1.EventSchema>["kind"]) =>
@@ -151,4 +152,27 @@ describe("Markdown", () => {
     }
     expect(before.length).toBeGreaterThan(60);
   });
+});
+
+test("the effect of a call is a sentence with its counts", () => {
+  const of = (effect: v1.CallEffect, targetKind = "", targetName = "") => effectSentence({ effect, targetKind, targetName });
+  expect(of(v1.CallEffect.UPDATES, "schema", "Invoice")).toBe("Updates the schema “Invoice”.");
+  expect(of(v1.CallEffect.CREATES, "tag")).toBe("Creates the tag.");
+  expect(of(v1.CallEffect.DELETES, "document", "a.pdf")).toBe("Deletes the document “a.pdf”.");
+  expect(of(v1.CallEffect.NOTHING)).toBe("Changes nothing.");
+  expect([v1.CallEffect.UNKNOWN, v1.CallEffect.UNSPECIFIED, 99 as v1.CallEffect].map((effect) => of(effect))).toEqual(Array(3).fill("The effect is known only when the call runs."));
+  const affected = (count: bigint, hasMore = false) => affectedSentence(create(v1.AffectedResourcesSchema, { count, hasMore }), "prompt");
+  expect([affected(0n), affected(1n), affected(3n), affected(50n, true), affectedSentence(undefined, "prompt")]).toEqual(["", "Affects 1 prompt.", "Affects 3 prompts.", "Affects more than 50 prompts.", ""]);
+});
+
+test("a compared value has the lines of its text or of the JSON in it", () => {
+  expect(linesOfValue('"a\\nb"')).toBe("a\nb");
+  expect(linesOfValue('{"a":1}')).toBe('{\n  "a": 1\n}');
+  expect(linesOfValue('"{\\"a\\":1}"')).toBe('{\n  "a": 1\n}');
+  expect([linesOfValue(""), linesOfValue("no JSON"), linesOfValue("5")]).toEqual(["", "no JSON", "5"]);
+});
+
+test("the usage of a turn has its credits only if the server charges them", () => {
+  const usage = (credits: bigint) => usageSentence(create(v1.UsageSchema, { inputTokens: 12n, outputTokens: 3n, modelCalls: 1, credits }));
+  expect([usage(0n), usage(1n), usage(7n)]).toEqual(["", ", 1 credit", ", 7 credits"].map((credits) => `12 tokens read, 3 written, 1 model call${credits}`));
 });

@@ -1,4 +1,4 @@
-import { screen } from "@testing-library/react";
+import { screen, within } from "@testing-library/react";
 import axe from "axe-core";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
@@ -19,7 +19,12 @@ const SERVICES: Services = {
   },
   extraction: { listExtractions: () => ({ extractions: [{ extractionId: "ext_1", originalJson: '{"total": 5, "items": [{"name": "pen"}]}', documentId: "doc_1" }] }) },
   thread: { listThreads: () => ({}) },
-  conversation: { listTools: () => ({}), getTurn: () => ({ turn: { approvableCallIds: ["c1"] } }) },
+  account: { getAccount: () => ({ user: { userId: "usr_1", name: "Ada", email: "ada@a.example", platform: true } }), listAccountTokens: () => ({ tokens: [{ tokenId: "tok_2", name: "laptop" }] }) },
+  conversation: {
+    listTools: () => ({}),
+    previewToolCall: () => ({ effect: v1.CallEffect.CREATES, targetKind: "tag", changes: [{ path: "/name", newJson: '"paid"' }, { path: "/color", newJson: '"#fff"' }], changeCount: 2, documents: { count: 1n, items: [{ id: "doc_1", name: "a.pdf" }] } }),
+    getTurn: () => ({ turn: { approvableCallIds: ["c1"] } }),
+  },
   inbox: { listInboxItems: () => ({ items: [{ itemId: "trn_1", kind: v1.InboxItemKind.APPROVAL, subject: { case: "approval", value: { turnId: "trn_1", documentIds: ["doc_1"], calls: [CALL] } } }] }), watchInbox: never },
   schema: { listSchemas: () => ({ schemas: [{ schemaId: "sch_1", name: "Invoice" }] }), validateSchema: () => ({ valid: true }) },
   prompt: { listPrompts: () => ({ prompts: [{ promptId: "prm_1", name: "Read" }] }) },
@@ -29,7 +34,10 @@ const SERVICES: Services = {
   usage: { getBalance: () => ({ available: 5n }), getUsage: () => ({ rows: [{ day: "2026-01-01", credits: 1n }], total: {} }) },
   audit: { listAuditEntries: () => ({ entries: [{ entryId: "1", kind: v1.AuditKind.CALL_DENIED, argumentsJson: "{}" }] }) },
   policy: { getPolicy: () => ({ policy: { rules: [{ name: "r", ruling: { case: "deny", value: {} } }] } }) },
-  organization: { listMembers: () => ({ members: [{ userId: "usr_1", name: "Ada", role: v1.Role.ADMIN }] }), getOrganization: () => ({ organization: { name: "Alpha" } }) },
+  organization: { listMembers: () => ({ members: [{ userId: "usr_1", name: "Ada", role: v1.Role.ADMIN }] }), getOrganization: () => ({ organization: { name: "Alpha" } }), listOrganizations: () => ({ organizations: [{ organizationId: "org_1", name: "Alpha" }] }) },
+  provider: { listProviders: () => ({ providers: [{ name: "vendor", models: [{ name: "m1" }] }] }) },
+  mcpServer: { listMcpServers: () => ({ mcpServers: [{ mcpServerId: "mcp_1", name: "files" }] }), discoverMcpTools: () => ({ mcpTools: [{ name: "search", description: "Finds" }] }) },
+  user: { listUsers: () => ({ users: [{ userId: "usr_1", name: "Ada" }] }) },
   token: { listTokens: () => ({ tokens: [{ tokenId: "tok_1", name: "ci" }] }) },
   limit: { getLimits: () => ({}) },
 };
@@ -41,10 +49,12 @@ test.each([
   ["/", "Documents"],
   ["/documents/doc_1", "total: 5"],
   ["/documents/doc_1?panel=agent", "Message to the agent"],
-  ["/inbox", "Approve create_tag"],
+  ["/inbox", "Creates the tag."],
   ["/schemas", "Invoice"],
   ["/schemas/new", "Add a field"],
   ["/prompts", "Edit Read"],
+  ["/prompts?prompt=prm_1", "Instructions"],
+  ["/account", "Revoke laptop"],
   ["/tags", "Edit paid"],
   ["/batches", "Progress 0%"],
   ["/usage", "Usage"],
@@ -54,12 +64,32 @@ test.each([
   ["/administration/policy", "Move r up"],
   ["/administration/limits", "Save the limits"],
   ["/administration/organization", "Save"],
+  ["/administration/providers", "Test vendor"],
+  ["/administration/mcp", "Tools of files"],
+  ["/administration/organizations", "Credit of Alpha"],
+  ["/administration/users", "Edit Ada"],
 ])("axe finds no violation in %s", async (path, content) => {
   const { container } = renderPage(SERVICES, path);
   await screen.findAllByText((text, element) => text === content || element?.getAttribute("aria-label") === content);
   const { violations } = await axe.run(document, { rules: RULES });
   expect(violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(" | ")}`)).toEqual([]);
   expect(container.textContent).not.toBe("");
+});
+
+test.each([
+  ["/administration/providers", "Edit vendor", "Save"],
+  ["/administration/providers", "Models of vendor", "Save the models"],
+  ["/administration/mcp", "Tools of files", "Save the tools"],
+  ["/administration/mcp", "Edit files", "Save"],
+  ["/administration/organizations", "Credit of Alpha", "Grant the credits"],
+  ["/administration/organizations", "Delete Alpha", "Delete the organization"],
+  ["/administration/users", "Edit Ada", "Save"],
+])("axe finds no violation in the form of %s: %s", async (path, opener, submit) => {
+  const { user } = renderPage(SERVICES, path);
+  await user.click(await screen.findByRole("button", { name: opener }));
+  await within(await screen.findByRole("dialog")).findByRole("button", { name: submit });
+  const { violations } = await axe.run(document, { rules: RULES });
+  expect(violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(" | ")}`)).toEqual([]);
 });
 
 test("axe finds no violation in the sign-in", async () => {

@@ -2,7 +2,8 @@ import { screen, waitFor } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
 import { changed, formatOf, newProperty, propertiesOf, schemaIn, withProperties, withSchema } from "../src/schemas/properties.js";
-import { renderPage } from "./page.js";
+import { promptFilter } from "../src/prompts/prompts_view.js";
+import { choose, renderPage, SESSION } from "./page.js";
 
 const SCHEMA = { type: "object", properties: { seller: { type: "string", description: "d" }, kind: { enum: ["a"] }, items: { type: "array", items: { type: "object", properties: { price: { type: "number" } } } } } };
 
@@ -51,7 +52,7 @@ test("a schema is created with a field", async () => {
 test("a schema shows violations, differences and prompts", async () => {
   const stored = { schemaId: "sch_1", schemaRevid: "sch_1.2", revision: 2, name: "Invoice", etag: "e" };
   const revision = (number: number, schema: object) => ({ schemaId: "sch_1", schemaRevid: `sch_1.${number}`, revision: number, name: "Invoice", responseFormatJson: formatOf("x", schema as never) });
-  const grids: (string[] | undefined)[] = [];
+  const filters: string[] = [];
   const { user } = renderPage({
     schema: {
       getSchemaRevision: () => ({ schemaRevision: revision(2, { a: 2 }) }),
@@ -59,7 +60,7 @@ test("a schema shows violations, differences and prompts", async () => {
       listSchemaRevisions: () => ({ schemaRevisions: [revision(2, { a: 2 }), revision(1, { a: "<b>1</b>" })] }),
       validateSchema: () => ({ violations: [{ path: "#/a", message: "is not allowed" }] }),
     },
-    prompt: { listPrompts: ({ grid }) => { grids.push(grid?.filters[0]?.values); return { prompts: [{ promptId: "prm_1", name: "Read it", schemaRevid: "sch_1.1" }] }; } },
+    prompt: { listPrompts: ({ filter }) => { filters.push(filter); return { prompts: [{ promptId: "prm_1", name: "Read it", schemaRevid: "sch_1.1" }] }; } },
   }, "/schemas/sch_1");
   expect(await screen.findByText("#/a: is not allowed")).toBeTruthy();
   await user.click(screen.getByRole("tab", { name: "Revisions" }));
@@ -68,7 +69,8 @@ test("a schema shows violations, differences and prompts", async () => {
   expect(diff.querySelector("b")).toBeNull();
   await user.click(screen.getByRole("tab", { name: "Prompts" }));
   expect(await screen.findByText("Read it")).toBeTruthy();
-  expect(grids).toEqual([["sch_1"]]);
+  expect(filters).toEqual(["schema:sch_1"]);
+  expect(screen.getByText("Read it").closest("a")?.getAttribute("href")).toBe("/prompts?prompt=prm_1");
 });
 
 test("a prompt is changed with its version", async () => {
@@ -88,4 +90,34 @@ test("a prompt is changed with its version", async () => {
   await user.type(name, "New");
   await user.click(screen.getByRole("button", { name: "Save" }));
   await waitFor(() => expect(updates.map(({ prompt }) => [prompt?.name, prompt?.etag, prompt?.schemaRevid])).toEqual([["New", "e1", "sch_9.1"]]));
+});
+
+test("prompts are filtered by the schema of the address, and the shown prompt is in the address", async () => {
+  expect([promptFilter(' a "b" ', "sch_1"), promptFilter("", ""), promptFilter("", "x tag:y")]).toEqual(['name:"a \\"b\\"" schema:sch_1', "", ""]);
+  const filters: string[] = [];
+  const { user } = renderPage({
+    prompt: {
+      listPrompts: ({ filter, grid }) => {
+        if (grid === undefined) filters.push(filter);
+        return { prompts: [{ promptId: "prm_1", name: "Read", content: "<b>Find</b> it", etag: "e1" }] };
+      },
+    },
+    schema: { listSchemas: () => ({ schemas: [{ schemaId: "sch_2", schemaRevid: "sch_2.1", name: "Invoice" }] }) },
+    model: { listModels: () => ({}) },
+    tag: { listTags: () => ({}) },
+  }, "/prompts?schema=sch_1", { ...SESSION, organizationId: "org_2" });
+  await user.click(await screen.findByRole("button", { name: "Show Read" }));
+  // A viewer reads a prompt, and cannot change it.
+  expect((await screen.findByLabelText<HTMLTextAreaElement>(/^Instructions/)).readOnly).toBe(true);
+  expect(screen.queryByRole("button", { name: "Save" })).toBeNull();
+  expect(window.location.search).toBe("?schema=sch_1&prompt=prm_1");
+  window.history.back();
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  await choose(user, screen.getByRole("combobox", { name: "Schema" }), "Invoice");
+  await waitFor(() => expect(filters).toEqual(["schema:sch_1", "schema:sch_2"]));
+});
+
+test("a link to a deleted prompt says so", async () => {
+  renderPage({ prompt: { listPrompts: () => ({}) }, schema: { listSchemas: () => ({}) }, tag: { listTags: () => ({}) } }, "/prompts?prompt=prm_9");
+  expect(await screen.findByText("The prompt was deleted.")).toBeTruthy();
 });

@@ -167,10 +167,10 @@ test("a dropped file is uploaded with its progress, and a refusal is shown", asy
   vi.stubGlobal("XMLHttpRequest", FakeRequest);
   const services: Services = {
     document: { listDocuments: () => ({ documents: names(1) }), getDocument: () => ({ document: { documentId: "doc_9" } }) },
-    organization: { getOrganization: () => ({ organization: { organizationId: "org_1" } }) },
+    organization: { getOrganization: () => ({ organization: { organizationId: "org_1", autoCreate: true } }) },
     tag,
   };
-  renderPage(services);
+  const { user } = renderPage(services);
   await screen.findByText("file 0.pdf");
   const files = [new File(["abc"], "good.pdf"), new File(["abc"], "bad.exe")];
   fireEvent.drop(screen.getByTestId("drop-area"), { dataTransfer: { files, types: ["Files"] } });
@@ -178,5 +178,13 @@ test("a dropped file is uploaded with its progress, and a refusal is shown", asy
   expect(screen.getByText("unsupported type")).toBeTruthy();
   expect(screen.getByText("good.pdf").getAttribute("href")).toBe("/documents/doc_9");
   expect(sent.map((form) => form.get("name")).sort()).toEqual(["bad.exe", "good.pdf"]);
+  expect(sent.map((form) => form.get("auto_create"))).toEqual([null, null]);
+  // The switch begins with the setting of the organization.
+  const automatic = screen.getByRole<HTMLInputElement>("switch", { name: "Automatic creation" });
+  expect(automatic.checked).toBe(true);
+  await user.click(automatic);
+  await user.upload(screen.getByLabelText("Files"), new File(["abc"], "plain.pdf"));
+  await waitFor(() => expect(sent.at(-1)?.get("name")).toBe("plain.pdf"));
+  expect(sent.at(-1)?.get("auto_create")).toBe("false");
   vi.unstubAllGlobals();
 });

@@ -92,6 +92,19 @@ test("the keyboard moves through the items and opens one", async () => {
   await waitFor(() => expect(window.location.pathname).toBe("/documents/doc_1"));
 });
 
+test("the keyboard rejects a call with a reason, and accepts a proposal", async () => {
+  const accepted: string[] = [];
+  const { user } = renderPage(services({ proposal: { acceptProposal: ({ proposalId }) => { accepted.push(proposalId); return {}; } } }), "/inbox");
+  const cards = await screen.findAllByRole("listitem");
+  await within(cards[0] as HTMLElement).findAllByRole("button", { name: "Reject create_tag" });
+  cards[0]?.focus();
+  await user.keyboard("r");
+  expect(await screen.findByLabelText("Reason for the model")).toBeTruthy();
+  cards[2]?.focus();
+  await user.keyboard("a");
+  await waitFor(() => expect(accepted).toEqual(["prp_1"]));
+});
+
 test("a viewer has no inbox", async () => {
   renderPage({ ...services(), document: { listDocuments: () => ({}) }, tag: { listTags: () => ({}) } }, "/", { ...SESSION, organizationId: "org_2" });
   await screen.findByText("No documents yet");

@@ -1,11 +1,12 @@
 import { create } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
 import { auditFilter } from "../src/audit/audit_view.js";
 import { progressOf } from "../src/batches/batches_view.js";
-import { ordered, rowName } from "../src/usage/usage_view.js";
+import { cellOf, COLUMNS_MAX, columnsOf, extractionIdOf } from "../src/batches/grid.js";
+import { ordered, rowName, shownRows } from "../src/usage/usage_view.js";
 import { refusal, renderPage } from "./page.js";
 
 test("the filter of the audit log accepts known kinds and ids only", () => {
@@ -21,6 +22,21 @@ test("days are in the order of time, other groups in that of the server", () => 
   const rows = ["2026-02-02", "2026-02-01"].map((day) => create(v1.UsageRowSchema, { day }));
   expect(ordered(rows, v1.UsageGroup.DAY).map(rowName)).toEqual(["2026-02-01", "2026-02-02"]);
   expect(ordered(rows, v1.UsageGroup.MODEL).map(rowName)).toEqual(["2026-02-02", "2026-02-01"]);
+});
+
+test("a chart shows the newest days, or the most expensive groups", () => {
+  const days = Array.from({ length: 201 }, (_, index) => create(v1.UsageRowSchema, { day: `2026-${String(index).padStart(3, "0")}` }));
+  expect(shownRows(days, v1.UsageGroup.DAY).at(0)?.day).toBe("2026-001");
+  const documents = Array.from({ length: 201 }, (_, index) => create(v1.UsageRowSchema, { documentId: `doc_${index}` }));
+  expect([shownRows(documents, v1.UsageGroup.DOCUMENT).length, shownRows(documents, v1.UsageGroup.DOCUMENT).map(rowName)[0]]).toEqual([200, "doc_0"]);
+});
+
+test("the grid of results has bounded columns and cells, and any JSON is a result", () => {
+  expect(columnsOf([{ b: 1, a: 2 }, undefined, [1], "x", null, { c: 3, a: 4 }])).toEqual(["b", "a", "c"]);
+  expect(columnsOf([Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`f${index}`, 1]))])).toHaveLength(COLUMNS_MAX);
+  expect([cellOf({ a: { x: 1 } }, "a"), cellOf({ a: null }, "a"), cellOf({ a: false }, "a"), cellOf({}, "toString"), cellOf(undefined, "a")]).toEqual(['{"x":1}', "", "false", "", ""]);
+  expect([...cellOf({ a: "é".repeat(500) }, "a")]).toHaveLength(201);
+  expect(['{"extraction_id":"ext_1"}', '{"extraction_id":7}', "", "[]", "null"].map(extractionIdOf)).toEqual(["ext_1", "", "", "", ""]);
 });
 
 test("a tag is created, and a taken name is explained", async () => {
@@ -84,18 +100,33 @@ test("a batch is followed while it runs, and paused", async () => {
     job: {
       listJobs: () => ({ jobs: [job] }),
       getJob: () => ({ job }),
-      listJobItems: () => ({ items: [{ number: 1, subject: "doc_1", state: v1.JobItemState.FAILED, error: { message: "no text" } }] }),
+      listJobItems: () => ({ items: [
+        { number: 1, subject: "doc_1", state: v1.JobItemState.FAILED, error: { message: "no text" } },
+        { number: 2, subject: "doc_2", state: v1.JobItemState.DONE, resultJson: '{"extraction_id":"ext_2"}' },
+        { number: 3, subject: "doc_3", state: v1.JobItemState.DONE, resultJson: '{"extraction_id":"gone"}' },
+      ] }),
       watchJob: async function* () {
         yield { job: { ...job, doneItems: 4 } };
         await new Promise(() => undefined);
       },
       pauseJob: ({ jobId }) => { actions.push(jobId); return {}; },
     },
+    extraction: {
+      getExtraction: ({ extractionId }) => {
+        if (extractionId === "gone") throw refusal(Code.NotFound, "NOT_FOUND");
+        return { extraction: { extractionId, originalJson: '{"total": 5}', editedJson: '{"total": "<b>6</b>"}' } };
+      },
+    },
   }, "/batches");
   expect(await screen.findByText("3 of 10")).toBeTruthy();
   await user.click((await screen.findAllByRole("button")).find((button) => button.closest("td") !== null) as HTMLElement);
   expect(await screen.findByText("4 of 10")).toBeTruthy();
   expect(await screen.findByText("no text")).toBeTruthy();
+  expect(window.location.search).toBe("?job=job_1");
+  const results = within(screen.getByRole("table", { name: "Results" }));
+  expect(results.getAllByRole("columnheader").map(({ textContent }) => textContent)).toEqual(["Number", "Document", "State", "total"]);
+  expect(results.getByText("<b>6</b>")).toBeTruthy();
+  expect(results.getAllByRole("row")).toHaveLength(4);
   await user.click(screen.getByRole("button", { name: "Pause" }));
   await waitFor(() => expect(actions).toEqual(["job_1"]));
 });

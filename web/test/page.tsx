@@ -2,7 +2,7 @@
 import { createRouterTransport, Code, ConnectError, type ConnectRouter, type ServiceImpl } from "@connectrpc/connect";
 import type { DescService } from "@bufbuild/protobuf";
 import { MantineProvider } from "@mantine/core";
-import { render } from "@testing-library/react";
+import { render, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { v1 } from "folio-client";
 import type { ReactNode } from "react";
@@ -17,22 +17,26 @@ export interface Services {
   readonly account?: Implementation<typeof v1.AccountService>;
   readonly audit?: Implementation<typeof v1.AuditService>;
   readonly conversation?: Implementation<typeof v1.ConversationService>;
+  readonly credit?: Implementation<typeof v1.CreditService>;
   readonly document?: Implementation<typeof v1.DocumentService>;
   readonly extraction?: Implementation<typeof v1.ExtractionService>;
   readonly inbox?: Implementation<typeof v1.InboxService>;
   readonly job?: Implementation<typeof v1.JobService>;
   readonly limit?: Implementation<typeof v1.LimitService>;
+  readonly mcpServer?: Implementation<typeof v1.McpServerService>;
   readonly model?: Implementation<typeof v1.ModelService>;
   readonly organization?: Implementation<typeof v1.OrganizationService>;
   readonly policy?: Implementation<typeof v1.PolicyService>;
   readonly prompt?: Implementation<typeof v1.PromptService>;
   readonly proposal?: Implementation<typeof v1.ProposalService>;
+  readonly provider?: Implementation<typeof v1.ProviderService>;
   readonly schema?: Implementation<typeof v1.SchemaService>;
   readonly tag?: Implementation<typeof v1.TagService>;
   readonly thread?: Implementation<typeof v1.ThreadService>;
   readonly token?: Implementation<typeof v1.TokenService>;
   readonly webhookEndpoint?: Implementation<typeof v1.WebhookEndpointService>;
   readonly usage?: Implementation<typeof v1.UsageService>;
+  readonly user?: Implementation<typeof v1.UserService>;
 }
 
 /** Returns a transport to a fake server. A method without an implementation is refused with UNIMPLEMENTED. */
@@ -91,4 +95,15 @@ export function renderPart(services: Services, part: ReactNode, session: Session
     </MantineProvider>,
   );
   return { user, ...page };
+}
+
+/** Chooses an option of a select. jsdom ends no transition, so that the list of options stays hidden for it. */
+export async function choose(user: ReturnType<typeof userEvent.setup>, select: HTMLElement, option: string): Promise<void> {
+  await user.click(select);
+  const list = await waitFor(() => {
+    const found = document.getElementById(select.getAttribute("aria-controls") ?? "");
+    if (found === null) throw new Error("the select has no list of options");
+    return found;
+  });
+  await user.click(within(list).getByRole("option", { name: option, hidden: true }));
 }

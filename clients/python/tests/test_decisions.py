@@ -120,6 +120,8 @@ def test_each_list_has_one_field_of_items() -> None:
     assert len(lists) > 20
     for response in lists:
         assert items_of(response()) == [], response.DESCRIPTOR.name
+    effective = v1.ListProvidersResponse(effective_providers=[v1.Provider(name="p")])
+    assert items_of(effective) == [], "only the first repeated field contains the items"
     with pytest.raises(TypeError, match="GetTagResponse is no response of a list"):
         items_of(v1.GetTagResponse())
 

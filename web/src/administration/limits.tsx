@@ -5,6 +5,7 @@ import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatNumber } from "../format.js";
+import { useIsPlatform } from "../session/account.js";
 import { QueryView } from "../states/states.js";
 
 const KEY = ["limits"];
@@ -20,19 +21,21 @@ const COUNTS = [
 
 type Own = Partial<Record<(typeof COUNTS)[number]["name"], number>> & { storageBytes?: bigint; abandonedCalls?: v1.AbandonedCalls };
 
-/** The limits of the organization: what it does and stores at once. */
-export function Limits() {
+/** The limits of an organization: what it does and stores at once. `organizationId`: empty for the current one. */
+export function Limits({ organizationId = "" }: { readonly organizationId?: string }) {
   const api = useApi();
-  const limits = useQuery({ queryKey: KEY, queryFn: ({ signal }) => api.limits.getLimits({}, { signal }), refetchOnWindowFocus: false });
-  return <QueryView query={limits}>{(data) => <LimitsForm key={data.etag} stored={data} />}</QueryView>;
+  const limits = useQuery({ queryKey: [...KEY, organizationId], queryFn: ({ signal }) => api.limits.getLimits({ organizationId }, { signal }), refetchOnWindowFocus: false });
+  return <QueryView query={limits}>{(data) => <LimitsForm key={data.etag} organizationId={organizationId} stored={data} />}</QueryView>;
 }
 
-function LimitsForm({ stored: { limits, own, etag } }: { readonly stored: v1.GetLimitsResponse }) {
+function LimitsForm({ organizationId, stored: { limits, own, etag } }: { readonly organizationId: string; readonly stored: v1.GetLimitsResponse }) {
+  // Only the administrator of the platform changes limits.
+  const readOnly = !useIsPlatform();
   const api = useApi();
   const queries = useQueryClient();
   const [values, setValues] = useState<Own>(() => ownOf(own));
   const save = useMutation({
-    mutationFn: async () => void (await api.limits.setLimits({ own: values, etag })),
+    mutationFn: async () => void (await api.limits.setLimits({ organizationId, own: values, etag })),
     onSuccess: () => queries.invalidateQueries({ queryKey: KEY }),
   });
   const set = (name: keyof Own, value: number | bigint | undefined) =>
@@ -40,21 +43,22 @@ function LimitsForm({ stored: { limits, own, etag } }: { readonly stored: v1.Get
   const inEffect = (value: number | bigint | undefined) => (value === undefined ? "" : `In effect: ${formatNumber(value)}`);
   return (
     <Stack gap="sm" maw={420}>
-      <Text size="sm" c="dimmed">An empty field uses the limit of the installation.</Text>
+      <Text size="sm" c="dimmed">{`An empty field uses the limit of the installation.${readOnly ? " The administrator of the platform changes limits." : ""}`}</Text>
       {COUNTS.map(({ name, label, max }) => (
-        <NumberInput key={name} label={label} description={inEffect(limits?.[name])} value={values[name] ?? ""} onChange={(value) => set(name, value === "" ? undefined : Number(value))} min={0} max={max} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
+        <NumberInput key={name} readOnly={readOnly} label={label} description={inEffect(limits?.[name])} value={values[name] ?? ""} onChange={(value) => set(name, value === "" ? undefined : Number(value))} min={0} max={max} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
       ))}
-      <NumberInput label="Stored bytes" description={inEffect(limits?.storageBytes)} value={values.storageBytes === undefined ? "" : Number(values.storageBytes)} onChange={(value) => set("storageBytes", value === "" ? undefined : BigInt(Math.trunc(Number(value))))} min={0} max={STORAGE_MAX} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
+      <NumberInput readOnly={readOnly} label="Stored bytes" description={inEffect(limits?.storageBytes)} value={values.storageBytes === undefined ? "" : Number(values.storageBytes)} onChange={(value) => set("storageBytes", value === "" ? undefined : BigInt(Math.trunc(Number(value))))} min={0} max={STORAGE_MAX} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
       <Select
         label="Model calls of stopped turns"
         placeholder="As the installation"
         data={[{ value: String(v1.AbandonedCalls.ABORT), label: "Abort" }, { value: String(v1.AbandonedCalls.DRAIN), label: "Read to the end" }]}
         value={values.abandonedCalls === undefined ? null : String(values.abandonedCalls)}
         onChange={(value) => set("abandonedCalls", value === null ? undefined : Number(value))}
-        clearable
+        clearable={!readOnly}
+        readOnly={readOnly}
       />
       {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: () => void queries.invalidateQueries({ queryKey: KEY }) }} />}
-      <Group><Button size="xs" loading={save.isPending} onClick={() => save.mutate()}>Save the limits</Button></Group>
+      {!readOnly && <Group><Button size="xs" loading={save.isPending} onClick={() => save.mutate()}>Save the limits</Button></Group>}
     </Stack>
   );
 }

@@ -1,20 +1,19 @@
 import { Button, Group, NumberInput, Stack, Switch, TextInput } from "@mantine/core";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import type { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { ORGANIZATION_KEY, useOrganization } from "../session/organization.js";
 import { EmptyState, QueryView } from "../states/states.js";
 
-const KEY = ["organization"];
 const NAME_MAX = 200;
 const RETENTION_DAYS_MAX = 3_650;
 const TAG_BATCH_MAX = 1_000;
 
 /** The name, retention and automatic runs of the organization. */
 export function OrganizationSettings() {
-  const api = useApi();
-  const organization = useQuery({ queryKey: KEY, queryFn: async ({ signal }) => (await api.organizations.getOrganization({}, { signal })).organization ?? null, refetchOnWindowFocus: false });
+  const organization = useOrganization();
   return (
     <QueryView query={organization} empty={(data) => (data === null ? <EmptyState title="Not found" /> : undefined)}>
       {(data) => data !== null && <SettingsForm key={data.etag} stored={data} />}
@@ -38,7 +37,7 @@ function SettingsForm({ stored }: { readonly stored: v1.Organization }) {
       const updateMask = { paths: ["name", "thread_retention_days", "tag_runs_disabled", "tag_batch_documents", "auto_create"] };
       await api.organizations.updateOrganization({ organization: { ...values, name: values.name.trim(), etag: stored.etag }, updateMask });
     },
-    onSuccess: () => queries.invalidateQueries({ queryKey: KEY }),
+    onSuccess: () => queries.invalidateQueries({ queryKey: ORGANIZATION_KEY }),
   });
   return (
     <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
@@ -48,7 +47,7 @@ function SettingsForm({ stored }: { readonly stored: v1.Organization }) {
         <Switch label="An agent makes a proposal for each uploaded document" checked={values.autoCreate} onChange={(event) => change({ autoCreate: event.currentTarget.checked })} />
         <Switch label="Prompts run on documents with their tags" checked={!values.tagRunsDisabled} onChange={(event) => change({ tagRunsDisabled: !event.currentTarget.checked })} />
         <NumberInput label="Documents on which a prompt runs at once when it gets a tag" value={values.tagBatchDocuments} onChange={(value) => change({ tagBatchDocuments: Number(value) || 0 })} min={0} max={TAG_BATCH_MAX} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
-        {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: () => void queries.invalidateQueries({ queryKey: KEY }) }} />}
+        {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: () => void queries.invalidateQueries({ queryKey: ORGANIZATION_KEY }) }} />}
         <Group><Button size="xs" type="submit" loading={save.isPending} disabled={values.name.trim() === ""}>Save</Button></Group>
       </Stack>
     </form>

@@ -5,6 +5,7 @@ import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { QueryView } from "../states/states.js";
+import { PolicyDryRun } from "./policy_dry_run.js";
 import { moved, policyOf, sentenceOf, textOfPolicy } from "./policy_text.js";
 
 const KEY = ["policy"];
@@ -43,6 +44,7 @@ function PolicyForm({ stored, etag }: { readonly stored: v1.Policy | undefined; 
       <Textarea aria-label="Policy" value={text} onChange={(event) => setText(event.currentTarget.value)} error={"problem" in parsed ? parsed.problem : undefined} autosize minRows={8} maxRows={30} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
       {save.error !== null && <ErrorNotice error={save.error} actions={{ reload }} />}
       <Group><Button size="xs" loading={save.isPending} disabled={"problem" in parsed || text === textOfPolicy(stored)} onClick={() => "policy" in parsed && save.mutate(parsed.policy)}>Save the policy</Button></Group>
+      <PolicyDryRun policy={"policy" in parsed ? parsed.policy : undefined} />
     </Stack>
   );
 }

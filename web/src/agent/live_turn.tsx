@@ -2,11 +2,11 @@ import { Badge, Button, Group, Stack, Text } from "@mantine/core";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { Decision, v1 } from "folio-client";
 import { useEffect, useState } from "react";
-import { formatLeft, formatNumber } from "../format.js";
+import { formatLeft } from "../format.js";
 import { Markdown } from "./markdown.js";
 import { Thinking } from "./thinking.js";
 import { ToolCard, type WaitingCall } from "./tool_card.js";
-import type { RoundState, TurnState } from "./turn_state.js";
+import { usageSentence, type RoundState, type TurnState } from "./turn_state.js";
 import type { Decisions } from "./use_turn.js";
 import { UserMessage } from "./user_message.js";
 
@@ -34,6 +34,7 @@ export function LiveTurn({ state, isStreaming, approvable, tools, decided, onDec
   const waitingCall = (call: v1.Call): WaitingCall | undefined => {
     if (!waitingCalls.some(({ callId }) => callId === call.callId)) return undefined;
     return {
+      turnId: state.turnId,
       requirement: call.approvalRequirement,
       mayApprove: approvable?.includes(call.callId) ?? false,
       parametersJson: tools.get(call.name)?.parametersJson ?? "",
@@ -58,7 +59,7 @@ export function LiveTurn({ state, isStreaming, approvable, tools, decided, onDec
       )}
       {["cancelled", "expired", "superseded"].includes(phase) && <Text size="sm" c="dimmed" role="status">{`The turn was ${phase === "expired" ? "not decided in time" : phase}.`}</Text>}
       {usage !== undefined && phase !== "running" && (
-        <Text size="xs" c="dimmed">{`${formatNumber(usage.inputTokens)} tokens read, ${formatNumber(usage.outputTokens)} written, ${usage.modelCalls} model calls`}</Text>
+        <Text size="xs" c="dimmed">{usageSentence(usage)}</Text>
       )}
     </Stack>
   );

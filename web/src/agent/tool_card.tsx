@@ -1,7 +1,15 @@
 import { Badge, Button, Card, Code, Group, Stack, Text, Textarea } from "@mantine/core";
-import type { Decision, v1 } from "folio-client";
-import { useState } from "react";
+import { useDebouncedValue } from "@mantine/hooks";
+import { v1, type Decision } from "folio-client";
+import { lazy, Suspense, useState } from "react";
+import { usePermits } from "../session/session_context.js";
+import { LoadingState } from "../states/states.js";
 import { approversOf, editedArguments, indented, REASON_MAX, statusOf, summaryOf } from "./calls.js";
+
+const EffectPreview = lazy(async () => ({ default: (await import("./effect_preview.js")).EffectPreview }));
+
+/** Delay between an edit of the arguments and the preview of its effect, in milliseconds. */
+const PREVIEW_DELAY_MS = 500;
 
 interface ToolCardProps {
   readonly callId: string;
@@ -14,6 +22,7 @@ interface ToolCardProps {
 }
 
 export interface WaitingCall {
+  readonly turnId: string;
   readonly requirement: v1.ApprovalRequirement | undefined;
   /** True if the visitor may approve the call. */
   readonly mayApprove: boolean;
@@ -46,17 +55,22 @@ export function ToolCard({ callId, name, argumentsJson, result, isRunning = fals
           <Code block className="foreign" mah={240} style={{ overflow: "auto" }}>{indented(result.content)}</Code>
         </details>
       )}
-      {waiting !== undefined && <DecisionForm name={name} argumentsJson={argumentsJson} waiting={waiting} />}
+      {waiting !== undefined && <DecisionForm callId={callId} name={name} argumentsJson={argumentsJson} waiting={waiting} />}
     </Card>
   );
 }
 
 /** Approves, edits or rejects a call. */
-function DecisionForm({ name, argumentsJson, waiting }: { readonly name: string; readonly argumentsJson: string; readonly waiting: WaitingCall }) {
+function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardProps, "callId" | "name" | "argumentsJson"> & { readonly waiting: WaitingCall }) {
   const [mode, setMode] = useState<"choose" | "edit" | "reject">("choose");
   const [text, setText] = useState("");
   const [problem, setProblem] = useState<string>();
-  const { requirement, mayApprove, parametersJson, decision, isBusy, onDecide } = waiting;
+  const { turnId, requirement, mayApprove, parametersJson, decision, isBusy, onDecide } = waiting;
+  // Viewers read waiting calls, but not previews.
+  const hasPreview = usePermits(v1.Role.MEMBER);
+  const [editedText] = useDebouncedValue(mode === "edit" ? text : "", PREVIEW_DELAY_MS);
+  const isEdited = mode === "edit" && editedText !== "" && editedText !== indented(argumentsJson);
+  const previewed = isEdited && "value" in editedArguments(editedText, parametersJson) ? editedText : "";
 
   if (decision !== undefined) {
     return <Text size="xs" c="dimmed" role="status">{`${decisionLabel(decision)}. The round runs when all its calls are decided.`}</Text>;
@@ -74,12 +88,17 @@ function DecisionForm({ name, argumentsJson, waiting }: { readonly name: string;
   const cancel = <Button size="xs" variant="subtle" color="gray" onClick={() => setMode("choose")}>Back</Button>;
   return (
     <Stack gap={6} mt={6}>
+      {hasPreview && (
+        <Suspense fallback={<LoadingState label="Reading the effect" />}>
+          <EffectPreview turnId={turnId} callId={callId} argumentsJson={previewed} />
+        </Suspense>
+      )}
       <Text size="xs" c="dimmed">{`${approversOf(requirement)}${mayApprove ? "" : " You may reject it."}`}</Text>
       {mode === "choose" && (
         <Group gap="xs">
-          <Button size="xs" color="green" disabled={!mayApprove} loading={isBusy} onClick={() => onDecide("approve")} aria-label={`Approve ${name}`}>Approve</Button>
+          <Button size="xs" color="green" data-decision="approve" disabled={!mayApprove} loading={isBusy} onClick={() => onDecide("approve")} aria-label={`Approve ${name}`}>Approve</Button>
           <Button size="xs" variant="default" disabled={!mayApprove || isBusy} onClick={open("edit", indented(argumentsJson))} aria-label={`Edit ${name}`}>Edit</Button>
-          <Button size="xs" variant="default" disabled={isBusy} onClick={open("reject", "")} aria-label={`Reject ${name}`}>Reject</Button>
+          <Button size="xs" variant="default" data-decision="reject" disabled={isBusy} onClick={open("reject", "")} aria-label={`Reject ${name}`}>Reject</Button>
         </Group>
       )}
       {mode === "edit" && (

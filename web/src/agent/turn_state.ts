@@ -1,5 +1,6 @@
 // The state of a turn from its events. No I/O, no clock.
 import type { v1 } from "folio-client";
+import { formatNumber } from "../format.js";
 
 export type TurnPhase = "running" | "awaiting" | "completed" | "failed" | "cancelled" | "expired" | "superseded";
 
@@ -30,6 +31,13 @@ export interface TurnState {
   readonly usage: v1.Usage | undefined;
   /** Number of the last event. */
   readonly lastEvent: bigint;
+}
+
+/** Returns the tokens and credits of a turn. A server that charges no credits reports 0. */
+export function usageSentence({ inputTokens, outputTokens, modelCalls, credits }: v1.Usage): string {
+  const parts = [`${formatNumber(inputTokens)} tokens read`, `${formatNumber(outputTokens)} written`, `${formatNumber(modelCalls)} model ${modelCalls === 1 ? "call" : "calls"}`];
+  if (credits > 0n) parts.push(`${formatNumber(credits)} ${credits === 1n ? "credit" : "credits"}`);
+  return parts.join(", ");
 }
 
 /** Returns the state before the first event. */

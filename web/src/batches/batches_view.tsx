@@ -1,14 +1,14 @@
-import { Anchor, Badge, Button, Group, Modal, Progress, Stack, Table, Text } from "@mantine/core";
+import { Anchor, Badge, Button, Group, Modal, Progress, Stack, Text } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
-import { useState } from "react";
-import { Link } from "wouter";
+import { useSearchParams } from "wouter";
 import { useApi, useStream } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatPercent, formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, QueryView } from "../states/states.js";
+import { JobResults } from "./job_results.js";
 
 const REFRESH_MS = 5_000;
 const { QUEUED, RUNNING, WAITING, PAUSED, COMPLETED, FAILED, CANCELLED } = v1.JobState;
@@ -20,10 +20,11 @@ export function progressOf({ doneItems, failedItems, totalItems }: Pick<v1.Job, 
   return totalItems <= 0 ? 0 : Math.min((doneItems + failedItems) / totalItems, 1);
 }
 
-/** The jobs that run prompts on documents, with their progress and results. */
+/** The jobs that run prompts on documents, with their progress and results. The address contains the opened one. */
 export function BatchesView() {
   const api = useApi();
-  const [jobId, setJobId] = useState<string>();
+  const [parameters, setParameters] = useSearchParams();
+  const jobId = parameters.get("job") ?? undefined;
   return (
     <>
       <ListView<v1.Job>
@@ -37,13 +38,13 @@ export function BatchesView() {
         keyOf={({ jobId }) => jobId}
         emptyText="Select documents and extract them to start a batch."
         columns={[
-          { label: "Started", cell: ({ createTime, jobId }) => <Anchor component="button" size="sm" onClick={() => setJobId(jobId)}>{formatTime(createTime) || jobId}</Anchor> },
+          { label: "Started", cell: ({ createTime, jobId }) => <Anchor component="button" size="sm" onClick={() => setParameters({ job: jobId })}>{formatTime(createTime) || jobId}</Anchor> },
           { label: "Kind", cell: ({ kind }) => kind.replaceAll("_", " ") },
           { label: "State", cell: ({ state }) => <JobBadge state={state} /> },
           { label: "Progress", cell: (job) => <JobProgress job={job} /> },
         ]}
       />
-      <Modal opened={jobId !== undefined} onClose={() => setJobId(undefined)} title="Batch" size="lg">
+      <Modal opened={jobId !== undefined} onClose={() => setParameters({})} title="Batch" size="xl">
         {jobId !== undefined && <JobDetails jobId={jobId} />}
       </Modal>
     </>
@@ -72,7 +73,6 @@ function JobDetails({ jobId }: { readonly jobId: string }) {
   const canWrite = usePermits(v1.Role.MEMBER);
   const key = ["job", jobId];
   const job = useQuery({ queryKey: key, queryFn: async ({ signal }) => (await api.jobs.getJob({ jobId }, { signal })).job ?? null });
-  const items = useQuery({ queryKey: ["job items", jobId, job.data?.doneItems, job.data?.failedItems], queryFn: async ({ signal }) => (await api.jobs.listJobItems({ jobId, pageSize: 100 }, { signal })).items });
   useStream(`job ${jobId}`, async (signal) => {
     try {
       for await (const state of api.watchJob(jobId, { signal })) queries.setQueryData(key, state);
@@ -99,22 +99,7 @@ function JobDetails({ jobId }: { readonly jobId: string }) {
           )}
           {act.error !== null && <ErrorNotice error={act.error} onClose={act.reset} />}
           {data.error !== undefined && <Text size="sm" c="red" className="foreign">{data.error.message}</Text>}
-          <QueryView query={items}>
-            {(rows) => (
-              <Table aria-label="Items" verticalSpacing={4}>
-                <Table.Tbody>
-                  {rows.map(({ number, subject, state, error }) => (
-                    <Table.Tr key={number}>
-                      <Table.Td>{number}</Table.Td>
-                      <Table.Td>{subject.startsWith("doc_") ? <Anchor component={Link} href={`/documents/${subject}`} size="sm">{subject}</Anchor> : subject}</Table.Td>
-                      <Table.Td>{(v1.JobItemState[state] ?? "").toLowerCase()}</Table.Td>
-                      <Table.Td className="foreign">{error?.message}</Table.Td>
-                    </Table.Tr>
-                  ))}
-                </Table.Tbody>
-              </Table>
-            )}
-          </QueryView>
+          <JobResults jobId={jobId} isOpen={OPEN.includes(data.state)} />
         </Stack>
       )}
     </QueryView>

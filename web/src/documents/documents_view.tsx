@@ -1,10 +1,11 @@
-import { Button, Group, MultiSelect, Select, Stack, Text, TextInput, Title } from "@mantine/core";
+import { Button, Group, MultiSelect, Select, Stack, Switch, Text, TextInput, Title } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { v1 } from "folio-client";
 import { lazy, Suspense, useCallback, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "wouter";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatNumber } from "../format.js";
+import { useOrganization } from "../session/organization.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, QueryView } from "../states/states.js";
 import { DocumentTable } from "./document_table.js";
@@ -32,7 +33,10 @@ export function DocumentsView() {
   const documents = useDocuments(filters);
   const tags = useTags();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const uploads = useUploads(filters.tagIds);
+  // Undefined: the visitor chose nothing, and the organization decides.
+  const [autoCreate, setAutoCreate] = useState<boolean>();
+  const organization = useOrganization();
+  const uploads = useUploads(filters.tagIds, autoCreate);
   const search = useDebouncedCallback((text: string) => setFilters({ text }), SEARCH_DELAY_MS);
   const searchInput = useRef<HTMLInputElement>(null);
 
@@ -61,7 +65,12 @@ export function DocumentsView() {
       <Stack gap="sm">
         <Group justify="space-between">
           <Title order={1} size="h3">Documents</Title>
-          {canWrite && <UploadButton onFiles={uploads.add} />}
+          {canWrite && (
+            <Group gap="sm">
+              <Switch size="xs" label="Automatic creation" title="An agent proposes a schema, a prompt and an extraction for each uploaded document" checked={autoCreate ?? organization.data?.autoCreate ?? false} onChange={(event) => setAutoCreate(event.currentTarget.checked)} />
+              <UploadButton onFiles={uploads.add} />
+            </Group>
+          )}
         </Group>
         <Group gap="sm" align="flex-end" role="search">
           <TextInput ref={searchInput} aria-label="Search by name" placeholder="Search by name" defaultValue={filters.text} maxLength={TEXT_MAX} onChange={(event) => search(event.currentTarget.value)} flex="1 1 200px" type="search" />

@@ -1,5 +1,6 @@
 // The uploads of a tab. Files are sent a few at a time, so that their connections do not block other calls.
 import { useQueryClient } from "@tanstack/react-query";
+import type { UploadOptions } from "folio-client";
 import { useCallback, useRef, useState } from "react";
 import { useApi } from "../api/api.js";
 
@@ -27,12 +28,12 @@ export function documentName(fileName: string): string {
   return name.slice(0, NAME_MAX - [...end].length).join("").trim() + end;
 }
 
-/** Returns the uploads with the function that adds files, and the one that removes the ended uploads. */
-export function useUploads(tagIds: readonly string[]) {
+/** `autoCreate`: whether an agent makes a proposal for each file; undefined: the organization decides. Returns the uploads with the function that adds files, and the one that removes the ended uploads. */
+export function useUploads(tagIds: readonly string[], autoCreate: boolean | undefined) {
   const api = useApi();
   const queries = useQueryClient();
   const [uploads, setUploads] = useState<readonly Upload[]>([]);
-  const waiting = useRef<{ key: number; file: File }[]>([]);
+  const waiting = useRef<{ key: number; file: File; options: UploadOptions }[]>([]);
   const running = useRef(0);
   const nextKey = useRef(1);
 
@@ -42,10 +43,10 @@ export function useUploads(tagIds: readonly string[]) {
     const change = (key: number, changes: Partial<Upload>) =>
       setUploads((all) => all.map((upload) => (upload.key === key ? { ...upload, ...changes } : upload)));
     for (let next = waiting.current.shift(); next !== undefined; next = waiting.current.shift()) {
-      const { key, file } = next;
+      const { key, file, options } = next;
       const progress = (sent: number, size: number) => change(key, { progress: size === 0 ? 1 : sent / size });
       try {
-        const { documentId } = await api.upload(file, { name: documentName(file.name), tagIds, progress });
+        const { documentId } = await api.upload(file, { ...options, progress });
         change(key, { progress: 1, documentId });
       } catch (error) {
         change(key, { error });
@@ -53,14 +54,17 @@ export function useUploads(tagIds: readonly string[]) {
       void queries.invalidateQueries({ queryKey: ["documents"] });
     }
     running.current -= 1;
-  }, [api, queries, tagIds]);
+  }, [api, queries]);
 
   const add = useCallback((files: readonly File[]) => {
-    const added = files.slice(0, FILES_MAX).map((file) => ({ key: nextKey.current++, file }));
+    const added = files.slice(0, FILES_MAX).map((file) => {
+      const options = { name: documentName(file.name), tagIds, ...(autoCreate !== undefined && { autoCreate }) };
+      return { key: nextKey.current++, file, options };
+    });
     waiting.current.push(...added);
     setUploads((all) => [...all, ...added.map(({ key, file }) => ({ key, name: file.name, progress: 0, documentId: undefined, error: undefined }))]);
     for (let workers = 0; workers < CONCURRENT; workers++) void work();
-  }, [work]);
+  }, [work, tagIds, autoCreate]);
 
   const clear = useCallback(() => setUploads((all) => all.filter(({ documentId, error }) => documentId === undefined && error === undefined)), []);
   return { uploads, add, clear };

@@ -53,6 +53,7 @@ export function ApprovalItem({ approval }: { readonly approval: v1.PendingApprov
           name={call.name}
           argumentsJson={call.argumentsJson}
           waiting={{
+            turnId,
             requirement: call.approvalRequirement,
             mayApprove: approvable.includes(call.callId),
             parametersJson: tools.data?.find(({ name }) => name === call.name)?.parametersJson ?? "",

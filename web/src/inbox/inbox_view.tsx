@@ -15,7 +15,7 @@ const KINDS = [
   { value: "proposal", label: "Proposals" },
 ];
 
-/** The items that wait for the visitor, across documents. Keys: j and k move, Enter opens, a approves. */
+/** The items that wait for the visitor, across documents. Keys: j and k move, Enter opens, a approves or accepts, r rejects. */
 export function InboxView() {
   const inbox = useInbox(true);
   const [kind, setKind] = useState("all");
@@ -27,10 +27,11 @@ export function InboxView() {
     const current = cards.findIndex((card) => card.contains(document.activeElement));
     if (isWriting(event.nativeEvent)) return;
     const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
+    const decision = { a: "approve", r: "reject" }[event.key];
     const card = cards[current];
     if (step !== undefined) cards[Math.min(Math.max(current + step, 0), cards.length - 1)]?.focus();
     else if (event.key === "Enter" && card === document.activeElement) card?.querySelector<HTMLElement>("a")?.click();
-    else if (event.key === "a" && card !== undefined) card.querySelector<HTMLElement>('button[aria-label^="Approve"]')?.click();
+    else if (decision !== undefined && card !== undefined) card.querySelector<HTMLElement>(`button[data-decision="${decision}"]`)?.click();
     else return;
     event.preventDefault();
   };

@@ -7,11 +7,14 @@ import { useDocument } from "../document/queries.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { useDecision } from "./queries.js";
 
+/** Returns the id of the resource of a revision. */
+const idOf = (revid: string) => revid.split(".")[0] ?? "";
+
 /** A proposal of an agent: accept with the offer of a tag, refine in a conversation, or reject. */
 export function ProposalItem({ proposal }: { readonly proposal: v1.Proposal }) {
   const api = useApi();
   const [, navigate] = useLocation();
-  const { proposalId, documentId, documentType, etag } = proposal;
+  const { proposalId, documentId, documentType, schemaRevid, promptRevid, etag } = proposal;
   const document = useDocument(documentId);
   const [isTagged, setTagged] = useState(documentType !== "");
   const accept = useDecision(() => api.proposals.acceptProposal({ proposalId, etag, tagName: isTagged ? documentType : "" }));
@@ -25,15 +28,18 @@ export function ProposalItem({ proposal }: { readonly proposal: v1.Proposal }) {
   return (
     <Stack gap="xs">
       <Text size="sm">
-        {"An agent created a schema, a prompt and an extraction for "}
-        <Anchor component={Link} href={`/documents/${documentId}`} size="sm"><bdi>{document.data?.name ?? "a document"}</bdi></Anchor>
+        {"For "}
+        <Anchor component={Link} href={`/documents/${documentId}?panel=extraction`} size="sm"><bdi>{document.data?.name ?? "a document"}</bdi></Anchor>
         {documentType !== "" && <> ({<bdi>{documentType}</bdi>})</>}
+        {", an agent created an extraction, "}
+        {schemaRevid !== "" && <><Anchor component={Link} href={`/schemas/${idOf(schemaRevid)}`} size="sm">a schema</Anchor>{" and "}</>}
+        <Anchor component={Link} href={`/prompts?prompt=${idOf(promptRevid)}`} size="sm">a prompt</Anchor>.
       </Text>
       {documentType !== "" && <Checkbox size="xs" checked={isTagged} onChange={(event) => setTagged(event.currentTarget.checked)} label={<>Run the prompt on documents with the tag <bdi>{documentType}</bdi></>} />}
       <Group gap="xs">
-        <Button size="xs" color="green" loading={accept.isPending} disabled={isBusy} onClick={() => accept.mutate(undefined)}>Accept</Button>
+        <Button size="xs" color="green" data-decision="approve" loading={accept.isPending} disabled={isBusy} onClick={() => accept.mutate(undefined)}>Accept</Button>
         <Button size="xs" variant="default" loading={refine.isPending} disabled={isBusy} onClick={() => refine.mutate(undefined)}>Refine</Button>
-        <Button size="xs" variant="default" loading={reject.isPending} disabled={isBusy} onClick={() => reject.mutate(undefined)}>Reject</Button>
+        <Button size="xs" variant="default" data-decision="reject" loading={reject.isPending} disabled={isBusy} onClick={() => reject.mutate(undefined)}>Reject</Button>
       </Group>
       {error !== null && <ErrorNotice error={error} />}
     </Stack>

@@ -2,6 +2,7 @@ import { ActionIcon, Badge, Button, Checkbox, Group, Modal, MultiSelect, Select,
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
+import { useSearchParams } from "wouter";
 import { useSchemas } from "../agent/mentions.js";
 import { useApi } from "../api/api.js";
 import { quoted } from "../documents/filters.js";
@@ -11,20 +12,42 @@ import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
 import { usePermits } from "../session/session_context.js";
+import { EmptyState, QueryView } from "../states/states.js";
 
 const NAME_MAX = 200;
 const CONTENT_MAX = 64 * 1024;
 type Edited = Pick<v1.Prompt, "promptId" | "name" | "content" | "schemaRevid" | "model" | "tagIds" | "agent" | "etag">;
 const NEW: Edited = { promptId: "", name: "", content: "", schemaRevid: "", model: "", tagIds: [], agent: false, etag: "" };
 
-/** The prompts of the organization. */
+const ID = /^[\w-]{1,100}$/;
+
+/** Returns the filter of the server for a part of the name and a schema. An invalid id of an address filters nothing. */
+export function promptFilter(text: string, schemaId: string): string {
+  const name = text.trim() === "" ? [] : [`name:${quoted(text.trim())}`];
+  return [...name, ...(ID.test(schemaId) ? [`schema:${schemaId}`] : [])].join(" ");
+}
+
+/** The prompts of the organization. The address contains the schema of the filter and the prompt that is shown. */
 export function PromptsView() {
   const api = useApi();
   const canWrite = usePermits(v1.Role.MEMBER);
   const tags = useTags();
+  const schemas = useSchemas();
+  const [parameters, setParameters] = useSearchParams();
+  const schemaId = parameters.get("schema") ?? "";
+  const promptId = parameters.get("prompt") ?? "";
   const [text, setText] = useState("");
-  const [edited, setEdited] = useState<Edited>();
-  const filter = text.trim() === "" ? "" : `name:${quoted(text.trim())}`;
+  const set = (name: "schema" | "prompt", value: string) =>
+    setParameters((before) => {
+      const after = new URLSearchParams(before);
+      if (value === "") after.delete(name);
+      else after.set(name, value);
+      return after;
+    });
+  const filter = promptFilter(text, schemaId);
+  const schemaOptions = (schemas.data ?? []).map(({ schemaId, name }) => ({ value: schemaId, label: name }));
+  // A link may name a schema that is not among the first ones.
+  if (schemaId !== "" && !schemaOptions.some(({ value }) => value === schemaId)) schemaOptions.unshift({ value: schemaId, label: schemaId });
   return (
     <>
       <ListView<v1.Prompt>
@@ -43,15 +66,36 @@ export function PromptsView() {
           { label: "Model", cell: ({ model }) => model || "default" },
           { label: "Revision", cell: ({ revision }) => revision },
           { label: "Changed", cell: ({ revisionCreateTime }) => formatTime(revisionCreateTime) },
-          { label: "", cell: (prompt) => canWrite && <ActionIcon variant="subtle" color="gray" aria-label={`Edit ${prompt.name}`} onClick={() => setEdited(prompt)}>✎</ActionIcon> },
+          { label: "", cell: ({ promptId, name }) => <ActionIcon variant="subtle" color="gray" aria-label={`${canWrite ? "Edit" : "Show"} ${name}`} onClick={() => set("prompt", promptId)}>{canWrite ? "✎" : "…"}</ActionIcon> },
         ]}
       >
-        {canWrite && <Button size="xs" onClick={() => setEdited(NEW)}>New prompt</Button>}
+        <Select size="xs" aria-label="Schema" placeholder="Any schema" data={schemaOptions} value={schemaId || null} onChange={(id) => set("schema", id ?? "")} clearable searchable w={200} />
+        {canWrite && <Button size="xs" onClick={() => set("prompt", "new")}>New prompt</Button>}
       </ListView>
-      <Modal opened={edited !== undefined} onClose={() => setEdited(undefined)} title={edited?.promptId === "" ? "New prompt" : "Edit prompt"} size="lg">
-        {edited !== undefined && <PromptForm prompt={edited} tags={tags.data ?? []} onDone={() => setEdited(undefined)} />}
+      <Modal opened={promptId !== ""} onClose={() => set("prompt", "")} title={promptId === "new" ? "New prompt" : canWrite ? "Edit prompt" : "Prompt"} size="lg">
+        {promptId === "new" && <PromptForm prompt={NEW} tags={tags.data ?? []} onDone={() => set("prompt", "")} />}
+        {promptId !== "" && promptId !== "new" && <StoredPrompt promptId={promptId} tags={tags.data ?? []} onDone={() => set("prompt", "")} />}
       </Modal>
     </>
+  );
+}
+
+interface StoredPromptProps extends Omit<PromptFormProps, "prompt"> {
+  readonly promptId: string;
+}
+
+function StoredPrompt({ promptId, ...props }: StoredPromptProps) {
+  const api = useApi();
+  const grid = { filters: [{ field: "prompt_id", operator: v1.GridOperator.IS_ANY_OF, values: [promptId] }] };
+  const prompt = useQuery({
+    queryKey: ["prompts", "one", promptId],
+    queryFn: async ({ signal }) => (await api.prompts.listPrompts({ grid }, { signal })).prompts.find((one) => one.promptId === promptId) ?? null,
+    refetchOnWindowFocus: false,
+  });
+  return (
+    <QueryView query={prompt} empty={(data) => (data === null ? <EmptyState title="Not found" text="The prompt was deleted." /> : undefined)}>
+      {(data) => data !== null && <PromptForm key={data.etag} prompt={data} {...props} />}
+    </QueryView>
   );
 }
 
@@ -64,14 +108,16 @@ interface PromptFormProps {
 function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
   const api = useApi();
   const queries = useQueryClient();
+  const readOnly = !usePermits(v1.Role.MEMBER);
   const schemas = useSchemas();
   const models = useQuery({ queryKey: ["models", "prompts"], queryFn: async ({ signal }) => (await api.models.listModels({ use: v1.ModelUse.PROMPTS, pageSize: 200 }, { signal })).models });
   const [values, setValues] = useState(prompt);
   const change = (changes: Partial<Edited>) => setValues((before) => ({ ...before, ...changes }));
   const onSuccess = async () => {
-    await queries.invalidateQueries({ queryKey: ["prompts"] });
     onDone();
+    await queries.invalidateQueries({ queryKey: ["prompts"] });
   };
+  const reload = () => void queries.invalidateQueries({ queryKey: ["prompts"] });
   const save = useMutation({
     mutationFn: async () => {
       const { name, content, schemaRevid, model, tagIds, agent } = values;
@@ -92,17 +138,17 @@ function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
   return (
     <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
       <Stack>
-        <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} maxLength={NAME_MAX} required data-autofocus />
-        <Textarea label="Instructions" value={values.content} onChange={(event) => change({ content: event.currentTarget.value })} maxLength={CONTENT_MAX} required autosize minRows={5} maxRows={18} dir="auto" />
-        <Select label="Schema" placeholder="No schema" data={schemaOptions} value={values.schemaRevid || null} onChange={(id) => change({ schemaRevid: id ?? "" })} clearable searchable />
-        <Select label="Model" placeholder="Default model" data={(models.data ?? []).map(({ name }) => name)} value={values.model || null} onChange={(model) => change({ model: model ?? "" })} clearable searchable />
-        <MultiSelect label="Tags" description="The prompt runs on documents with one of its tags." data={tags.map(({ tagId, name }) => ({ value: tagId, label: name }))} value={[...values.tagIds]} onChange={(tagIds) => change({ tagIds })} searchable />
+        <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} readOnly={readOnly} maxLength={NAME_MAX} required data-autofocus />
+        <Textarea label="Instructions" value={values.content} onChange={(event) => change({ content: event.currentTarget.value })} readOnly={readOnly} maxLength={CONTENT_MAX} required autosize minRows={5} maxRows={18} dir="auto" />
+        <Select label="Schema" placeholder="No schema" data={schemaOptions} value={values.schemaRevid || null} onChange={(id) => change({ schemaRevid: id ?? "" })} readOnly={readOnly} clearable={!readOnly} searchable />
+        <Select label="Model" placeholder="Default model" data={(models.data ?? []).map(({ name }) => name)} value={values.model || null} onChange={(model) => change({ model: model ?? "" })} readOnly={readOnly} clearable={!readOnly} searchable />
+        <MultiSelect label="Tags" description="The prompt runs on documents with one of its tags." data={tags.map(({ tagId, name }) => ({ value: tagId, label: name }))} value={[...values.tagIds]} onChange={(tagIds) => change({ tagIds })} readOnly={readOnly} searchable />
         {prompt.promptId === "" && <Checkbox label="The extraction agent runs the prompt" checked={values.agent} onChange={(event) => change({ agent: event.currentTarget.checked })} />}
-        {error !== null && <ErrorNotice error={error} />}
-        <Group justify="space-between">
+        {error !== null && <ErrorNotice error={error} actions={{ reload }} />}
+        {!readOnly && <Group justify="space-between">
           {prompt.promptId !== "" ? <Button variant="subtle" color="red" loading={remove.isPending} onClick={() => remove.mutate()}>Delete</Button> : <span />}
           <Button type="submit" loading={save.isPending} disabled={values.name.trim() === "" || values.content.trim() === ""}>Save</Button>
-        </Group>
+        </Group>}
       </Stack>
     </form>
   );

@@ -16,6 +16,7 @@ import { PropertiesEditor } from "./properties_editor.js";
 const DiffView = lazy(async () => ({ default: (await import("./diff_view.js")).DiffView }));
 
 const NAME_MAX = 200;
+const PROMPTS_MAX = 100;
 const NEW = { schemaId: "", schemaRevid: "", name: "", responseFormatJson: NEW_FORMAT, etag: "" };
 type Stored = Pick<v1.Schema, "schemaId" | "schemaRevid" | "name" | "responseFormatJson" | "etag">;
 
@@ -140,11 +141,15 @@ function Revisions({ schemaId }: { readonly schemaId: string }) {
 
 function Prompts({ schemaId }: { readonly schemaId: string }) {
   const api = useApi();
-  const grid = { filters: [{ field: "schema_id", operator: v1.GridOperator.IS_ANY_OF, values: [schemaId] }] };
-  const prompts = useQuery({ queryKey: ["prompts", { schemaId }], queryFn: async ({ signal }) => (await api.prompts.listPrompts({ grid, pageSize: 100 }, { signal })).prompts });
+  const prompts = useQuery({ queryKey: ["prompts", { schemaId }], queryFn: async ({ signal }) => (await api.prompts.listPrompts({ filter: `schema:${schemaId}`, orderBy: "name", pageSize: PROMPTS_MAX }, { signal })).prompts });
   return (
     <QueryView query={prompts} empty={(all) => (all.length === 0 ? <EmptyState title="No prompt uses this schema" /> : undefined)}>
-      {(all) => <List>{all.map(({ promptId, name, schemaRevid }) => <List.Item key={promptId}><bdi>{name}</bdi><Text span size="xs" c="dimmed">{` (revision ${schemaRevid.split(".").at(-1) ?? ""})`}</Text></List.Item>)}</List>}
+      {(all) => (
+        <>
+          <List>{all.map(({ promptId, name, schemaRevid }) => <List.Item key={promptId}><Anchor component={Link} href={`/prompts?prompt=${promptId}`} size="sm"><bdi>{name}</bdi></Anchor><Text span size="xs" c="dimmed">{` (revision ${schemaRevid.split(".").at(-1) ?? ""})`}</Text></List.Item>)}</List>
+          <Anchor component={Link} href={`/prompts?schema=${schemaId}`} size="sm">Show them in the list of prompts</Anchor>
+        </>
+      )}
     </QueryView>
   );
 }

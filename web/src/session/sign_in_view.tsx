@@ -1,11 +1,11 @@
 import { Alert, Button, Card, Center, PasswordInput, Stack, Tabs, TextInput, Title } from "@mantine/core";
 import { useState, type FormEvent } from "react";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { PASSWORD_MAX } from "./password.js";
 import { signInWithPassword, signInWithToken, type Connect, type Session } from "./session.js";
 import { useSession } from "./session_context.js";
 
 const EMAIL_MAX = 254;
-const PASSWORD_MAX = 256;
 /** Maximum length of a token: JWTs are longer than the tokens of Folio. */
 const TOKEN_MAX = 8_192;
 

@@ -34,6 +34,7 @@ export function Shell({ session, waiting, children }: ShellProps) {
   const views = VIEWS.filter(({ role }) => permits(roleOf(session), role));
   const commands: Command[] = [
     ...views.map(({ label, path, key }) => ({ label: `Open ${label}`, keys: `g ${key}`, run: () => navigate(path) })),
+    ...(session.user === undefined ? [] : [{ label: "Open Account", keys: "", run: () => navigate("/account") }]),
     { label: "Switch between dark and light", keys: "", run: toggleColorScheme },
     ...session.memberships
       .filter(({ organizationId }) => organizationId !== session.organizationId)
@@ -63,7 +64,10 @@ export function Shell({ session, waiting, children }: ShellProps) {
               <Menu.Target>
                 <UnstyledButton aria-label={`Account: ${session.user?.name ?? "Token"}`}><Text size="sm" className="foreign" truncate maw={160}>{session.user?.name ?? "Token"}</Text></UnstyledButton>
               </Menu.Target>
-              <Menu.Dropdown><Menu.Item onClick={signOut}>Sign out</Menu.Item></Menu.Dropdown>
+              <Menu.Dropdown>
+                {session.user !== undefined && <Menu.Item onClick={() => navigate("/account")}>Account</Menu.Item>}
+                <Menu.Item onClick={signOut}>Sign out</Menu.Item>
+              </Menu.Dropdown>
             </Menu>
           </Group>
         </Group>

@@ -1,30 +1,38 @@
-import { Card, Group, Progress, SegmentedControl, Select, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { Anchor, Card, Group, Progress, SegmentedControl, Select, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
+import { Link } from "wouter";
 import { useApi } from "../api/api.js";
 import { formatNumber } from "../format.js";
 import { EmptyState, QueryView } from "../states/states.js";
 
-const { MODEL, OPERATION, USER, DAY } = v1.UsageGroup;
+const { MODEL, OPERATION, DOCUMENT, USER, DAY } = v1.UsageGroup;
 const GROUPS = [
   { value: String(DAY), label: "Day" },
   { value: String(MODEL), label: "Model" },
   { value: String(OPERATION), label: "Operation" },
   { value: String(USER), label: "User" },
+  { value: String(DOCUMENT), label: "Document" },
 ];
 const PERIODS = [7, 30, 90];
 const ROWS_MAX = 200;
 
 /** Returns the name of a row in its group. */
-export function rowName(row: Pick<v1.UsageRow, "model" | "operation" | "userId" | "day">): string {
-  return row.day || row.model || row.operation || row.userId || "other";
+export function rowName(row: Pick<v1.UsageRow, "model" | "operation" | "documentId" | "userId" | "day">): string {
+  return row.day || row.model || row.operation || row.documentId || row.userId || "other";
 }
 
 /** Returns the rows in the order of a chart: days by time, others as the server sent them, the most expensive first. */
 export function ordered(rows: readonly v1.UsageRow[], group: v1.UsageGroup): v1.UsageRow[] {
   return group === DAY ? [...rows].sort((a, b) => (a.day < b.day ? -1 : 1)) : [...rows];
+}
+
+/** Returns the rows that a chart shows: the newest days, or the most expensive groups. */
+export function shownRows(rows: readonly v1.UsageRow[], group: v1.UsageGroup): v1.UsageRow[] {
+  const all = ordered(rows, group);
+  return group === DAY ? all.slice(-ROWS_MAX) : all.slice(0, ROWS_MAX);
 }
 
 /** The credits and tokens of model calls, and the balance. */
@@ -61,7 +69,7 @@ export function UsageView() {
         )}
       </QueryView>
       <QueryView query={usage} empty={({ rows }) => (rows.length === 0 ? <EmptyState title="No model calls" text="The period has no calls." /> : undefined)}>
-        {({ rows }) => <UsageTable rows={ordered(rows, group).slice(-ROWS_MAX)} />}
+        {({ rows }) => <UsageTable rows={shownRows(rows, group)} />}
       </QueryView>
     </Stack>
   );
@@ -79,7 +87,7 @@ function UsageTable({ rows }: { readonly rows: readonly v1.UsageRow[] }) {
       <Table.Tbody>
         {rows.map((row) => (
           <Table.Tr key={rowName(row)}>
-            <Table.Td className="foreign">{rowName(row)}</Table.Td>
+            <Table.Td className="foreign">{row.documentId === "" ? rowName(row) : <Anchor component={Link} href={`/documents/${row.documentId}`} size="sm">{row.documentId}</Anchor>}</Table.Td>
             <Table.Td>{formatNumber(row.credits)}</Table.Td>
             <Table.Td w="30%"><Progress value={Number((row.credits * 100n) / most)} aria-hidden /></Table.Td>
             <Table.Td>{formatNumber(row.calls)}</Table.Td>

@@ -10,9 +10,9 @@ M = TypeVar("M", bound=Message)
 
 
 def items_of(page: Message) -> list[Any]:
-    """Returns the items of a page: its only repeated field of messages."""
+    """Returns the items of a page: its first repeated field of messages."""
     fields = [field for field in page.DESCRIPTOR.fields if field.is_repeated and field.message_type is not None]
-    if len(fields) != 1 or "next_page_token" not in page.DESCRIPTOR.fields_by_name:
+    if not fields or "next_page_token" not in page.DESCRIPTOR.fields_by_name:
         raise TypeError(f"{page.DESCRIPTOR.name} is no response of a list")
     return list(getattr(page, fields[0].name))
 

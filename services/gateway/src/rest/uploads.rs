@@ -115,7 +115,7 @@ async fn store_one(
         metadata: file.metadata.clone(),
         size_bytes: Some(file.size_bytes()),
         password: None,
-        auto_create: None,
+        auto_create: file.auto_create,
         content: file.into_content(),
     };
     let stored = client.run_part(&format!("document {number}"), upload).await;

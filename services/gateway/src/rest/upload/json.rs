@@ -1,4 +1,4 @@
-//! JSON with files in Base64: `{"documents": [{"name", "content", "tag_ids"?, "metadata"?}]}`.
+//! JSON with files in Base64: `{"documents": [{"name", "content", "tag_ids"?, "metadata"?, "auto_create"?}]}`.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use struson::reader::{JsonReader, JsonStreamReader, ReaderError, ReaderSettings,
 
 use super::body::{Limits, chunks, too_large};
 use super::spool::{SpoolPermit, SpoolWriter, SpooledFile, Spools, create, io_error};
-use super::{FILES_MAX, TEXT_BYTES, UploadedFile};
+use super::{AUTO_CREATE, FILES_MAX, TEXT_BYTES, UploadedFile};
 use crate::rest::endpoint::{Document, DocumentInput};
 use crate::rest::extract::{check_json, organization};
 use crate::rest::failure::{Failure, InvalidValue};
@@ -51,6 +51,7 @@ impl DocumentInput for JsonUpload {
                 "content": { "type": "string", "description": "The file in Base64, or as a data URL." },
                 "tag_ids": { "type": "array", "items": text, "description": "The ids of existing tags." },
                 "metadata": { "type": "object", "additionalProperties": text },
+                "auto_create": { "type": "boolean", "description": AUTO_CREATE },
             },
             "required": ["name", "content"],
         });
@@ -134,6 +135,7 @@ struct Members {
     content: Option<SpooledFile>,
     tag_ids: Vec<String>,
     metadata: BTreeMap<String, String>,
+    auto_create: Option<bool>,
 }
 
 impl Parser<'_> {
@@ -182,7 +184,8 @@ impl Parser<'_> {
                 "content" => members.content = Some(self.content(&location)?),
                 "tag_ids" if !self.skip_null(&location)? => members.tag_ids = self.texts(&location)?,
                 "metadata" if !self.skip_null(&location)? => members.metadata = self.map(&location)?,
-                "tag_ids" | "metadata" => {}
+                "auto_create" if !self.skip_null(&location)? => members.auto_create = Some(self.boolean(&location)?),
+                "tag_ids" | "metadata" | "auto_create" => {}
                 _ => self.json.skip_value().map_err(|error| refused(&error, &location))?,
             }
         }
@@ -193,6 +196,7 @@ impl Parser<'_> {
             file: members.content.ok_or_else(|| member("content"))?,
             tag_ids: members.tag_ids,
             metadata: members.metadata,
+            auto_create: members.auto_create,
         })
     }
 
@@ -207,6 +211,10 @@ impl Parser<'_> {
 
     fn text(&mut self, location: &[Value]) -> Result<String, Failure> {
         self.json.next_string().map_err(|error| refused(&error, location))
+    }
+
+    fn boolean(&mut self, location: &[Value]) -> Result<bool, Failure> {
+        self.json.next_bool().map_err(|error| refused(&error, location))
     }
 
     fn texts(&mut self, location: &[Value]) -> Result<Vec<String>, Failure> {
@@ -303,6 +311,7 @@ fn refused(error: &ReaderError, location: &[Value]) -> Failure {
             let kind = match expected {
                 ValueType::String => "string_type",
                 ValueType::Array => "list_type",
+                ValueType::Boolean => "bool_type",
                 _ => "model_attributes_type",
             };
             invalid(kind, location, format!("Input should be a JSON {expected}, not a JSON {actual}"))
@@ -352,13 +361,15 @@ pub(super) mod tests {
     async fn files_are_decoded_with_their_descriptions_in_any_order() {
         let content = |text: &str| STANDARD.encode(text);
         let body = json!({ "ignored": [{"deep": [1]}], "documents": [
-            { "content": content("first"), "name": "a.txt", "unknown": 1, "tag_ids": ["tag_1"], "metadata": {"k": "v"} },
-            { "name": "b.txt", "metadata": null, "content": format!("data:text/plain;base64,{}", content("second")) },
+            { "content": content("first"), "name": "a.txt", "unknown": 1, "tag_ids": ["tag_1"], "metadata": {"k": "v"},
+                "auto_create": false },
+            { "name": "b.txt", "metadata": null, "auto_create": null, "content": format!("data:text/plain;base64,{}", content("second")) },
         ] });
         let mut files = upload(body.to_string()).await.unwrap().into_iter();
         let (first, second) = (files.next().unwrap(), files.next().unwrap());
         assert_eq!((first.name.as_str(), first.tag_ids.as_slice()), ("a.txt", &["tag_1".to_owned()][..]));
         assert_eq!((first.metadata["k"].as_str(), second.metadata.len(), second.size_bytes()), ("v", 0, 6));
+        assert_eq!((first.auto_create, second.auto_create), (Some(false), None));
         assert_eq!((bytes(first).await, bytes(second).await), (b"first".to_vec(), b"second".to_vec()));
         assert!(upload("{\"documents\": []}".to_owned()).await.unwrap().is_empty());
     }
@@ -374,6 +385,7 @@ pub(super) mod tests {
             (r#"{"documents": [{"name": "a"}]}"#.to_owned(), 422, "\"content\""),
             (r#"{"documents": [{"name": 1}]}"#.to_owned(), 422, "string_type"),
             (r#"{"documents": [{"name": "a", "content": null}]}"#.to_owned(), 422, "string_type"),
+            (r#"{"documents": [{"name": "a", "auto_create": "true"}]}"#.to_owned(), 422, "bool_type"),
             (r#"{"documents": [{"name": "a", "content": "%%%"}]}"#.to_owned(), 400, "Invalid base64 content"),
             (r#"{"documents": [{"name": "a", "content": "QQ"}]}"#.to_owned(), 400, "Invalid base64 content"),
             (format!(r#"{{"documents": [{{"name": "a", "content": "{large}"}}]}}"#), 413, "more than"),

@@ -26,6 +26,9 @@ pub(crate) use spool::Spools;
 
 /// Maximum number of files of a request.
 const FILES_MAX: usize = 100;
+/// Describes the member `auto_create` of a file in the OpenAPI document.
+const AUTO_CREATE: &str = "True if an agent makes a proposal for the document when its text is read. A restricted token then \
+    needs the scopes `definitions` and `extractions`, too. Default: the setting of the organization.";
 /// Maximum size of the parts of a request that are not files.
 const TEXT_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -36,6 +39,8 @@ pub(crate) struct UploadedFile {
     /// The ids of tags, as they were sent.
     pub(crate) tag_ids: Vec<String>,
     pub(crate) metadata: BTreeMap<String, String>,
+    /// True if an agent makes a proposal for the document. `None`: as the organization states.
+    pub(crate) auto_create: Option<bool>,
     file: SpooledFile,
 }
 

@@ -10,16 +10,16 @@ use http::{HeaderMap, StatusCode};
 use multer::{Constraints, Field, Multipart, SizeLimit};
 use serde_json::json;
 
-use super::UploadedFile;
 use super::body::{Limits, chunks, too_large};
 use super::spool::{SpoolPermit, SpoolWriter, SpooledFile, Spools};
+use super::{AUTO_CREATE, UploadedFile};
 use crate::rest::endpoint::{Document, DocumentInput};
 use crate::rest::extract::organization;
 use crate::rest::failure::Failure;
 use crate::services::Api;
 
-/// A form with one file: `file` (with a name), and optionally `name`, `tag_ids` (a JSON array of texts) and `metadata` (a JSON
-/// object of texts), in any order.
+/// A form with one file: `file` (with a name), and optionally `name`, `tag_ids` (a JSON array of texts), `metadata` (a JSON
+/// object of texts) and `auto_create` (`true` or `false`), in any order.
 #[derive(Debug)]
 pub(crate) struct MultipartUpload(pub(crate) UploadedFile);
 
@@ -43,6 +43,7 @@ impl DocumentInput for MultipartUpload {
                 "name": text("The name of the document. Default: the name of the file."),
                 "tag_ids": text("The ids of tags, as a JSON array of texts."),
                 "metadata": text("The metadata, as a JSON object of texts."),
+                "auto_create": { "type": "boolean", "description": AUTO_CREATE },
             },
             "required": ["file"],
         });
@@ -59,6 +60,7 @@ struct Parts {
     name: Option<String>,
     tag_ids: Option<String>,
     metadata: Option<String>,
+    auto_create: Option<String>,
 }
 
 async fn receive(request: Request, org: &OrgId, limits: Limits, spools: &Spools) -> Result<UploadedFile, Failure> {
@@ -79,6 +81,7 @@ async fn receive(request: Request, org: &OrgId, limits: Limits, spools: &Spools)
             "name" => parts.name = Some(text(field, limits).await?),
             "tag_ids" => parts.tag_ids = Some(text(field, limits).await?),
             "metadata" => parts.metadata = Some(text(field, limits).await?),
+            "auto_create" => parts.auto_create = Some(text(field, limits).await?),
             // Unknown parts are ignored, within the limit of the whole form.
             _ => {}
         }
@@ -137,7 +140,13 @@ impl Parts {
         let file = self.file.ok_or_else(|| Failure::bad_request("File is required"))?;
         let name = given(self.name).or(given(self.file_name));
         let name = name.ok_or_else(|| Failure::bad_request("File name is required"))?;
-        Ok(UploadedFile { name, tag_ids: tag_ids(self.tag_ids)?, metadata: metadata(self.metadata)?, file })
+        Ok(UploadedFile {
+            name,
+            tag_ids: tag_ids(self.tag_ids)?,
+            metadata: metadata(self.metadata)?,
+            auto_create: auto_create(self.auto_create.as_deref())?,
+            file,
+        })
     }
 }
 
@@ -153,6 +162,15 @@ fn metadata(text: Option<String>) -> Result<BTreeMap<String, String>, Failure> {
     let value: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| Failure::bad_request(format!("Invalid metadata JSON: {error}")))?;
     serde_json::from_value(value).map_err(|_| Failure::bad_request("metadata must be a JSON object of strings"))
+}
+
+fn auto_create(text: Option<&str>) -> Result<Option<bool>, Failure> {
+    match text {
+        None | Some("") => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(_) => Err(Failure::bad_request("auto_create must be true or false")),
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +234,11 @@ pub(super) mod tests {
             assert_eq!(content.concat(), b"Total 12.50");
         }
         let named = upload(form(&[file, ("name=\"name\"", "b.txt")])).await.unwrap();
-        assert_eq!(named.name, "b.txt");
+        assert_eq!((named.name.as_str(), named.auto_create), ("b.txt", None));
+        for (text, expected) in [("true", Some(true)), ("false", Some(false)), ("", None)] {
+            let uploaded = upload(form(&[("name=\"auto_create\"", text), file])).await.unwrap();
+            assert_eq!(uploaded.auto_create, expected, "{text}");
+        }
     }
 
     #[tokio::test]
@@ -229,6 +251,7 @@ pub(super) mod tests {
             (form(&[file, ("name=\"tag_ids\"", "tag_1")]), 400),
             (form(&[file, ("name=\"tag_ids\"", "[1]")]), 400),
             (form(&[file, ("name=\"metadata\"", "[]")]), 400),
+            (form(&[file, ("name=\"auto_create\"", "yes")]), 400),
             (form(&[("name=\"file\"; filename=\"a.txt\"", &large)]), 413),
             ("--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\ncut".to_owned(), 400),
             ("no form".to_owned(), 400),

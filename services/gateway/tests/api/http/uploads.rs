@@ -2,6 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use folio_types::Role;
+use folio_types::access::Scope;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -110,5 +112,42 @@ async fn a_form_is_stored_once_under_its_idempotency_key() {
     assert_eq!(client.call_ok("ListDocuments", json!({})).await["total_size"], 1);
     let other = http.json(Method::POST, &form, &json!({})).await;
     assert_eq!(other.status, 415);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_upload_states_whether_an_agent_makes_a_proposal() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let (http, documents) = (Http::new(&server, &client), format!("/v0/orgs/{}/documents", client.org));
+    let admin = server.user(&client.org, Role::Admin).await;
+    admin.call_ok("UpdateOrganization", json!({ "organization": { "auto_create": true } })).await;
+    let form = |value: &str| {
+        let part = |head: &str, body: &str| format!("--B\r\nContent-Disposition: form-data; {head}\r\n\r\n{body}\r\n");
+        let file = part("name=\"file\"; filename=\"a.txt\"", "Total 12.50");
+        let auto_create = if value.is_empty() { String::new() } else { part("name=\"auto_create\"", value) };
+        file + &auto_create + "--B--\r\n"
+    };
+    let send = async |http: &Http, value: &str| {
+        let request = http.request(Method::POST, &format!("{documents}/multipart"));
+        http.send(request.header("content-type", "multipart/form-data; boundary=B").body(form(value))).await
+    };
+    let stored = async |id: &Value| {
+        client.call_ok("GetDocument", json!({ "document_id": id })).await["document"]["auto_create"] == true
+    };
+    for (value, expected) in [("true", true), ("false", false), ("", true)] {
+        let uploaded = send(&http, value).await.json();
+        assert_eq!(stored(&uploaded["document"]["document_id"]).await, expected, "{value:?}: {uploaded}");
+    }
+    assert_eq!(send(&http, "1").await.status, 400);
+    for (value, expected) in [(json!(true), true), (json!(false), false), (Value::Null, true)] {
+        let file = json!({ "name": "a.txt", "content": STANDARD.encode("text"), "auto_create": value });
+        let uploaded = http.json(Method::POST, &documents, &json!({ "documents": [file] })).await.json();
+        assert_eq!(stored(&uploaded["documents"][0]["document_id"]).await, expected, "{value}: {uploaded}");
+    }
+
+    let restricted = server.restricted_user(&client.org, Role::Member, &[Scope::Documents], false).await;
+    let refused = send(&Http::new(&server, &restricted), "true").await;
+    assert_eq!(refused.status, 403, "a proposal needs further scopes: {refused:?}");
     server.stop().await;
 }

@@ -1,0 +1,120 @@
+import { Button, Checkbox, Group, Modal, PasswordInput, Stack, Switch, TextInput } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import type { v1 } from "folio-client";
+import { useState } from "react";
+import { useApi } from "../api/api.js";
+import { quoted } from "../documents/filters.js";
+import { ErrorNotice } from "../errors/error_notice.js";
+import { formatNumber } from "../format.js";
+import { ListView } from "../lists/list_view.js";
+import { ConfirmButton } from "./confirm_button.js";
+import { McpToolsForm } from "./mcp_tools_form.js";
+
+const KEY = ["mcp servers"];
+const NAME = /^[A-Za-z0-9_-]{1,64}$/;
+const NAME_MAX = 64;
+const URL_MAX = 2_000;
+const TOKEN_MAX = 4_000;
+
+type Shown = { readonly form: "settings"; readonly server: v1.McpServer | undefined } | { readonly form: "tools"; readonly server: v1.McpServer };
+
+/** The MCP servers whose tools agents may call. */
+export function McpServers() {
+  const api = useApi();
+  const queries = useQueryClient();
+  const [text, setText] = useState("");
+  const [shown, setShown] = useState<Shown>();
+  const close = () => setShown(undefined);
+  const onChanged = () => queries.invalidateQueries({ queryKey: KEY });
+  const onSaved = async () => {
+    await onChanged();
+    close();
+  };
+  const update = useMutation({
+    mutationFn: async ({ mcpServerId, etag, enabled }: Pick<v1.McpServer, "mcpServerId" | "etag" | "enabled">) =>
+      void (await api.mcpServers.updateMcpServer({ mcpServer: { mcpServerId, etag, enabled }, updateMask: { paths: ["enabled"] } })),
+    onSettled: onChanged,
+  });
+  const remove = useMutation({ mutationFn: async ({ mcpServerId, etag }: v1.McpServer) => void (await api.mcpServers.deleteMcpServer({ mcpServerId, etag })), onSettled: onChanged });
+  const error = update.error ?? remove.error;
+  const filter = text.trim() === "" ? "" : `name:${quoted(text.trim())}`;
+  return (
+    <>
+      {error !== null && <ErrorNotice error={error} />}
+      <ListView<v1.McpServer>
+        title="MCP servers"
+        queryKey={[...KEY, { filter }]}
+        load={async (pageToken, signal) => {
+          const { mcpServers, nextPageToken } = await api.mcpServers.listMcpServers({ filter, pageToken, orderBy: "name" }, { signal });
+          return { items: mcpServers, nextPageToken };
+        }}
+        keyOf={({ mcpServerId }) => mcpServerId}
+        emptyText="Agents may call the tools of an MCP server that you allow."
+        onSearch={setText}
+        columns={[
+          { label: "Name", cell: ({ name }) => name },
+          { label: "URL", cell: ({ url }) => url },
+          { label: "Token", cell: ({ hasToken }) => (hasToken ? "stored" : "none") },
+          { label: "Allowed tools", cell: ({ allowedTools }) => formatNumber(allowedTools.filter(({ disabledTime }) => disabledTime === undefined).length) },
+          { label: "On", cell: (server) => <Switch size="xs" aria-label={`Agents use ${server.name}`} checked={server.enabled} onChange={(event) => update.mutate({ mcpServerId: server.mcpServerId, etag: server.etag, enabled: event.currentTarget.checked })} /> },
+          {
+            label: "",
+            cell: (server) => (
+              <Group gap={4} wrap="nowrap">
+                <Button size="compact-xs" variant="subtle" aria-label={`Tools of ${server.name}`} onClick={() => setShown({ form: "tools", server })}>Tools</Button>
+                <Button size="compact-xs" variant="subtle" aria-label={`Edit ${server.name}`} onClick={() => setShown({ form: "settings", server })}>Edit</Button>
+                <ConfirmButton label="Delete" name={server.name} onConfirm={() => remove.mutate(server)} />
+              </Group>
+            ),
+          },
+        ]}
+      >
+        <Button size="xs" onClick={() => setShown({ form: "settings", server: undefined })}>New MCP server</Button>
+      </ListView>
+      <Modal opened={shown?.form === "settings"} onClose={close} title={shown?.server === undefined ? "New MCP server" : "MCP server"} size="lg">
+        {shown?.form === "settings" && <McpServerForm server={shown.server} onSaved={onSaved} onReload={() => void onSaved()} />}
+      </Modal>
+      <Modal opened={shown?.form === "tools"} onClose={close} title="Tools" size="xl">
+        {shown?.form === "tools" && <McpToolsForm server={shown.server} onSaved={onSaved} onReload={() => void onSaved()} />}
+      </Modal>
+    </>
+  );
+}
+
+interface McpServerFormProps {
+  /** Undefined: a new server. */
+  readonly server: v1.McpServer | undefined;
+  readonly onSaved: () => Promise<unknown>;
+  readonly onReload: () => void;
+}
+
+/** Creates an MCP server, or changes its address and its token. A stored token is never shown. */
+function McpServerForm({ server, onSaved, onReload }: McpServerFormProps) {
+  const api = useApi();
+  const [name, setName] = useState(server?.name ?? "");
+  const [url, setUrl] = useState(server?.url ?? "");
+  const [token, setToken] = useState("");
+  const [isTokenDeleted, setTokenDeleted] = useState(false);
+  const save = useMutation({
+    mutationFn: async () => {
+      const values = { name, url: url.trim(), token: isTokenDeleted ? "" : token };
+      if (server === undefined) return void (await api.mcpServers.createMcpServer({ mcpServer: { ...values, enabled: true } }));
+      const paths = ["name", "url"];
+      if (token !== "" || isTokenDeleted) paths.push("token");
+      await api.mcpServers.updateMcpServer({ mcpServer: { ...values, mcpServerId: server.mcpServerId, etag: server.etag }, updateMask: { paths } });
+    },
+    onSuccess: onSaved,
+  });
+  return (
+    <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
+      <Stack gap="sm">
+        <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name === "" || NAME.test(name) ? undefined : "1 to 64 letters, digits, “-” or “_”"} maxLength={NAME_MAX} required data-autofocus />
+        <TextInput label="URL" description="Another URL removes the stored token." type="url" value={url} onChange={(event) => setUrl(event.currentTarget.value)} maxLength={URL_MAX} required />
+        <PasswordInput label="Token" description={server?.hasToken === true ? "A token is stored. Empty: the token is kept." : "Optional. The token is stored encrypted and never shown."} autoComplete="off" value={token} onChange={(event) => setToken(event.currentTarget.value)} maxLength={TOKEN_MAX} disabled={isTokenDeleted} />
+        {server?.hasToken === true && <Checkbox label="Delete the stored token" checked={isTokenDeleted} onChange={(event) => setTokenDeleted(event.currentTarget.checked)} />}
+        {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: onReload }} />}
+        <Group justify="flex-end"><Button type="submit" loading={save.isPending} disabled={!NAME.test(name) || url.trim() === ""}>Save</Button></Group>
+      </Stack>
+    </form>
+  );
+}

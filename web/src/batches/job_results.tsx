@@ -1,0 +1,79 @@
+import { Anchor, Table, Text } from "@mantine/core";
+import { keepPreviousData, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { v1 } from "folio-client";
+import { Link } from "wouter";
+import { useApi } from "../api/api.js";
+import { each } from "../documents/each.js";
+import { dataOf, type Json } from "../extraction/fields.js";
+import { EmptyState, MoreButton, QueryView } from "../states/states.js";
+import { cellOf, columnsOf, extractionIdOf } from "./grid.js";
+
+const PAGE = 25;
+const REFRESH_MS = 5_000;
+/** Duration for which an extraction is not read again, in milliseconds. */
+const FRESH_MS = 60_000;
+
+interface Row {
+  readonly item: v1.JobItem;
+  /** The extracted data. Undefined: none, or it was deleted. */
+  readonly result: Json | undefined;
+}
+
+/** The results of the items of a job. `isOpen`: true while the job may get further results. */
+export function JobResults({ jobId, isOpen }: { readonly jobId: string; readonly isOpen: boolean }) {
+  const api = useApi();
+  const queries = useQueryClient();
+  const rows = useInfiniteQuery({
+    // The end of the job reads the results once more.
+    queryKey: ["job items", jobId, isOpen],
+    queryFn: async ({ pageParam, signal }) => {
+      const { items, nextPageToken } = await api.jobs.listJobItems({ jobId, pageSize: PAGE, pageToken: pageParam }, { signal });
+      const results = new Map<number, Json | undefined>();
+      await each(items.filter(({ resultJson }) => extractionIdOf(resultJson) !== ""), async ({ number, resultJson }) => {
+        const extractionId = extractionIdOf(resultJson);
+        const extraction = await queries.fetchQuery({
+          queryKey: ["extraction", extractionId],
+          queryFn: async () => (await api.extractions.getExtraction({ extractionId }, { signal })).extraction ?? null,
+          staleTime: FRESH_MS,
+        });
+        if (extraction !== null) results.set(number, dataOf(extraction));
+      });
+      return { rows: items.map((item): Row => ({ item, result: results.get(item.number) })), nextPageToken };
+    },
+    initialPageParam: "",
+    getNextPageParam: (last) => last.nextPageToken || undefined,
+    placeholderData: keepPreviousData,
+    refetchInterval: isOpen ? REFRESH_MS : false,
+  });
+  return (
+    <QueryView query={rows} empty={({ pages }) => (pages.every(({ rows }) => rows.length === 0) ? <EmptyState title="No items" text="The items appear when the job has read the documents." /> : undefined)}>
+      {({ pages }) => (
+        <>
+          <ResultGrid rows={pages.flatMap(({ rows }) => rows)} />
+          {rows.hasNextPage && <MoreButton onClick={() => void rows.fetchNextPage()} loading={rows.isFetchingNextPage} />}
+        </>
+      )}
+    </QueryView>
+  );
+}
+
+function ResultGrid({ rows }: { readonly rows: readonly Row[] }) {
+  const columns = columnsOf(rows.map(({ result }) => result));
+  return (
+    <Table.ScrollContainer minWidth={520}>
+      <Table aria-label="Results" verticalSpacing={4}>
+        <Table.Thead><Table.Tr><Table.Th>Number</Table.Th><Table.Th>Document</Table.Th><Table.Th>State</Table.Th>{columns.map((name) => <Table.Th key={name} className="foreign">{name}</Table.Th>)}</Table.Tr></Table.Thead>
+        <Table.Tbody>
+          {rows.map(({ item: { number, subject, state, error }, result }) => (
+            <Table.Tr key={number}>
+              <Table.Td>{number}</Table.Td>
+              <Table.Td>{subject.startsWith("doc_") ? <Anchor component={Link} href={`/documents/${subject}`} size="sm">{subject}</Anchor> : subject}</Table.Td>
+              <Table.Td>{(v1.JobItemState[state] ?? "").toLowerCase()}{error !== undefined && <Text size="xs" c="red" className="foreign">{error.message}</Text>}</Table.Td>
+              {columns.map((name) => <Table.Td key={name} className="foreign">{cellOf(result, name)}</Table.Td>)}
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
