@@ -1,0 +1,56 @@
+import { connect } from "folio-client";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { hidden, launch, signIn, visible, visit, type Visitor } from "./browser.js";
+import { PASSWORD } from "./organization.js";
+
+let browser: Browser;
+let visitor: Visitor;
+
+beforeAll(async () => {
+  browser = await launch();
+  visitor = await visit(browser);
+  await signIn(visitor.page, inject("servers").token);
+});
+afterAll(async () => {
+  expect(visitor.violations.found).toEqual([]);
+  await browser.close();
+});
+
+test("a provider is added, and its endpoint lists its models", async () => {
+  const { page } = visitor;
+  await page.goto("/administration/providers");
+  await page.getByRole("button", { name: "New provider" }).click();
+  const form = page.getByRole("dialog");
+  await form.getByLabel("Name").fill("own");
+  await form.getByLabel("Base URL").fill(`${inject("servers").model}/v1`);
+  await form.getByLabel("API key").and(page.locator("input")).fill("a SECRET key");
+  await form.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Models of own" }).click();
+  await page.getByRole("button", { name: "Discover models" }).click();
+  await page.getByRole("combobox", { name: "Models of the endpoint" }).click();
+  await visible(page.getByRole("option", { name: "second" }));
+  expect(await page.content()).not.toContain("a SECRET key");
+});
+
+test("an organization and a user are created by the platform", async () => {
+  const { page } = visitor;
+  const { api: server, token } = inject("servers");
+  const platform = connect({ server, token });
+  await page.goto("/administration/organizations");
+  await page.getByLabel("Name", { exact: false }).and(page.locator("input[required]")).first().fill("New tenant");
+  await page.getByLabel("Name of the first admin").fill("Ada");
+  await page.getByRole("button", { name: "Create organization" }).click();
+  await visible(page.getByRole("button", { name: "Credit of New tenant" }));
+  expect((await platform.organizations.listOrganizations({ filter: "name:tenant" })).organizations.map(({ name }) => name)).toEqual(["New tenant"]);
+  await page.goto("/administration/users");
+  await page.getByRole("button", { name: "New user" }).click();
+  const form = page.getByRole("dialog");
+  await form.getByLabel("Name").fill("Uma");
+  await form.getByLabel("E-mail address").fill("uma@example.com");
+  await form.getByLabel("First password").and(page.locator("input")).fill(PASSWORD);
+  await form.getByRole("button", { name: "Save" }).click();
+  await hidden(form);
+  await visible(page.getByRole("button", { name: "Edit Uma" }));
+  platform.close();
+});
