@@ -2,8 +2,8 @@
 import { cleanup, configure } from "@testing-library/react";
 import { afterEach, vi } from "vitest";
 
-// The first use of a view loads its module.
-configure({ asyncUtilTimeout: 5_000 });
+// The first use of a view loads its module, which takes long on a busy machine. Waits end with their condition.
+configure({ asyncUtilTimeout: 30_000 });
 
 class NoObserver {
   observe(): void {}
