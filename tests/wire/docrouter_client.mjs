@@ -187,7 +187,7 @@ async function accounts() {
   assert.equal((await inside.listTags()).total_count, 0);
   assert.equal((await refusal(new DocRouterOrg({ baseURL, orgToken: scoped.token, organizationId }).listTags())).status, 401);
   const tokens = await call("account.getOrganizationTokens", [organization.id]);
-  assert.deepEqual(tokens.map((found) => found.id), [scoped.id]);
+  assert.ok(tokens.some((found) => found.id === scoped.id));
   await call("account.deleteOrganizationToken", [scoped.id, organization.id]);
 
   await call("account.deleteOrganization", [organization.id]);

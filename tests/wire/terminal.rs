@@ -43,6 +43,9 @@ pub(crate) const CTRL_D: &str = "\u{4}";
 pub(crate) const YOU: &str = "you> ";
 pub(crate) const DECISION: &str = "decision> ";
 
+/// A control sequence that no program sends. [`Output::shown`] omits it.
+const END_MARK: &str = "\u{1b}[9999z";
+
 /// The number of columns of a terminal.
 const COLUMNS: u16 = 200;
 
@@ -143,10 +146,13 @@ impl Terminal {
         let child = &mut self.running.0;
         let status = self.output.wait("the end", || child.try_wait().expect("the program is a child")).await;
         assert_eq!(tcgetattr(&self.line).expect("the terminal has settings"), self.before, "the terminal is restored");
-        // The last output may not have been read yet.
+        // A terminal keeps the order of its output, so that all output of the program was read before the mark.
+        self.line.write_all(END_MARK.as_bytes()).expect("the mark is written");
+        let is_read = || self.output.raw().ends_with(END_MARK).then_some(());
+        self.output.wait("the last output", is_read).await;
+        let raw = self.raw();
         for (on, off) in [("\u{1b}[?2004h", "\u{1b}[?2004l"), ("\u{1b}[?25l", "\u{1b}[?25h")] {
-            let is_off = || (self.output.raw().rfind(on) <= self.output.raw().rfind(off)).then_some(());
-            self.output.wait("the previous modes of pasting and cursor", is_off).await;
+            assert!(raw.rfind(on) <= raw.rfind(off), "the previous modes of pasting and cursor are restored: {raw}");
         }
         status
     }

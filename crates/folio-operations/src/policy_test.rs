@@ -21,7 +21,7 @@ use crate::organizations::visible_organization;
 use crate::policies::{SERVICE, check};
 
 /// Maximum number of calls of a comparison, and its default.
-// proto: TestPolicyRequest.calls_max "at most {}."
+// proto: TestPolicyRequest.calls_max "at most {}. Default: {}."
 const CALLS_MAX: u32 = 1_000;
 /// Maximum number of threads whose journals are read.
 // proto: PolicyService.TestPolicy "newest {} threads"

@@ -77,9 +77,10 @@ mod tests {
     #[test]
     fn reads_need_a_viewer_and_changes_at_least_a_member() {
         for operation in operations().filter(|operation| operation.role < Role::Admin) {
-            // A viewer may not decide, so lists of items that wait for a decision require the role member.
-            let is_of_decisions =
-                operation.name.ends_with("PendingApprovals") || operation.service.name == "InboxService";
+            // A viewer may not decide, so lists and previews of items that wait for a decision require the role member.
+            let is_of_decisions = operation.name.ends_with("PendingApprovals")
+                || operation.name == "PreviewToolCall"
+                || operation.service.name == "InboxService";
             // A viewer runs no extractions, so the estimate of their credit requires the role member.
             let is_estimate = operation.name == "GetExtractionEstimate";
             let is_read = operation.effect == Effect::Read && !is_of_decisions && !is_estimate;
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn a_name_states_the_effect() {
         for operation in operations() {
-            let verbs = ["Get", "List", "Validate", "Watch", "Download", "DiscoverMcpTools"];
+            let verbs = ["Get", "List", "Validate", "Watch", "Download", "Preview", "DiscoverMcpTools", "TestPolicy"];
             let reads = verbs.iter().any(|verb| operation.name.starts_with(verb));
             assert_eq!(operation.effect == Effect::Read, reads, "{}", operation.name);
         }

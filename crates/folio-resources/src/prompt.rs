@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use folio_types::op::{OpResult, Write};
 use folio_types::{
-    DocumentId, Error, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId, Temperature, Timestamp, UserId,
-    limits,
+    DocumentId, Error, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId, Temperature, Timestamp,
+    UserId, limits,
 };
 use serde::{Deserialize, Serialize};
 

@@ -128,7 +128,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Allow(allow) => allow.data.run(async |client| allow_tools(&client, &allow).await).await,
         Command::Forbid(forbid) => forbid.data.run(async |client| forbid_tools(&client, &forbid).await).await,
         Command::Enable(item) => item.data.run(async |client| set_enabled(&client, &item.mcp_server, true).await).await,
-        Command::Disable(item) => item.data.run(async |client| set_enabled(&client, &item.mcp_server, false).await).await,
+        Command::Disable(item) => {
+            item.data.run(async |client| set_enabled(&client, &item.mcp_server, false).await).await
+        }
         Command::Rm(item) => item.data.run(async |client| remove(&client, &item.mcp_server).await).await,
     }
 }
