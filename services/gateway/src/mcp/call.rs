@@ -40,7 +40,7 @@ pub(super) async fn run(
     }
     let request_id = request_id(params)?;
     let document: DocumentId = match arguments.remove(DOCUMENT) {
-        Some(Value::String(text)) => match text.parse() {
+        Some(Value::String(text)) => match text.parse::<DocumentId>() {
             Ok(document) => document,
             Err(error) => {
                 let message = format!("{DOCUMENT}: {}; search_documents returns ids", error.message);
