@@ -50,4 +50,6 @@ def main(file: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: FOLIO_SERVER=HOST:PORT FOLIO_TOKEN=TOKEN python quickstart.py FILE")
     main(sys.argv[1])

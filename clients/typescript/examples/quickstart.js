@@ -5,7 +5,11 @@ import { connect, FolioError, v1 } from "folio-client";
 
 const MESSAGE = "create a schema and a prompt for documents like this and extract";
 
-const [file = ""] = process.argv.slice(2);
+const [file] = process.argv.slice(2);
+if (file === undefined) {
+  console.error("usage: FOLIO_SERVER=HOST:PORT FOLIO_TOKEN=TOKEN node quickstart.js FILE");
+  process.exit(2);
+}
 const { FOLIO_SERVER: server = "127.0.0.1:8080", FOLIO_TOKEN: token = "" } = process.env;
 const client = connect({ server, token });
 
