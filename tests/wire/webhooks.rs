@@ -125,6 +125,11 @@ async fn only_a_generated_secret_is_printed_and_only_at_the_creation() {
     };
     assert!(refused(&["webhook", "show", "https://c.example"]).contains("no webhook endpoint has the id or the URL"));
     assert!(refused(&["webhook", "update", url]).contains("nothing to change"));
+    assert!(refused(&["webhook", "update", url, "--secret"]).contains("the secret is empty"));
+    let server = ["mcp-server", "create", "tickets", "https://d.example/mcp", "--bearer"];
+    assert!(refused(&server).contains("the token is empty"));
+    let event = ["webhook", "create", "https://d.example", "--event", "ready"];
+    assert!(refused(&event).contains("--event: must have names"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

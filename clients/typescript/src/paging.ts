@@ -15,7 +15,7 @@ export interface PageRequest {
 /** The type of the items of a page. */
 export type Item<P> = { [K in keyof P]-?: P[K] extends (infer I)[] ? (I extends Message ? I : never) : never }[keyof P];
 
-/** Returns the items of a page: the messages of its first repeated field. */
+/** Returns the items of a page: its first list. A message has its fields in the order of the proto file, also empty lists. */
 export function itemsOf<P extends Page>(page: P): Item<P>[] {
   const isList = (value: unknown): value is Item<P>[] => Array.isArray(value);
   return Object.values(page).find(isList) ?? [];

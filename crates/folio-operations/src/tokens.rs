@@ -245,7 +245,7 @@ pub(crate) async fn check_other_platform_token(context: &Context, org: &OrgId, u
 pub(crate) fn expiry(caller: &Caller, now: Timestamp, ttl_seconds: u64) -> Result<Option<Timestamp>> {
     let ttl = Duration::from_secs(ttl_seconds);
     if ttl > TTL_MAX {
-        return Err(Error::invalid_field("ttl_seconds", format!("must be at most {}", TTL_MAX.as_secs())));
+        return Err(Error::invalid_field("ttl_seconds", format!("must be at most {} seconds", TTL_MAX.as_secs())));
     }
     let end = (!ttl.is_zero()).then(|| now + ttl);
     match caller.expires_at.filter(|_| caller.credential.is_token()) {

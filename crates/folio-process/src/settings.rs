@@ -244,11 +244,23 @@ fn describe(error: figment::Error) -> Error {
     let path = error.path.join(".");
     // The other kinds contain no value. A value may be a secret, so the error never shows it.
     let what = match &error.kind {
-        Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => format!("expected {expected}"),
+        Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => {
+            format!("expected {}", kind_of_number(expected).unwrap_or(expected))
+        }
         Kind::Message(message) => message.clone(),
         other => other.to_string(),
     };
     Error::InvalidValue(format!("setting `{path}`: {what}"))
+}
+
+/// Returns the description of a type of numbers for operators. None: another type.
+fn kind_of_number(rust_type: &str) -> Option<&'static str> {
+    match rust_type {
+        "u8" | "u16" | "u32" | "u64" | "usize" => Some("a whole number that is not negative"),
+        "i8" | "i16" | "i32" | "i64" | "isize" => Some("a whole number"),
+        "f32" | "f64" => Some("a number"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -365,6 +377,7 @@ mod tests {
         let (_dir, sources) = sources("", &[("FOLIO_GATEWAY__STREAMS", "hunter2")], &[]);
         let message = load::<Settings>(&sources).unwrap_err().to_string();
         assert!(message.contains("gateway.streams") && !message.contains("hunter2"), "{message}");
+        assert!(message.contains("expected a whole number"), "{message}");
     }
 
     #[test]

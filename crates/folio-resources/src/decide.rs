@@ -3,7 +3,7 @@
 //!
 //! | # | condition | decision |
 //! |---|---|---|
-//! | 1 | the op row of this key has the same digest or is aborted with an unknown one | [`WriteDecision::Recorded`] |
+//! | 1 | the op row of this key has the same digest, or is aborted and its digest is unknown | [`WriteDecision::Recorded`] |
 //! | 2 | an op row of this key exists | `REQUEST_ID_CONFLICT` |
 //! | 3 | the request id of this key was used for another target or other content | `REQUEST_ID_CONFLICT` |
 //! | 4 | a version is expected, and the resource never existed | `NOT_FOUND` |

@@ -142,7 +142,7 @@ impl Kind {
 
     /// Returns the error for a name that another resource of the kind, `id`, has.
     pub fn name_taken(kind: &str, name: &str, id: &str) -> Error {
-        let message = format!("a {kind} named {name:?} already exists");
+        let message = format!("the {} {name:?} already exists", kind.replace('_', " "));
         Error::new(Code::AlreadyExists, Reason::NameTaken, message).detail("id", id)
     }
 

@@ -1,4 +1,4 @@
-//! The profiles: one agent and one file each.
+//! The profiles. Each profile is an agent, and has a file of its own.
 
 mod auto_create;
 mod document;

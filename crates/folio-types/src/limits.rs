@@ -30,7 +30,7 @@ pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 // proto: ListExtractionsRequest.filter "at most {} documents"
 pub const TAGGED_DOCUMENTS_MAX: usize = 10_000;
 /// Maximum resources that refer to the resource of a filter, such as prompts to a schema.
-// proto: ListPromptsRequest.filter "at most {} prompts"
+// proto: ListPromptsRequest.filter "more than {} prompts"
 pub const REFERRERS_MAX: usize = 1_000;
 /// Maximum requests that are queued behind a running turn of a thread.
 // proto: IfBusy.IF_BUSY_ENQUEUE "at most {} per thread"

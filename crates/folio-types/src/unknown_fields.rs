@@ -106,7 +106,7 @@ fn merge(new: &mut Value, stored: &Value, known: &Value) {
     }
 }
 
-/// Returns false if two objects are different ones by their ids.
+/// Returns false if both objects have an id and the ids differ.
 fn has_same_id(one: Option<&Value>, other: Option<&Value>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one == other,

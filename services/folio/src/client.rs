@@ -151,7 +151,7 @@ impl Target {
     pub(crate) async fn connect(&self) -> Result<Client> {
         let token = self.token.as_ref().with_context(|| {
             let file = self.token_file.display();
-            format!("no token: use folio login, pass --token, set FOLIO_TOKEN, or make {file} readable")
+            format!("no token: use folio login, pass --token, or set FOLIO_TOKEN; {file} is missing or not readable")
         })?;
         open(&self.server.value, &self.tls, Some(token), self.organization.as_deref()).await
     }

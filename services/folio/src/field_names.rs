@@ -4,7 +4,7 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 53] = [
+const NAMES: [(&str, &str); 57] = [
     ("chunk", "FILE"),
     ("credit_budget", "--budget"),
     ("credits", "CREDITS"),
@@ -24,6 +24,8 @@ const NAMES: [(&str, &str); 53] = [
     ("filter", "the filter"),
     ("folio-organization", "--org"),
     ("group_by", "--by"),
+    ("mcp_server.name", "NAME"),
+    ("mcp_server.url", "URL"),
     ("mentions", "the mentions of the message"),
     ("model", "--model"),
     ("note", "--note"),
@@ -58,6 +60,8 @@ const NAMES: [(&str, &str); 53] = [
     ("user.email", "EMAIL"),
     ("user.name", "--name"),
     ("user_id", "USER"),
+    ("webhook_endpoint.event_types", "--event"),
+    ("webhook_endpoint.url", "URL"),
 ];
 
 /// Returns the message of an error. The field at its start, with an index or a part, is replaced by the flag or the

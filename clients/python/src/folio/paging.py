@@ -10,11 +10,11 @@ M = TypeVar("M", bound=Message)
 
 
 def items_of(page: Message) -> list[Any]:
-    """Returns the items of a page: its first repeated field of messages."""
-    fields = [field for field in page.DESCRIPTOR.fields if field.is_repeated and field.message_type is not None]
-    if not fields or "next_page_token" not in page.DESCRIPTOR.fields_by_name:
+    """Returns the items of a page: its field with the number 1."""
+    field = page.DESCRIPTOR.fields_by_number.get(1)
+    if field is None or not field.is_repeated or "next_page_token" not in page.DESCRIPTOR.fields_by_name:
         raise TypeError(f"{page.DESCRIPTOR.name} is no response of a list")
-    return list(getattr(page, fields[0].name))
+    return list(getattr(page, field.name))
 
 
 def next_request(request: M, page: Any) -> M | None:

@@ -26,7 +26,7 @@ const LISTED_MAX: u32 = 64;
 /// Maximum number of documents that a run compares with its document.
 const COMPARED_MAX: usize = 32;
 
-/// An accepted prompt that a similar document has.
+/// The prompt of the accepted proposal for the most similar document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimilarPrompt {
     /// The newest revision.

@@ -3,6 +3,7 @@
 use anstyle::Style;
 use anyhow::{Context as _, Result, bail};
 use folio_proto::v1;
+use folio_types::counted;
 use jiff::tz::TimeZone;
 
 use super::view::Output;
@@ -192,7 +193,7 @@ pub(super) fn id_of(which: &str, listed: &[Listed]) -> Result<String> {
     match number.checked_sub(1).and_then(|at| listed.get(at)) {
         Some(listed) => Ok(listed.thread.thread_id.clone()),
         None if listed.is_empty() => bail!("list the threads with /threads first"),
-        None => bail!("the list has {} threads", listed.len()),
+        None => bail!("the list has {}", counted(listed.len() as u64, "thread")),
     }
 }
 

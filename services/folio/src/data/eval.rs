@@ -75,7 +75,11 @@ async fn evaluate(client: &Client, what: &str, limit: usize, model: &str) -> Res
     let request = v1::GetPromptRevisionRequest { prompt_revid: prompt::id(client, what, names::choose).await? };
     let revision = present(answer(client.prompts().get_prompt_revision(request)).await?.prompt_revision)?;
     let truths = verified(client, &revision, limit).await?;
-    ensure!(!truths.is_empty(), "no user verified an extraction with the schema of the prompt {:?}", revision.name);
+    ensure!(
+        !truths.is_empty(),
+        "no user verified an extraction with the schema of the prompt {:?}: verify some with folio review",
+        revision.name
+    );
     let documents: BTreeSet<&str> = truths.iter().map(|truth| truth.document_id.as_str()).collect();
     let start = SystemTime::now() - USAGE_BEFORE;
     let before = usage(client, &documents, start).await;

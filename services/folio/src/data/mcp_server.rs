@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use folio_proto::v1;
 use serde_json::{Value, json};
 
@@ -175,9 +175,14 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
     Ok(View::one(row(&present(made)?)))
 }
 
-/// Returns the token that the user types, or an empty one.
+/// Returns the token that the user types. Empty: `is_read` is false.
 async fn read_token(is_read: bool) -> Result<String> {
-    if is_read { secret_input::read("Token of the server: ").await } else { Ok(String::new()) }
+    if !is_read {
+        return Ok(String::new());
+    }
+    let token = secret_input::read("Token of the server: ").await?;
+    ensure!(!token.is_empty(), "the token is empty: omit --bearer for a server that requires none");
+    Ok(token)
 }
 
 async fn change(client: &Client, update: &Update) -> Result<View> {

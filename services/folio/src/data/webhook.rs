@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use folio_proto::v1;
 use folio_types::System;
 use folio_webhooks::generate_secret;
@@ -202,9 +202,14 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
     Ok(View::one(made))
 }
 
-/// Returns the secret that the user types, or an empty one.
+/// Returns the secret that the user types. Empty: `--unsigned`.
 async fn read_secret(secret: &SecretArguments) -> Result<String> {
-    if secret.unsigned { Ok(String::new()) } else { secret_input::read("Secret of the endpoint: ").await }
+    if secret.unsigned {
+        return Ok(String::new());
+    }
+    let secret = secret_input::read("Secret of the endpoint: ").await?;
+    ensure!(!secret.is_empty(), "the secret is empty: pass --unsigned to send unsigned events");
+    Ok(secret)
 }
 
 async fn change(client: &Client, update: &Update) -> Result<View> {

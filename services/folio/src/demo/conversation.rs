@@ -31,7 +31,7 @@ async fn prompt(desk: &mut Desk<'_>, pending: &mut Pending) -> Result<()> {
             Ok(Decided::Applied) => {}
             Ok(Decided::End) => pending.decide(Decision::Rejected(v1::Rejected::default())),
             Ok(Decided::Interrupted) => bail!("stopped by a signal"),
-            Ok(Decided::Other(_)) => desk.screen.line(NOTE, "Enter a reply to the card."),
+            Ok(Decided::Other(_)) => desk.screen.line(NOTE, "Unknown reply: enter one of the letters in brackets."),
             Err(error) => desk.screen.error(&error),
         }
     }

@@ -40,9 +40,12 @@ pub(super) async fn run(
     }
     let request_id = request_id(params)?;
     let document: DocumentId = match arguments.remove(DOCUMENT) {
-        Some(Value::String(text)) => match text.parse() {
+        Some(Value::String(text)) => match text.parse::<DocumentId>() {
             Ok(document) => document,
-            Err(error) => return Ok(Outcome::Ended(refused(error))),
+            Err(error) => {
+                let message = format!("{DOCUMENT}: {}; search_documents returns ids", error.message);
+                return Ok(Outcome::Ended(refused(Error::invalid(error.reason, message))));
+            }
         },
         _ => {
             let problem = "is missing: pass the id of a document; search_documents returns ids";
@@ -57,6 +60,10 @@ pub(super) async fn run(
     }
     match start(client, document, (&tool, &arguments), request_id).await {
         Ok(events) => follow(client, events).await,
+        Err(error) if error.reason == Reason::UnknownTool => {
+            let message = format!("no tool has the name {tool:?}; tools/list returns the names");
+            Ok(Outcome::Ended(refused(Error::invalid(Reason::UnknownTool, message))))
+        }
         Err(error) => Ok(Outcome::Ended(refused(error))),
     }
 }

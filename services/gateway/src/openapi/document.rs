@@ -14,6 +14,8 @@ use crate::rest::{Document, Route, TABLE, path_parameter};
 const REST_ERRORS: [u16; 14] = [400, 401, 402, 403, 404, 405, 409, 412, 413, 415, 422, 429, 500, 503];
 /// Statuses of errors of Connect routes.
 const CONNECT_ERRORS: [u16; 15] = [400, 401, 402, 403, 404, 405, 409, 413, 415, 429, 499, 500, 501, 503, 504];
+/// Precedes the role in a description. The comments of RPCs of an organization state the role, too.
+const ROLE: &str = "Role: ";
 
 pub(super) fn document() -> Value {
     let (mut paths, mut schemas) = (Map::new(), Map::new());
@@ -68,10 +70,12 @@ fn connect_item(operation: &Declaration, messages: &mut Messages) -> Option<Valu
     } else {
         json!({ "description": "The response.", "content": { "application/json": { "schema": output } } })
     };
+    let comment = messages.comment_of(&method);
+    let requirements = if comment.contains(ROLE) { scope_of(operation) } else { requirements(operation) };
     let mut item = json!({
         "operationId": operation.name,
         "tags": [operation.service.name],
-        "description": format!("{} {}", messages.comment_of(&method), requirements(operation)).trim(),
+        "description": format!("{comment} {requirements}").trim(),
         "requestBody": { "required": true, "content": { "application/json": { "schema": input } } },
         "responses": responses(200, success, &CONNECT_ERRORS, "ConnectError"),
     });
@@ -130,8 +134,11 @@ fn requirements(operation: &Declaration) -> String {
         Access::Organization | Access::Installation if operation.platform => "platform administrator",
         Access::Organization | Access::Installation => operation.role.as_str(),
     };
-    let scope = operation.scope().map(|scope| format!(" Scope: {}.", scope.as_str())).unwrap_or_default();
-    format!("Operation: {}. Role: {role}.{scope}", operation.name)
+    format!("Operation: {}. {ROLE}{role}. {}", operation.name, scope_of(operation)).trim_end().to_owned()
+}
+
+fn scope_of(operation: &Declaration) -> String {
+    operation.scope().map(|scope| format!("Scope: {}.", scope.as_str())).unwrap_or_default()
 }
 
 fn responses(status: u16, success: Value, errors: &[u16], schema: &str) -> Value {
@@ -202,6 +209,16 @@ mod tests {
             }
             Value::Array(items) => items.iter().for_each(|item| references(item, found)),
             _ => {}
+        }
+    }
+
+    #[test]
+    fn a_description_states_the_role_of_an_rpc_once() {
+        let document = document();
+        let paths = document["paths"].as_object().unwrap();
+        for (path, item) in paths.iter().filter(|(path, _)| path.starts_with("/folio.v1")) {
+            let description = item["post"]["description"].as_str().unwrap();
+            assert_eq!(description.matches(ROLE).count(), 1, "{path}: {description}");
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The name of a provider in a path. Another name than that of a provider is refused by the handler, with status 400.
+/// The name of a provider in a path. The handler refuses an unknown name with status 400.
 struct ProviderName(String);
 
 impl FromStr for ProviderName {

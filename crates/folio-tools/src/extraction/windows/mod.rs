@@ -1,8 +1,8 @@
 //! Plans the windows of a document: parts of its text that fit into the context of a model. Pure.
 //!
 //! Pages are divided into segments of at most an eighth of a window. A window is a run of segments. It ends at the end of
-//! a page if one is in its second half, else at a section, else at a line. The next window repeats up to an eighth of it,
-//! so that a value at the border is whole in one of both. No text is left out.
+//! a page if its second half contains one, else at a section, else at a line. The next window repeats up to an eighth of it,
+//! so that one of the two windows contains the whole of a value at the border. No text is left out.
 
 use std::ops::Range;
 

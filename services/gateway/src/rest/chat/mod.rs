@@ -89,7 +89,8 @@ async fn tools(client: Client, Id(document_id): Id<DocumentId>) -> Reply<Json<To
     Ok(Json(ToolNames { read_only: with(Access::ReadOnly), read_write: with(Access::ReadWrite) }))
 }
 
-/// Checks that the document of a route exists. A token that does not cover documents learns it from the operation, as over gRPC.
+/// Checks that the document of a route exists, if the token covers documents. For other tokens, the operation of the route
+/// makes the check, as over gRPC.
 async fn require_document(client: &Client, document_id: &DocumentId) -> Result<(), Failure> {
     if !client.covers(Scope::Documents) {
         return Ok(());

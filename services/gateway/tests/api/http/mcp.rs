@@ -66,6 +66,9 @@ async fn every_message_needs_a_token_and_every_tool_its_role_and_scope() {
     assert_eq!(found["structuredContent"]["documents"][0]["document_id"], document);
     let member = Http::new(&server, &server.user(&org, Role::Member).await);
     assert!(tool_names(&member).await.len() > 25);
+    let unknown = call(&member, "no_tool", json!({"document": document})).await;
+    assert_eq!(reason(&unknown), "UNKNOWN_TOOL");
+    assert!(unknown.to_string().contains("tools/list"), "{unknown}");
 
     for scope in Scope::ALL.iter().copied() {
         let limited = Http::new(&server, &server.restricted_user(&org, Role::Admin, &[scope], true).await);
@@ -152,7 +155,10 @@ async fn malformed_messages_are_refused_and_change_nothing() {
         assert_eq!(post(&http, &message).await.json()["error"]["code"], code, "{message}");
     }
     for (arguments, expected) in [(json!({}), "INVALID_FIELD"), (json!({"document": "../../etc"}), "INVALID_ID")] {
-        assert_eq!(reason(&call(&http, "list_tags", arguments).await), expected);
+        let refused = call(&http, "list_tags", arguments).await;
+        assert_eq!(reason(&refused), expected);
+        let message = refused["structuredContent"]["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with("document: ") && message.contains("search_documents"), "{message}");
     }
     let unknown = post(&http, &json!({"jsonrpc": "2.0", "id": 1, "method": "prompts/list"})).await;
     assert_eq!(unknown.json()["error"]["code"], -32_601);
