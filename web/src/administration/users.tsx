@@ -108,7 +108,7 @@ function UserForm({ user, onSaved }: UserFormProps) {
         <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} maxLength={NAME_MAX} required data-autofocus />
         <TextInput label="E-mail address" type="email" value={values.email} onChange={(event) => change({ email: event.currentTarget.value })} maxLength={EMAIL_MAX} required />
         {user === undefined && <PasswordInput label="First password" autoComplete="new-password" value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={password === "" ? undefined : problem} maxLength={PASSWORD_MAX} required />}
-        <Switch label="May administrate the platform" checked={values.platform} onChange={(event) => change({ platform: event.currentTarget.checked })} />
+        <Switch label="May administer the platform" checked={values.platform} onChange={(event) => change({ platform: event.currentTarget.checked })} />
         {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: () => void onSaved() }} />}
         <Group justify="flex-end"><Button type="submit" loading={save.isPending} disabled={values.name.trim() === "" || values.email.trim() === "" || problem !== undefined}>Save</Button></Group>
       </Stack>
