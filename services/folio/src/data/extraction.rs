@@ -437,7 +437,7 @@ fn review(review: &v1::FieldReview) -> Value {
     let v1::FieldReview { path, user_id, by_rule, .. } = review;
     json!({
         "path": path, "decision": fields::word(review.decision()), "user_id": user_id, "by_rule": by_rule,
-        "time": time(review.time.as_ref()),
+        "time": time(review.decide_time.as_ref()),
     })
 }
 
