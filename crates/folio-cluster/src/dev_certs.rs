@@ -91,7 +91,7 @@ fn params(names: Vec<String>, title: &str, now: Timestamp) -> Result<Certificate
         Error::invalid(Reason::InvalidField, message)
     })?;
     params.distinguished_name.push(DnType::CommonName, title);
-    // The period starts on the first day of a month and ends on the 28th: clocks may differ, and every month has these days.
+    // The period starts on the first day of a month, because clocks may differ, and ends on a day of every month.
     let today = now.to_zoned(jiff::tz::TimeZone::UTC).date();
     let month = u8::try_from(today.month()).unwrap_or(1);
     params.not_before = date_time_ymd(i32::from(today.year()), month, 1);

@@ -41,7 +41,8 @@ impl std::fmt::Debug for Validator {
 }
 
 impl Validator {
-    /// Compiles a schema of JSON Schema Draft 7, which may violate the strict rules. The error lists at least one violation.
+    /// Compiles a schema of JSON Schema Draft 7, which may violate the strict rules. The error lists at least one
+    /// violation.
     pub fn compile(schema: &Value) -> Result<Self, Vec<Violation>> {
         super::format::compile(schema)
     }
