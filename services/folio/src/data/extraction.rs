@@ -378,9 +378,17 @@ pub(crate) fn coverage(extraction: &v1::Extraction) -> Option<String> {
     extraction.coverage.as_ref().map(|coverage| Coverage::from(coverage).to_string())
 }
 
-fn conflict(conflict: &v1::ExtractionConflict) -> Value {
+pub(crate) fn conflict(conflict: &v1::ExtractionConflict) -> Value {
     let page = (conflict.page > 0).then_some(conflict.page);
     json!({ "path": conflict.path, "value": parsed(&conflict.value_json), "page": page })
+}
+
+/// Returns a line for each conflict: the value of a window that differs from the extracted value.
+pub(crate) fn conflict_lines(extraction: &v1::Extraction) -> impl Iterator<Item = String> {
+    extraction.conflicts.iter().map(|v1::ExtractionConflict { path, value_json, page }| {
+        let page = if *page > 0 { format!(" (page {page})") } else { String::new() };
+        format!("another value of {path}: {value_json}{page}")
+    })
 }
 
 fn original(original: &v1::OriginalText) -> Value {
