@@ -21,7 +21,7 @@
 //! another connection: the slow statements of one tenant do not count, and one stopped server costs latency only. While
 //! no server is connected, statements fail immediately. Every call passes a [`Guard`], which bounds the calls in flight.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -200,7 +200,11 @@ impl Cql {
     pub(crate) async fn use_keyspace(&self) -> Result<()> {
         let used = self.session.use_keyspace(&self.options.keyspace, false).await;
         used.map_err(|error| unavailable("use keyspace", &error))?;
-        let _ = self.consistency.set(datacenters::levels(&self.replication().await?, &self.options)?);
+        let replication = self.replication().await?;
+        let state = self.session.get_cluster_state();
+        let servers: BTreeSet<String> =
+            state.get_nodes_info().iter().filter_map(|node| node.datacenter.clone()).collect();
+        let _ = self.consistency.set(datacenters::levels(&replication, &servers, &self.options)?);
         // The driver learns the replicas of a keyspace that this process created.
         self.session.refresh_metadata().await.map_err(|error| unavailable("refresh metadata", &error))
     }
