@@ -263,7 +263,10 @@ impl Cql {
     /// Returns the text in the first column of the first row. None: the server refused the query as invalid or returned
     /// no row.
     pub(crate) async fn first_text(&self, query: &str) -> Result<Option<String>> {
-        match self.session.query_unpaged(query, ()).await {
+        let mut statement = scylla::statement::unprepared::Statement::new(query);
+        // The local level of the driver cannot be met if the replicas of a row are in several data centers.
+        statement.set_consistency(self.consistency().quorum);
+        match self.session.query_unpaged(statement, ()).await {
             Ok(answer) => Ok(rows_of::<(Option<String>,)>(answer)?.into_iter().next().and_then(|(text,)| text)),
             Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))) => Ok(None),
             Err(error) => Err(failed(&error)),
