@@ -89,8 +89,8 @@ const SORTED_LISTS: Bounds = Bounds { total: Amount::permits(8), per_key: Amount
 /// Bounds of the exports with tables at a time, because each one needs up to 512 MiB of the temporary folder.
 const EXPORTS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(1), waiters: 256 };
 
-/// Bounds of the polls at a time for streams of documents and jobs, of which an organization may have thousands. Polls beyond
-/// the bounds wait; the organizations take turns.
+/// Bounds of the polls at a time for streams of documents and jobs, and of the reads of pending turns for streams. An
+/// organization may have thousands of streams. Polls beyond the bounds wait; the organizations take turns.
 const STREAM_POLLS: Bounds = Bounds { total: Amount::permits(32), per_key: Amount::permits(2), waiters: 65_536 };
 
 /// The exports with tables that this process runs. Clones share the set.
@@ -113,7 +113,7 @@ impl RunningExports {
 /// tables.
 const READ_WAIT: Duration = Duration::from_secs(10);
 /// Maximum time for which a poll for a stream waits for a permit.
-const POLL_WAIT: Duration = Duration::from_secs(60);
+const POLL_WAIT: Duration = Duration::from_secs(300);
 /// Delay after which a caller that got no permit may retry.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
@@ -261,7 +261,7 @@ fn permit(permits: &Permits<OrgId>, principal: &Principal) -> Result<Permit<OrgI
 /// Waits for a permit of an organization to poll for a stream. Error: `OVERLOADED`.
 pub(crate) async fn poll_permit(polls: &Permits<OrgId>, org: &OrgId) -> Result<Permit<OrgId>> {
     polls.acquire(org, 1, Instant::now() + POLL_WAIT).await.map_err(|_| {
-        let message = "too many streams of documents and jobs, of the organization or in total";
+        let message = "too many streams, of the organization or in total";
         Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
     })
 }
