@@ -19,6 +19,8 @@ use crate::format::{Aims, Percentiles, micros, row};
 const PROMPTS: usize = 10;
 /// Number of writes that are measured without a deletion.
 const WRITES: usize = 3_000;
+/// Minimum number of writes during the deletions for a 99th percentile.
+const WRITES_MIN: usize = 100;
 /// Maximum of the 99th percentile during deletions, as a multiple of that without.
 const AIM: f64 = 2.0;
 
@@ -56,6 +58,7 @@ pub(crate) async fn measure(revisions: usize) -> Result<()> {
     store.close().await;
 
     let writes = during.len();
+    ensure!(writes >= WRITES_MIN, "only {writes} writes during the deletions: a percentile needs {WRITES_MIN}");
     let (alone, during) = (Percentiles::of(alone), Percentiles::of(during));
     let ratio = during.p99.as_secs_f64() / alone.p99.as_secs_f64();
     row("writes of another tenant", "alone", "deletion");
@@ -77,7 +80,7 @@ pub(crate) async fn measure(revisions: usize) -> Result<()> {
             "clean_us": cleaned.as_micros(),
         })
     );
-    Ok(())
+    aims.finish()
 }
 
 /// Creates a prompt with revisions of 64 KiB.

@@ -87,7 +87,7 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
             "missed": aims.missed(),
         })
     );
-    Ok(())
+    aims.finish()
 }
 
 pub(crate) fn millis(duration: Duration) -> f64 {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
+
 pub(crate) fn row(what: &str, bare: &str, folio: &str) {
     eprintln!("{what:<60}{bare:>14}{folio:>14}");
 }
@@ -29,6 +31,12 @@ impl Aims {
     /// Returns the names of the missed aims, for the field `missed` of the JSON.
     pub(crate) fn missed(&self) -> &[String] {
         &self.0
+    }
+
+    /// Returns an error if an aim was missed, after the JSON is printed: the exit status of the program states it.
+    pub(crate) fn finish(&self) -> Result<()> {
+        ensure!(self.0.is_empty(), "missed aims: {}", self.0.join("; "));
+        Ok(())
     }
 }
 
@@ -61,10 +69,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_aim_is_in_the_table_and_in_the_json() {
+    fn a_missed_aim_is_in_the_table_and_in_the_json_and_fails_the_program() {
         let mut aims = Aims::default();
         assert_eq!(aims.check("met", true), "");
+        aims.finish().unwrap();
         assert_eq!(aims.check("  too slow", false), "  missed");
         assert_eq!(serde_json::json!({ "missed": aims.missed() }).to_string(), r#"{"missed":["too slow"]}"#);
+        assert_eq!(aims.finish().unwrap_err().to_string(), "missed aims: too slow");
     }
 }

@@ -57,7 +57,7 @@ pub(crate) async fn measure(count: usize) -> Result<()> {
         "{}",
         json!({ "documents": count, "written_per_second": rate, "lists": measurements, "missed": aims.missed() })
     );
-    Ok(())
+    aims.finish()
 }
 
 fn per_second(count: usize, took: Duration) -> f64 {

@@ -84,6 +84,8 @@ pub struct StopResult {
     pub writes: Vec<ApprovedWrite>,
     /// Memory of the gateways and nodes during the stop.
     pub memory: Vec<MemoryUse>,
+    /// The largest number of reads in flight at a gateway.
+    pub reads_in_flight: usize,
 }
 
 impl StopResult {
@@ -136,6 +138,11 @@ impl Report {
     /// Returns the largest growth of a gateway or node during a stop, in bytes.
     pub fn memory_growth(&self) -> u64 {
         self.stops.iter().flat_map(|stop| &stop.memory).map(MemoryUse::growth).max().unwrap_or_default()
+    }
+
+    /// Returns the largest number of reads in flight at a gateway during a stop.
+    pub fn reads_in_flight(&self) -> usize {
+        self.stops.iter().map(|stop| stop.reads_in_flight).max().unwrap_or_default()
     }
 
     /// Returns the longest 99th percentile of the approvals that overlapped a stop.
@@ -209,10 +216,12 @@ pub async fn run(plan: Plan) -> Result<Report> {
         tokio::time::sleep(AFTER_STOP).await;
         is_over.send_replace(true);
         let writes = users.join_all().await.concat();
+        let mut reads_in_flight = 0;
         while let Some(in_flight) = readers.join_next().await.transpose()? {
             println!("at most {in_flight} reads in flight at a gateway");
+            reads_in_flight = reads_in_flight.max(in_flight);
         }
-        stops.push(StopResult { stop, time, writes, memory: sampling.await?? });
+        stops.push(StopResult { stop, time, writes, memory: sampling.await??, reads_in_flight });
     }
     let limits = TimeLimits { stuck: Duration::from_secs(15), total: Duration::from_secs(60) };
     let evidence = gather(&cluster, &tables, &log, limits).await?;
@@ -362,22 +371,25 @@ mod tests {
         let at = |second| begun + Duration::from_secs(second);
         let approvals = [(0, 1), (1, 12), (11, 14), (12, 40), (19, 22), (20, 90)];
         let writes = approvals.iter().map(|(from, to)| write(0, Some(at(*from)..at(*to)))).collect();
-        let result = StopResult { stop: Stop::Killed, time: at(10)..at(20), writes, memory: Vec::new() };
+        let stopped = |writes| StopResult {
+            stop: Stop::Killed,
+            time: at(10)..at(20),
+            writes,
+            memory: Vec::new(),
+            reads_in_flight: 7,
+        };
+        let result = stopped(writes);
         let seconds: Vec<_> = result.latencies().iter().map(Duration::as_secs).collect();
         assert_eq!(seconds, [3, 3, 11, 28]);
         let report = |mut result: StopResult, change: fn(&mut ApprovedWrite)| {
             change(&mut result.writes[0]);
             Report { stops: vec![result], lost: Vec::new(), violations: Vec::new() }
         };
-        let failed = |change: fn(&mut ApprovedWrite)| {
-            let writes = vec![write(0, None)];
-            report(StopResult { stop: Stop::Killed, time: at(10)..at(20), writes, memory: Vec::new() }, change)
-                .failed_turns()
-        };
+        let failed = |change: fn(&mut ApprovedWrite)| report(stopped(vec![write(0, None)]), change).failed_turns();
         assert_eq!(failed(|_| {}), 0);
         assert_eq!(failed(|write| write.failures = 1), 1);
         assert_eq!(failed(|write| write.end = v1::TurnStatus::Cancelled), 1);
         let report = report(result, |_| {});
-        assert_eq!((report.overlapping(), report.p99().as_secs()), (4, 28));
+        assert_eq!((report.overlapping(), report.p99().as_secs(), report.reads_in_flight()), (4, 28, 7));
     }
 }

@@ -177,6 +177,19 @@ test("a waiting call is approved, and the turn continues", async () => {
   expect("hacked" in window).toBe(false);
 });
 
+test("a call that waits for the store is shown until it continues", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "hello{Enter}");
+  await waitFor(() => expect(fake.chats).toHaveLength(1));
+  const call = { callId: "c1", name: "create_tag" };
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [CALL] } }, { case: "toolStarted", value: call }, { case: "waitingForStore", value: call });
+  expect(await screen.findByText("Waits for the store")).toBeTruthy();
+  fake.emit({ case: "toolResult", value: { ...call, status: v1.CallStatus.OK, content: "{}" } }, { case: "roundStarted", value: { round: 2, attempt: 1 } }, say("created"), { case: "completed", value: { text: "created" } });
+  expect(await screen.findByText("created")).toBeTruthy();
+  expect(screen.queryByText("Waits for the store")).toBeNull();
+});
+
 test("pending approvals survive a reload, and are rejected with a reason and edited", async () => {
   const fake = new FakeConversation();
   fake.threadExists = true;

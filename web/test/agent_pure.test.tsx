@@ -39,8 +39,12 @@ describe("the state of a turn", () => {
       event({ case: "awaitingApproval", value: { turnId: "trn_1", round: 1, pending: [CALL] } }),
     ]);
     expect([waiting.phase, waiting.waiting?.round, waiting.rounds[0]?.calls.length]).toEqual(["awaiting", 1, 1]);
-    const done = afterEvents(waiting, [
+    const delayed = afterEvents(waiting, [
       event({ case: "toolStarted", value: { callId: "c1", name: "create_tag" } }),
+      event({ case: "waitingForStore", value: { callId: "c1", name: "create_tag" } }),
+    ]);
+    expect([...(delayed.rounds[0]?.delayed ?? [])]).toEqual(["c1"]);
+    const done = afterEvents(delayed, [
       event({ case: "toolResult", value: { callId: "c1", status: v1.CallStatus.OK, content: "{}" } }),
       event({ case: "roundStarted", value: { round: 2 } }),
       event({ case: "textDelta", value: { text: "done" } }),
@@ -48,6 +52,7 @@ describe("the state of a turn", () => {
     ]);
     expect([done.phase, done.waiting, done.rounds.length]).toEqual(["completed", undefined, 2]);
     expect(done.rounds[0]?.results.get("c1")?.status).toBe(v1.CallStatus.OK);
+    expect(done.rounds[0]?.delayed.size).toBe(0);
     expect(done.rounds[1]?.text).toBe("done");
   });
 

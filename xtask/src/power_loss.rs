@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use crate::run::{cargo, finish};
+use crate::counts::passed;
+use crate::run::cargo;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -26,5 +27,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(seed) = arguments.seed {
         command.env("FOLIO_SEED", seed.to_string());
     }
-    finish(&mut command)
+    passed(&mut command)
 }

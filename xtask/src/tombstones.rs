@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use crate::run::{cargo, finish};
+use crate::counts::passed;
+use crate::run::cargo;
 use crate::servers;
 use crate::tools::Install;
 
@@ -24,5 +25,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     command.args(["--", "--nocapture", "--test-threads", "1"]);
     command.env("FOLIO_TEST_RENAMES", arguments.renames.to_string());
     command.env("FOLIO_OPEN_TURNS", arguments.turns.to_string());
-    finish(&mut command)
+    passed(&mut command)
 }

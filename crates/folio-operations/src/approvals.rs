@@ -226,7 +226,11 @@ pub(crate) fn watch(context: &Context, requester: Option<UserId>) -> BoxStream<'
         let mut keep_alive = KeepAlive::default();
         loop {
             let window = windows.next().await?;
-            for change in watch.apply(&window).await? {
+            let permit = watch.context.poll_permit().await?;
+            let changes = watch.apply(&window).await?;
+            // A caller that does not read must not occupy the permit.
+            drop(permit);
+            for change in changes {
                 keep_alive.on_change(Instant::now());
                 yield change;
             }

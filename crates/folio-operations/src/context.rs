@@ -89,6 +89,10 @@ const SORTED_LISTS: Bounds = Bounds { total: Amount::permits(8), per_key: Amount
 /// Bounds of the exports with tables at a time, because each one needs up to 512 MiB of the temporary folder.
 const EXPORTS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(1), waiters: 256 };
 
+/// Bounds of the polls at a time for streams of documents and jobs, and of the reads of pending turns for streams. An
+/// organization may have thousands of streams. Polls beyond the bounds wait; the organizations take turns.
+const STREAM_POLLS: Bounds = Bounds { total: Amount::permits(32), per_key: Amount::permits(2), waiters: 65_536 };
+
 /// The exports with tables that this process runs. Clones share the set.
 #[derive(Debug, Clone)]
 pub struct RunningExports(Permits<OrgId>);
@@ -108,6 +112,8 @@ impl RunningExports {
 /// Maximum time for which a caller waits for a permit to read a journal, to add up model calls, to sort a list, or to export
 /// tables.
 const READ_WAIT: Duration = Duration::from_secs(10);
+/// Maximum time for which a poll for a stream waits for a permit.
+const POLL_WAIT: Duration = Duration::from_secs(300);
 /// Delay after which a caller that got no permit may retry.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
@@ -124,6 +130,7 @@ struct Inner {
     journals: Permits<OrgId>,
     usages: Permits<OrgId>,
     sorted_lists: Permits<OrgId>,
+    stream_polls: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
@@ -153,6 +160,7 @@ impl Operations {
             journals,
             usages,
             sorted_lists: Permits::new(SORTED_LISTS),
+            stream_polls: Permits::new(STREAM_POLLS),
             extractions,
             requests,
             turn_pollers: SharedPollers::default(),
@@ -250,6 +258,14 @@ fn permit(permits: &Permits<OrgId>, principal: &Principal) -> Result<Permit<OrgI
     })
 }
 
+/// Waits for a permit of an organization to poll for a stream. Error: `OVERLOADED`.
+pub(crate) async fn poll_permit(polls: &Permits<OrgId>, org: &OrgId) -> Result<Permit<OrgId>> {
+    polls.acquire(org, 1, Instant::now() + POLL_WAIT).await.map_err(|_| {
+        let message = "too many streams, of the organization or in total";
+        Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
+    })
+}
+
 #[derive(Clone)]
 pub struct Context {
     operations: Operations,
@@ -322,7 +338,13 @@ impl Context {
     pub(crate) fn document_states(&self, document: &DocumentId) -> Polls<DocumentState> {
         let (pollers, key) =
             (&self.operations.inner.document_pollers, (self.principal().org.clone(), document.clone()));
-        document_watch::subscribe(pollers, &key, self.stores(), self.environment().random())
+        let polls = &self.operations.inner.stream_polls;
+        document_watch::subscribe((pollers, polls), &key, self.stores(), self.environment().random())
+    }
+
+    /// Waits for a permit of the caller's organization to poll for a stream. Error: `OVERLOADED`.
+    pub(crate) async fn poll_permit(&self) -> Result<Permit<OrgId>> {
+        poll_permit(&self.operations.inner.stream_polls, &self.principal().org).await
     }
 
     /// Reads and changes jobs.
@@ -566,6 +588,17 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn invariant_10_polls_for_the_streams_of_one_organization_leave_permits_for_others() {
+        let (polls, loud, quiet) = (Permits::new(STREAM_POLLS), OrgId::derive(&["loud"]), OrgId::derive(&["quiet"]));
+        let active = [poll_permit(&polls, &loud).await.unwrap(), poll_permit(&polls, &loud).await.unwrap()];
+        let mut third = std::pin::pin!(poll_permit(&polls, &loud));
+        assert!(futures::poll!(&mut third).is_pending());
+        drop(poll_permit(&polls, &quiet).await.unwrap());
+        drop(active);
+        drop(third.await.unwrap());
+    }
 
     #[tokio::test]
     async fn the_exports_that_run_are_counted() {

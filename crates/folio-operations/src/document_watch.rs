@@ -8,6 +8,7 @@ use std::convert::identity;
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_permits::Permits;
 use folio_resources::{Document, Extraction, ExtractionFilter, Resource as _};
 use folio_storage::{ResourceStore, Stores};
 use folio_types::access::Scope;
@@ -18,7 +19,7 @@ use futures::stream::BoxStream;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::context::Context;
+use crate::context::{Context, poll_permit};
 use crate::declaration::Declaration;
 use crate::documents::SERVICE;
 use crate::followed_list::{self, FollowedList};
@@ -86,17 +87,21 @@ impl Operation for WatchDocument {
     }
 }
 
-/// Subscribes to the states of a document.
+/// Subscribes to the states of a document. `polls`: the permits of all polls.
 pub(crate) fn subscribe(
-    pollers: &SharedPollers<(OrgId, DocumentId), DocumentState>,
+    (pollers, polls): (&SharedPollers<(OrgId, DocumentId), DocumentState>, &Permits<OrgId>),
     key: &(OrgId, DocumentId),
     stores: &Stores,
     random: u128,
 ) -> Polls<DocumentState> {
-    let (of_poller, documents, extractions) = (key.clone(), stores.of(), stores.of());
+    let (of_poller, polls, documents, extractions) = (key.clone(), polls.clone(), stores.of(), stores.of());
     let read = move |last: Option<Arc<DocumentState>>| {
-        let (key, documents, extractions) = (of_poller.clone(), documents.clone(), extractions.clone());
-        async move { read(&documents, &extractions, &key, last.as_deref()).await }
+        let (key, polls) = (of_poller.clone(), polls.clone());
+        let (documents, extractions) = (documents.clone(), extractions.clone());
+        async move {
+            let _permit = poll_permit(&polls, &key.0).await?;
+            read(&documents, &extractions, &key, last.as_deref()).await
+        }
     };
     pollers.subscribe(key, Schedule { interval: POLL_INTERVAL, random }, read)
 }

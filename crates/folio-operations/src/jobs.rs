@@ -310,12 +310,15 @@ impl Operation for WatchJob {
             while !job.header.is_ended() {
                 // The owner may run on another node, which does not notify this process.
                 tokio::time::sleep(POLL_INTERVAL).await;
+                let permit = context.poll_permit().await?;
                 let mut has_changed = context.jobs().may_have_changed(&job.header).await?;
                 if has_changed {
                     let header = context.jobs().find(&context.principal().org, &self.job_id).await?;
                     has_changed = header.fence() != job.header.fence();
                     job = JobView::read(&context, header).await?;
                 }
+                // A caller that does not read must not occupy the permit.
+                drop(permit);
                 if has_changed || sent_at.elapsed() >= KEEP_ALIVE {
                     sent_at = Instant::now();
                     yield job.clone();

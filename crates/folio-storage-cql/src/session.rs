@@ -21,7 +21,7 @@
 //! another connection: the slow statements of one tenant do not count, and one stopped server costs latency only. While
 //! no server is connected, statements fail immediately. Every call passes a [`Guard`], which bounds the calls in flight.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -200,7 +200,11 @@ impl Cql {
     pub(crate) async fn use_keyspace(&self) -> Result<()> {
         let used = self.session.use_keyspace(&self.options.keyspace, false).await;
         used.map_err(|error| unavailable("use keyspace", &error))?;
-        let _ = self.consistency.set(datacenters::levels(&self.replication().await?, &self.options)?);
+        let replication = self.replication().await?;
+        let state = self.session.get_cluster_state();
+        let servers: BTreeSet<String> =
+            state.get_nodes_info().iter().filter_map(|node| node.datacenter.clone()).collect();
+        let _ = self.consistency.set(datacenters::levels(&replication, &servers, &self.options)?);
         // The driver learns the replicas of a keyspace that this process created.
         self.session.refresh_metadata().await.map_err(|error| unavailable("refresh metadata", &error))
     }
@@ -259,7 +263,10 @@ impl Cql {
     /// Returns the text in the first column of the first row. None: the server refused the query as invalid or returned
     /// no row.
     pub(crate) async fn first_text(&self, query: &str) -> Result<Option<String>> {
-        match self.session.query_unpaged(query, ()).await {
+        let mut statement = scylla::statement::unprepared::Statement::new(query);
+        // The local level of the driver cannot be met if the replicas of a row are in several data centers.
+        statement.set_consistency(self.consistency().quorum);
+        match self.session.query_unpaged(statement, ()).await {
             Ok(answer) => Ok(rows_of::<(Option<String>,)>(answer)?.into_iter().next().and_then(|(text,)| text)),
             Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))) => Ok(None),
             Err(error) => Err(failed(&error)),

@@ -57,7 +57,7 @@ use crate::counters::Counters;
 use crate::faces::{Face, Target};
 use crate::http_status::grpc_code;
 use crate::options::Options;
-use crate::public_calls::PublicCalls;
+use crate::public_calls::{self, PublicCalls};
 use crate::rates::RateLimit;
 use crate::request_body::{Framing, MessageBounds, RequestBody};
 use crate::response_body::{CallGuard, CallPermit, UnreadWatch, caller_timeout};
@@ -298,6 +298,7 @@ async fn enter(layers: &Inner, target: &Target, request: Request<Body>, source: 
         Route::Api(operation) if operation.access != Access::Public => operation,
         route => {
             let permit = CallPermit::Public(layers.public.begin(route, request.uri().path(), source));
+            bounds.message_bytes = bounds.message_bytes.min(public_calls::MESSAGE_BYTES);
             let mut request = request.map(|body| Body::new(RequestBody::new(body, framing, bounds, None)));
             request.extensions_mut().insert(Caller::anonymous());
             request.extensions_mut().insert(ClientNetwork(source.map(network)));

@@ -19,6 +19,9 @@ use crate::options::Options;
 
 type Permits = EvictingPermits<Option<IpAddr>>;
 
+/// Maximum size of a request message without a token. Its memory has no budget, because no organization owns it.
+pub(crate) const MESSAGE_BYTES: usize = 128 * 1024;
+
 pub(crate) struct PublicCalls {
     checks: Permits,
     streams: Permits,

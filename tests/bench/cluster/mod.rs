@@ -130,7 +130,7 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
     row("conversations moved when a third node joins", "", &format!("{:.1} %", idle.moved * 100.0));
     row("  new ones placed on it", "", &format!("{:.1} %", idle.placed * 100.0));
     println!("{}", report(&by_nodes, &operations, &takeover, &idle, &aims));
-    Ok(())
+    aims.finish()
 }
 
 fn print_operations(operations: &[operations::Measurements], aims: &mut Aims) {
@@ -155,8 +155,9 @@ pub(crate) async fn measure_operations(turns: usize) -> Result<()> {
     let sim = endpoint.url();
     let stores = Stores::start()?;
     let cluster = Cluster::start(&stores, "operations", &sim, 3).await?;
-    print_operations(&operations::run(&cluster, turns).await?, &mut Aims::default());
-    Ok(())
+    let mut aims = Aims::default();
+    print_operations(&operations::run(&cluster, turns).await?, &mut aims);
+    aims.finish()
 }
 
 fn report(

@@ -203,7 +203,7 @@ pub(crate) async fn measure(name: &str) -> Result<()> {
         "missed": aims.missed(),
     });
     println!("{report}");
-    Ok(())
+    aims.finish()
 }
 
 /// Returns the memory that an open event stream of a document adds, in bytes.

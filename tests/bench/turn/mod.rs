@@ -48,7 +48,7 @@ pub(crate) async fn measure(memory: bool) -> Result<()> {
     let mut aims = Aims::default();
     aims.row("CPU, times the bare proxy's (aim: at most 2.2)", "1", &format!("{ratio:.2}"), ratio <= CPU_AIM);
     if !memory {
-        return Ok(());
+        return aims.finish();
     }
     let idle = [idle::run(&sim, 10_000).await?, idle::run(&sim, 100_000).await?];
     let wake = wake::run(&sim, 500).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn measure(memory: bool) -> Result<()> {
     row("wake of a passivated conversation, p50", "", &micros(wake.p50));
     aims.row("wake of a passivated conversation, p99 (aim: 8 ms)", "", &micros(wake.p99), wake.p99 <= WAKE_AIM);
     println!("{}", report(&bare, &whole, ratio, &idle, &wake, &aims));
-    Ok(())
+    aims.finish()
 }
 
 /// Measures proxy and server alternately, so that both see the same machine. Returns the measurements with the median

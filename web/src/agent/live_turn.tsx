@@ -72,7 +72,7 @@ interface LiveRoundProps {
 }
 
 function LiveRound({ round, isRunning, waitingCall }: LiveRoundProps) {
-  const { text, thinking, calls, results, running, model } = round;
+  const { text, thinking, calls, results, running, delayed, model } = round;
   // Calls that ran without a decision are folded when the round is over.
   const isAutomatic = calls.length > 0 && !isRunning && calls.every((call) => !call.needsApproval && results.has(call.callId));
   const cards = calls.map((call) => (
@@ -83,6 +83,7 @@ function LiveRound({ round, isRunning, waitingCall }: LiveRoundProps) {
       argumentsJson={call.argumentsJson}
       result={results.get(call.callId)}
       isRunning={running.has(call.callId)}
+      isDelayed={delayed.has(call.callId)}
       waiting={waitingCall(call)}
     />
   ));

@@ -17,6 +17,8 @@ interface ToolCardProps {
   readonly argumentsJson: string;
   readonly result?: { readonly status?: v1.CallStatus; readonly content: string } | undefined;
   readonly isRunning?: boolean;
+  /** True if the call waits for the store, and continues without an action of the visitor. */
+  readonly isDelayed?: boolean;
   /** The actions of the card if the call waits. Undefined: the call does not wait. */
   readonly waiting?: WaitingCall | undefined;
 }
@@ -35,14 +37,15 @@ export interface WaitingCall {
 }
 
 /** A tool call: its summary, arguments and result, and the decision about it. */
-export function ToolCard({ callId, name, argumentsJson, result, isRunning = false, waiting }: ToolCardProps) {
+export function ToolCard({ callId, name, argumentsJson, result, isRunning = false, isDelayed = false, waiting }: ToolCardProps) {
   const [label, color] = result?.status === undefined ? ["", "gray"] : statusOf(result.status);
   return (
     <Card withBorder padding="xs" id={`call-${callId}`} tabIndex={-1} component="section" aria-label={`Tool call ${name}`}>
       <Group justify="space-between" wrap="nowrap" gap="xs">
         <Text size="sm" fw={500} className="foreign">{summaryOf(name, argumentsJson)}</Text>
         {waiting !== undefined && <Badge size="sm" color="yellow">Waits</Badge>}
-        {isRunning && <Badge size="sm" color="blue" role="status">Running</Badge>}
+        {isDelayed && <Badge size="sm" color="orange" role="status">Waits for the store</Badge>}
+        {isRunning && !isDelayed && <Badge size="sm" color="blue" role="status">Running</Badge>}
         {label !== "" && <Badge size="sm" variant="light" color={color}>{label}</Badge>}
       </Group>
       <details open={waiting !== undefined}>

@@ -13,6 +13,8 @@ export interface RoundState {
   readonly results: ReadonlyMap<string, Pick<v1.CallResult, "status" | "content">>;
   /** Ids of the calls that run. */
   readonly running: ReadonlySet<string>;
+  /** Ids of the running calls that wait for the store. */
+  readonly delayed: ReadonlySet<string>;
   /** The model that answered, if it is not that of the turn: a fallback. Empty: the model of the turn. */
   readonly model: string;
 }
@@ -81,6 +83,8 @@ function afterEvent(before: TurnState, event: v1.Event): TurnState {
       return inLastRound(state, (round) => ({ ...round, calls: kind.value.calls }));
     case "toolStarted":
       return inLastRound({ ...state, phase: "running", waiting: undefined }, (round) => ({ ...round, running: new Set(round.running).add(kind.value.callId) }));
+    case "waitingForStore":
+      return inLastRound(state, (round) => ({ ...round, delayed: new Set(round.delayed).add(kind.value.callId) }));
     case "toolResult":
       return inLastRound({ ...state, phase: "running", waiting: undefined }, (round) => withResult(round, kind.value));
     case "roundFinished":
@@ -101,7 +105,7 @@ function afterEvent(before: TurnState, event: v1.Event): TurnState {
 }
 
 function emptyRound(round: number): RoundState {
-  return { round, text: "", thinking: "", calls: [], results: new Map(), running: new Set(), model: "" };
+  return { round, text: "", thinking: "", calls: [], results: new Map(), running: new Set(), delayed: new Set(), model: "" };
 }
 
 function inLastRound(state: TurnState, change: (round: RoundState) => RoundState): TurnState {
@@ -110,9 +114,10 @@ function inLastRound(state: TurnState, change: (round: RoundState) => RoundState
 }
 
 function withResult(round: RoundState, { callId, status, content }: v1.ToolResult): RoundState {
-  const running = new Set(round.running);
+  const [running, delayed] = [new Set(round.running), new Set(round.delayed)];
   running.delete(callId);
-  return { ...round, running, results: new Map(round.results).set(callId, { status, content }) };
+  delayed.delete(callId);
+  return { ...round, running, delayed, results: new Map(round.results).set(callId, { status, content }) };
 }
 
 /** The closing event has the whole turn, also the parts of events that were missed. */

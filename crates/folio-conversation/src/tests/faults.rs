@@ -25,15 +25,19 @@ use super::*;
 struct FaultyTool {
     running: AtomicUsize,
     max_running: Arc<AtomicUsize>,
-    /// Number of plans and of writes that fail, because the store does not answer.
+    /// Number of plans and of writes that failed with an error of the store.
     outage: [AtomicUsize; 2],
 }
 
 impl FaultyTool {
-    /// Fails like a store that answers neither the first two plans nor the first five writes.
-    fn fail_in_outage(&self, step: usize) -> Result<(), ToolError> {
+    /// Fails like a store that executes neither the first two plans nor the first five writes: it does not answer, or other
+    /// writes of the same rows are in progress.
+    fn fail_in_outage(&self, step: usize, is_contended: bool) -> Result<(), ToolError> {
         let failures = self.outage[step].fetch_add(1, Ordering::SeqCst);
-        let error = Error::unavailable(Reason::StoreUnavailable, "the store is unreachable");
+        let error = match is_contended {
+            true => Error::new(Code::Aborted, Reason::VersionConflict, "the target has too many concurrent writes"),
+            false => Error::unavailable(Reason::StoreUnavailable, "the store is unreachable"),
+        };
         if failures < [2, 5][step] { Err(ToolError::Failed(error)) } else { Ok(()) }
     }
 }
@@ -78,8 +82,8 @@ impl WriteTool for FaultyTool {
         if arguments["do"] == "panic early" {
             panic!("the plan breaks");
         }
-        if arguments["do"] == "outage" {
-            self.fail_in_outage(0)?;
+        if arguments["do"] == "outage" || arguments["do"] == "contention" {
+            self.fail_in_outage(0, arguments["do"] == "contention")?;
         }
         let target = Tag::target(&TagId::derive(&["odd"]));
         Ok(Plan { target, expected: Expected::Absent, resolved: Value::Null })
@@ -89,8 +93,8 @@ impl WriteTool for FaultyTool {
         match arguments["do"].as_str() {
             Some("hang") => std::future::pending().await,
             Some("refuse") => Err(ToolError::ForModel("the tag is in use".to_owned())),
-            Some("outage") => {
-                self.fail_in_outage(1)?;
+            Some(cause @ ("outage" | "contention")) => {
+                self.fail_in_outage(1, cause == "contention")?;
                 Ok(ToolOutput::new(json!({ "written": true })))
             }
             _ => panic!("the write breaks"),
@@ -207,19 +211,21 @@ async fn invariant_3_a_write_that_fails_is_closed_before_it_is_reported() {
 
 #[tokio::test]
 async fn invariant_3_an_approved_write_is_made_when_the_store_answers_again() {
-    let (tools, _) = odd_tools();
-    let sandbox = Sandbox::start_as(Options::default(), Some(tools), None, AbandonedCalls::Abort).await;
-    let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": "outage" }))).await;
-    sandbox.models.then([say("Written.")]);
-    let approval = sandbox.spawn_approve(approve_all(&turn, &pending));
-    wait_for("the write", SOON, || async { (sandbox.turn(&turn).await.status == TurnStatus::Running).then_some(()) })
-        .await;
-    let events = all(sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap()).await;
-    assert!(names(&events).iter().any(|name| name == "waiting_for_store"), "watchers see the wait: {events:?}");
-    let ended = reached(approval.await.unwrap().unwrap());
-    let EventKind::Completed { rounds, .. } = &ended else { panic!("{ended:?}") };
-    assert_eq!(rounds[0].results[0].status, CallStatus::Ok);
-    sandbox.finish().await;
+    for cause in ["outage", "contention"] {
+        let (tools, _) = odd_tools();
+        let sandbox = Sandbox::start_as(Options::default(), Some(tools), None, AbandonedCalls::Abort).await;
+        let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": cause }))).await;
+        sandbox.models.then([say("Written.")]);
+        let approval = sandbox.spawn_approve(approve_all(&turn, &pending));
+        let is_running = async || (sandbox.turn(&turn).await.status == TurnStatus::Running).then_some(());
+        wait_for("the write", SOON, is_running).await;
+        let events = all(sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap()).await;
+        assert!(names(&events).iter().any(|name| name == "waiting_for_store"), "watchers see the wait: {events:?}");
+        let ended = reached(approval.await.unwrap().unwrap());
+        let EventKind::Completed { rounds, .. } = &ended else { panic!("{cause}: {ended:?}") };
+        assert_eq!(rounds[0].results[0].status, CallStatus::Ok, "{cause}");
+        sandbox.finish().await;
+    }
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ impl ToolWork {
             let failure = match self.write_once(intent).await {
                 Ok(output) => return done(output),
                 Err(CallFailure::Tool(ToolError::Conflict)) => String::new(),
-                Err(failure) if self.is_store_unavailable(&failure) && !wait.is_over() => {
+                Err(failure) if self.waits_for_store(&failure) && !wait.is_over() => {
                     wait.pause().await;
                     continue;
                 }

@@ -1,4 +1,5 @@
-//! Waiting for a store that does not answer, so that an approved write is made once the store answers again.
+//! Waiting for a store that does not answer, or has too many concurrent writes of a row, so that an approved write is made
+//! later.
 
 use tokio::time::Instant;
 

@@ -68,7 +68,7 @@ impl ToolWork {
         let plan = loop {
             match self.plan_once().await {
                 Ok(Plan { target, expected, resolved }) => break Ok(CallPlan { target, expected, resolved }),
-                Err(failure) if !self.is_store_unavailable(&failure) || wait.is_over() => {
+                Err(failure) if !self.waits_for_store(&failure) || wait.is_over() => {
                     break Err(PlanFailure::Failed(error_content(&self.error_text(failure))));
                 }
                 Err(_) if patience == Patience::Once => break Err(PlanFailure::StoreUnavailable),
@@ -118,7 +118,7 @@ impl ToolWork {
         let outcome = match self.write_once(&intent).await {
             Ok(output) => ToolOutcome::Done(done(output)),
             Err(CallFailure::Tool(ToolError::Conflict)) => ToolOutcome::Unknown,
-            Err(failure) if self.is_store_unavailable(&failure) => {
+            Err(failure) if self.waits_for_store(&failure) => {
                 tracing::warn!(call = %self.run.call, "the effect of a write is unknown");
                 ToolOutcome::Unknown
             }
@@ -138,12 +138,15 @@ impl ToolWork {
         calls_models && refused && self.spent.usage() == Usage::default()
     }
 
-    /// Returns whether the store did not answer, so that the same call may succeed later. A tool that calls no model
-    /// waits for stores only.
-    pub(super) fn is_store_unavailable(&self, failure: &CallFailure) -> bool {
+    /// Returns true if the store did not answer, or did not execute a write because of concurrent ones, so that the same
+    /// call may succeed later. Time-outs and conflicts of a tool that calls models may have other causes.
+    pub(super) fn waits_for_store(&self, failure: &CallFailure) -> bool {
+        let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
         match failure {
-            CallFailure::Tool(ToolError::Failed(error)) => error.reason == Reason::StoreUnavailable,
-            CallFailure::TimedOut => !self.tool.as_ref().is_some_and(|tool| tool.calls_models),
+            CallFailure::Tool(ToolError::Failed(error)) => {
+                error.reason == Reason::StoreUnavailable || (error.code == Code::Aborted && !calls_models)
+            }
+            CallFailure::TimedOut => !calls_models,
             _ => false,
         }
     }

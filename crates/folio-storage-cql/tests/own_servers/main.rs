@@ -292,9 +292,13 @@ async fn invariant_1_conditions_of_two_data_centers_exclude_each_other() {
     let session = SessionBuilder::new().known_node(&first.contact_points[0]).build().await.unwrap();
     let both = "ALTER KEYSPACE folio WITH replication = \
                 {'class': 'NetworkTopologyStrategy', 'datacenter1': 1, 'datacenter2': 1}";
-    session.query_unpaged(both, ()).await.unwrap();
-    let refused = CqlStore::open(Options { single_datacenter: true, ..first.clone() }).await.err().unwrap();
-    assert!(refused.message.contains("single_datacenter"), "{refused}");
+    // The simple strategy chooses the replicas among the servers of both data centers.
+    let simple = "ALTER KEYSPACE folio WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}";
+    for replication in [simple, both] {
+        session.query_unpaged(replication, ()).await.unwrap();
+        let refused = CqlStore::open(Options { single_datacenter: true, ..first.clone() }).await.err().unwrap();
+        assert!(refused.message.contains("single_datacenter"), "{replication}: {refused}");
+    }
     drop(fixture);
     let first = TestStores::open(first).await.unwrap();
     let second = TestStores { org: first.org.clone(), ..TestStores::open(second).await.unwrap() };

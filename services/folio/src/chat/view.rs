@@ -162,8 +162,7 @@ impl View {
             }
             Kind::ToolStarted(_) | Kind::AwaitingApproval(_) => {}
             Kind::WaitingForStore(call) => {
-                let message =
-                    format!("({} waits: the store does not answer; the call continues when it does)", call.name);
+                let message = format!("({} waits for the store, and continues when the store executes it)", call.name);
                 shown.push(Output::Line(NOTE, message));
             }
             Kind::ToolResult(result) => shown.push(card::result(result)),

@@ -167,6 +167,20 @@ async fn invariant_10_health_checks_are_answered_during_a_flood_of_streams() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn invariant_10_messages_of_callers_without_a_token_are_small() {
+    let server = Server::with(Options::default()).await;
+    let mut health = HealthClient::new(server.channel.clone());
+    for (length, reason) in [(100_000, None), (200_000, Some(Reason::TooLarge)), (3_000_000, Some(Reason::TooLarge))] {
+        let unknown = health.check(HealthCheckRequest { service: "x".repeat(length) }).await.unwrap_err();
+        match reason {
+            Some(reason) => assert_eq!(status::to_error(&unknown).reason, reason, "{length}"),
+            None => assert_eq!(unknown.code(), tonic::Code::NotFound, "{unknown}"),
+        }
+    }
+    server.stop().await;
+}
+
 /// Starts a reflection stream whose request does not end. Returns the error that ends the stream.
 async fn reflection(channel: Channel) -> Error {
     let mut grpc = tonic::client::Grpc::new(channel);

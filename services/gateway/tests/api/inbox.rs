@@ -296,3 +296,50 @@ async fn a_poll_without_a_change_reads_no_extraction_and_a_change_of_one_reads_o
     assert_eq!(polled().await, after, "polls after a change");
     server.stop().await;
 }
+
+/// Measures how many polls run at a time. Each poll takes a part of the interval of polls.
+#[derive(Default)]
+struct ConcurrentPolls {
+    active: AtomicU64,
+    largest: AtomicU64,
+    polls: AtomicU64,
+}
+
+#[async_trait]
+impl ResourceLayer for ConcurrentPolls {
+    async fn list_versions(
+        &self,
+        below: &dyn ResourceExecutor,
+        org: &OrgId,
+        query: ListQuery,
+        page: &PageRequest,
+    ) -> folio_types::Result<Page<(String, u64)>> {
+        self.largest.fetch_max(self.active.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        // The store is slow.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let found = below.list_versions(org, query, page).await;
+        self.active.fetch_sub(1, Ordering::SeqCst);
+        self.polls.fetch_add(1, Ordering::SeqCst);
+        found
+    }
+}
+
+#[tokio::test]
+async fn invariant_10_an_organization_polls_for_two_of_its_documents_at_a_time() {
+    let measured = Arc::new(ConcurrentPolls::default());
+    let layer =
+        |stores: Stores| Stores { resources: Layered::over(Arc::clone(&measured), &stores.resources), ..stores };
+    let options = Options { failed_attempts_per_minute: 10_000, ..Options::default() };
+    let server = Server::on(options, layer).await;
+    let member = server.member().await;
+    let mut streams = Vec::new();
+    for number in 0..10 {
+        let document = member.ready_document(&format!("{number}.txt"), "Total 12.50").await.document_id;
+        streams.push(watch_document(&member, &document).await);
+    }
+    let polled = async || (measured.polls.load(Ordering::SeqCst) >= 30).then_some(());
+    wait_for("thirty polls", SOON, polled).await;
+    assert_eq!(measured.largest.load(Ordering::SeqCst), 2);
+    drop(streams);
+    server.stop().await;
+}

@@ -1,13 +1,19 @@
 //! Pending approvals across threads.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+use folio_gateway::Options;
+use folio_history::journal::Entry;
 use folio_history::thread::Phase;
 use folio_proto::v1::*;
 use folio_resources::policy::Approver;
-use folio_storage::SharedTurn;
+use folio_storage::{SharedTurn, Stores, ThreadStore};
+use folio_storage_conformance::layer::{Layered, ThreadLayer};
 use folio_testkit::wait_for;
-use folio_types::{Code, Environment as _, Incarnation, Reason, Role, System, ThreadId, TurnId, UserId};
+use folio_types::{Code, Environment as _, Incarnation, OrgId, Reason, Role, System, ThreadId, TurnId, UserId};
 use serde_json::json;
 use tonic::Streaming;
 use watch_pending_approvals_response::Change;
@@ -112,6 +118,57 @@ async fn all_watchers_of_an_organization_share_one_query_per_second() {
         (server.index_reads.count() == before).then_some(())
     })
     .await;
+    server.stop().await;
+}
+
+/// Measures how many journals are read at a time. Each read takes some time.
+#[derive(Default)]
+struct ConcurrentReads {
+    active: AtomicUsize,
+    largest: AtomicUsize,
+}
+
+#[async_trait]
+impl ThreadLayer for ConcurrentReads {
+    async fn entries(
+        &self,
+        below: &dyn ThreadStore,
+        org: &OrgId,
+        id: &ThreadId,
+        from: u64,
+        limit: usize,
+    ) -> folio_types::Result<Vec<(u64, Entry)>> {
+        self.largest.fetch_max(self.active.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        // The store is slow.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let found = below.entries(org, id, from, limit).await;
+        self.active.fetch_sub(1, Ordering::SeqCst);
+        found
+    }
+}
+
+#[tokio::test]
+async fn invariant_10_two_watchers_of_an_organization_read_a_pending_turn_at_a_time() {
+    const WATCHERS: usize = 20;
+    let reads = Arc::new(ConcurrentReads::default());
+    let layer = |stores: Stores| Stores { threads: Layered::over(Arc::clone(&reads), &stores.threads), ..stores };
+    let server = Server::on(Options { failed_attempts_per_minute: 10_000, ..Options::default() }, layer).await;
+    let member = server.member().await;
+    let mut watchers = Vec::new();
+    for _ in 0..WATCHERS {
+        watchers.push(watch(&member).await);
+    }
+    for watcher in &mut watchers {
+        assert_eq!(next(watcher).await, Change::CaughtUp(CaughtUp {}));
+    }
+    let turn = pause(&server, &member, "read").await;
+    for watcher in &mut watchers {
+        assert_eq!(waiting(watcher).await, turn);
+    }
+    // The owner of the thread also reads the journal.
+    let largest = reads.largest.load(Ordering::SeqCst);
+    assert!((1..=3).contains(&largest), "{largest} reads at a time");
+    drop(watchers);
     server.stop().await;
 }
 
