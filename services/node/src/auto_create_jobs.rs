@@ -72,10 +72,12 @@ impl JobKind for AutoCreateJobs {
 }
 
 impl AutoCreateJobs {
-    /// Returns the resources of a run without the agent. The profile limits the credit of the turn of the agent.
-    fn resources_of(&self, job: &JobHeader) -> ToolResources {
+    /// Returns the resources of a run without the agent, which the smaller one of the budgets of the upload and of the setting pays. A
+    /// run of the agent is a turn, of which the message and the profile have these budgets.
+    fn resources_of(&self, job: &JobHeader, run_budget: Option<u64>) -> ToolResources {
         let resources = self.resources.clone();
-        let Some(credits) = self.options.credit_budget else { return resources };
+        let smaller = [run_budget, self.options.credit_budget].into_iter().flatten().min();
+        let Some(credits) = smaller else { return resources };
         let budget = resources.budget(job.org(), BudgetPart::whole(BudgetRoot::Job(job.id.clone()), credits));
         resources.paid_from(budget)
     }
@@ -90,12 +92,12 @@ impl AutoCreateJobs {
             AutoCreateStart::Done(outcome) => return Ok(outcome),
             AutoCreateStart::Similar(run, similar) => {
                 let item = (&task.run, task.steps.clone());
-                let resources = self.resources_of(&task.job);
+                let resources = self.resources_of(&task.job, input.run_budget);
                 let proposed = propose_similar(&resources, principal, item, &run, *similar).await;
                 (run, proposed)
             }
             AutoCreateStart::Run(run) => {
-                let ended = self.runs.drive(principal, run.message()?).await;
+                let ended = self.runs.drive(principal, run.message(input.run_budget)?).await;
                 if ended.as_ref().is_err_and(|error| is_last_attempt(&task, error)) {
                     self.runs.cancel(principal, &run.thread).await?;
                 }

@@ -65,15 +65,17 @@ impl AutoCreateRun {
         }
     }
 
-    /// Returns the message that starts or joins the turn of the run.
+    /// Returns the message that starts or joins the turn of the run. `budget`: credits that the model calls of the turn may cost. None:
+    /// the profile is the only bound.
     ///
     /// # Errors
     /// None for a parsed or derived id of a thread.
-    pub fn message(&self) -> Result<ChatCommand> {
+    pub fn message(&self, budget: Option<u64>) -> Result<ChatCommand> {
         Ok(ChatCommand {
             thread: Some(self.thread.clone()),
             // A thread has one run.
             request_id: Some(self.thread.as_str().parse()?),
+            credit_budget: budget,
             ..ChatCommand::new(MESSAGE)
         })
     }
@@ -322,7 +324,8 @@ mod tests {
         let run = AutoCreateRun::new(&org, &document, at(10));
         assert_eq!(run, AutoCreateRun::new(&org, &document, at(10)));
         assert_ne!(run.proposal, AutoCreateRun::new(&org, &document, at(11)).proposal);
-        let message = run.message().unwrap();
+        let message = run.message(Some(7)).unwrap();
+        assert_eq!((message.credit_budget, run.message(None).unwrap().credit_budget), (Some(7), None));
         assert_eq!(message.request_id.unwrap().as_str(), run.thread.as_str());
         assert!(!message.auto_approve, "the profile runs the tools, and the policy may require a decision");
     }
