@@ -8,7 +8,7 @@ use folio_jobs::{ItemTask, JobKind};
 use folio_resources::ProposalState;
 use folio_tools::ToolResources;
 use folio_tools::auto_create::{
-    AutoCreateRun, AutoCreateStart, Options, end_auto_create, open_run, propose_similar, start_auto_create,
+    AutoCreateRun, AutoCreateStart, Options, discard_run, end_auto_create, open_run, propose_similar, start_auto_create,
 };
 use folio_types::{BudgetPart, BudgetRoot, DocumentId, Error, Principal, Result, Role};
 use serde_json::Value;
@@ -58,13 +58,17 @@ impl JobKind for AutoCreateJobs {
     }
 
     async fn end_job(&self, job: &JobHeader) -> Result<()> {
-        // The attempt of a done item has stored the proposal.
-        for item in job.items.iter().filter(|item| item.state != ItemState::Done) {
+        let (resources, options, principal) = (&self.resources, &self.options, &job.principal);
+        let input: AutoCreateInput = job.read_input()?;
+        for item in &job.items {
             let document: DocumentId = item.id.parse()?;
-            if let Some(run) = open_run(&self.resources, &job.principal, &document).await? {
-                self.runs.cancel(&job.principal, &run.thread).await?;
-                let reason = failure(job, item);
-                end_auto_create(&self.resources, &self.options, &job.principal, &run, &reason).await?;
+            let Some(run) = open_run(resources, principal, &document, &input).await? else { continue };
+            self.runs.cancel(principal, &run.thread).await?;
+            // The last attempt of a done item has found a later text, or no document.
+            if item.state == ItemState::Done {
+                discard_run(resources, options, principal, &run).await?;
+            } else {
+                end_auto_create(resources, options, principal, &run, &failure(job, item)).await?;
             }
         }
         Ok(())

@@ -264,6 +264,25 @@ async fn a_document_without_text_is_skipped() {
 }
 
 #[tokio::test]
+async fn a_run_on_an_earlier_text_leaves_nothing() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    server.model.next(Answer::Calls(vec![create_schema("Invoice")]));
+    let document: DocumentId = client.ready_document("a.txt", "Total 12.50").await.document_id.parse().unwrap();
+    start_run(&server, &client, &document, None).await;
+    // No further answer is scripted, so the second model call fails, and the next attempt finds another text.
+    wait_for("the failed model call", LIMIT, || async { (server.model.calls() >= 2).then_some(()) }).await;
+    assert_eq!(counts(&client).await, [1, 0, 0]);
+    let state = TextState::NoText("the pages are empty".to_owned());
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: System.now() };
+    server.stores.texts.ingest(&client.org, document.as_str(), update).await.unwrap();
+    assert_eq!(proposal_of(&client, &document).await["state"], "PROPOSAL_STATE_SKIPPED");
+    wait_for("nothing is left", LIMIT, || async { (counts(&client).await == [0, 0, 0]).then_some(()) }).await;
+    assert_eq!(total(&client, "ListProposals", json!({})).await, 1);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn invariant_3_a_run_whose_turn_failed_continues_and_makes_one_proposal() {
     let server = Server::start().await;
     let client = server.member().await;
