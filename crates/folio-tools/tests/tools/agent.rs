@@ -283,6 +283,12 @@ async fn the_text_of_a_long_document_is_read_in_parts() {
     assert!(text(&third["text"]).contains("--- page 3 ---\n3 word"), "{third}");
     assert!(!text(&third["text"]).contains("--- page 4 ---") && third["next_page"] == 4);
     assert!(test.ok("get_document_text", json!({ "page": 5 })).await.get("next_page").is_none());
+    let rest = test.ok("get_document_text", json!({ "page": 5, "from_character": 29_997 })).await;
+    assert!(text(&rest["text"]).ends_with("--- page 5 ---\nword \n"), "{rest}");
+    let refused = test.error_of("get_document_text", json!({ "from_character": 1 })).await;
+    assert!(refused.contains("state the page"), "{refused}");
+    let refused = test.error_of("get_document_text", json!({ "page": 5, "from_character": 30_002 })).await;
+    assert!(refused.contains("page 5 has 30002 characters"), "{refused}");
 }
 
 #[tokio::test]
