@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use folio_history::job::{EXTRACTION_KIND, ExtractionInput, JobLimits, JobState, NewJob};
+use folio_history::job::{EXTRACTION_KIND, ExtractionInput, JobHeader, JobLimits, JobState, NewJob};
 use folio_proto::v1;
 use folio_resources::Document;
 use folio_storage::create_job;
@@ -90,6 +90,22 @@ fn invariant_3_a_node_may_die_while_it_hands_a_job_over() {
 }
 
 #[test]
+fn a_node_may_die_while_a_job_continues_with_its_next_page() {
+    on_cluster(ANSWERS, async |test| {
+        let prompt = test.prompt("total", Vec::new()).await.prompt_revid;
+        stop_nodes(test);
+        let job = create_with_two_pages(test, &prompt).await;
+        die(test, &["advance:before", "advance:after"]).await;
+        test.start_others(&[]).await;
+        let ended = ended_header(test, &job).await;
+        let progress = ended.progress();
+        let expected = (&JobState::Completed, 0, JOB_PAGE_ITEMS + 1);
+        assert_eq!((&ended.state, progress.done, progress.failed), expected, "each item has ended once");
+        test.assert_clean().await;
+    });
+}
+
+#[test]
 fn a_node_may_die_while_it_fails_a_job_without_its_next_page() {
     on_cluster(ANSWERS, async |test| {
         let prompt = test.prompt("total", Vec::new()).await.prompt_revid;
@@ -99,11 +115,7 @@ fn a_node_may_die_while_it_fails_a_job_without_its_next_page() {
         test.stores().job_pages().remove(&org, &job).await.expect("the pages are removed");
         die(test, &["fail:before", "fail:after"]).await;
         test.start_others(&[]).await;
-        let ended = wait_for("the end of the job", LIMIT, || async {
-            let header = test.stores().jobs.header(&org, &job).await.expect("the store answers");
-            header.filter(|header| header.is_ended())
-        })
-        .await;
+        let ended = ended_header(test, &job).await;
         assert!(
             matches!(&ended.state, JobState::Failed(error) if error.reason == Reason::Internal),
             "{:?}",
@@ -113,6 +125,16 @@ fn a_node_may_die_while_it_fails_a_job_without_its_next_page() {
         assert_eq!((progress.done, progress.failed), (0, JOB_PAGE_ITEMS), "the ended items are kept");
         test.assert_clean().await;
     });
+}
+
+/// Returns the header of a job as soon as the job has ended. The pages of the job may be lost.
+async fn ended_header(test: &TestCluster, job: &JobId) -> JobHeader {
+    let org = &test.cluster.tenants[0].org;
+    wait_for("the end of the job", LIMIT, || async {
+        let header = test.stores().jobs.header(org, job).await.expect("the store answers");
+        header.filter(JobHeader::is_ended)
+    })
+    .await
 }
 
 /// Creates a job whose first page has the maximum number of items and whose second page has one. The documents do not exist, so
