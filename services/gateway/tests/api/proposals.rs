@@ -201,7 +201,7 @@ async fn a_run_makes_no_model_call_that_may_exceed_the_credit_budget_of_its_uplo
     client.call_ok("AcceptProposal", json!({ "proposal_id": accepted["proposal_id"] })).await;
     let calls = server.model.calls();
     // The answer contradicts the schema, and the budget covers no correction.
-    server.model.answer(r#"{"total": "unknown"}"#);
+    server.model.answer(r#"{"total": []}"#);
     let similar = propose_within(&server, &client, "c.txt", Some(1)).await;
     assert_eq!(similar["state"], "PROPOSAL_STATE_FAILED", "{similar}");
     assert!(similar["reason"].as_str().unwrap().contains("credit budget of 1"), "{similar}");
