@@ -143,6 +143,7 @@ impl Fixture {
             size: None,
             password: None,
             has_auto_create: false,
+            auto_create_budget: None,
         };
         let mut upload = uploader.begin(&self.principal, new).await?;
         upload.write(Bytes::copy_from_slice(file)).await?;

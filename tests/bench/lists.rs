@@ -95,6 +95,7 @@ impl Fixture {
             blob: BlobId::derive(&["x"]),
             is_protected: false,
             has_auto_create: false,
+            auto_create_budget: None,
             tags: if number.is_multiple_of(TAGGED) { vec![tag.clone()] } else { vec![] },
             metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
         };

@@ -61,12 +61,12 @@ const LINES: usize = 8_000;
 const DOCUMENTS: usize = 6;
 
 /// Stops all nodes, so that the first one that starts runs every job. The gateways accept requests meanwhile.
-fn stop_nodes(test: &mut TestCluster) {
+pub(crate) fn stop_nodes(test: &mut TestCluster) {
     test.cluster.nodes.iter_mut().for_each(|node| node.kill());
 }
 
 /// Makes the only running node die at each of these steps, one after another.
-async fn die(test: &mut TestCluster, steps: &[&str]) {
+pub(crate) async fn die(test: &mut TestCluster, steps: &[&str]) {
     let missed = die_at_each(test.node(0), steps).await;
     assert!(missed.is_empty(), "the node did not reach {missed:?}");
 }
@@ -78,7 +78,7 @@ async fn die_and_recover(test: &mut TestCluster) {
 }
 
 /// Starts a batch. Returns its job.
-async fn run_batch(client: &Client, document_ids: Vec<String>, prompt_revid: String) -> String {
+pub(crate) async fn run_batch(client: &Client, document_ids: Vec<String>, prompt_revid: String) -> String {
     let request = v1::RunExtractionsRequest { document_ids, prompt_revid, ..Default::default() };
     let created = client.extractions.clone().run_extractions(request).await.expect("the batch is accepted");
     created.into_inner().job.expect("a job").job_id
@@ -100,7 +100,7 @@ async fn ended_jobs(test: &TestCluster, kind: &str) -> Vec<v1::Job> {
 }
 
 /// Returns the documents of all extractions, in order.
-async fn extracted(test: &TestCluster) -> Vec<String> {
+pub(crate) async fn extracted(test: &TestCluster) -> Vec<String> {
     let request = v1::ListExtractionsRequest::default();
     let listed = test.client(1).await.extractions.list_extractions(request).await.expect("a list").into_inner();
     let mut documents: Vec<_> = listed.extractions.into_iter().map(|found| found.document_id).collect();
@@ -110,7 +110,7 @@ async fn extracted(test: &TestCluster) -> Vec<String> {
 
 /// Asserts that each item of the jobs is done.
 #[track_caller]
-fn assert_done(jobs: &[v1::Job]) {
+pub(crate) fn assert_done(jobs: &[v1::Job]) {
     let is_done = |job: &v1::Job| {
         let mut states = job.items.iter().map(v1::JobItem::state);
         job.state() == v1::JobState::Completed && states.all(|state| state == v1::JobItemState::Done)

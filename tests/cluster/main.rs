@@ -8,6 +8,7 @@ mod clock;
 mod credit;
 mod drain;
 mod faulty;
+mod job_interruptions;
 mod job_steps;
 mod jobs;
 mod mcp_calls;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use folio_proto::v1;
 use llm_sim::{Fault, FaultPlan};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -104,11 +105,19 @@ pub async fn run(plan: Plan) -> Result<BatchReport> {
     println!("idle; errors: {:?}", refusals.all());
     let mut failures = refusals.faults();
     failures.extend(incidents.failure());
+    failures.extend(wrong_end(&ended, documents.len()));
     let wrong = without_one_result(&documents, &prompt, &evidence);
     let results = documents.len() - wrong.len();
     failures.extend(wrong.iter().map(|(id, count)| format!("{id} has {count} extractions by the prompt of the batch")));
     let violations = check(&evidence);
     Ok(BatchReport { documents: documents.len(), results, faults: incidents.faults, time, violations, failures })
+}
+
+/// Returns the difference between the end of the job and a batch that extracted the data of each document. None: no difference.
+fn wrong_end(ended: &v1::Job, documents: usize) -> Option<String> {
+    let is_done = ended.state() == v1::JobState::Completed && usize::try_from(ended.done_items) == Ok(documents);
+    let (state, done) = (ended.state().as_str_name(), ended.done_items);
+    (!is_done).then(|| format!("the batch of {documents} documents ended as {state} with {done} done items"))
 }
 
 /// Returns the latency of a model call in milliseconds.
@@ -200,6 +209,15 @@ mod tests {
         let documents = ["none", "one", "two"].map(str::to_owned);
         let wrong = without_one_result(&documents, "prompt", &evidence);
         assert_eq!(wrong, BTreeMap::from([("none".to_owned(), 0), ("two".to_owned(), 2)]));
+    }
+
+    #[test]
+    fn a_batch_that_did_not_extract_each_document_is_found() {
+        let ended = |state: v1::JobState, done_items| v1::Job { state: state.into(), done_items, ..Default::default() };
+        assert_eq!(wrong_end(&ended(v1::JobState::Completed, 3), 3), None);
+        for wrong in [ended(v1::JobState::Completed, 2), ended(v1::JobState::Failed, 3)] {
+            assert!(wrong_end(&wrong, 3).is_some_and(|text| text.contains("3 documents")), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -151,7 +151,8 @@ impl SimulatedUser {
         }
         let ended = self.wait_for_job(&job).await;
         if ended.failed_items > 0 && self.random.random_bool(0.5) {
-            let request = v1::RetryJobRequest { job_id: job, request_id: request_id("retry", name) };
+            let request =
+                v1::RetryJobRequest { job_id: job, request_id: request_id("retry", name), ..Default::default() };
             if let Ok(retried) = self.retry(call!(jobs.retry_job(request))).await {
                 let job = retried.into_inner().job.expect("a job").job_id;
                 self.wait_for_job(&job).await;

@@ -146,7 +146,11 @@ def test_a_file_is_uploaded_with_progress_and_sent_again(server: FakeServer, bot
     seen: list[tuple[int, int]] = []
     found = both.call(
         lambda client: client.upload(
-            path, tag_ids=["tag_1"], metadata={"year": "2026"}, progress=lambda sent, size: seen.append((sent, size))
+            path,
+            tag_ids=["tag_1"],
+            metadata={"year": "2026"},
+            credit_budget=7,
+            progress=lambda sent, size: seen.append((sent, size)),
         )
     )
     assert found.document_id == "doc_1"
@@ -159,7 +163,7 @@ def test_a_file_is_uploaded_with_progress_and_sent_again(server: FakeServer, bot
         {"year": "2026"},
     )
     assert description.request_id and list(description.tag_ids) == ["tag_1"]
-    assert not description.HasField("auto_create")
+    assert not description.HasField("auto_create") and description.credit_budget == 7
     assert seen[-1] == (len(content), len(content)) and seen[-3:] == sorted(seen[-3:])
 
 

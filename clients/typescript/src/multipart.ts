@@ -48,6 +48,7 @@ export async function sendMultipart<F>(
   form.append("tag_ids", JSON.stringify(options.tagIds ?? []));
   form.append("metadata", JSON.stringify(options.metadata ?? {}));
   if (options.autoCreate !== undefined) form.append("auto_create", String(options.autoCreate));
+  if (options.creditBudget !== undefined) form.append("credit_budget", String(options.creditBudget));
   form.append("file", new Blob(chunks), source.name);
   const url = `${baseUrl}/v0/orgs/${encodeURIComponent(organization?.organizationId ?? "")}/documents/multipart`;
   const headers = { ...credential, "idempotency-key": requestId };

@@ -22,6 +22,8 @@ export interface UploadOptions {
   readonly password?: string;
   /** True if an agent makes a proposal for the document. Default: as the organization states. */
   readonly autoCreate?: boolean;
+  /** Credits that the model calls of the agent may cost. Default: the budget of the server. */
+  readonly creditBudget?: bigint;
   /** Idempotency key. Default: a random one. */
   readonly requestId?: string;
   /** Receives the number of bytes that were sent, and the size of the file. */
@@ -56,6 +58,7 @@ export async function* uploadMessages(
     requestId,
     password: options.password ?? "",
     ...(options.autoCreate === undefined ? {} : { autoCreate: options.autoCreate }),
+    ...(options.creditBudget === undefined ? {} : { creditBudget: options.creditBudget }),
   });
   yield { part: { case: "description", value: description } };
   let sent = 0;

@@ -50,6 +50,9 @@ pub struct NewUpload {
     pub password: Option<Secret>,
     /// True if an agent makes a proposal for the document. A repeated upload keeps the value of the first one.
     pub has_auto_create: bool,
+    /// Credits that the model calls of the agent may cost. None: the setting of the server is the only bound. A repeated upload keeps
+    /// the value of the first one.
+    pub auto_create_budget: Option<u64>,
 }
 
 /// Maximum number of uploads that wait until their protected PDF is read.
@@ -267,6 +270,7 @@ impl Upload {
             blob: self.key.blob.clone(),
             is_protected: self.new.password.is_some(),
             has_auto_create: self.new.has_auto_create,
+            auto_create_budget: self.new.auto_create_budget,
             tags: self.new.tags,
             metadata: self.new.metadata,
         };

@@ -162,6 +162,7 @@ mod tests {
             blob: BlobId::derive(&["blob"]),
             is_protected: false,
             has_auto_create: false,
+            auto_create_budget: None,
             tags: Vec::new(),
             metadata: BTreeMap::new(),
             state,

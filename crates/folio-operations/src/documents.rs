@@ -14,6 +14,7 @@ use folio_storage::BlobReader;
 use folio_storage::value::PageText;
 use folio_tools::extraction::check_ready;
 use folio_types::access::Scope;
+use folio_types::budget::check_credit_budget;
 use folio_types::{BlobKey, Code, DocumentId, Error, Etag, OrgId, Reason, Result, Secret, TagId, limits};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
@@ -82,6 +83,10 @@ pub struct UploadDocument {
     /// True if an agent makes a proposal for the document. None: the default of the organization.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_create: Option<bool>,
+    /// Credits that the model calls of the agent may cost. Without an agent it has no effect. None: the setting of the server is the
+    /// only bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
     /// The bytes are compared with those of an earlier upload under the same request id.
     #[serde(skip)]
     pub content: Content,
@@ -92,9 +97,11 @@ impl Operation for UploadDocument {
     type Output = Document;
 
     async fn run(self, context: &Context) -> Result<Document> {
+        let credit_budget = check_credit_budget(self.credit_budget)?;
         let has_auto_create = has_auto_create(context, self.auto_create).await?;
         let new = NewUpload {
             has_auto_create,
+            auto_create_budget: credit_budget.filter(|_| has_auto_create),
             request_id: context.request.id().clone(),
             name: self.name,
             tags: self.tag_ids,

@@ -4,10 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use folio_history::job::{
-    ItemOutcome, ItemState, JobCommand, JobFilter, JobHeader, JobItem, JobPage, JobPages, KIND, Progress,
+    EXTRACTION_KIND, ItemOutcome, ItemState, JobCommand, JobFilter, JobHeader, JobItem, JobPage, JobPages, KIND,
+    Progress,
 };
 use folio_jobs::JobRequest;
 use folio_types::access::Scope;
+use folio_types::budget::check_credit_budget;
 use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::page::Order;
 use folio_types::{BudgetUse, Error, JobId, Reason, Result};
@@ -244,11 +246,13 @@ async fn add_outcomes(context: &Context, job: &JobHeader, items: &mut [ItemView]
     Ok(())
 }
 
-/// Creates a job with the items of an ended job that are not done. It has the kind and the input of the ended job, with its
-/// credit budget. The retry of a job that a turn created has no budget.
+/// Creates a job with the items of an ended job that are not done. It has the kind and the input of the ended job.
 #[derive(Debug, Clone, Serialize)]
 pub struct RetryJob {
     pub job_id: JobId,
+    /// Credits that the model calls of the new job may cost. None: the budget of the ended job, or no budget if a turn created that job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit_budget: Option<u64>,
 }
 
 impl Operation for RetryJob {
@@ -258,11 +262,13 @@ impl Operation for RetryJob {
     outcome_as_job_id!(JobView::find);
 
     async fn run(self, context: &Context) -> Result<JobView> {
+        let credit_budget = check_credit_budget(self.credit_budget)?;
         let job = context.jobs().find(&context.principal().org, &self.job_id).await?;
         if !job.is_ended() {
             let message = format!("the job {} has not ended; wait for its end or cancel it", job.id);
             return Err(Error::precondition(Reason::JobOpen, message));
         }
+        let input = retry_input(&job.kind, job.input.clone(), credit_budget)?;
         let mut items = Vec::new();
         let (mut after, total) = (0, u32::try_from(job.progress().items).unwrap_or(u32::MAX));
         while after < total {
@@ -274,12 +280,6 @@ impl Operation for RetryJob {
             let message = format!("each item of the job {} is done", job.id);
             return Err(Error::precondition(Reason::JobEnded, message));
         }
-        let mut input = job.input;
-        if let Some(input) = input.as_object_mut() {
-            // The items of a job of a tool call run only if the call created this job, which returns its part of a budget.
-            input.remove("call");
-            input.remove("budget_part");
-        }
         let request = JobRequest {
             id: JobId::derive(&context.request.id_parts()),
             principal: context.principal().clone(),
@@ -289,6 +289,27 @@ impl Operation for RetryJob {
         };
         JobView::read(context, context.job_creator()?.create(request).await?).await
     }
+}
+
+/// Returns the input of the retry of a job.
+///
+/// # Errors
+/// `INVALID_FIELD` if a budget is requested for a job that does not run a prompt on documents: the work of such a job is a turn, whose
+/// message states the budget, or needs no model.
+fn retry_input(kind: &str, mut input: Value, credit_budget: Option<u64>) -> Result<Value> {
+    if credit_budget.is_some() && kind != EXTRACTION_KIND {
+        let problem = format!("applies to jobs that run a prompt on documents only, not to one of the kind {kind}");
+        return Err(Error::invalid_field("credit_budget", problem));
+    }
+    if let Some(input) = input.as_object_mut() {
+        // The items of a job of a tool call run only if the call created this job, which returns its part of a budget.
+        input.remove("call");
+        input.remove("budget_part");
+        if let Some(credits) = credit_budget {
+            input.insert("credit_budget".to_owned(), credits.into());
+        }
+    }
+    Ok(input)
 }
 
 /// Streams a job: its current state, and its state after each change. The stream ends when the job has ended.
@@ -370,8 +391,23 @@ command_operation! {
 #[cfg(test)]
 mod tests {
     use folio_types::{Code, UserId};
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_retry_has_the_requested_budget_or_that_of_the_ended_job() {
+        let own = json!({ "prompt": "p", "credit_budget": 7 });
+        assert_eq!(retry_input(EXTRACTION_KIND, own.clone(), None).unwrap(), own);
+        let raised = retry_input(EXTRACTION_KIND, own, Some(9)).unwrap();
+        assert_eq!(raised, json!({ "prompt": "p", "credit_budget": 9 }));
+        let of_turn = json!({ "prompt": "p", "call": "c", "budget_part": {} });
+        assert_eq!(retry_input(EXTRACTION_KIND, of_turn.clone(), None).unwrap(), json!({ "prompt": "p" }));
+        assert_eq!(retry_input(EXTRACTION_KIND, of_turn, Some(9)).unwrap(), raised);
+        let refused = retry_input("auto_create", json!({}), Some(9)).unwrap_err();
+        assert_eq!(refused.violations[0].field, "credit_budget");
+        assert_eq!(retry_input("auto_create", json!({ "at": 1 }), None).unwrap(), json!({ "at": 1 }));
+    }
 
     #[test]
     fn items_are_selected_by_their_state() {

@@ -39,6 +39,9 @@ pub struct Document {
     /// True if an agent makes a proposal for the document when its text is settled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_auto_create: bool,
+    /// Credits that the model calls of the run that makes the proposal may cost. None: the setting of the server is the only bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_create_budget: Option<u64>,
     /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
@@ -146,6 +149,8 @@ pub struct NewDocument {
     pub is_protected: bool,
     /// True if an agent makes a proposal for the document when its text is settled.
     pub has_auto_create: bool,
+    /// See [`Document::auto_create_budget`].
+    pub auto_create_budget: Option<u64>,
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
 }
@@ -247,6 +252,7 @@ impl Resource for Document {
                 blob: new.blob.clone(),
                 is_protected: new.is_protected,
                 has_auto_create: new.has_auto_create,
+                auto_create_budget: new.auto_create_budget,
                 tags: distinct(&new.tags),
                 metadata: new.metadata.clone(),
                 state: TextState::Uploaded,

@@ -272,6 +272,7 @@ pub(crate) fn create_document(name: &str, tags: &[TagId]) -> DocumentChange {
         blob: BlobId::derive(&[name]),
         is_protected: false,
         has_auto_create: false,
+        auto_create_budget: None,
         tags: tags.to_vec(),
         metadata: BTreeMap::new(),
     })

@@ -38,6 +38,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
         blob: BlobId::derive(&[&name]),
         is_protected: false,
         has_auto_create: false,
+        auto_create_budget: None,
         tags: vec![context.tag("tag").await?],
         metadata: BTreeMap::from([("subject".to_owned(), word.to_owned())]),
     };

@@ -10,6 +10,8 @@ use crate::ids::{JobId, TurnId};
 /// Maximum credits of a budget.
 // proto: ChatRequest.credit_budget "1 to {} credits"
 // proto: CorrectExtractionRequest.credit_budget "1 to {} credits"
+// proto: DocumentDescription.credit_budget "1 to {} credits"
+// proto: RetryJobRequest.credit_budget "1 to {} credits"
 // proto: RunExtractionRequest.credit_budget "1 to {} credits"
 // proto: RunExtractionsRequest.credit_budget "1 to {} credits"
 // proto: StartExtractionRequest.credit_budget "1 to {} credits"

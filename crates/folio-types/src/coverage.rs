@@ -13,8 +13,8 @@ pub const INCOMPLETE_PAGES_MAX: usize = 20;
 pub struct Coverage {
     /// Number of pages of the document.
     pub pages: u32,
-    /// Number of pages whose text was sent to the model. The other pages have no text, or their text is missing. All pages
-    /// count as read if an agent read the document.
+    /// Number of pages whose text was sent to the model. The other pages have no text, or their text is missing. If an agent read
+    /// the document, all pages whose text is not missing count as read.
     pub pages_read: u32,
     /// Number of parts of the text that were extracted separately. 0: an agent read the document.
     pub windows: u32,

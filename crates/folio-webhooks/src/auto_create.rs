@@ -28,7 +28,7 @@ pub(crate) async fn create(
         id: JobId::derive(&[org.as_str(), AUTO_CREATE_KIND, id.as_str(), &at.to_string()]),
         principal: Principal::new(org.clone(), document.created_by.clone(), Role::Member),
         kind: AUTO_CREATE_KIND.to_owned(),
-        input: json!(AutoCreateInput { at }),
+        input: json!(AutoCreateInput { at, run_budget: document.auto_create_budget }),
         items: vec![id.to_string()],
         running_max: limits.running_time,
         at,

@@ -157,6 +157,7 @@ impl Sandbox {
             blob: BlobId::derive(&["b"]),
             is_protected: false,
             has_auto_create,
+            auto_create_budget: has_auto_create.then_some(7),
             tags: Vec::new(),
             metadata: BTreeMap::new(),
         });
@@ -486,7 +487,8 @@ async fn a_text_that_is_settled_creates_the_job_of_a_requested_proposal_once() {
         let found = test.stores.jobs.list(&test.org, &JobFilter::default(), &PageRequest::default()).await.unwrap();
         assert_eq!(found.items.len(), expected, "{update:?}");
         for job in found.items {
-            assert_eq!((job.kind.as_str(), &job.input["at"]), ("auto_create", &json!(update.at)));
+            let input = json!({ "at": update.at, "run_budget": 7 });
+            assert_eq!((job.kind.as_str(), &job.input), ("auto_create", &input));
             assert_eq!(job.items[0].id, test.document.as_str());
         }
         let hints = test.shared.jobs.waiting(folio_storage::JOB_HINTS).await.unwrap();

@@ -27,6 +27,8 @@ pub(crate) struct NewFile {
     pub(crate) password: String,
     /// True if an agent makes a proposal for the document. None: as the organization states.
     pub(crate) auto_create: Option<bool>,
+    /// Credits that the model calls of the agent may cost. None: the budget of the server.
+    pub(crate) credit_budget: Option<u64>,
 }
 
 impl NewFile {
@@ -87,6 +89,7 @@ pub(crate) async fn upload(
         request_id: request_id.to_owned(),
         password: file.password.clone(),
         auto_create: file.auto_create,
+        credit_budget: file.credit_budget,
         ..v1::DocumentDescription::default()
     };
     client.upload(file.bytes.clone(), description, progress).await

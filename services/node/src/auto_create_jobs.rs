@@ -8,7 +8,7 @@ use folio_jobs::{ItemTask, JobKind};
 use folio_resources::ProposalState;
 use folio_tools::ToolResources;
 use folio_tools::auto_create::{
-    AutoCreateRun, AutoCreateStart, Options, end_auto_create, open_run, propose_similar, start_auto_create,
+    AutoCreateRun, AutoCreateStart, Options, discard_run, end_auto_create, open_run, propose_similar, start_auto_create,
 };
 use folio_types::{BudgetPart, BudgetRoot, DocumentId, Error, Principal, Result, Role};
 use serde_json::Value;
@@ -58,13 +58,17 @@ impl JobKind for AutoCreateJobs {
     }
 
     async fn end_job(&self, job: &JobHeader) -> Result<()> {
-        // The attempt of a done item has stored the proposal.
-        for item in job.items.iter().filter(|item| item.state != ItemState::Done) {
+        let (resources, options, principal) = (&self.resources, &self.options, &job.principal);
+        let input: AutoCreateInput = job.read_input()?;
+        for item in &job.items {
             let document: DocumentId = item.id.parse()?;
-            if let Some(run) = open_run(&self.resources, &job.principal, &document).await? {
-                self.runs.cancel(&job.principal, &run.thread).await?;
-                let reason = failure(job, item);
-                end_auto_create(&self.resources, &self.options, &job.principal, &run, &reason).await?;
+            let Some(run) = open_run(resources, principal, &document, &input).await? else { continue };
+            self.runs.cancel(principal, &run.thread).await?;
+            // The last attempt of a done item has found a later text, or no document.
+            if item.state == ItemState::Done {
+                discard_run(resources, options, principal, &run).await?;
+            } else {
+                end_auto_create(resources, options, principal, &run, &failure(job, item)).await?;
             }
         }
         Ok(())
@@ -72,10 +76,12 @@ impl JobKind for AutoCreateJobs {
 }
 
 impl AutoCreateJobs {
-    /// Returns the resources of a run without the agent. The profile limits the credit of the turn of the agent.
-    fn resources_of(&self, job: &JobHeader) -> ToolResources {
+    /// Returns the resources of a run without the agent, which the smaller one of the budgets of the upload and of the setting pays. A
+    /// run of the agent is a turn, of which the message and the profile have these budgets.
+    fn resources_of(&self, job: &JobHeader, run_budget: Option<u64>) -> ToolResources {
         let resources = self.resources.clone();
-        let Some(credits) = self.options.credit_budget else { return resources };
+        let smaller = [run_budget, self.options.credit_budget].into_iter().flatten().min();
+        let Some(credits) = smaller else { return resources };
         let budget = resources.budget(job.org(), BudgetPart::whole(BudgetRoot::Job(job.id.clone()), credits));
         resources.paid_from(budget)
     }
@@ -90,12 +96,12 @@ impl AutoCreateJobs {
             AutoCreateStart::Done(outcome) => return Ok(outcome),
             AutoCreateStart::Similar(run, similar) => {
                 let item = (&task.run, task.steps.clone());
-                let resources = self.resources_of(&task.job);
+                let resources = self.resources_of(&task.job, input.run_budget);
                 let proposed = propose_similar(&resources, principal, item, &run, *similar).await;
                 (run, proposed)
             }
             AutoCreateStart::Run(run) => {
-                let ended = self.runs.drive(principal, run.message()?).await;
+                let ended = self.runs.drive(principal, run.message(input.run_budget)?).await;
                 if ended.as_ref().is_err_and(|error| is_last_attempt(&task, error)) {
                     self.runs.cancel(principal, &run.thread).await?;
                 }

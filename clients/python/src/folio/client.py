@@ -111,6 +111,7 @@ class Client:
         metadata: Mapping[str, str] | None = None,
         password: str = "",
         auto_create: bool | None = None,
+        credit_budget: int | None = None,
         request_id: str = "",
         progress: Progress | None = None,
     ) -> v1.Document:
@@ -127,6 +128,7 @@ class Client:
             metadata=metadata,
             password=password,
             auto_create=auto_create,
+            credit_budget=credit_budget,
             request_id=request_id,
             progress=progress,
         )

@@ -30,6 +30,7 @@ class Upload:
         metadata: Mapping[str, str] | None = None,
         password: str = "",
         auto_create: bool | None = None,
+        credit_budget: int | None = None,
         request_id: str = "",
         progress: Progress | None = None,
     ) -> None:
@@ -55,6 +56,7 @@ class Upload:
             request_id=request_id or str(uuid.uuid4()),
             password=password,
             auto_create=auto_create,
+            credit_budget=credit_budget,
         )
 
     def messages(self) -> Iterator[v1.UploadDocumentRequest]:

@@ -75,6 +75,7 @@ impl Base {
             blob: BlobId::derive(&[name]),
             is_protected: false,
             has_auto_create: false,
+            auto_create_budget: None,
             tags: vec![],
             metadata: Default::default(),
         });

@@ -186,5 +186,6 @@ pub(crate) fn new_upload(request: &str, name: &str) -> NewUpload {
         size: None,
         password: None,
         has_auto_create: false,
+        auto_create_budget: None,
     }
 }

@@ -33,6 +33,7 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
                     blob: BlobId::derive(&["x"]),
                     is_protected: false,
                     has_auto_create: false,
+                    auto_create_budget: None,
                     tags: vec![],
                     metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
                 };
@@ -101,6 +102,7 @@ async fn documents_with_long_metadata_are_stored_and_found() {
             blob: BlobId::derive(&["x"]),
             is_protected: false,
             has_auto_create: false,
+            auto_create_budget: None,
             tags: vec![],
             metadata: long.clone(),
         };

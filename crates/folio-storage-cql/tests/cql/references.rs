@@ -28,6 +28,7 @@ async fn set_tags(fixture: &TestStores, numbers: std::ops::Range<usize>, tag: &T
             blob: BlobId::derive(&[&number.to_string()]),
             is_protected: false,
             has_auto_create: false,
+            auto_create_budget: None,
             tags: Vec::new(),
             metadata: Default::default(),
         };

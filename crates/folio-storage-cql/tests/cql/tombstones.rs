@@ -51,6 +51,7 @@ impl Fixture {
             blob: BlobId::derive(&["x"]),
             is_protected: false,
             has_auto_create: false,
+            auto_create_budget: None,
             tags: vec![],
             metadata: Default::default(),
         };

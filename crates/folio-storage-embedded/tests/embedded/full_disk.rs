@@ -56,6 +56,7 @@ async fn create_document(stores: &Stores, name: &str) -> Result<WriteOutcome, Er
         blob: blob_key(name).blob,
         is_protected: false,
         has_auto_create: false,
+        auto_create_budget: None,
         tags: Vec::new(),
         metadata: Default::default(),
     };

@@ -61,7 +61,7 @@ pub async fn check_plan(context: &CallContext, arguments: &Value, plan: &Plan) -
 fn refusal(write: &PlannedWrite<'_>) -> Option<String> {
     let PlannedWrite { kind, is_new, is_of_run, has_tags, extractions } = *write;
     let text = if kind == JOB {
-        "This run starts no jobs: it extracts its own document only, which must fit into one run_extraction."
+        "This run starts no jobs: it extracts its own document only, with run_extraction and a prompt that no agent runs."
     } else if has_tags {
         "This run sets no tags, because a tag would run the prompt on other documents. Omit tag_ids."
     } else if is_new && kind == Extraction::KIND && !is_of_run {

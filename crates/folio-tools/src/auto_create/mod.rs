@@ -11,5 +11,5 @@ mod similar;
 pub use guard::{REFINEMENTS_MAX, check_plan};
 pub use options::Options;
 pub use removal::{created_by_run, remove_unused};
-pub use run::{AutoCreateRun, AutoCreateStart, end_auto_create, open_run, start_auto_create};
+pub use run::{AutoCreateRun, AutoCreateStart, discard_run, end_auto_create, open_run, start_auto_create};
 pub use similar::propose_similar;

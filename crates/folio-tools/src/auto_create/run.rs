@@ -65,15 +65,23 @@ impl AutoCreateRun {
         }
     }
 
-    /// Returns the message that starts or joins the turn of the run.
+    /// Returns the key of the write that stores the proposal.
+    fn op(&self, principal: &Principal) -> Result<OpKey> {
+        let request = format!("auto-create-{}", self.proposal).parse()?;
+        Ok(OpKey::Request { user: principal.user.clone(), request })
+    }
+
+    /// Returns the message that starts or joins the turn of the run. `budget`: credits that the model calls of the turn may cost. None:
+    /// the profile is the only bound.
     ///
     /// # Errors
     /// None for a parsed or derived id of a thread.
-    pub fn message(&self) -> Result<ChatCommand> {
+    pub fn message(&self, budget: Option<u64>) -> Result<ChatCommand> {
         Ok(ChatCommand {
             thread: Some(self.thread.clone()),
             // A thread has one run.
             request_id: Some(self.thread.as_str().parse()?),
+            credit_budget: budget,
             ..ChatCommand::new(MESSAGE)
         })
     }
@@ -157,19 +165,41 @@ pub async fn start_auto_create(
     Ok(AutoCreateStart::Run(run))
 }
 
-/// Returns the run on the current text of a document whose agent has started, and which has no proposal yet. None: no such run.
+/// Returns the run of a job whose agent has started, and which has stored no proposal. None: no such run. It is the run on the text
+/// whose write created the job, although a later text was read or the document was deleted meanwhile: a later text has its own job.
 pub async fn open_run(
     resources: &ToolResources,
     principal: &Principal,
     document: &DocumentId,
+    input: &AutoCreateInput,
 ) -> Result<Option<AutoCreateRun>> {
     let (stores, org) = (&resources.stores, &principal.org);
-    let found = stores.of::<Document>().get_with_text(org, document).await?;
-    let Some(text) = found.and_then(|(_, text)| text) else { return Ok(None) };
-    let run = AutoCreateRun::new(org, document, text.at);
-    let has_started = stores.threads.header(org, &run.thread).await?.is_some();
-    let is_open = has_started && stores.of::<Proposal>().get(org, &run.proposal).await?.is_none();
-    Ok(Some(run).filter(|_| is_open))
+    let run = AutoCreateRun::new(org, document, input.at);
+    if stores.threads.header(org, &run.thread).await?.is_none() {
+        return Ok(None);
+    }
+    // The op row outlives the proposal, which is deleted with the document.
+    let stored = stores.ops.row(org, &Proposal::target(&run.proposal), &run.op(principal)?).await?;
+    Ok(Some(run).filter(|_| stored.is_none()))
+}
+
+/// Deletes what a run created that makes no proposal, because a later text of its document was read or the document was deleted.
+/// Idempotent.
+///
+/// # Errors
+/// Those of [`remove_unused`], and those of the stores.
+pub async fn discard_run(
+    resources: &ToolResources,
+    options: &Options,
+    principal: &Principal,
+    run: &AutoCreateRun,
+) -> Result<()> {
+    if options.keep_failed {
+        return Ok(());
+    }
+    let stores = &resources.stores;
+    let created = created_by_run(stores, &principal.org, &run.thread).await?;
+    remove_unused(stores, principal, &created, resources.environment.now()).await
 }
 
 /// Stores the proposal of a run whose turn has ended, and deletes what the run created and does not propose. `reason`: the
@@ -250,7 +280,7 @@ pub(super) async fn store(
     let new = NewProposal { document: run.document.clone(), outcome: result, thread: thread.cloned() };
     let write = Write {
         org: org.clone(),
-        op: OpKey::Request { user: principal.user.clone(), request: format!("auto-create-{}", run.proposal).parse()? },
+        op: run.op(principal)?,
         // Attempts may end with different results, of which the first is stored.
         digest: Digest::of_json(&json!({ "proposal": run.proposal })),
         by: principal.user.clone(),
@@ -322,7 +352,8 @@ mod tests {
         let run = AutoCreateRun::new(&org, &document, at(10));
         assert_eq!(run, AutoCreateRun::new(&org, &document, at(10)));
         assert_ne!(run.proposal, AutoCreateRun::new(&org, &document, at(11)).proposal);
-        let message = run.message().unwrap();
+        let message = run.message(Some(7)).unwrap();
+        assert_eq!((message.credit_budget, run.message(None).unwrap().credit_budget), (Some(7), None));
         assert_eq!(message.request_id.unwrap().as_str(), run.thread.as_str());
         assert!(!message.auto_approve, "the profile runs the tools, and the policy may require a decision");
     }

@@ -1,5 +1,5 @@
-//! The tool `run_extraction`. A document with more windows than a call may extract becomes a job, and so does a run of the agent,
-//! if the prompt states that the agent runs it.
+//! The tool `run_extraction`. A document with more windows than a call may extract becomes a job, unless the call belongs to a run
+//! that makes a proposal. So does a run of the agent, if the prompt states that the agent runs it.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use folio_history::job::KIND;
 use folio_resources::{Extraction, ExtractionChange, Prompt, PromptRevision, Resource as _};
 use folio_types::op::{OpResult, Target};
+use folio_types::profile::Subject;
 use folio_types::{DocumentId, Error, PromptRevId, Reason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -45,9 +46,11 @@ impl WriteTool for RunOrJob {
         let plan = self.0.plan(context, arguments).await?;
         let request = request(context, &plan)?;
         let (document, prompt) = (request.document.clone(), request.prompt.clone());
+        // A run that makes a proposal is the work of a job itself, and needs the extraction before it ends.
+        let is_within_job = matches!(context.subject, Some(Subject::Proposal(_)));
         // The agent reads the document page by page, so no windows are planned.
         let is_job = subject::find_revision::<Prompt>(context, &prompt).await?.is_run_by_agent
-            || engine::plan(&context.resources, request).await?.is_job();
+            || (engine::plan(&context.resources, request).await?.is_job() && !is_within_job);
         Ok(if is_job { plan_job(context, prompt, vec![document]) } else { plan })
     }
 

@@ -109,6 +109,7 @@ mod tests {
             blob: BlobId::derive(&["b"]),
             is_protected: false,
             has_auto_create: false,
+            auto_create_budget: None,
             tags: vec![TagId::derive(&["t"])],
             metadata: BTreeMap::new(),
         });

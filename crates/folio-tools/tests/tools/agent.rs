@@ -4,6 +4,7 @@ use folio_resources::{
     AgentStep, CitationKind, Document, Extraction, ExtractionChange, ExtractionReport, ExtractionState, NewExtraction,
 };
 use folio_storage::NewPage;
+use folio_storage::value::TextGap;
 use folio_tools::extraction::{apply_edit, check_again, check_replacement, end_run};
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{ClosedAs, Expected, OpKey, OpRow, OpState, Write, WriteOutcome};
@@ -283,6 +284,30 @@ async fn the_text_of_a_long_document_is_read_in_parts() {
     assert!(text(&third["text"]).contains("--- page 3 ---\n3 word"), "{third}");
     assert!(!text(&third["text"]).contains("--- page 4 ---") && third["next_page"] == 4);
     assert!(test.ok("get_document_text", json!({ "page": 5 })).await.get("next_page").is_none());
+    let rest = test.ok("get_document_text", json!({ "page": 5, "from_character": 29_997 })).await;
+    assert!(text(&rest["text"]).ends_with("--- page 5 ---\nword \n"), "{rest}");
+    let refused = test.error_of("get_document_text", json!({ "from_character": 1 })).await;
+    assert!(refused.contains("state the page"), "{refused}");
+    let refused = test.error_of("get_document_text", json!({ "page": 5, "from_character": 30_002 })).await;
+    assert!(refused.contains("page 5 has 30002 characters"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_coverage_of_an_agent_names_the_pages_whose_text_is_missing_or_cut() {
+    let (mut test, id) = begun(None).await;
+    let page = |number, text: &str, gap| NewPage { gap, ..NewPage::of_text(number, text) };
+    let pages = vec![
+        page(1, "Total: 120.50", None),
+        page(2, "", Some(TextGap::Missing)),
+        page(3, "Total: 120.50", Some(TextGap::Cut)),
+    ];
+    test.ingest(&test.document(), pages).await;
+    test.ok("extract_fields", total(json!(120.5), 0.5, "Total: 120.50")).await;
+    test.ok("complete_extraction", json!({})).await;
+    let coverage = test.extraction(&id).await.report.coverage;
+    assert_eq!((coverage.pages, coverage.pages_read), (3, 2));
+    assert_eq!((coverage.pages_missing, coverage.pages_incomplete), (1, 1));
+    assert_eq!(coverage.incomplete_pages, [2, 3]);
 }
 
 #[tokio::test]

@@ -1,11 +1,15 @@
 //! Tests of the bounds of a run without a person.
 
+use folio_history::job;
+use folio_resources::{Extraction, Resource as _};
 use folio_tools::auto_create::{REFINEMENTS_MAX, check_plan};
+use folio_tools::extraction::Options;
 use folio_tools::{CallContext, Registry, ToolError};
 use folio_types::ProposalId;
 use folio_types::profile::Subject;
 use serde_json::{Value, json};
 
+use crate::extraction::long_document;
 use crate::fixture::{Fixture, format_of, text};
 
 /// Plans a call as a turn does: plans the write, and checks the plan. Returns the message for the model if it is refused.
@@ -65,4 +69,24 @@ async fn a_run_changes_only_what_it_has_created() {
     }
     let message = refused(&test, &test.next(), "run_extraction", run).await.unwrap();
     assert!(message.contains("2 refinements"), "{message}");
+}
+
+#[tokio::test]
+async fn a_run_extracts_a_long_document_within_its_call() {
+    let mut test = Fixture::new().await;
+    test.invoice_prompt().await;
+    long_document(&mut test).await;
+    test.context.resources.extraction = Options { request_windows_max: 1, ..Options::default() };
+    let planned = async |test: &Fixture| {
+        let plan = test.plan(&test.next(), "run_extraction", &json!({})).await.unwrap();
+        plan.target.kind().to_owned()
+    };
+    assert_eq!(planned(&test).await, job::KIND, "a call of a conversation starts a job");
+    test.context.subject = Some(Subject::Proposal(ProposalId::derive(&["p"])));
+    assert_eq!(planned(&test).await, Extraction::KIND);
+    for _ in 0..=10 {
+        test.models.answer(r#"{"total": 957.5}"#);
+    }
+    assert_eq!(test.ok("run_extraction", json!({})).await["data"], json!({ "total": 957.5 }));
+    assert!(test.models.requests().len() > 1, "the document has several windows");
 }

@@ -58,6 +58,9 @@ pub(crate) struct Add {
     /// Let an agent propose a schema, a prompt and an extraction for each document [default: as the organization states].
     #[arg(long, value_enum, value_name = "STATE")]
     auto_create: Option<Switch>,
+    /// Credit that the model calls of the agent may cost for each document [default: the budget of the server].
+    #[arg(long, value_name = "CREDITS")]
+    budget: Option<u64>,
     /// Do not wait for the texts.
     #[arg(long)]
     no_wait: bool,
@@ -169,6 +172,7 @@ async fn upload(client: &Client, add: &Add, password: String) -> Result<View> {
         metadata: add.metadata.iter().cloned().collect(),
         password,
         auto_create: add.auto_create.map(|state| state == Switch::On),
+        credit_budget: add.budget,
         ..NewFile::default()
     };
     let mut rows = Vec::with_capacity(add.files.len());

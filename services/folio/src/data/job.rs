@@ -30,7 +30,16 @@ pub(crate) enum Command {
     /// List the items of a job with their results.
     Items(Items),
     /// Start a job with the items of an ended job that are not done, and print the new job.
-    Retry(Item),
+    Retry(Retry),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Retry {
+    #[command(flatten)]
+    item: Item,
+    /// Credit that the model calls of the new job may cost [default: the budget of the ended job].
+    #[arg(long, value_name = "CREDITS")]
+    budget: Option<u64>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -97,7 +106,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Pause(item) => item.data.run(async |client| pause(&client, item.job.to_string()).await).await,
         Command::Resume(item) => item.data.run(async |client| resume(&client, item.job.to_string()).await).await,
         Command::Items(list) => list.data.run(async |client| items(&client, &list).await).await,
-        Command::Retry(item) => item.data.run(async |client| retry(&client, item.job.to_string()).await).await,
+        Command::Retry(again) => again.item.data.run(async |client| retry(&client, &again).await).await,
     }
 }
 
@@ -173,8 +182,9 @@ async fn resume(client: &Client, job_id: String) -> Result<View> {
     view(answer(client.jobs().resume_job(request)).await?.job)
 }
 
-async fn retry(client: &Client, job_id: String) -> Result<View> {
-    let request = v1::RetryJobRequest { job_id, ..Default::default() };
+async fn retry(client: &Client, again: &Retry) -> Result<View> {
+    let (job_id, credit_budget) = (again.item.job.to_string(), again.budget);
+    let request = v1::RetryJobRequest { job_id, credit_budget, ..Default::default() };
     view(answer(client.jobs().retry_job(request)).await?.job)
 }
 

@@ -116,6 +116,7 @@ async fn store_one(
         size_bytes: Some(file.size_bytes()),
         password: None,
         auto_create: file.auto_create,
+        credit_budget: file.credit_budget,
         content: file.into_content(),
     };
     let stored = client.run_part(&format!("document {number}"), upload).await;

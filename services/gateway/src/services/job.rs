@@ -44,7 +44,8 @@ impl JobService for Api {
     });
 
     change!(retry_job, RetryJobRequest, RetryJobResponse { job: to_proto }, |request| RetryJob {
-        job_id: fields::id("job_id", &request.job_id)?
+        job_id: fields::id("job_id", &request.job_id)?,
+        credit_budget: request.credit_budget
     });
 }
 

@@ -70,6 +70,7 @@ impl Api {
             size_bytes: Some(description.size_bytes).filter(|bytes| *bytes > 0),
             password: Some(description.password.as_str()).filter(|password| !password.is_empty()).map(Secret::new),
             auto_create: description.auto_create,
+            credit_budget: description.credit_budget,
             content: Content::new(parts.chunks()),
         };
         let request_id = fields::optional_id("description.request_id", &description.request_id)?;

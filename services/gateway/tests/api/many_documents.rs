@@ -30,6 +30,7 @@ async fn fill(server: &Server, client: &Client, tag: &TagId) {
             blob: BlobId::derive(&[&request]),
             is_protected: false,
             has_auto_create: false,
+            auto_create_budget: None,
             tags: if number % 10 == 0 { vec![tag.clone()] } else { Vec::new() },
             metadata: BTreeMap::from([("year".into(), if number % 100 == 0 { "1999" } else { "2024" }.into())]),
         };

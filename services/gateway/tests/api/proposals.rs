@@ -14,15 +14,16 @@ use crate::harness::{Answer, Client, Server, format};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Creates the job that the write of a text creates, for the current text of a document. Returns the id of the job.
-async fn start_run(server: &Server, client: &Client, document: &DocumentId) -> String {
+/// Creates the job that the write of a text creates, for the current text of a document. `budget`: the credit budget of the upload.
+/// Returns the id of the job.
+async fn start_run(server: &Server, client: &Client, document: &DocumentId, budget: Option<u64>) -> String {
     let found = server.stores.of::<Document>().get_with_text(&client.org, document).await.unwrap().unwrap();
     let at = found.1.unwrap().at;
     let new = NewJob {
         id: JobId::derive(&[document.as_str(), &at.to_string()]),
         principal: Principal::new(client.org.clone(), client.user.clone(), Role::Member),
         kind: AUTO_CREATE_KIND.to_owned(),
-        input: json!(AutoCreateInput { at }),
+        input: json!(AutoCreateInput { at, run_budget: budget }),
         items: vec![document.to_string()],
         running_max: Duration::from_secs(600),
         at,
@@ -35,8 +36,13 @@ async fn start_run(server: &Server, client: &Client, document: &DocumentId) -> S
 
 /// Uploads a document and runs the agent on it. Returns the proposal.
 async fn propose(server: &Server, client: &Client, name: &str) -> Value {
+    propose_within(server, client, name, None).await
+}
+
+/// Like [`propose`], with the credit budget of the upload.
+async fn propose_within(server: &Server, client: &Client, name: &str, budget: Option<u64>) -> Value {
     let document: DocumentId = client.ready_document(name, "Invoice\nTotal 12.50").await.document_id.parse().unwrap();
-    start_run(server, client, &document).await;
+    start_run(server, client, &document, budget).await;
     proposal_of(client, &document).await
 }
 
@@ -181,6 +187,29 @@ async fn a_similar_document_gets_the_accepted_prompt_proposed() {
 }
 
 #[tokio::test]
+async fn a_run_makes_no_model_call_that_may_exceed_the_credit_budget_of_its_upload() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    server.model.next(calls("Invoice"));
+    let failed = propose_within(&server, &client, "a.txt", Some(1)).await;
+    assert_eq!(failed["state"], "PROPOSAL_STATE_FAILED", "{failed}");
+    assert!(failed["reason"].as_str().unwrap().contains("credit budget of 1"), "{failed}");
+    assert_eq!((server.model.calls(), counts(&client).await), (1, [0, 0, 0]));
+
+    script(&server, "Invoice");
+    let accepted = propose_within(&server, &client, "b.txt", Some(10)).await;
+    client.call_ok("AcceptProposal", json!({ "proposal_id": accepted["proposal_id"] })).await;
+    let calls = server.model.calls();
+    // The answer contradicts the schema, and the budget covers no correction.
+    server.model.answer(r#"{"total": []}"#);
+    let similar = propose_within(&server, &client, "c.txt", Some(1)).await;
+    assert_eq!(similar["state"], "PROPOSAL_STATE_FAILED", "{similar}");
+    assert!(similar["reason"].as_str().unwrap().contains("credit budget of 1"), "{similar}");
+    assert_eq!(server.model.calls(), calls + 1);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_rejected_proposal_leaves_nothing_that_is_unused() {
     let server = Server::start().await;
     let client = server.member().await;
@@ -226,11 +255,30 @@ async fn a_document_without_text_is_skipped() {
     let state = TextState::NoText("the pages are empty".to_owned());
     let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: System.now() };
     server.stores.texts.ingest(&client.org, document.as_str(), update).await.unwrap();
-    start_run(&server, &client, &document).await;
+    start_run(&server, &client, &document, None).await;
     let proposal = proposal_of(&client, &document).await;
     assert_eq!(proposal["state"], "PROPOSAL_STATE_SKIPPED");
     assert_eq!(proposal["reason"], "the pages are empty");
     assert_eq!(server.model.calls(), 0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_on_an_earlier_text_leaves_nothing() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    server.model.next(Answer::Calls(vec![create_schema("Invoice")]));
+    let document: DocumentId = client.ready_document("a.txt", "Total 12.50").await.document_id.parse().unwrap();
+    start_run(&server, &client, &document, None).await;
+    // No further answer is scripted, so the second model call fails, and the next attempt finds another text.
+    wait_for("the failed model call", LIMIT, || async { (server.model.calls() >= 2).then_some(()) }).await;
+    assert_eq!(counts(&client).await, [1, 0, 0]);
+    let state = TextState::NoText("the pages are empty".to_owned());
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: System.now() };
+    server.stores.texts.ingest(&client.org, document.as_str(), update).await.unwrap();
+    assert_eq!(proposal_of(&client, &document).await["state"], "PROPOSAL_STATE_SKIPPED");
+    wait_for("nothing is left", LIMIT, || async { (counts(&client).await == [0, 0, 0]).then_some(()) }).await;
+    assert_eq!(total(&client, "ListProposals", json!({})).await, 1);
     server.stop().await;
 }
 
@@ -240,7 +288,7 @@ async fn invariant_3_a_run_whose_turn_failed_continues_and_makes_one_proposal() 
     let client = server.member().await;
     server.model.next(Answer::Calls(vec![create_schema("Invoice")]));
     let document: DocumentId = client.ready_document("a.txt", "Total 12.50").await.document_id.parse().unwrap();
-    let job = start_run(&server, &client, &document).await;
+    let job = start_run(&server, &client, &document, None).await;
     // No further answer is scripted, so the second model call fails.
     wait_for("the failed model call", LIMIT, || async { (server.model.calls() >= 2).then_some(()) }).await;
     let schemas = client.call_ok("ListSchemas", json!({})).await;

@@ -1,9 +1,11 @@
 //! The tool `complete_extraction`.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use async_trait::async_trait;
 use folio_resources::{AgentStep, CitationKind, Extraction, ExtractionReport};
+use folio_storage::value::TextGap;
 use folio_types::Coverage;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,6 +15,7 @@ use super::super::edit::schema_of;
 use super::super::rule::reviewed;
 use super::fields::Fields;
 use super::{StepCall, document_of, step_tool};
+use crate::document_text::for_each_page;
 use crate::rules;
 use crate::tool::{CallContext, Tool, ToolError};
 use folio_llm::schema::describe;
@@ -49,10 +52,18 @@ impl StepCall for CompleteExtraction {
         let cited = stored.citations.into_iter().filter(|citation| citation.kind == CitationKind::Cited);
         let quotes: BTreeMap<String, String> = cited.map(|citation| (citation.path, citation.quote)).collect();
         let Cited { citations, located, cited, inferred, .. } = cite_new(stores, org, &document, data, &quotes).await?;
-        // An agent reads the pages that it needs, so no page counts as unread.
-        let (pages, pages_read) = (document.pages, document.pages);
+        let mut coverage = Coverage { pages: document.pages, located, cited, inferred, ..Coverage::default() };
+        for_each_page(stores, org, &document.id, (1, document.pages), |page| {
+            if let Some(gap) = page.gap {
+                coverage.add_incomplete(page.number, gap == TextGap::Missing);
+            }
+            ControlFlow::Continue(())
+        })
+        .await?;
+        // An agent reads the pages that it needs, so no page with a text counts as unread.
+        coverage.pages_read = coverage.pages.saturating_sub(coverage.pages_missing);
         let report = ExtractionReport {
-            coverage: Coverage { pages, pages_read, located, cited, inferred, ..Coverage::default() },
+            coverage,
             citations,
             confidences: stored.confidences,
             text_generation: document.text_generation,

@@ -1,4 +1,5 @@
-//! JSON with files in Base64: `{"documents": [{"name", "content", "tag_ids"?, "metadata"?, "auto_create"?}]}`.
+//! JSON with files in Base64: `{"documents": [{"name", "content", "tag_ids"?, "metadata"?, "auto_create"?,
+//! "credit_budget"?}]}`.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use struson::reader::{JsonReader, JsonStreamReader, ReaderError, ReaderSettings,
 
 use super::body::{Limits, chunks, too_large};
 use super::spool::{SpoolPermit, SpoolWriter, SpooledFile, Spools, create, io_error};
-use super::{AUTO_CREATE, FILES_MAX, TEXT_BYTES, UploadedFile};
+use super::{AUTO_CREATE, CREDIT_BUDGET, FILES_MAX, TEXT_BYTES, UploadedFile};
 use crate::rest::endpoint::{Document, DocumentInput};
 use crate::rest::extract::{check_json, organization};
 use crate::rest::failure::{Failure, InvalidValue};
@@ -24,6 +25,8 @@ use crate::services::Api;
 
 /// Maximum length of the prefix of a data URL.
 const PREFIX_BYTES: usize = 256;
+/// The kind of the error of a value that is no integer.
+const INTEGER: &str = "int_type";
 /// Maximum nesting of a body.
 const DEPTH_MAX: u32 = 16;
 
@@ -52,6 +55,7 @@ impl DocumentInput for JsonUpload {
                 "tag_ids": { "type": "array", "items": text, "description": "The ids of existing tags." },
                 "metadata": { "type": "object", "additionalProperties": text },
                 "auto_create": { "type": "boolean", "description": AUTO_CREATE },
+                "credit_budget": { "type": "integer", "description": CREDIT_BUDGET },
             },
             "required": ["name", "content"],
         });
@@ -136,6 +140,7 @@ struct Members {
     tag_ids: Vec<String>,
     metadata: BTreeMap<String, String>,
     auto_create: Option<bool>,
+    credit_budget: Option<u64>,
 }
 
 impl Parser<'_> {
@@ -185,7 +190,10 @@ impl Parser<'_> {
                 "tag_ids" if !self.skip_null(&location)? => members.tag_ids = self.texts(&location)?,
                 "metadata" if !self.skip_null(&location)? => members.metadata = self.map(&location)?,
                 "auto_create" if !self.skip_null(&location)? => members.auto_create = Some(self.boolean(&location)?),
-                "tag_ids" | "metadata" | "auto_create" => {}
+                "credit_budget" if !self.skip_null(&location)? => {
+                    members.credit_budget = Some(self.integer(&location)?);
+                }
+                "tag_ids" | "metadata" | "auto_create" | "credit_budget" => {}
                 _ => self.json.skip_value().map_err(|error| refused(&error, &location))?,
             }
         }
@@ -197,6 +205,7 @@ impl Parser<'_> {
             tag_ids: members.tag_ids,
             metadata: members.metadata,
             auto_create: members.auto_create,
+            credit_budget: members.credit_budget,
         })
     }
 
@@ -215,6 +224,11 @@ impl Parser<'_> {
 
     fn boolean(&mut self, location: &[Value]) -> Result<bool, Failure> {
         self.json.next_bool().map_err(|error| refused(&error, location))
+    }
+
+    fn integer(&mut self, location: &[Value]) -> Result<u64, Failure> {
+        let number = self.json.next_number::<u64>().map_err(|error| refused(&error, location))?;
+        number.map_err(|_| invalid(INTEGER, location, "Input should be a positive integer".to_owned()))
     }
 
     fn texts(&mut self, location: &[Value]) -> Result<Vec<String>, Failure> {
@@ -312,6 +326,7 @@ fn refused(error: &ReaderError, location: &[Value]) -> Failure {
                 ValueType::String => "string_type",
                 ValueType::Array => "list_type",
                 ValueType::Boolean => "bool_type",
+                ValueType::Number => INTEGER,
                 _ => "model_attributes_type",
             };
             invalid(kind, location, format!("Input should be a JSON {expected}, not a JSON {actual}"))
@@ -362,14 +377,16 @@ pub(super) mod tests {
         let content = |text: &str| STANDARD.encode(text);
         let body = json!({ "ignored": [{"deep": [1]}], "documents": [
             { "content": content("first"), "name": "a.txt", "unknown": 1, "tag_ids": ["tag_1"], "metadata": {"k": "v"},
-                "auto_create": false },
-            { "name": "b.txt", "metadata": null, "auto_create": null, "content": format!("data:text/plain;base64,{}", content("second")) },
+                "auto_create": false, "credit_budget": 7 },
+            { "name": "b.txt", "metadata": null, "auto_create": null, "credit_budget": null,
+                "content": format!("data:text/plain;base64,{}", content("second")) },
         ] });
         let mut files = upload(body.to_string()).await.unwrap().into_iter();
         let (first, second) = (files.next().unwrap(), files.next().unwrap());
         assert_eq!((first.name.as_str(), first.tag_ids.as_slice()), ("a.txt", &["tag_1".to_owned()][..]));
         assert_eq!((first.metadata["k"].as_str(), second.metadata.len(), second.size_bytes()), ("v", 0, 6));
         assert_eq!((first.auto_create, second.auto_create), (Some(false), None));
+        assert_eq!((first.credit_budget, second.credit_budget), (Some(7), None));
         assert_eq!((bytes(first).await, bytes(second).await), (b"first".to_vec(), b"second".to_vec()));
         assert!(upload("{\"documents\": []}".to_owned()).await.unwrap().is_empty());
     }
@@ -386,6 +403,8 @@ pub(super) mod tests {
             (r#"{"documents": [{"name": 1}]}"#.to_owned(), 422, "string_type"),
             (r#"{"documents": [{"name": "a", "content": null}]}"#.to_owned(), 422, "string_type"),
             (r#"{"documents": [{"name": "a", "auto_create": "true"}]}"#.to_owned(), 422, "bool_type"),
+            (r#"{"documents": [{"name": "a", "credit_budget": "7"}]}"#.to_owned(), 422, "int_type"),
+            (r#"{"documents": [{"name": "a", "credit_budget": -7}]}"#.to_owned(), 422, "int_type"),
             (r#"{"documents": [{"name": "a", "content": "%%%"}]}"#.to_owned(), 400, "Invalid base64 content"),
             (r#"{"documents": [{"name": "a", "content": "QQ"}]}"#.to_owned(), 400, "Invalid base64 content"),
             (format!(r#"{{"documents": [{{"name": "a", "content": "{large}"}}]}}"#), 413, "more than"),

@@ -29,6 +29,9 @@ const FILES_MAX: usize = 100;
 /// Describes the member `auto_create` of a file in the OpenAPI document.
 const AUTO_CREATE: &str = "True if an agent makes a proposal for the document when its text is read. A restricted token then \
     needs the scopes `definitions` and `extractions`, too. Default: the setting of the organization.";
+/// Describes the member `credit_budget` of a file in the OpenAPI document.
+const CREDIT_BUDGET: &str = "Credit that the model calls of the agent that makes the proposal may cost, in SPU: 1 to 1,000,000,000,000 \
+    credits. Default: the bound of the server.";
 /// Maximum size of the parts of a request that are not files.
 const TEXT_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -41,6 +44,8 @@ pub(crate) struct UploadedFile {
     pub(crate) metadata: BTreeMap<String, String>,
     /// True if an agent makes a proposal for the document. `None`: as the organization states.
     pub(crate) auto_create: Option<bool>,
+    /// Credits that the model calls of the agent may cost. `None`: the setting of the server is the only bound.
+    pub(crate) credit_budget: Option<u64>,
     file: SpooledFile,
 }
 

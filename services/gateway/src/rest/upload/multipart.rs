@@ -12,14 +12,14 @@ use serde_json::json;
 
 use super::body::{Limits, chunks, too_large};
 use super::spool::{SpoolPermit, SpoolWriter, SpooledFile, Spools};
-use super::{AUTO_CREATE, UploadedFile};
+use super::{AUTO_CREATE, CREDIT_BUDGET, UploadedFile};
 use crate::rest::endpoint::{Document, DocumentInput};
 use crate::rest::extract::organization;
 use crate::rest::failure::Failure;
 use crate::services::Api;
 
 /// A form with one file: `file` (with a name), and optionally `name`, `tag_ids` (a JSON array of texts), `metadata` (a JSON
-/// object of texts) and `auto_create` (`true` or `false`), in any order.
+/// object of texts), `auto_create` (`true` or `false`) and `credit_budget` (an integer), in any order.
 #[derive(Debug)]
 pub(crate) struct MultipartUpload(pub(crate) UploadedFile);
 
@@ -44,6 +44,7 @@ impl DocumentInput for MultipartUpload {
                 "tag_ids": text("The ids of tags, as a JSON array of texts."),
                 "metadata": text("The metadata, as a JSON object of texts."),
                 "auto_create": { "type": "boolean", "description": AUTO_CREATE },
+                "credit_budget": { "type": "integer", "description": CREDIT_BUDGET },
             },
             "required": ["file"],
         });
@@ -61,6 +62,7 @@ struct Parts {
     tag_ids: Option<String>,
     metadata: Option<String>,
     auto_create: Option<String>,
+    credit_budget: Option<String>,
 }
 
 async fn receive(request: Request, org: &OrgId, limits: Limits, spools: &Spools) -> Result<UploadedFile, Failure> {
@@ -82,6 +84,7 @@ async fn receive(request: Request, org: &OrgId, limits: Limits, spools: &Spools)
             "tag_ids" => parts.tag_ids = Some(text(field, limits).await?),
             "metadata" => parts.metadata = Some(text(field, limits).await?),
             "auto_create" => parts.auto_create = Some(text(field, limits).await?),
+            "credit_budget" => parts.credit_budget = Some(text(field, limits).await?),
             // Unknown parts are ignored, within the limit of the whole form.
             _ => {}
         }
@@ -145,6 +148,7 @@ impl Parts {
             tag_ids: tag_ids(self.tag_ids)?,
             metadata: metadata(self.metadata)?,
             auto_create: auto_create(self.auto_create.as_deref())?,
+            credit_budget: credit_budget(self.credit_budget.as_deref())?,
             file,
         })
     }
@@ -171,6 +175,11 @@ fn auto_create(text: Option<&str>) -> Result<Option<bool>, Failure> {
         Some("false") => Ok(Some(false)),
         Some(_) => Err(Failure::bad_request("auto_create must be true or false")),
     }
+}
+
+fn credit_budget(text: Option<&str>) -> Result<Option<u64>, Failure> {
+    let number = text.filter(|text| !text.is_empty()).map(str::parse).transpose();
+    number.map_err(|_| Failure::bad_request("credit_budget must be a positive integer"))
 }
 
 #[cfg(test)]
@@ -239,6 +248,10 @@ pub(super) mod tests {
             let uploaded = upload(form(&[("name=\"auto_create\"", text), file])).await.unwrap();
             assert_eq!(uploaded.auto_create, expected, "{text}");
         }
+        for (text, expected) in [("7", Some(7)), ("", None)] {
+            let uploaded = upload(form(&[("name=\"credit_budget\"", text), file])).await.unwrap();
+            assert_eq!(uploaded.credit_budget, expected, "{text}");
+        }
     }
 
     #[tokio::test]
@@ -252,6 +265,7 @@ pub(super) mod tests {
             (form(&[file, ("name=\"tag_ids\"", "[1]")]), 400),
             (form(&[file, ("name=\"metadata\"", "[]")]), 400),
             (form(&[file, ("name=\"auto_create\"", "yes")]), 400),
+            (form(&[file, ("name=\"credit_budget\"", "-7")]), 400),
             (form(&[("name=\"file\"; filename=\"a.txt\"", &large)]), 413),
             ("--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\ncut".to_owned(), 400),
             ("no form".to_owned(), 400),

@@ -145,6 +145,9 @@ async fn an_upload_states_whether_an_agent_makes_a_proposal() {
         let uploaded = http.json(Method::POST, &documents, &json!({ "documents": [file] })).await.json();
         assert_eq!(stored(&uploaded["documents"][0]["document_id"]).await, expected, "{value}: {uploaded}");
     }
+    let file = json!({ "name": "a.txt", "content": STANDARD.encode("text"), "credit_budget": 0 });
+    let refused = http.json(Method::POST, &documents, &json!({ "documents": [file] })).await;
+    assert_eq!(refused.status, 422, "the credit budget of the agent is checked: {refused:?}");
 
     let restricted = server.restricted_user(&client.org, Role::Member, &[Scope::Documents], false).await;
     let refused = send(&Http::new(&server, &restricted), "true").await;
