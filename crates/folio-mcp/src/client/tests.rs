@@ -107,6 +107,7 @@ fn client(folder: &tempfile::TempDir, allowed: &[&str], address: SocketAddr) -> 
         name: "tickets".to_owned(),
         url: format!("http://{address}/mcp"),
         token: Some(token),
+        oauth: None,
         enabled: true,
         tools: std::collections::BTreeMap::new(),
         created_by: UserId::derive(&["a"]),
