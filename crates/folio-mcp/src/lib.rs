@@ -2,7 +2,8 @@
 //! stateless version.
 //!
 //! A request is sent once. Its failure states whether the server may have executed it. The URL guard of `folio-llm` applies to
-//! every connection, also to the endpoint that issues access tokens, and everything that a server returns is bounded and untrusted. The crate must not know turns.
+//! every connection, also to the endpoints that issue access tokens. Everything that a server returns is bounded and untrusted.
+//! The crate must not know turns.
 
 mod client;
 mod message;
