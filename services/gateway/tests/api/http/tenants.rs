@@ -186,6 +186,15 @@ async fn invariant_6_every_route_answers_a_foreign_resource_like_a_missing_one()
                     .await;
                 assert!(status.is_client_error(), "{name} with {parameter}: {status}");
             }
+            // The results of a document name their prompt in the query.
+            if route.path.contains("/llm/") && parameters(&route).any(|parameter| parameter == "document_id") {
+                prober
+                    .probe(&format!("{name}?prompt_revid"), |ids, number| {
+                        let path = format!("{}?prompt_revid={}.1", path_of(&route, &us.ids), ids["prompt"]);
+                        (route.method.clone(), path, body(&route, number))
+                    })
+                    .await;
+            }
             // Routes without a resource in the path name one in the query, or select an organization by it.
             if parameters(&route).all(|parameter| parameter == "organization_id") {
                 for (parameter, kind) in [
