@@ -95,6 +95,7 @@ fn invariant_3_a_node_may_die_at_each_step_of_a_call_that_writes_to_a_server() {
             } else {
                 assert_unknown(&result, point);
             }
+            test.assert_clean().await;
         });
     }
 }
@@ -113,5 +114,6 @@ fn invariant_3_a_node_may_die_while_an_mcp_server_executes_a_call() {
         let result = result_after_recovery(test, &request).await;
         assert_sent_once(&server, "the call in progress");
         assert_unknown(&result, "the call in progress");
+        test.assert_clean().await;
     });
 }

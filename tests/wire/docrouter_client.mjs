@@ -130,6 +130,41 @@ async function documents() {
   return documentId;
 }
 
+/** The cases of DocRouter's suite about documents with tags and filters. A PDF that no reader opens is stored as well. */
+async function taggedDocuments() {
+  const bytes = Buffer.from("%PDF-1.4\n%%EOF\n");
+  const content = bytes.toString("base64");
+  const tag = await org.createTag({ tag: { name: "Suite", color: "#00FF00" } });
+  const { documents: uploaded } = await org.uploadDocuments({
+    documents: [
+      { name: "suite-one.pdf", content, metadata: { type: "invoice" }, tag_ids: [tag.id] },
+      { name: "suite-two.pdf", content: `data:application/pdf;base64,${content}` },
+    ],
+  });
+  const described = uploaded.map((found) => [found.document_name, found.tag_ids, found.metadata]);
+  assert.deepEqual(described, [["suite-one.pdf", [tag.id], { type: "invoice" }], ["suite-two.pdf", [], {}]]);
+  const [one, two] = uploaded.map((found) => found.document_id);
+  const found = async (filter) => (await org.listDocuments(filter)).documents.map((document) => document.id);
+  assert.deepEqual(await found({ metadataSearch: "type=invoice" }), [one]);
+  assert.deepEqual(await found({ tagIds: tag.id }), [one]);
+  const page = await org.listDocuments({ nameSearch: "suite-", skip: 1, limit: 1 });
+  assert.deepEqual([page.skip, page.total_count, page.documents.length], [1, 2, 1]);
+  const metadata = { status: "reviewed", reviewer: "Admin" };
+  await org.updateDocument({ documentId: two, tagIds: [tag.id], metadata });
+  for (const fileType of ["original", "pdf"]) {
+    const document = await org.getDocument({ documentId: two, fileType });
+    assert.deepEqual([document.id, document.document_name], [two, "suite-two.pdf"]);
+    assert.deepEqual([document.tag_ids, document.metadata], [[tag.id], metadata]);
+    assert.deepEqual(Buffer.from(document.content), bytes);
+  }
+  for (const documentId of [one, two]) {
+    await org.deleteDocument({ documentId });
+    assert.equal((await refusal(org.getDocument({ documentId, fileType: "original" }))).status, 404);
+  }
+  await org.deleteTag({ tagId: tag.id });
+  assert.equal((await refusal(org.runLLM({ documentId: "nonexistent", promptRevId: "nonexistent" }))).status, 404);
+}
+
 async function results(documentId, { prompt_revid: promptRevId, prompt_id: promptId }) {
   const run = await call("org.runLLM", [{ documentId, promptRevId, force: true }]);
   assert.deepEqual([run.status, run.result], ["success", { total: 957 }]);
@@ -168,29 +203,48 @@ async function accounts() {
   assert.equal((await call("account.getOrganization", [organization.id])).name, "From SDK");
   const listed = await call("account.listOrganizations", [{ nameSearch: "from sdk" }]);
   assert.deepEqual(listed.organizations.map((found) => found.id), [organization.id]);
+  assert.ok(organization.created_at && organization.updated_at && organization.type === "team");
+  const searched = await account.listOrganizations({ userId: own.users[0].id, nameSearch: "From", skip: 0, limit: 10 });
+  assert.deepEqual([searched.total_count, searched.skip], [1, 0]);
+  const named = await account.listOrganizations({ organizationId: organization.id, skip: 0, limit: 10 });
+  assert.deepEqual(named.organizations.map((found) => found.id), [organization.id]);
   const members = [...organization.members, { user_id: user.id, role: "user" }];
   const updated = await call("account.updateOrganization", [organization.id, { name: "Renamed", members }]);
   assert.deepEqual([updated.name, updated.members.length], ["Renamed", 2]);
+  const both = await account.listUsers({ skip: 0, limit: 5, organization_id: organization.id });
+  assert.deepEqual([both.total_count, both.skip, both.users.length], [2, 0, 2]);
+  const self = await account.listUsers({ user_id: own.users[0].id, search_name: "Root" });
+  assert.deepEqual(self.users.map((found) => found.id), [own.users[0].id]);
+  // An address is not changed by an update.
+  const changed = { name: "Changed", email: "other@example.com", password: "another SECRET password" };
+  const changedUser = await account.updateUser(user.id, changed);
+  assert.deepEqual([changedUser.name, changedUser.email], ["Changed", "sdk@example.com"]);
 
   const token = await call("account.createAccountToken", [{ name: "sdk", lifetime: 86400 }]);
   assert.equal(token.lifetime, 86400);
   assert.ok((await call("account.getAccountTokens")).some((found) => found.id === token.id));
   const ofAccount = await call("account.getOrganizationFromToken", [token.token]);
-  assert.equal(ofAccount.organization_id, null);
+  const { organization_id, organization_name, organization_type } = ofAccount;
+  assert.deepEqual([organization_id, organization_name, organization_type], [null, null, null]);
   await call("account.deleteAccountToken", [token.id]);
+  assert.ok(!(await account.getAccountTokens()).some((found) => found.id === token.id));
 
   const request = { name: "sdk", lifetime: 30 };
   const scoped = await call("account.createOrganizationToken", [request, organization.id]);
   const resolved = await account.getOrganizationFromToken(scoped.token);
   assert.deepEqual([resolved.organization_id, resolved.organization_name], [organization.id, "Renamed"]);
+  assert.deepEqual([scoped.organization_id, resolved.organization_type], [organization.id, "team"]);
   const inside = new DocRouterOrg({ baseURL, orgToken: scoped.token, organizationId: organization.id });
   assert.equal((await inside.listTags()).total_count, 0);
   assert.equal((await refusal(new DocRouterOrg({ baseURL, orgToken: scoped.token, organizationId }).listTags())).status, 401);
   const tokens = await call("account.getOrganizationTokens", [organization.id]);
   assert.ok(tokens.some((found) => found.id === scoped.id));
   await call("account.deleteOrganizationToken", [scoped.id, organization.id]);
+  const left = await account.getOrganizationTokens(organization.id);
+  assert.ok(!left.some((found) => found.id === scoped.id));
 
   await call("account.deleteOrganization", [organization.id]);
+  assert.equal((await refusal(account.getOrganization(organization.id))).status, 404);
   const own_of_user = await account.listOrganizations({ nameSearch: "sdk@example.com" });
   await account.deleteOrganization(own_of_user.organizations[0].id);
   await call("account.deleteUser", [user.id]);
@@ -229,6 +283,9 @@ async function providers() {
   const listed = (await call("account.listLLMProviders")).providers;
   const sim = listed.find((provider) => provider.litellm_models_available.includes("scripted"));
   assert.ok(sim.enabled && sim.litellm_models_enabled.includes("scripted"), JSON.stringify(listed));
+  assert.ok("token" in sim && "token_created_at" in sim, JSON.stringify(sim));
+  const unknown = account.setLLMProviderConfig("test-provider", { token: "key", enabled: true });
+  assert.equal((await refusal(unknown)).status, 400);
   const unchanged = { litellm_models_enabled: sim.litellm_models_enabled };
   const changed = await call("account.setLLMProviderConfig", [sim.name, unchanged]);
   assert.equal(changed.message, "LLM provider config updated successfully");
@@ -273,6 +330,7 @@ await tags();
 const schema = await schemas();
 const prompt = await prompts(schema);
 const documentId = await documents();
+await taggedDocuments();
 await results(documentId, prompt);
 await call("org.deletePrompt", [{ promptId: prompt.prompt_id }]);
 await call("org.deleteSchema", [{ schemaId: schema.schema_id }]);

@@ -60,6 +60,60 @@ def tags() -> None:
     assert refusal("tags.delete", tag.id) == "API Error (404): Tag not found"
 
 
+def tagged_documents() -> None:
+    """The cases of DocRouter's suite about documents with tags. A PDF that no reader opens is stored as well."""
+    before = call("tags.list").total_count
+    first, second = (call("tags.create", {"name": name, "color": "#FF0000"}) for name in ("First", "Second"))
+    assert call("tags.list").total_count == before + 2
+    content, metadata = b"%PDF-1.4\n%%EOF\n", {"suite": "tags", "test": "true"}
+    encoded = base64.b64encode(content).decode()
+    entry = {"name": "small.pdf", "content": encoded, "tag_ids": [first.id, second.id], "metadata": metadata}
+    [uploaded] = call("documents.upload", [entry])["documents"]
+    assert (uploaded["tag_ids"], uploaded["metadata"]) == ([first.id, second.id], metadata), uploaded
+    identifier = uploaded["document_id"]
+    [listed] = call("documents.list", tag_ids=[first.id, second.id]).documents
+    found = call("documents.get", identifier)
+    for document in listed, found:
+        described = (document.id, document.document_name, document.tag_ids, document.metadata)
+        assert described == (identifier, "small.pdf", [first.id, second.id], metadata), document
+    assert base64.b64decode(found.content) == content
+    call("documents.update", identifier, document_name="changed.pdf", tag_ids=[first.id], metadata={"updated": "true"})
+    changed = call("documents.get", identifier)
+    assert (changed.document_name, changed.tag_ids) == ("changed.pdf", [first.id]), changed
+    assert changed.metadata == {"updated": "true"}, changed
+    assert "assigned to one or more documents" in refusal("tags.delete", first.id)
+    assert call("documents.delete", identifier)["message"] == "Document deleted successfully"
+    assert identifier not in [document.id for document in call("documents.list", limit=100).documents]
+    for tag in first, second:
+        call("tags.delete", tag.id)
+
+
+def loose_schema() -> None:
+    """The cases of DocRouter's suite about a schema that declares strict mode and does not comply with its rules."""
+
+    def loose(properties: dict, required: list[str]) -> dict:
+        schema = {"type": "object", "additionalProperties": False, "properties": properties, "required": required}
+        return {"type": "json_schema", "json_schema": {"name": "loose", "strict": True, "schema": schema}}
+
+    vendor = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    properties = {"number": {"type": "string"}, "vendor": vendor}
+    created = call("schemas.create", {"name": "Loose", "response_format": loose(properties, ["number"])})
+    assert created.schema_revid in [found.schema_revid for found in call("schemas.list", limit=100).schemas]
+    fields = {"name": "Looser", "response_format": loose({**properties, "date": {"type": "string"}}, ["date"])}
+    updated = call("schemas.update", created.schema_id, fields)
+    assert (updated.name, updated.schema_id, updated.schema_version) == ("Looser", created.schema_id, 2), updated
+    assert call("schemas.get", created.schema_revid).schema_version == 1
+    # A prompt without a model uses the default model, and an update without a schema removes it.
+    fields = {"name": "Plain", "content": "Read.", "schema_id": created.schema_id, "schema_version": 2}
+    prompt = call("prompts.create", {**fields, "description": "unused"})
+    assert (prompt.prompt_version, prompt.schema_id) == (1, created.schema_id), prompt
+    changed = call("prompts.update", prompt.prompt_id, {"name": "Plainer", "content": "Read all."})
+    assert (changed.name, changed.schema_id) == ("Plainer", None), changed
+    assert call("prompts.delete", prompt.prompt_id)["message"] == "Prompt deleted successfully"
+    assert call("schemas.delete", created.schema_id)["message"] == "Schema deleted successfully"
+    assert "not found" in refusal("schemas.get", created.schema_revid)
+
+
 def schema():
     created = call("schemas.create", {"name": "Python invoice", "response_format": FORMAT})
     assert (created.schema_version, created.name) == (1, "Python invoice"), created
@@ -115,7 +169,8 @@ def texts(identifier: str) -> None:
     text = call("ocr.get_text", identifier)
     assert isinstance(text, str) and "INV-2026-0417" in text, text
     assert call("ocr.get_text", identifier, page_num=1) in text
-    assert call("ocr.get_metadata", identifier)["n_pages"] == 1
+    metadata = call("ocr.get_metadata", identifier)
+    assert metadata["n_pages"] == 1 and metadata["ocr_date"], metadata
     blocks = call("ocr.get_blocks", identifier)
     assert isinstance(blocks, list) and blocks[0]["BlockType"] == "PAGE", blocks
 
@@ -142,6 +197,8 @@ def deletions(identifier: str, schema_id: str, prompt_id: str) -> None:
 
 def main() -> None:
     tags()
+    tagged_documents()
+    loose_schema()
     new_schema = schema()
     new_prompt = prompt(new_schema.schema_id)
     new_document = document()

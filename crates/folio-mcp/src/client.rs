@@ -1,4 +1,4 @@
-//! Calls MCP servers with the tokens of their organizations.
+//! Calls MCP servers with the credentials of their organizations.
 
 use std::time::Duration;
 
@@ -7,11 +7,12 @@ use folio_llm::options::check_http_url;
 use folio_providers::Providers;
 use folio_resources::McpServer;
 use folio_tools::mcp::{LISTED_TOOLS_MAX, McpFailure, McpReply, McpServers, OfferedTool};
-use folio_types::{Error, Result};
+use folio_types::{Error, Result, Secret};
 use reqwest::Client;
 use serde_json::{Value, json};
 
 use crate::message;
+use crate::oauth::AccessTokens;
 use crate::session::{self, Session};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,9 +29,10 @@ const IDLE_CONNECTIONS: usize = 2;
 /// Calls the MCP servers of all organizations. Cheap to clone.
 #[derive(Clone)]
 pub struct McpClient {
-    /// Decrypts the tokens of servers, and knows the permitted addresses.
+    /// Decrypts the credentials of servers, and knows the permitted addresses.
     providers: Providers,
     http: Client,
+    tokens: AccessTokens,
 }
 
 impl std::fmt::Debug for McpClient {
@@ -53,7 +55,7 @@ impl McpClient {
         let http = providers.address_policy().restrict(builder).build();
         let http =
             http.map_err(|error| Error::internal(format!("cannot create the client of MCP servers: {error}")))?;
-        Ok(Self { providers, http })
+        Ok(Self { providers, http, tokens: AccessTokens::new() })
     }
 
     async fn open(&self, server: &McpServer) -> Result<Session<'_>, McpFailure> {
@@ -61,11 +63,23 @@ impl McpClient {
         if !self.providers.address_policy().allows_url(&url) {
             return Err(McpFailure::NotSent("its address is not permitted".into()));
         }
+        let token = self.token(server).await?;
+        let opened = Session::open(&self.http, url, token).await;
+        if let (Err(_), Some(client)) = (&opened, &server.oauth) {
+            // The authorization server may have revoked the token.
+            self.tokens.remove(server, client).await;
+        }
+        opened
+    }
+
+    /// Returns the token of the requests to a server. None: requests have no credential.
+    async fn token(&self, server: &McpServer) -> Result<Option<Secret>, McpFailure> {
+        if let Some(client) = &server.oauth {
+            return self.tokens.get(&self.http, &self.providers, server, client).await.map(Some);
+        }
         let open = |sealed| self.providers.vault().open(&server.org, server.id.as_str(), sealed);
         let token = server.token.as_ref().map(open).transpose();
-        let token =
-            token.map_err(|error| McpFailure::NotSent(format!("its token is unavailable: {}", error.message)))?;
-        Session::open(&self.http, url, token).await
+        token.map_err(|error| McpFailure::NotSent(format!("its token is unavailable: {}", error.message)))
     }
 
     async fn list(session: &mut Session<'_>) -> Result<Vec<OfferedTool>, McpFailure> {

@@ -6,8 +6,9 @@ use folio_llm::AddressPolicy;
 use folio_llm::options::check_http_url;
 use folio_resources::audit::AuditTarget;
 use folio_resources::{
-    ALLOWED_TOOLS_MAX, AllowedMcpTool, McpServer, McpServerChange, McpServerFilter, McpServerId, Resource as _,
-    SERVERS_MAX, SealedKey, check_allowed_tools, check_server_name, check_server_token, check_server_url,
+    ALLOWED_TOOLS_MAX, AllowedMcpTool, McpServer, McpServerChange, McpServerFilter, McpServerId, NewMcpOAuth,
+    Resource as _, SERVERS_MAX, SealedKey, check_allowed_tools, check_client_secret, check_oauth_client,
+    check_server_name, check_server_token, check_server_url, check_token_url,
 };
 use folio_storage::quota_exceeded;
 use folio_tools::mcp::OfferedTool;
@@ -15,7 +16,7 @@ use folio_types::access::Scope;
 use folio_types::page::PageRequest;
 use folio_types::{Code, Digest, Error, Etag, Reason, Result, Role, Secret, limits};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::audit::AuditRecord;
 use crate::context::Context;
@@ -31,7 +32,54 @@ service! {
 const NAME: &str = "mcp_server.name";
 const URL: &str = "mcp_server.url";
 const TOKEN: &str = "mcp_server.token";
+const OAUTH: &str = "mcp_server.oauth";
+const TOKEN_URL: &str = "mcp_server.oauth.token_url";
+const CLIENT_SECRET: &str = "mcp_server.oauth.client_secret";
 const ALLOWED_TOOLS: &str = "mcp_server.allowed_tools";
+
+/// The OAuth client with which access tokens for a server are requested.
+#[derive(Debug, Clone, Serialize)]
+pub struct OAuthClient {
+    /// Absolute HTTP or HTTPS URL of the token endpoint.
+    pub token_url: String,
+    pub client_id: String,
+    /// None or empty: the stored secret, if the token URL is the same.
+    #[serde(serialize_with = "as_digest")]
+    pub client_secret: Option<Secret>,
+    /// Empty: the scopes that the authorization server chooses.
+    pub scopes: Vec<String>,
+}
+
+impl OAuthClient {
+    /// Checks the client, and encrypts its secret.
+    fn seal(&self, context: &Context, id: &McpServerId) -> Result<NewMcpOAuth> {
+        check_token_url(TOKEN_URL, &self.token_url)?;
+        permitted(context.providers().address_policy(), TOKEN_URL, &self.token_url)?;
+        check_oauth_client(OAUTH, &self.client_id, &self.scopes)?;
+        let secret = self.client_secret.as_ref().filter(|secret| !secret.is_empty());
+        secret.map_or(Ok(()), |secret| check_client_secret(CLIENT_SECRET, secret))?;
+        let seal = |secret| context.providers().vault().seal(&context.principal().org, id.as_str(), secret);
+        let secret = secret.map(seal).transpose()?;
+        let (token_url, client_id) = (self.token_url.clone(), self.client_id.clone());
+        Ok(NewMcpOAuth { token_url, client_id, secret, scopes: self.scopes.clone() })
+    }
+
+    /// Returns the client in the audit log, without its secret.
+    fn audited(&self) -> Value {
+        let has_secret = self.client_secret.as_ref().is_some_and(|secret| !secret.is_empty());
+        json!({
+            "token_url": self.token_url, "client_id": self.client_id, "has_secret": has_secret, "scopes": self.scopes,
+        })
+    }
+}
+
+/// Checks that a request sets one credential.
+fn check_one_credential(token: Option<&Secret>, has_oauth: bool) -> Result<()> {
+    if has_oauth && token.is_some_and(|token| !token.is_empty()) {
+        return Err(Error::invalid_field(OAUTH, "must not be set with a token; requests have one credential"));
+    }
+    Ok(())
+}
 
 /// Creates an MCP server without allowed tools. Errors: `QUOTA_EXCEEDED` over [`SERVERS_MAX`]; `NAME_TAKEN` if another server has
 /// the same name; `SECRETS_UNAVAILABLE` if a token is set and the process has no master key.
@@ -43,6 +91,9 @@ pub struct CreateMcpServer {
     /// Bearer token. None or empty: requests have no credential.
     #[serde(serialize_with = "as_digest")]
     pub token: Option<Secret>,
+    /// None: no client requests access tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OAuthClient>,
     /// True if agents may call the allowed tools.
     pub enabled: bool,
 }
@@ -54,14 +105,16 @@ impl Operation for CreateMcpServer {
     outcome_as_json!();
 
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<McpServer>> {
-        let Self { name, url, token, enabled } = self;
+        let Self { name, url, token, oauth, enabled } = self;
         let has_token = token.as_ref().is_some_and(|token| !token.is_empty());
-        let arguments = json!({"name": name, "url": url, "has_token": has_token, "enabled": enabled});
+        let oauth = oauth.as_ref().map(OAuthClient::audited);
+        let arguments = json!({"name": name, "url": url, "has_token": has_token, "oauth": oauth, "enabled": enabled});
         Ok(AuditRecord::new(arguments).target_of(|created: &McpServer| AuditTarget::new(McpServer::KIND, &created.id)))
     }
 
     async fn run(self, context: &Context) -> Result<McpServer> {
         check_server_name(NAME, &self.name)?;
+        check_one_credential(self.token.as_ref(), self.oauth.is_some())?;
         let id = McpServer::derive_id(&context.request.id_parts());
         let (org, servers) = (&context.principal().org, context.stores().of::<McpServer>());
         if servers.get(org, &id).await?.is_none() {
@@ -74,6 +127,7 @@ impl Operation for CreateMcpServer {
             name: self.name,
             url: url(context.providers().address_policy(), self.url)?,
             token: seal(context, &id, &self.token.unwrap_or_default())?,
+            oauth: self.oauth.map(|client| client.seal(context, &id)).transpose()?,
             enabled: self.enabled,
         };
         context.create(create).await
@@ -110,6 +164,9 @@ pub struct UpdateMcpServer {
     /// Empty: the token is removed.
     #[serde(serialize_with = "as_digest")]
     pub token: Option<Secret>,
+    /// Inner None: the client is removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<Option<OAuthClient>>,
     pub enabled: Option<bool>,
     /// The new tools replace the stored ones.
     pub allowed_tools: Option<Vec<ToolToAllow>>,
@@ -124,10 +181,13 @@ impl Operation for UpdateMcpServer {
     outcome_as_json!();
 
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<McpServer>> {
-        let Self { mcp_server_id, name, url, token, enabled, allowed_tools, .. } = self;
+        let Self { mcp_server_id, name, url, token, oauth, enabled, allowed_tools, .. } = self;
         let has_token = token.as_ref().map(|token| !token.is_empty());
+        let has_oauth = oauth.as_ref().map(Option::is_some);
+        let oauth = oauth.as_ref().and_then(Option::as_ref).map(OAuthClient::audited);
         let arguments = json!({
-            "name": name, "url": url, "has_token": has_token, "enabled": enabled, "allowed_tools": allowed_tools,
+            "name": name, "url": url, "has_token": has_token, "has_oauth": has_oauth, "oauth": oauth, "enabled": enabled,
+            "allowed_tools": allowed_tools,
         });
         Ok(AuditRecord::new(arguments).target(McpServer::KIND, mcp_server_id))
     }
@@ -137,8 +197,11 @@ impl Operation for UpdateMcpServer {
         if let Some(name) = &self.name {
             check_server_name(NAME, name)?;
         }
+        check_one_credential(self.token.as_ref(), self.oauth.as_ref().is_some_and(Option::is_some))?;
         let url = self.url.map(|text| url(context.providers().address_policy(), text)).transpose()?;
         let token = self.token.as_ref().map(|token| seal(context, id, token)).transpose()?;
+        let sealed = |client: Option<OAuthClient>| client.map(|client| client.seal(context, id)).transpose();
+        let oauth = self.oauth.map(sealed).transpose()?;
         let tools = match &self.allowed_tools {
             None => None,
             Some(tools) if tools.len() > ALLOWED_TOOLS_MAX => {
@@ -147,18 +210,14 @@ impl Operation for UpdateMcpServer {
             Some(tools) => {
                 let mut server: McpServer = context.find(id).await?;
                 // The tools are those of the server after the update.
-                if let Some(url) = url.as_ref().filter(|url| **url != server.url) {
-                    server.url.clone_from(url);
-                    server.token = None;
+                if url.as_ref().is_some_and(|url| *url != server.url) {
                     server.tools.clear();
                 }
-                if let Some(token) = &token {
-                    server.token.clone_from(token);
-                }
+                server.set_access(url.as_deref(), token.clone(), oauth.clone())?;
                 Some(allow(context, &server, tools).await?)
             }
         };
-        let change = McpServerChange::Update { name: self.name, url, token, enabled: self.enabled, tools };
+        let change = McpServerChange::Update { name: self.name, url, token, oauth, enabled: self.enabled, tools };
         context.update(id, self.etag, change).await
     }
 }
@@ -289,11 +348,17 @@ async fn offered(context: &Context, server: &McpServer) -> Result<Vec<OfferedToo
 /// Checks a URL. A name is checked again at each connection, when it is resolved.
 fn url(policy: &AddressPolicy, text: String) -> Result<String> {
     check_server_url(URL, &text)?;
-    let url = check_http_url(&text).map_err(|problem| Error::invalid_field(URL, problem))?;
-    if !policy.allows_url(&url) {
-        return Err(Error::invalid_field(URL, "has an address that is not public"));
-    }
+    permitted(policy, URL, &text)?;
     Ok(text)
+}
+
+/// Checks the syntax and the address of the URL in a field.
+fn permitted(policy: &AddressPolicy, field: &str, text: &str) -> Result<()> {
+    let url = check_http_url(text).map_err(|problem| Error::invalid_field(field, problem))?;
+    if !policy.allows_url(&url) {
+        return Err(Error::invalid_field(field, "has an address that is not public"));
+    }
+    Ok(())
 }
 
 /// Encrypts the token of a server. None: the token is empty.
@@ -326,6 +391,7 @@ mod tests {
             name: "tickets".to_owned(),
             url: "https://example.com/mcp".to_owned(),
             token: None,
+            oauth: None,
             enabled: true,
             tools: BTreeMap::from([("close".to_owned(), disabled), ("create".to_owned(), stored)]),
             created_by: UserId::derive(&["a"]),
@@ -369,6 +435,24 @@ mod tests {
         assert_eq!(state("create", "Creates."), ToolState::Allowed);
         assert_eq!(state("create", "Creates two."), ToolState::Changed);
         assert_eq!(state("close", "Closes."), ToolState::Changed, "it was disabled");
+    }
+
+    #[test]
+    fn a_request_sets_one_credential_and_the_log_contains_no_secret() {
+        let token = |text: &str| Secret::new(text);
+        assert!(check_one_credential(Some(&token("secret")), false).is_ok());
+        assert!(check_one_credential(Some(&token("")), true).is_ok() && check_one_credential(None, true).is_ok());
+        let refused = check_one_credential(Some(&token("secret")), true).unwrap_err();
+        assert_eq!(refused.violations[0].field, OAUTH);
+        let client = OAuthClient {
+            token_url: "https://login.example/token".to_owned(),
+            client_id: "folio".to_owned(),
+            client_secret: Some(token("very-secret")),
+            scopes: Vec::new(),
+        };
+        let audited = client.audited();
+        assert_eq!(audited["has_secret"], true);
+        assert!(!audited.to_string().contains("very-secret"), "{audited}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ service! {
 /// Maximum number of accounts from which a deleted organization is removed concurrently.
 const REMOVALS: usize = 16;
 
-/// Creates an organization with its first admin and the admin's token.
+/// Creates an organization with its first admin and, by default, the admin's token.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateOrganization {
     pub name: String,
@@ -43,13 +43,16 @@ pub struct CreateOrganization {
     /// The user that becomes the first admin, and that signs in with a password. None: a new user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_user_id: Option<UserId>,
+    /// True if no token is created, because the caller of the operation does not return it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_without_token: bool,
 }
 
 #[derive(Debug, Clone)]
 pub struct CreatedOrganization {
     pub organization: Organization,
     pub admin: Member,
-    /// The complete token. None if the request was repeated: the secret is not stored.
+    /// The complete token. None if no token was created, or if the request was repeated: the secret is not stored.
     pub admin_token: Option<Secret>,
 }
 
@@ -108,6 +111,9 @@ impl Operation for CreateOrganization {
                 change_member(context, &id, &user, &add).await?
             }
         };
+        if self.is_without_token {
+            return Ok(CreatedOrganization { organization, admin, admin_token: None });
+        }
         let token = Token::with_id(&id, TokenId::derive(&[id.as_str()]), context.environment());
         let new = NewToken::new(&token, user, Role::Admin, "first token");
         let write = TokenChange::create_by_platform(&token, new, context.request.received_at())?;

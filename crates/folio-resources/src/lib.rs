@@ -23,6 +23,7 @@ pub mod fields;
 mod golden;
 mod kind;
 mod listing;
+mod mcp_oauth;
 mod mcp_server;
 mod member;
 mod model_settings;
@@ -74,6 +75,7 @@ pub use listing::{
     ALWAYS_SEARCHABLE_CHARS, Condition, CreationPeriod, ListQuery, ListRow, folded, parent_term,
     partly_searchable_keys, term,
 };
+pub use mcp_oauth::{McpOAuth, NewMcpOAuth, check_client_secret, check_oauth_client, check_token_url};
 pub use mcp_server::{
     ALLOWED_TOOLS_MAX, AllowedMcpTool, McpServer, McpServerChange, McpServerFilter, McpServerId, McpToolText,
     SERVERS_MAX, check_allowed_tools, check_server_name, check_server_token, check_server_url, is_tool_name,

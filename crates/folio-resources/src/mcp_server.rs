@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::resource::common_functions;
-use crate::{Condition, ListRow, Plan, Resource, SealedKey, fields};
+use crate::{Condition, ListRow, McpOAuth, NewMcpOAuth, Plan, Resource, SealedKey, fields};
 
 // proto: McpServer.name "1 to {} letters"
 const NAME_CHARS: usize = 64;
@@ -101,8 +101,11 @@ pub struct McpServer {
     pub name: String,
     /// Absolute HTTP or HTTPS URL of the streamable HTTP transport.
     pub url: String,
-    /// Encrypted bearer token. None: requests have no credential.
+    /// Encrypted bearer token. None: the credential is that of `oauth`, or requests have none.
     pub token: Option<SealedKey>,
+    /// The client that requests access tokens. None: no client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<McpOAuth>,
     /// True if agents may call the tools.
     pub enabled: bool,
     /// The tools that agents may call, by name.
@@ -119,6 +122,36 @@ impl McpServer {
     pub fn callable(&self, tool: &str) -> Option<&AllowedMcpTool> {
         self.tools.get(tool).filter(|tool| self.enabled && tool.disabled_at.is_none())
     }
+
+    /// Changes the URL and the credential like [`McpServerChange::Update`]. A new credential replaces one of the other kind.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` if a new OAuth client has no secret.
+    pub fn set_access(
+        &mut self,
+        url: Option<&str>,
+        token: Option<Option<SealedKey>>,
+        oauth: Option<Option<NewMcpOAuth>>,
+    ) -> Result<()> {
+        let before = self.oauth.clone();
+        if let Some(url) = url.filter(|url| *url != self.url) {
+            url.clone_into(&mut self.url);
+            (self.token, self.oauth) = (None, None);
+        }
+        if let Some(token) = token {
+            if token.is_some() {
+                self.oauth = None;
+            }
+            self.token = token;
+        }
+        if let Some(oauth) = oauth {
+            self.oauth = oauth.map(|new| new.with_secret(before.as_ref())).transpose()?;
+            if self.oauth.is_some() {
+                self.token = None;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,15 +162,19 @@ pub enum McpServerChange {
         url: String,
         /// Encrypted bearer token. None: requests have no credential.
         token: Option<SealedKey>,
+        /// None: no client requests access tokens.
+        oauth: Option<NewMcpOAuth>,
         enabled: bool,
     },
     /// None: unchanged.
     Update {
         name: Option<String>,
-        /// Another URL removes the token, unless the update sets one: a token must not reach another server.
+        /// Another URL removes the credential, unless the update sets one: a token must not reach another server.
         url: Option<String>,
         /// Inner None: removes the token.
         token: Option<Option<SealedKey>>,
+        /// Inner None: removes the client.
+        oauth: Option<Option<NewMcpOAuth>>,
         enabled: Option<bool>,
         /// Replaces all allowed tools.
         tools: Option<BTreeMap<String, AllowedMcpTool>>,
@@ -247,12 +284,13 @@ impl Resource for McpServer {
             false => Self { version: before.version + 1, updated_at: write.at, ..after },
         };
         match (&write.change, before) {
-            (McpServerChange::Create { name, url, token, enabled }, None) => done(Self {
+            (McpServerChange::Create { name, url, token, oauth, enabled }, None) => done(Self {
                 id: id.clone(),
                 org: write.org.clone(),
                 name: name.clone(),
                 url: url.clone(),
                 token: token.clone(),
+                oauth: oauth.as_ref().map(|new| new.with_secret(None)).transpose()?,
                 enabled: *enabled,
                 tools: BTreeMap::new(),
                 created_by: write.by.clone(),
@@ -260,16 +298,10 @@ impl Resource for McpServer {
                 updated_at: write.at,
                 version: 1,
             }),
-            (McpServerChange::Update { name, url, token, enabled, tools }, Some(before)) => {
+            (McpServerChange::Update { name, url, token, oauth, enabled, tools }, Some(before)) => {
                 let mut server = before.clone();
                 server.name.clone_from(name.as_ref().unwrap_or(&before.name));
-                server.url.clone_from(url.as_ref().unwrap_or(&before.url));
-                if server.url != before.url {
-                    server.token = None;
-                }
-                if let Some(token) = token {
-                    server.token.clone_from(token);
-                }
+                server.set_access(url.as_deref(), token.clone(), oauth.clone())?;
                 server.enabled = enabled.unwrap_or(before.enabled);
                 server.tools.clone_from(tools.as_ref().unwrap_or(&before.tools));
                 done(changed(&before, server))
@@ -315,6 +347,7 @@ mod tests {
             name: "tickets".into(),
             url: "https://example.com/mcp".into(),
             token: Some(SealedKey { master: "0011223344556677".into(), sealed: "c2VhbGVk".into() }),
+            oauth: None,
             enabled: true,
             tools: BTreeMap::from([
                 ("close".into(), disabled),
@@ -335,7 +368,7 @@ mod tests {
     }
 
     fn update() -> McpServerChange {
-        McpServerChange::Update { name: None, url: None, token: None, enabled: None, tools: None }
+        McpServerChange::Update { name: None, url: None, token: None, oauth: None, enabled: None, tools: None }
     }
 
     #[test]
@@ -347,14 +380,52 @@ mod tests {
     fn another_url_removes_the_token_unless_the_update_sets_one() {
         let other = SealedKey { master: "m".into(), sealed: "o".into() };
         let moved = |token| {
-            let McpServerChange::Update { name, enabled, tools, .. } = update() else { panic!("an update") };
+            let McpServerChange::Update { name, oauth, enabled, tools, .. } = update() else { panic!("an update") };
             let url = Some("https://other.example/mcp".to_owned());
-            let change = McpServerChange::Update { name, url, token, enabled, tools };
+            let change = McpServerChange::Update { name, url, token, oauth, enabled, tools };
             apply(&mcp_server(), change).unwrap().after.unwrap().token
         };
         assert_eq!(moved(None), None);
         assert_eq!(moved(Some(Some(other.clone()))), Some(other));
         assert_eq!(apply(&mcp_server(), update()).unwrap().after, Some(mcp_server()), "nothing changes");
+    }
+
+    fn with_oauth() -> McpServer {
+        let (token_url, scopes) = ("https://login.example/token".to_owned(), vec!["tickets".to_owned()]);
+        let secret = SealedKey { master: "0011223344556677".into(), sealed: "b2F1dGg=".into() };
+        let oauth = McpOAuth { token_url, client_id: "folio".to_owned(), secret, scopes };
+        McpServer { token: None, oauth: Some(oauth), ..mcp_server() }
+    }
+
+    #[test]
+    fn the_stored_format_of_an_oauth_client_is_that_of_the_golden_file() {
+        assert_golden("oauth", with_oauth());
+    }
+
+    #[test]
+    fn a_new_credential_replaces_one_of_the_other_kind_and_another_url_removes_it() {
+        let other = SealedKey { master: "m".into(), sealed: "o".into() };
+        let new = |secret| {
+            let stored = with_oauth().oauth.unwrap();
+            NewMcpOAuth { token_url: stored.token_url, client_id: "other".into(), secret, scopes: Vec::new() }
+        };
+        let access = |before: McpServer, url, token, oauth| {
+            let mut server = before;
+            server.set_access(url, token, oauth).unwrap();
+            (server.token, server.oauth.map(|oauth| (oauth.client_id, oauth.secret)))
+        };
+        let kept = with_oauth().oauth.unwrap().secret;
+        let (moved, client) =
+            (Some("https://other.example/mcp"), |id: &str, secret: &SealedKey| Some((id.to_owned(), secret.clone())));
+        assert_eq!(access(with_oauth(), None, None, None), (None, client("folio", &kept)));
+        assert_eq!(access(with_oauth(), moved, None, None), (None, None));
+        assert_eq!(access(with_oauth(), None, None, Some(None)), (None, None));
+        assert_eq!(access(with_oauth(), None, Some(Some(other.clone())), None), (Some(other.clone()), None));
+        assert_eq!(access(with_oauth(), None, Some(None), None), (None, client("folio", &kept)));
+        assert_eq!(access(with_oauth(), moved, None, Some(Some(new(None)))), (None, client("other", &kept)));
+        let set = Some(Some(new(Some(other.clone()))));
+        assert_eq!(access(mcp_server(), None, None, set), (None, client("other", &other)));
+        assert!(mcp_server().set_access(None, None, Some(Some(new(None)))).is_err(), "it has no stored secret");
     }
 
     #[test]
@@ -384,8 +455,9 @@ mod tests {
         assert_eq!(disable(&disabled), disabled);
         let mut tools = disabled.tools.clone();
         tools.insert("create".into(), AllowedMcpTool::new(true, text("Creates a ticket or two.")));
-        let McpServerChange::Update { name, url, token, enabled, .. } = update() else { panic!("an update") };
-        let allowed = apply(&disabled, McpServerChange::Update { name, url, token, enabled, tools: Some(tools) });
+        let McpServerChange::Update { name, url, token, oauth, enabled, .. } = update() else { panic!("an update") };
+        let allow = McpServerChange::Update { name, url, token, oauth, enabled, tools: Some(tools) };
+        let allowed = apply(&disabled, allow);
         assert!(allowed.unwrap().after.unwrap().callable("create").is_some());
     }
 

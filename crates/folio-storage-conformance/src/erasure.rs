@@ -233,12 +233,12 @@ async fn filled_endpoint(context: &Context, name: &str) -> Outcome {
 async fn filled_mcp_server(context: &Context, word: &str) -> Outcome {
     let token = SealedKey { master: "m1".to_owned(), sealed: format!("sealed for {word}") };
     let url = format!("https://example.com/{word}");
-    let create = McpServerChange::Create { name: word.to_owned(), url, token: Some(token), enabled: true };
+    let create = McpServerChange::Create { name: word.to_owned(), url, token: Some(token), oauth: None, enabled: true };
     let (servers, id) = (context.stores.of::<McpServer>(), context.id::<McpServer>());
     done(servers.decide(&id, context.write(Expected::Absent, create)?).await?)?;
     let text = McpToolText { description: word.to_owned(), input_schema: json!({ "title": word }) };
     let tools = Some(BTreeMap::from([(word.to_owned(), AllowedMcpTool::new(true, text))]));
-    let allow = McpServerChange::Update { name: None, url: None, token: None, enabled: None, tools };
+    let allow = McpServerChange::Update { name: None, url: None, token: None, oauth: None, enabled: None, tools };
     done(servers.decide(&id, context.write(Expected::Version(1), allow)?).await?).map(drop)
 }
 

@@ -319,7 +319,7 @@ impl Sample for TokenRecord {
 impl Sample for McpServer {
     fn create(seed: &Seed) -> McpServerChange {
         let url = format!("https://example.com/{}", seed.content);
-        McpServerChange::Create { name: seed.name.clone(), url, token: None, enabled: true }
+        McpServerChange::Create { name: seed.name.clone(), url, token: None, oauth: None, enabled: true }
     }
 
     fn update(seed: &Seed) -> McpServerChange {
@@ -328,6 +328,7 @@ impl Sample for McpServer {
             name: Some(seed.name.clone()),
             url: Some(format!("https://example.com/{}", seed.content)),
             token: None,
+            oauth: None,
             enabled: Some(false),
             tools: Some(BTreeMap::from([("tool".to_owned(), AllowedMcpTool::new(true, text))])),
         }

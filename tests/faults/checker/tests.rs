@@ -4,7 +4,7 @@ use folio_history::journal::*;
 use folio_history::thread::{NewThread, OpenTurn, Phase, RequestRow, ThreadHeader};
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome as ApproveOutcome;
-use folio_resources::{Resource as _, Schema, Tag};
+use folio_resources::{McpServer, McpServerId, Resource as _, Schema, Tag};
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState};
 use folio_types::{
     CallId, Digest, Error, OrgId, Principal, Reason, RequestId, Role, SchemaId, SchemaRevId, TagId, ThreadId,
@@ -388,6 +388,27 @@ fn invariant_3_an_effect_of_a_call_that_failed_without_an_op_row_is_found() {
         let reason = if status == CallStatus::Conflict { "its op row is None" } else { "but the call has no op row" };
         finds(&evidence, EffectsOnce, reason);
     }
+}
+
+#[test]
+fn invariant_3_a_call_of_an_mcp_server_may_have_an_unknown_outcome_after_its_op_row() {
+    let server = McpServerId::derive(&["server"]);
+    let of_server = |status, state| {
+        let mut entries = usual();
+        if let Entry::Intent(intent) = &mut entries[4] {
+            (intent.target, intent.expected) = (McpServer::target(&server), Expected::Version(1));
+        }
+        entries[5] = outcome(status);
+        let mut evidence = evidence(entries, state);
+        (evidence.aggregates[0].id, evidence.aggregates[0].version) = (server.to_string(), Some(1));
+        evidence
+    };
+    for status in [CallStatus::Ok, CallStatus::Failed, CallStatus::Unknown] {
+        assert_eq!(check(&of_server(status, Some(done()))), [], "{status:?}");
+    }
+    finds(&of_server(CallStatus::Unknown, None), EffectsOnce, "but the call has no op row");
+    finds(&of_server(CallStatus::Cancelled, Some(done())), EffectsOnce, "the effect happened");
+    changed(|entries| entries[5] = outcome(CallStatus::Unknown), EffectsOnce, "the effect happened");
 }
 
 #[test]

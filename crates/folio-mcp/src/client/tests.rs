@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use folio_providers::{SecretsOptions, Vault};
-use folio_resources::McpServerId;
+use folio_resources::{McpOAuth, McpServerId};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_types::{OrgId, Secret, System, Timestamp, UserId};
 
@@ -28,6 +28,8 @@ enum Kind {
     Status(u16),
     /// Answers calls with more than the bound.
     Huge,
+    /// Refuses every credential.
+    Unauthorized,
 }
 
 struct Received {
@@ -59,6 +61,7 @@ async fn receive(State(received): State<Arc<Received>>, headers: HeaderMap, body
             let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "no" } });
             (StatusCode::BAD_REQUEST, json(error.to_string())).into_response()
         }
+        ("initialize", Kind::Unauthorized) => StatusCode::UNAUTHORIZED.into_response(),
         ("initialize", _) => {
             let answer = json(result(json!({ "protocolVersion": "2025-06-18", "capabilities": {} })));
             ([("mcp-session-id", "s1")], answer).into_response()
@@ -107,6 +110,7 @@ fn client(folder: &tempfile::TempDir, allowed: &[&str], address: SocketAddr) -> 
         name: "tickets".to_owned(),
         url: format!("http://{address}/mcp"),
         token: Some(token),
+        oauth: None,
         enabled: true,
         tools: std::collections::BTreeMap::new(),
         created_by: UserId::derive(&["a"]),
@@ -182,4 +186,78 @@ async fn a_server_at_an_address_that_is_not_permitted_receives_nothing() {
         assert!(matches!(failure, McpFailure::NotSent(_)), "{failure:?}");
     }
     assert!(received.methods().is_empty());
+}
+
+/// The credentials and the bodies that a token endpoint received, in order.
+type Issued = Arc<Mutex<Vec<(String, String)>>>;
+
+async fn issue(State(issued): State<Issued>, headers: HeaderMap, body: String) -> Response {
+    let credential = headers[header::AUTHORIZATION].to_str().unwrap().to_owned();
+    let mut issued = issued.lock().unwrap();
+    issued.push((credential, body));
+    let token = json!({ "access_token": format!("t{}", issued.len()), "token_type": "Bearer", "expires_in": 3_600 });
+    ([(header::CONTENT_TYPE, "application/json")], token.to_string()).into_response()
+}
+
+/// Starts a server and a token endpoint. Returns a client, a server whose OAuth client uses this path of the endpoint, and what
+/// both received.
+async fn oauth(
+    folder: &tempfile::TempDir,
+    kind: Kind,
+    token_url: &str,
+) -> (McpClient, McpServer, Arc<Received>, Issued) {
+    let issued = Issued::default();
+    let router = Router::new().route("/token", post(issue)).with_state(Arc::clone(&issued));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let token_url = token_url.replace("PORT", &listener.local_addr().unwrap().port().to_string());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let (received, address) = start(kind).await;
+    let (client, server) = client(folder, &["127.0.0.1"], address);
+    let secret = client.providers.vault().seal(&server.org, server.id.as_str(), &Secret::new("s+/")).unwrap();
+    let scopes = vec!["a".to_owned(), "b".to_owned()];
+    let oauth = McpOAuth { token_url, client_id: "folio:1".to_owned(), secret, scopes };
+    (client, McpServer { token: None, oauth: Some(oauth), ..server }, received, issued)
+}
+
+#[tokio::test]
+async fn an_access_token_is_requested_once_and_sent_with_every_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (client, server, received, issued) = oauth(&folder, Kind::Handshake, "http://127.0.0.1:PORT/token").await;
+    for _ in 0..2 {
+        client.call(&server, "find", &json!({})).await.unwrap();
+    }
+    assert_eq!(received.header("initialize", "authorization").as_deref(), Some("Bearer t1"));
+    assert_eq!(received.header("tools/call", "authorization").as_deref(), Some("Bearer t1"));
+    let resource = server.url.replace(':', "%3A").replace('/', "%2F");
+    let form = format!("grant_type=client_credentials&scope=a+b&resource={resource}");
+    // The id and the secret are encoded: `folio%3A1:s%2B%2F`.
+    assert_eq!(*issued.lock().unwrap(), [("Basic Zm9saW8lM0ExOnMlMkIlMkY=".to_owned(), form)]);
+    // Another client of the server requests another token.
+    let changed = server.oauth.clone().map(|oauth| McpOAuth { scopes: Vec::new(), ..oauth });
+    client.call(&McpServer { oauth: changed, ..server }, "find", &json!({})).await.unwrap();
+    assert_eq!(issued.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_refused_access_token_is_requested_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (client, server, received, issued) = oauth(&folder, Kind::Unauthorized, "http://127.0.0.1:PORT/token").await;
+    for requested in [1, 2] {
+        let failure = client.call(&server, "find", &json!({})).await.unwrap_err();
+        assert!(matches!(failure, McpFailure::Refused(_)), "{failure:?}");
+        assert_eq!(issued.lock().unwrap().len(), requested);
+    }
+    assert_eq!(received.methods(), ["initialize", "initialize"]);
+}
+
+#[tokio::test]
+async fn a_server_receives_nothing_without_an_access_token() {
+    // The last address is not permitted.
+    for token_url in ["http://127.0.0.1:PORT/other", "http://127.0.0.1:1/token", "http://127.0.0.2:PORT/token"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (client, server, received, issued) = oauth(&folder, Kind::Handshake, token_url).await;
+        let failure = client.call(&server, "find", &json!({})).await.unwrap_err();
+        assert!(matches!(failure, McpFailure::NotSent(_)), "{token_url}: {failure:?}");
+        assert!(received.methods().is_empty() && issued.lock().unwrap().is_empty(), "{token_url}");
+    }
 }

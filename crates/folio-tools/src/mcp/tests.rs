@@ -19,6 +19,7 @@ pub(super) fn server() -> McpServer {
         name: "tickets".to_owned(),
         url: "https://example.com/mcp".to_owned(),
         token: None,
+        oauth: None,
         enabled: true,
         tools: BTreeMap::from([
             ("close".to_owned(), disabled),

@@ -23,14 +23,15 @@ pub(crate) async fn add_server(test: &Fixture, org: &OrgId) -> McpServerId {
     let (id, at) = (McpServerId::derive(&[org.as_str()]), Timestamp::UNIX_EPOCH);
     let servers = test.context.resources.stores.of::<McpServer>();
     let (name, url) = ("tickets".to_owned(), "https://example.com/mcp".to_owned());
-    let create = McpServerChange::Create { name, url, token: None, enabled: true };
+    let create = McpServerChange::Create { name, url, token: None, oauth: None, enabled: true };
     let key = |name: &str| name.parse().unwrap();
     servers.decide(&id, Write::by_platform(org.clone(), key("c"), at, Expected::Absent, create)).await.unwrap();
     let tools = BTreeMap::from([
         ("create".to_owned(), AllowedMcpTool::new(true, text("Creates."))),
         ("find".to_owned(), AllowedMcpTool::new(false, text("Finds."))),
     ]);
-    let allow = McpServerChange::Update { name: None, url: None, token: None, enabled: None, tools: Some(tools) };
+    let tools = Some(tools);
+    let allow = McpServerChange::Update { name: None, url: None, token: None, oauth: None, enabled: None, tools };
     servers.decide(&id, Write::by_platform(org.clone(), key("u"), at, Expected::Version(1), allow)).await.unwrap();
     id
 }

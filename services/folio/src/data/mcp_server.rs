@@ -19,12 +19,12 @@ const SERVERS_READ: usize = 100;
 pub(crate) enum Command {
     /// List MCP servers, newest first.
     List(List),
-    /// Print an MCP server with its allowed tools, without its token.
+    /// Print an MCP server with its allowed tools, without its secrets.
     Show(Item),
     /// Create an MCP server without allowed tools.
     #[command(visible_alias = "add")]
     Create(Create),
-    /// Change the name, the URL or the token of an MCP server.
+    /// Change the name, the URL or the credential of an MCP server.
     Update(Update),
     /// List the tools that a server offers now.
     Tools(Item),
@@ -57,7 +57,23 @@ pub(crate) struct Create {
     #[arg(long)]
     bearer: bool,
     #[command(flatten)]
+    oauth: OAuth,
+    #[command(flatten)]
     data: DataArguments,
+}
+
+/// The OAuth client of a server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OAuth {
+    /// Request access tokens at this URL with an OAuth client, whose secret is read from the terminal or standard input.
+    #[arg(long = "oauth", value_name = "TOKEN_URL", requires = "client_id", conflicts_with = "bearer")]
+    token_url: Option<String>,
+    /// The id of the OAuth client.
+    #[arg(long, value_name = "ID", requires = "token_url")]
+    client_id: Option<String>,
+    /// A scope of the access tokens. Repeat the option for several scopes.
+    #[arg(long = "scope", value_name = "SCOPE", requires = "token_url")]
+    scopes: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -68,7 +84,7 @@ pub(crate) struct Update {
     /// The new name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The new URL. It removes the token, unless --bearer is passed.
+    /// The new URL. It removes the credential, unless --bearer or --oauth is passed.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Read the new bearer token from the terminal or standard input.
@@ -77,6 +93,11 @@ pub(crate) struct Update {
     /// Remove the token.
     #[arg(long, conflicts_with = "bearer")]
     no_bearer: bool,
+    #[command(flatten)]
+    oauth: OAuth,
+    /// Remove the OAuth client.
+    #[arg(long, conflicts_with = "token_url")]
+    no_oauth: bool,
     #[command(flatten)]
     data: DataArguments,
 }
@@ -167,6 +188,7 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
         name: create.name.clone(),
         url: create.url.clone(),
         token: read_token(create.bearer).await?,
+        oauth: read_oauth(&create.oauth).await?,
         enabled: true,
         ..v1::McpServer::default()
     };
@@ -185,6 +207,15 @@ async fn read_token(is_read: bool) -> Result<String> {
     Ok(token)
 }
 
+/// Returns the OAuth client with the secret that the user types. None: no client is passed.
+async fn read_oauth(oauth: &OAuth) -> Result<Option<v1::McpOAuth>> {
+    let (Some(token_url), Some(client_id)) = (&oauth.token_url, &oauth.client_id) else { return Ok(None) };
+    let client_secret = secret_input::read("Secret of the OAuth client: ").await?;
+    ensure!(!client_secret.is_empty(), "the secret of the OAuth client is empty");
+    let (token_url, client_id, scopes) = (token_url.clone(), client_id.clone(), oauth.scopes.clone());
+    Ok(Some(v1::McpOAuth { token_url, client_id, client_secret, scopes }))
+}
+
 async fn change(client: &Client, update: &Update) -> Result<View> {
     let mcp_server_id = find(client, &update.mcp_server).await?.mcp_server_id;
     let mut server = v1::McpServer { mcp_server_id, ..v1::McpServer::default() };
@@ -201,8 +232,12 @@ async fn change(client: &Client, update: &Update) -> Result<View> {
         server.token = read_token(update.bearer).await?;
         paths.push("token");
     }
+    server.oauth = read_oauth(&update.oauth).await?;
+    if server.oauth.is_some() || update.no_oauth {
+        paths.push("oauth");
+    }
     if paths.is_empty() {
-        bail!("nothing to change: pass --name, --url, --bearer or --no-bearer");
+        bail!("nothing to change: pass --name, --url, --bearer, --no-bearer, --oauth or --no-oauth");
     }
     write(client, server, &paths).await
 }
@@ -299,10 +334,15 @@ async fn remove(client: &Client, what: &str) -> Result<View> {
 fn row(server: &v1::McpServer) -> Value {
     json!({
         "mcp_server_id": server.mcp_server_id, "name": server.name, "url": server.url, "has_token": server.has_token,
-        "enabled": server.enabled, "allowed_tools": server.allowed_tools.iter().map(allowed_row).collect::<Vec<_>>(),
+        "oauth": server.oauth.as_ref().map(oauth_row), "enabled": server.enabled,
+        "allowed_tools": server.allowed_tools.iter().map(allowed_row).collect::<Vec<_>>(),
         "created_by": server.created_by, "create_time": time(server.create_time.as_ref()),
         "update_time": time(server.update_time.as_ref()), "etag": server.etag,
     })
+}
+
+fn oauth_row(client: &v1::McpOAuth) -> Value {
+    json!({ "token_url": client.token_url, "client_id": client.client_id, "scopes": client.scopes })
 }
 
 fn allowed_row(tool: &v1::AllowedMcpTool) -> Value {

@@ -98,8 +98,7 @@ impl Exchange {
         let refused = Status::from_header_map(response.headers()).map(|status| status::to_error(&status));
         let rate = rate.or_else(|| refused.as_ref().and_then(RateLimit::of_refusal));
         let retry_after = refused.as_ref().and_then(|error| error.retry_after);
-        let of = (self.target.face, self.target.route);
-        let mut response = Self::translate(of, self.credential, response, refused).await;
+        let mut response = self.translate(response, refused).await;
         if response.status() == StatusCode::CONFLICT
             && self.has_if_match
             && response.extensions().get::<Refused>().is_some_and(|refused| refused.0 == Reason::VersionConflict)
@@ -128,13 +127,8 @@ impl Exchange {
     }
 
     /// `refused`: the error of the layers, or of a service of tonic before its first message.
-    async fn translate(
-        (face, route): (Face, Route),
-        credential: Presented,
-        response: Response<Body>,
-        refused: Option<Error>,
-    ) -> Response<Body> {
-        match (face, refused, route) {
+    async fn translate(&self, response: Response<Body>, refused: Option<Error>) -> Response<Body> {
+        match (self.target.face, refused, self.target.route) {
             (Face::Connect, Some(_), _) => {
                 let status = Status::from_header_map(response.headers());
                 connect::failure(&status.unwrap_or_else(|| Status::internal("the status is missing"))).map(Body::new)
@@ -142,7 +136,15 @@ impl Exchange {
             (Face::Connect, None, Route::Api(operation)) if is_grpc(response.headers()) => {
                 connect::translate(operation, response).await.map(Body::new)
             }
-            (Face::Rest, Some(error), _) => rest::Failure::refused(error, credential).into_response().map(Body::new),
+            (Face::Rest, Some(error), _) => {
+                let failure = rest::Failure::refused(error, self.credential);
+                let denial = self.target.rest.as_ref().and_then(rest::Lookup::denial);
+                let failure = match denial {
+                    Some(text) => failure.when(Reason::RoleNotAllowed, StatusCode::FORBIDDEN, text),
+                    None => failure,
+                };
+                failure.into_response().map(Body::new)
+            }
             (_, Some(error), _) => problem(error).map(Body::new),
             (_, None, _) => {
                 let end = response.extensions().get::<StreamEnd>().copied();

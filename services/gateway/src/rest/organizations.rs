@@ -312,8 +312,9 @@ async fn list(client: Client, Query(query): Query<OrganizationsQuery>) -> Reply<
 async fn create(client: Client, Json(fields): Json<NewOrganization>) -> Reply<Versioned<OrganizationBody>> {
     // The user of the account becomes the admin. A token of an organization names no account.
     let user = client.run(GetAccount {}).await?;
-    let operation = CreateOrganization { name: fields.name, admin_name: user.name, admin_user_id: Some(user.id) };
-    // The token of the admin is not returned: the user has an account.
+    // A client of DocRouter finds no token in the response. The user has an account, with which it creates tokens.
+    let (admin_name, admin_user_id) = (user.name, Some(user.id));
+    let operation = CreateOrganization { name: fields.name, admin_name, admin_user_id, is_without_token: true };
     let created = client.run(operation).await?;
     Ok(OrganizationBody::versioned(&created.organization, &[created.admin]))
 }

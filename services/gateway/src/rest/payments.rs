@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use folio_credit::{Grant, GrantKind};
-use folio_operations::Period;
 use folio_operations::credits::GrantCredit;
 use folio_operations::usage::{Balance, GetBalance, GetUsage, UsageGroup, UsageRow};
+use folio_operations::{Declaration, Operation as _, Period};
 use folio_types::access::Scope;
-use folio_types::{Error, Timestamp};
+use folio_types::{Error, Role, Timestamp};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
@@ -15,19 +15,23 @@ use utoipa::ToSchema;
 use super::endpoint::{get, post};
 use super::extract::{Client, Json, Query};
 use super::reply::Reply;
-use super::routes::{Level, Route, org_path, route};
+use super::routes::{Level, Route, org_path, restricted_route, route};
 
 /// Number of micro-dollars in a dollar.
 const MILLION: f64 = 1_000_000.0;
 /// The member `source` of a data point. DocRouter's own name of the server.
 const SOURCE: &str = "backend";
 
+/// DocRouter shows usage and credit to administrators only.
+static USAGE: Declaration = GetUsage::DECLARATION.role(Role::Admin);
+const USAGE_DENIED: &str = "Org admin access required for org_id: {organization_id}";
+
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route::<GetUsage>(Level::One, get(org_path!("/payments/usage"), current)),
-        route::<GetUsage>(Level::One, get(org_path!("/payments/usage/range"), range)),
+        restricted_route(Level::One, get(org_path!("/payments/usage"), current), &USAGE).denied_with(USAGE_DENIED),
+        restricted_route(Level::One, get(org_path!("/payments/usage/range"), range), &USAGE).denied_with(USAGE_DENIED),
         route::<GetBalance>(Level::One, get(org_path!("/payments/credits/config"), config)),
-        route::<GrantCredit>(Level::One, post(org_path!("/payments/credits/add"), add)),
+        route::<GrantCredit>(Level::One, post(org_path!("/payments/credits/add"), add)).denied_with("Admin only"),
     ]
 }
 

@@ -15,15 +15,15 @@ use super::endpoint::{get, put};
 use super::extract::{Client, Id, Json, PathId};
 use super::failure::Failure;
 use super::reply::{Message, Reply, Versioned};
-use super::routes::{Level, Route, platform_route};
+use super::routes::{Level, Route, restricted_route};
 
 static LIST: Declaration = ListProviders::DECLARATION.platform();
 static UPDATE: Declaration = UpdateProvider::DECLARATION.platform();
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        platform_route(Level::One, get("/v0/account/llm/providers", list), &LIST),
-        platform_route(Level::One, put("/v0/account/llm/provider/{provider_name}", update), &UPDATE),
+        restricted_route(Level::One, get("/v0/account/llm/providers", list), &LIST),
+        restricted_route(Level::One, put("/v0/account/llm/provider/{provider_name}", update), &UPDATE),
     ]
 }
 

@@ -42,6 +42,16 @@ pub(crate) struct Route {
     pub(crate) operation: Option<&'static Declaration>,
     /// None: the route is not served and answers 501.
     pub(crate) endpoint: Option<Endpoint>,
+    /// The text of a refusal for the role of the caller. `{organization_id}` in it is replaced by the organization in the path.
+    /// None: the text of all routes.
+    pub(crate) denial: Option<&'static str>,
+}
+
+impl Route {
+    /// Sets the text of a refusal for the role of the caller.
+    pub(crate) fn denied_with(self, denial: &'static str) -> Self {
+        Self { denial: Some(denial), ..self }
+    }
 }
 
 /// A REST route as docs/compatibility.md and the tests list it.
@@ -74,19 +84,18 @@ pub fn rest_routes() -> impl Iterator<Item = RestRoute> {
 /// operation is authorized again when it runs.
 pub(crate) fn route<O: Operation>(level: Level, endpoint: Endpoint) -> Route {
     let operation = declaration(O::DECLARATION.service.name, O::DECLARATION.name);
-    Route { level, method: endpoint.method.clone(), path: endpoint.path, operation, endpoint: Some(endpoint) }
+    declared(level, endpoint, operation)
 }
 
-/// Declares a route that concerns the platform, of an operation that concerns an organization or the platform. `operation`:
-/// the declaration of the operation as one of the platform.
-pub(crate) fn platform_route(level: Level, endpoint: Endpoint, operation: &'static Declaration) -> Route {
-    Route {
-        level,
-        method: endpoint.method.clone(),
-        path: endpoint.path,
-        operation: Some(operation),
-        endpoint: Some(endpoint),
-    }
+/// Declares a route that requires more than its operation. `operation`: the declaration of the operation with the higher
+/// role, or as one of the platform.
+pub(crate) fn restricted_route(level: Level, endpoint: Endpoint, operation: &'static Declaration) -> Route {
+    declared(level, endpoint, Some(operation))
+}
+
+fn declared(level: Level, endpoint: Endpoint, operation: Option<&'static Declaration>) -> Route {
+    let (method, path) = (endpoint.method.clone(), endpoint.path);
+    Route { level, method, path, operation, endpoint: Some(endpoint), denial: None }
 }
 
 /// The path of a route below an organization.
@@ -138,6 +147,17 @@ impl Lookup {
     pub(crate) fn organization(&self) -> Option<&str> {
         match self {
             Self::Found(path) => path.organization.as_deref(),
+            Self::OtherMethods(_) | Self::Unknown => None,
+        }
+    }
+
+    /// Returns the text of a refusal for the role of the caller. None: the text of all routes.
+    pub(crate) fn denial(&self) -> Option<String> {
+        match self {
+            Self::Found(path) => {
+                let organization = path.organization.as_deref().unwrap_or_default();
+                path.route.denial.map(|text| text.replace("{organization_id}", organization))
+            }
             Self::OtherMethods(_) | Self::Unknown => None,
         }
     }

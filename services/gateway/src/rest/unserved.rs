@@ -28,7 +28,14 @@ pub(super) fn routes() -> Vec<Route> {
             _ => Level::Web,
         };
         let methods = methods.split(',').filter_map(|method| method.parse::<Method>().ok());
-        routes.extend(methods.map(|method| Route { level, method, path, operation: None, endpoint: None }));
+        routes.extend(methods.map(|method| Route {
+            level,
+            method,
+            path,
+            operation: None,
+            endpoint: None,
+            denial: None,
+        }));
     }
     routes
 }

@@ -260,9 +260,10 @@ async fn create(client: Client, Json(fields): Json<NewUser>) -> Reply<Versioned<
     let created = client.run_part("user", operation).await;
     let user = created
         .map_err(|failure| failure.when(Reason::NameTaken, StatusCode::BAD_REQUEST, "Email already registered"))?;
-    // The first organization of the user, which has the name of its address. The token of the admin is not returned.
+    // The first organization of the user, which has the name of its address.
     let (name, admin_name, admin_user_id) = (user.email.clone(), user.name.clone(), Some(user.id.clone()));
-    client.run_part("organization", CreateOrganization { name, admin_name, admin_user_id }).await?;
+    let operation = CreateOrganization { name, admin_name, admin_user_id, is_without_token: true };
+    client.run_part("organization", operation).await?;
     Ok((&user).into())
 }
 

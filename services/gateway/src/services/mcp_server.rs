@@ -1,11 +1,11 @@
 //! Serves `McpServerService`.
 
 use folio_operations::mcp_servers::{
-    CreateMcpServer, DeleteMcpServer, DiscoverMcpTools, DiscoveredTool, GetMcpServer, ListMcpServers, ToolState,
-    ToolToAllow, UpdateMcpServer,
+    CreateMcpServer, DeleteMcpServer, DiscoverMcpTools, DiscoveredTool, GetMcpServer, ListMcpServers, OAuthClient,
+    ToolState, ToolToAllow, UpdateMcpServer,
 };
 use folio_proto::{fields, time, v1};
-use folio_resources::{AllowedMcpTool, McpServer};
+use folio_resources::{AllowedMcpTool, McpOAuth, McpServer};
 use folio_types::{Error, Etag, Result, Secret};
 use v1::mcp_server_service_server::McpServerService;
 
@@ -20,6 +20,7 @@ impl McpServerService for Api {
             name: server.name,
             url: server.url,
             token: Some(Secret::new(&server.token)),
+            oauth: server.oauth.map(oauth_client),
             enabled: server.enabled,
         }
     });
@@ -39,6 +40,7 @@ impl McpServerService for Api {
             ("name", !server.name.is_empty()),
             ("url", !server.url.is_empty()),
             ("token", !server.token.is_empty()),
+            ("oauth", server.oauth.is_some()),
             ("enabled", server.enabled),
             ("allowed_tools", !server.allowed_tools.is_empty()),
         ];
@@ -49,6 +51,7 @@ impl McpServerService for Api {
             name: mask.take("name", server.name),
             url: mask.take("url", server.url),
             token: mask.take("token", server.token.as_str()).map(Secret::new),
+            oauth: mask.take("oauth", server.oauth).map(|client| client.map(oauth_client)),
             enabled: mask.take("enabled", server.enabled),
             allowed_tools: mask.take("allowed_tools", server.allowed_tools).map(tools_to_allow).transpose()?,
         }
@@ -76,7 +79,22 @@ fn tools_to_allow(tools: Vec<v1::AllowedMcpTool>) -> Result<Vec<ToolToAllow>> {
     tools.into_iter().enumerate().map(tool).collect()
 }
 
-/// Converts a server, without its token.
+fn oauth_client(client: v1::McpOAuth) -> OAuthClient {
+    let v1::McpOAuth { token_url, client_id, client_secret, scopes } = client;
+    OAuthClient { token_url, client_id, client_secret: Some(Secret::new(&client_secret)), scopes }
+}
+
+/// Converts an OAuth client, without its secret.
+fn oauth_to_proto(client: &McpOAuth) -> v1::McpOAuth {
+    v1::McpOAuth {
+        token_url: client.token_url.clone(),
+        client_id: client.client_id.clone(),
+        client_secret: String::new(),
+        scopes: client.scopes.clone(),
+    }
+}
+
+/// Converts a server, without its secrets.
 fn to_proto(server: &McpServer) -> v1::McpServer {
     v1::McpServer {
         mcp_server_id: server.id.to_string(),
@@ -90,6 +108,7 @@ fn to_proto(server: &McpServer) -> v1::McpServer {
         create_time: Some(time::to_proto(server.created_at)),
         update_time: Some(time::to_proto(server.updated_at)),
         etag: Etag::new(server.version).to_string(),
+        oauth: server.oauth.as_ref().map(oauth_to_proto),
     }
 }
 

@@ -21,7 +21,7 @@ impl OrganizationService for Api {
         |request| {
             let name = fields::required("organization", request.organization)?.name;
             let admin_user_id = fields::optional_id("admin_user_id", &request.admin_user_id)?;
-            CreateOrganization { name, admin_name: request.admin_name, admin_user_id }
+            CreateOrganization { name, admin_name: request.admin_name, admin_user_id, is_without_token: false }
         },
         |created: CreatedOrganization| v1::CreateOrganizationResponse {
             organization: Some((&created.organization).into()),

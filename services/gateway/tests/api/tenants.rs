@@ -120,6 +120,8 @@ const WITHOUT_SAMPLE: &[(&str, &str, &str)] = &[
     ("AddMember", "member.user_id", "any user may become a member; the user's other organizations are not affected"),
     ("SetPolicy", "policy.rules.user_ids", "any user: a rule applies to the callers of its own organization"),
     ("TestPolicy", "policy.rules.user_ids", "as SetPolicy"),
+    ("CreateMcpServer", "mcp_server.oauth.client_id", "names a client of another system"),
+    ("UpdateMcpServer", "mcp_server.oauth.client_id", "as CreateMcpServer"),
     ("Chat", "history.", "texts for the model, which name no stored resource"),
     ("Chat", "mentions.", "a missing resource is reported to the model: see `check_mentions`"),
 ];

@@ -8,12 +8,15 @@ mod stream;
 mod threads;
 
 use folio_history::command::{ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand};
-use folio_history::journal::Access;
-use folio_operations::ListRequest;
+use folio_history::journal::{Access, Mention};
 use folio_operations::conversations::ListTools;
 use folio_operations::documents::GetDocument;
 use folio_operations::models::ModelUse;
+use folio_operations::prompts::GetPromptRevision;
+use folio_operations::schemas::GetSchemaRevision;
+use folio_operations::tags::GetTag;
 use folio_operations::threads::{GetThread, ListThreads, ThreadPage};
+use folio_operations::{ListRequest, PromptRef, SchemaRef};
 use folio_types::access::Scope;
 use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::{DocumentId, Error, Reason, ThreadId, limits};
@@ -73,6 +76,7 @@ async fn chat(
     let named = body.model.clone();
     let model = chosen(&client, named.clone(), ModelUse::Chat, body::MODEL).await?;
     let mut command = body.command(document_id, thread, model)?;
+    require_mentioned(&client, &command.mentions).await?;
     command.request_id = client.request_id().cloned();
     let events = client.run(command).await.map_err(|failure| refused(failure, &named.unwrap_or_default()))?;
     stream::respond(client, events, is_stream, 0).await
@@ -119,6 +123,28 @@ async fn visible_thread(client: &Client, document: &DocumentId, thread_id: Threa
     let found = client.run(GetThread { thread_id, list }).await?;
     let is_of_document = found.thread.documents == [document.clone()] && found.thread.profile == DOCUMENT_PROFILE;
     if is_of_document { Ok(found) } else { Err(missing_thread()) }
+}
+
+/// Checks that the resources that a message names exist. Error: status 404. A token without their scope finds out in the answer
+/// only, as over the other faces.
+async fn require_mentioned(client: &Client, mentions: &[Mention]) -> Result<(), Failure> {
+    if !client.covers(Scope::Definitions) {
+        return Ok(());
+    }
+    for mention in mentions {
+        match mention.clone() {
+            Mention::Schema(revid) => {
+                client.run(GetSchemaRevision { schema_revid: SchemaRef::Revision(revid) }).await?;
+            }
+            Mention::Prompt(revid) => {
+                client.run(GetPromptRevision { prompt_revid: PromptRef::Revision(revid) }).await?;
+            }
+            Mention::Tag(tag_id) => {
+                client.run(GetTag { tag_id }).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the error of a turn with the texts that clients know.

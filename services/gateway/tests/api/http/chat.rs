@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use folio_testkit::wait_for;
-use folio_types::{OrgId, Role, System};
+use folio_types::{OrgId, PromptId, Role, SchemaId, System, TagId};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -228,9 +228,13 @@ async fn an_approval_goes_on_through_rounds_that_need_none() {
 #[tokio::test]
 async fn a_failure_is_an_error_before_the_first_byte_and_a_frame_after_it() {
     let chat = Chat::start().await;
+    let revision = |prefix: &str| format!("{prefix}_{}.1", "0".repeat(32));
     for (more, status, text) in [
         (json!({ "model": "no-such-model" }), 400, "Invalid model: no-such-model"),
         (json!({ "mentions": [{ "type": "schema", "id": "x" }] }), 404, "Schema not found"),
+        (json!({ "mentions": [{ "type": "schema", "id": revision(SchemaId::PREFIX) }] }), 404, "Schema not found"),
+        (json!({ "mentions": [{ "type": "prompt", "id": revision(PromptId::PREFIX) }] }), 404, "Prompt not found"),
+        (json!({ "mentions": [{ "type": "tag", "id": TagId::derive(&["missing"]) }] }), 404, "Tag not found"),
         (json!({ "thread_id": "x" }), 404, "Thread not found"),
     ] {
         for stream in [false, true] {

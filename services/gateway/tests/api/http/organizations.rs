@@ -24,6 +24,10 @@ async fn an_organization_is_created_renamed_and_deleted_by_an_administrator() {
     assert_eq!(organization["members"], json!([{ "user_id": user.id.as_str(), "role": "admin" }]));
     assert_eq!(organization["type"], "team");
     let id = organization["id"].as_str().unwrap();
+    let org: OrgId = id.parse().unwrap();
+    let session = server.session(&user, Some(&org)).await;
+    let tokens = session.call_ok("ListTokens", json!({})).await;
+    assert_eq!(tokens["tokens"].as_array().map_or(0, Vec::len), 0, "no response contains a first token: {tokens}");
     let one = format!("{ROUTE}/{id}");
     let found = http.get(&format!("{ROUTE}?organization_id={id}")).await.json();
     assert_eq!((&found["total_count"], &found["organizations"][0]), (&json!(1), &organization));

@@ -98,13 +98,25 @@ async fn usage_and_credit_are_those_of_the_operations() {
 }
 
 #[tokio::test]
-async fn credit_is_added_by_the_platform_only_and_usage_is_that_of_the_own_organization() {
+async fn credit_is_added_by_the_platform_and_usage_is_read_by_administrators_of_the_organization() {
     let server = Server::start().await;
     let [org, other] = [(); 2].map(|()| OrgId::generate(&System));
     let admin = Http::new(&server, &server.user(&org, Role::Admin).await);
     let path = |org: &OrgId, rest: &str| format!("/v0/orgs/{org}/payments/{rest}");
     let refused = admin.json(Method::POST, &path(&org, "credits/add"), &json!({ "amount": 1 })).await;
-    assert_eq!((refused.status.as_u16(), refused.detail()), (403, json!("Admin access required")));
+    assert_eq!((refused.status.as_u16(), refused.detail()), (403, json!("Admin only")));
+    for role in [Role::Viewer, Role::Member] {
+        let client = Http::new(&server, &server.user(&org, role).await);
+        let range = "usage/range?start_date=2026-01-01&end_date=2026-01-02";
+        for (rest, status) in [("usage", 403_u16), (range, 403), ("credits/config", 200)] {
+            let answer = client.get(&path(&org, rest)).await;
+            assert_eq!(answer.status, status, "{rest} by {role:?}: {answer:?}");
+            if status == 403 {
+                let expected = format!("Org admin access required for org_id: {org}");
+                assert_eq!(answer.detail(), json!(expected), "{rest} by {role:?}");
+            }
+        }
+    }
     server.platform_admin(&other).await;
     for rest in ["usage", "usage/range?start_date=2026-01-01&end_date=2026-01-02", "credits/config"] {
         assert_eq!(admin.get(&path(&org, rest)).await.status, 200, "{rest}");
