@@ -197,6 +197,7 @@ impl Parser<'_> {
             tag_ids: members.tag_ids,
             metadata: members.metadata,
             auto_create: members.auto_create,
+            password: None,
         })
     }
 

@@ -17,6 +17,7 @@ mod spool;
 use std::collections::BTreeMap;
 
 use folio_operations::documents::Content;
+use folio_types::Secret;
 
 pub(crate) use body::Limits;
 pub(crate) use json::JsonUpload;
@@ -41,6 +42,8 @@ pub(crate) struct UploadedFile {
     pub(crate) metadata: BTreeMap<String, String>,
     /// True if an agent makes a proposal for the document. `None`: as the organization states.
     pub(crate) auto_create: Option<bool>,
+    /// The password of a protected PDF. `None`: the file is not protected.
+    pub(crate) password: Option<Secret>,
     file: SpooledFile,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::extract::{FromRequest, Request};
-use folio_types::OrgId;
+use folio_types::{OrgId, Secret};
 use futures::StreamExt as _;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
@@ -19,7 +19,7 @@ use crate::rest::failure::Failure;
 use crate::services::Api;
 
 /// A form with one file: `file` (with a name), and optionally `name`, `tag_ids` (a JSON array of texts), `metadata` (a JSON
-/// object of texts) and `auto_create` (`true` or `false`), in any order.
+/// object of texts), `auto_create` (`true` or `false`) and `password` (of a protected PDF), in any order.
 #[derive(Debug)]
 pub(crate) struct MultipartUpload(pub(crate) UploadedFile);
 
@@ -44,6 +44,7 @@ impl DocumentInput for MultipartUpload {
                 "tag_ids": text("The ids of tags, as a JSON array of texts."),
                 "metadata": text("The metadata, as a JSON object of texts."),
                 "auto_create": { "type": "boolean", "description": AUTO_CREATE },
+                "password": text("The password of a protected PDF, which is neither stored nor logged. Default: none."),
             },
             "required": ["file"],
         });
@@ -61,6 +62,7 @@ struct Parts {
     tag_ids: Option<String>,
     metadata: Option<String>,
     auto_create: Option<String>,
+    password: Option<Secret>,
 }
 
 async fn receive(request: Request, org: &OrgId, limits: Limits, spools: &Spools) -> Result<UploadedFile, Failure> {
@@ -82,6 +84,7 @@ async fn receive(request: Request, org: &OrgId, limits: Limits, spools: &Spools)
             "tag_ids" => parts.tag_ids = Some(text(field, limits).await?),
             "metadata" => parts.metadata = Some(text(field, limits).await?),
             "auto_create" => parts.auto_create = Some(text(field, limits).await?),
+            "password" => parts.password = Some(Secret::new(&text(field, limits).await?)),
             // Unknown parts are ignored, within the limit of the whole form.
             _ => {}
         }
@@ -145,6 +148,7 @@ impl Parts {
             tag_ids: tag_ids(self.tag_ids)?,
             metadata: metadata(self.metadata)?,
             auto_create: auto_create(self.auto_create.as_deref())?,
+            password: self.password.filter(|password| !password.reveal().is_empty()),
             file,
         })
     }
@@ -238,6 +242,11 @@ pub(super) mod tests {
         for (text, expected) in [("true", Some(true)), ("false", Some(false)), ("", None)] {
             let uploaded = upload(form(&[("name=\"auto_create\"", text), file])).await.unwrap();
             assert_eq!(uploaded.auto_create, expected, "{text}");
+        }
+        for (text, expected) in [("hunter2", Some("hunter2")), ("", None)] {
+            let uploaded = upload(form(&[("name=\"password\"", text), file])).await.unwrap();
+            assert_eq!(uploaded.password.as_ref().map(Secret::reveal), expected);
+            assert!(!format!("{uploaded:?}").contains("hunter2"), "logs may contain the debug output");
         }
     }
 
