@@ -5,7 +5,7 @@ import { useState } from "react";
 import { useSearchParams } from "wouter";
 import { useSchemas } from "../agent/mentions.js";
 import { useApi } from "../api/api.js";
-import { quoted } from "../documents/filters.js";
+import { nameFilter } from "../documents/filters.js";
 import { useTags } from "../documents/queries.js";
 import { TagBadge } from "../documents/tag_badge.js";
 import { ErrorNotice } from "../errors/error_notice.js";
@@ -23,8 +23,7 @@ const ID = /^[\w-]{1,100}$/;
 
 /** Returns the filter of the server for a part of the name and a schema. An invalid id of an address filters nothing. */
 export function promptFilter(text: string, schemaId: string): string {
-  const name = text.trim() === "" ? [] : [`name:${quoted(text.trim())}`];
-  return [...name, ...(ID.test(schemaId) ? [`schema:${schemaId}`] : [])].join(" ");
+  return [nameFilter(text), ID.test(schemaId) ? `schema:${schemaId}` : ""].filter((condition) => condition !== "").join(" ");
 }
 
 /** The prompts of the organization. The address contains the schema of the filter and the prompt that is shown. */
