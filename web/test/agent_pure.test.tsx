@@ -8,7 +8,7 @@ import { approversOf, editedArguments, summaryOf } from "../src/agent/calls.js";
 import { affectedSentence, effectSentence, linesOfValue } from "../src/agent/effect.js";
 import { entriesOf } from "../src/agent/history.js";
 import { Markdown } from "../src/agent/markdown.js";
-import { mentionOf } from "../src/agent/mentions.js";
+import { mentionOf, withChosen } from "../src/agent/mentions.js";
 import { afterEvents, startedTurn, usageSentence } from "../src/agent/turn_state.js";
 
 let number = 0;
@@ -103,6 +103,12 @@ describe("a tool call", () => {
 test("a mention has a known kind and an id", () => {
   expect(mentionOf("tag:tag_1")?.target).toEqual({ case: "tagId", value: "tag_1" });
   for (const bad of ["tag:", "user:usr_1", "tag"]) expect(mentionOf(bad)).toBeUndefined();
+});
+
+test("chosen mentions stay options when the search finds others", () => {
+  const found = [{ value: "prompt:prm_2.1", label: "Other" }];
+  const options = withChosen("prompt", found, ["prompt:prm_1.1", "schema:sch_1.1", "prompt:prm_2.1", "prompt:prm_3.1"], new Map([["prompt:prm_1.1", "Invoices"]]));
+  expect(options.map(({ label }) => label)).toEqual(["Other", "Invoices", "prompt:prm_3.1"]);
 });
 
 describe("Markdown", () => {
