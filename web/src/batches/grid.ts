@@ -27,6 +27,18 @@ export function extractionIdOf(resultJson: string): string {
   return typeof id === "string" ? id : "";
 }
 
+/** Returns true if the subject of an item is a document. */
+export function isDocument(subject: string): boolean {
+  return subject.startsWith("doc_");
+}
+
+/** Returns the address of the extraction of an item, whose fields lead to their citations. Without a result: of the document. */
+export function evidencePath(documentId: string, resultJson: string): string {
+  const extractionId = extractionIdOf(resultJson);
+  const path = `/documents/${encodeURIComponent(documentId)}`;
+  return extractionId === "" ? path : `${path}?${new URLSearchParams({ extraction: extractionId }).toString()}`;
+}
+
 function objectOf(value: Json | undefined): Record<string, Json> {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, Json>) : {};
 }

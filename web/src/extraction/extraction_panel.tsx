@@ -2,22 +2,33 @@ import { Alert, Badge, Button, Group, Menu, Select, Stack, Text } from "@mantine
 import { useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useCallback, useMemo, useState } from "react";
+import { useSearchParams } from "wouter";
 import { extractionsKey } from "../document/queries.js";
 import { usePrompts } from "../documents/queries.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { usePermits } from "../session/session_context.js";
-import { EmptyState, QueryView } from "../states/states.js";
+import { EmptyState, LoadingState, QueryView } from "../states/states.js";
 import { evidenceOf } from "./evidence.js";
 import { FieldList } from "./field_list.js";
 import { dataOf, fieldsOf, leaves } from "./fields.js";
-import { EXPORTS, useChange, useExport, useExtractions, useRun, useSchema, type Change } from "./queries.js";
+import { EXPORTS, useChange, useExport, useExtraction, useExtractions, useRun, useSchema, type Change } from "./queries.js";
 
-/** The extractions of a document: their fields, decisions, history and export. Changes of an agent appear while it writes. */
+const ID = /^[\w-]{1,100}$/;
+
+/**
+ * The extractions of a document: their fields, decisions, history and export. Changes of an agent appear while it writes. The address
+ * contains the chosen extraction, which may be older than the listed ones.
+ */
 export function ExtractionPanel({ document }: { readonly document: v1.Document }) {
   const extractions = useExtractions(document.documentId);
   const canWrite = usePermits(v1.Role.MEMBER);
-  const [chosen, setChosen] = useState<string>();
+  const [parameters, setParameters] = useSearchParams();
+  const linked = parameters.get("extraction") ?? "";
+  const chosen = ID.test(linked) ? linked : "";
+  const isUnlisted = chosen !== "" && extractions.data?.some(({ extractionId }) => extractionId === chosen) === false;
+  const older = useExtraction(chosen, isUnlisted);
+  const choose = (id: string) => setParameters((before) => { before.set("extraction", id); return before; }, { replace: true });
   return (
     <Stack gap="sm">
       {canWrite && <RunBar document={document} />}
@@ -25,14 +36,18 @@ export function ExtractionPanel({ document }: { readonly document: v1.Document }
         query={extractions}
         empty={(all) => (all.length === 0 ? <EmptyState title="No extraction yet" text="Run a prompt, or let the agent create one." /> : undefined)}
       >
-        {(all) => {
+        {(listed) => {
+          if (isUnlisted && older.isLoading) return <LoadingState />;
+          // The id of an address may be that of another document.
+          const found = (isUnlisted ? older.data : undefined) ?? undefined;
+          const all = found !== undefined && found.documentId === document.documentId ? [...listed, found] : listed;
           const current = all.find(({ extractionId }) => extractionId === chosen) ?? all[0];
           if (current === undefined) return null;
           const options = all.map(({ extractionId, createTime, model }) => ({ value: extractionId, label: `${formatTime(createTime)} · ${model}` }));
           return (
             <>
               <Group justify="space-between" align="flex-end">
-                <Select size="xs" aria-label="Extraction" data={options} value={current.extractionId} onChange={(id) => setChosen(id ?? undefined)} allowDeselect={false} flex={1} />
+                <Select size="xs" aria-label="Extraction" data={options} value={current.extractionId} onChange={(id) => choose(id ?? "")} allowDeselect={false} flex={1} />
                 <ExportMenu document={document} />
               </Group>
               <ExtractionFields key={current.extractionId} extraction={current} canWrite={canWrite} />
