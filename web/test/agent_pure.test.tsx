@@ -90,13 +90,9 @@ describe("a tool call", () => {
     expect(approversOf(create(v1.ApprovalRequirementSchema))).toContain("every user with write access");
   });
 
-  test("is edited within the schema of its tool", () => {
-    const schema = JSON.stringify({ required: ["name"], properties: { name: { type: "string" }, size: { type: ["integer", "null"] } }, additionalProperties: false });
-    expect(editedArguments('{"name":"a","size":null}', schema)).toEqual({ value: { name: "a", size: null } });
-    for (const bad of ["", "[]", "null", "{}", '{"name":1}', '{"name":"a","other":1}', '{"name":"a","size":1.5}', `{"name":"${"x".repeat(140_000)}"}`]) {
-      expect(editedArguments(bad, schema)).toHaveProperty("problem");
-    }
-    expect(editedArguments('{"any":1}', "")).toEqual({ value: { any: 1 } });
+  test("is edited as a JSON object of a bounded size", () => {
+    expect(editedArguments('{"name":"a","size":null}')).toEqual({ value: { name: "a", size: null } });
+    for (const bad of ["", "[]", "null", "{", `{"name":"${"x".repeat(140_000)}"}`]) expect(editedArguments(bad)).toHaveProperty("problem");
   });
 });
 
