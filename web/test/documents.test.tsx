@@ -4,7 +4,6 @@ import { v1 } from "folio-client";
 import { describe, expect, test, vi } from "vitest";
 import { each } from "../src/documents/each.js";
 import { filtersOf, parametersOf, serverFilter } from "../src/documents/filters.js";
-import { pdfPasswordProblem } from "../src/documents/protected_upload.js";
 import { documentName } from "../src/documents/uploads.js";
 import { refusal, renderPage, type Services } from "./page.js";
 
@@ -38,11 +37,6 @@ test("an action on several items runs a few at once and reports failures", async
   expect(most).toBe(4);
   expect(outcome.done).toHaveLength(8);
   expect(outcome.failed).toEqual([{ item: 3, error: new Error("three") }]);
-});
-
-test("the password of a PDF is bounded in bytes", () => {
-  expect([pdfPasswordProblem("a"), pdfPasswordProblem("é".repeat(63))]).toEqual([undefined, undefined]);
-  for (const password of ["", "  ", "é".repeat(64)]) expect(pdfPasswordProblem(password)).toBeDefined();
 });
 
 test("the name of a document fits the server", () => {
@@ -192,15 +186,5 @@ test("a dropped file is uploaded with its progress, and a refusal is shown", asy
   await user.upload(screen.getByLabelText("Files"), new File(["abc"], "plain.pdf"));
   await waitFor(() => expect(sent.at(-1)?.get("name")).toBe("plain.pdf"));
   expect(sent.at(-1)?.get("auto_create")).toBe("false");
-  expect(sent.map((form) => form.get("password"))).toEqual([null, null, null]);
-
-  await user.click(screen.getByRole("button", { name: "Upload a protected PDF" }));
-  const form = within(await screen.findByRole("dialog"));
-  await user.upload(form.getByLabelText(/^PDF/), new File(["abc"], "locked.pdf", { type: "application/pdf" }));
-  await user.type(form.getByLabelText(/^Password of the PDF/, { selector: "input" }), "open sesame");
-  await user.click(form.getByRole("button", { name: "Upload the PDF" }));
-  await waitFor(() => expect(sent.at(-1)?.get("name")).toBe("locked.pdf"));
-  expect(sent.at(-1)?.get("password")).toBe("open sesame");
-  expect(JSON.stringify([{ ...sessionStorage }, { ...localStorage }])).not.toContain("open sesame");
   vi.unstubAllGlobals();
 });

@@ -15,7 +15,6 @@ import { useDocuments, useTags } from "./queries.js";
 import { UploadList } from "./upload_list.js";
 import { useUploads } from "./uploads.js";
 
-const ProtectedUpload = lazy(async () => ({ default: (await import("./protected_upload.js")).ProtectedUpload }));
 const BulkActions = lazy(async () => ({ default: (await import("./bulk_actions.js")).BulkActions }));
 
 const SEARCH_DELAY_MS = 250;
@@ -36,7 +35,6 @@ export function DocumentsView() {
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   // Undefined: the visitor chose nothing, and the organization decides.
   const [autoCreate, setAutoCreate] = useState<boolean>();
-  const [isProtectedOpen, setProtectedOpen] = useState(false);
   const organization = useOrganization();
   const uploads = useUploads(filters.tagIds, autoCreate);
   const search = useDebouncedCallback((text: string) => setFilters({ text }), SEARCH_DELAY_MS);
@@ -63,16 +61,14 @@ export function DocumentsView() {
   const isUncertain = first !== undefined && (first.totalSizeEstimated || total > COUNTED_MAX);
 
   return (
-    <DropArea onFiles={(files) => uploads.add(files)} disabled={!canWrite}>
-      {isProtectedOpen && <Suspense><ProtectedUpload onUpload={(file, password) => uploads.add([file], password)} onClose={() => setProtectedOpen(false)} /></Suspense>}
+    <DropArea onFiles={uploads.add} disabled={!canWrite}>
       <Stack gap="sm">
         <Group justify="space-between">
           <Title order={1} size="h3">Documents</Title>
           {canWrite && (
             <Group gap="sm">
               <Switch size="xs" label="Automatic creation" title="An agent proposes a schema, a prompt and an extraction for each uploaded document" checked={autoCreate ?? organization.data?.autoCreate ?? false} onChange={(event) => setAutoCreate(event.currentTarget.checked)} />
-              <Button variant="default" onClick={() => setProtectedOpen(true)}>Upload a protected PDF</Button>
-              <UploadButton onFiles={(files) => uploads.add(files)} />
+              <UploadButton onFiles={uploads.add} />
             </Group>
           )}
         </Group>

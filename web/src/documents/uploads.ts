@@ -56,9 +56,9 @@ export function useUploads(tagIds: readonly string[], autoCreate: boolean | unde
     running.current -= 1;
   }, [api, queries]);
 
-  const add = useCallback((files: readonly File[], password?: string) => {
+  const add = useCallback((files: readonly File[]) => {
     const added = files.slice(0, FILES_MAX).map((file) => {
-      const options = { name: documentName(file.name), tagIds, ...(autoCreate !== undefined && { autoCreate }), ...(password !== undefined && { password }) };
+      const options = { name: documentName(file.name), tagIds, ...(autoCreate !== undefined && { autoCreate }) };
       return { key: nextKey.current++, file, options };
     });
     waiting.current.push(...added);
