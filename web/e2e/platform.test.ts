@@ -2,7 +2,7 @@ import { connect } from "folio-client";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { hidden, launch, signIn, visible, visit, type Visitor } from "./browser.js";
-import { PASSWORD } from "./organization.js";
+import { newOrganization, PASSWORD } from "./organization.js";
 
 let browser: Browser;
 let visitor: Visitor;
@@ -53,4 +53,26 @@ test("an organization and a user are created by the platform", async () => {
   await hidden(form);
   await visible(page.getByRole("button", { name: "Edit Uma" }));
   platform.close();
+});
+
+test("credit is granted to an organization, and withdrawn", async () => {
+  const { page } = visitor;
+  const { api } = await newOrganization("Credited tenant");
+  const granted = async () => (await api.usage.getBalance({})).granted;
+  const before = await granted();
+  await page.goto("/administration/organizations");
+  await page.getByRole("button", { name: "Credit of Credited tenant" }).click();
+  const form = page.getByRole("dialog");
+  const credits = form.getByLabel("Credits").and(page.locator("input"));
+  await credits.fill("500");
+  await form.getByLabel("Purpose").fill("trial");
+  await form.getByRole("button", { name: "Grant the credits" }).click();
+  await visible(form.getByText("500 credits granted."));
+  await expect.poll(granted).toBe(before + 500n);
+  await form.getByText("Withdraw", { exact: true }).click();
+  await credits.fill("20");
+  await form.getByRole("button", { name: "Withdraw the credits" }).click();
+  await visible(form.getByText("20 credits withdrawn."));
+  await expect.poll(granted).toBe(before + 480n);
+  api.close();
 });
