@@ -111,6 +111,29 @@ function services(extraction: Services["extraction"] = {}): Services {
   };
 }
 
+test("a prompt is searched on the server, and its run keeps the chosen one", async () => {
+  const filters: string[] = [];
+  const runs: string[] = [];
+  const base = services({ runExtraction: ({ promptRevid }) => { runs.push(promptRevid); return { extraction: EXTRACTION }; } });
+  const { user } = renderPage({
+    ...base,
+    prompt: {
+      listPrompts: ({ filter }) => {
+        filters.push(filter);
+        return filter === 'name:"hundred"' ? { prompts: [{ promptId: "prm_150", name: "Prompt one hundred and fifty" }] } : {};
+      },
+    },
+  }, "/documents/doc_1");
+  const input = await screen.findByLabelText("Prompt", { selector: "input" });
+  await user.clear(input);
+  await user.type(input, "hundred");
+  await user.click(await screen.findByRole("option", { name: "Prompt one hundred and fifty", hidden: true }));
+  await waitFor(() => expect((input as HTMLInputElement).value).toBe("Prompt one hundred and fifty"));
+  expect(filters).toContain('name:"hundred"');
+  await user.click(screen.getByRole("button", { name: "Extract" }));
+  await waitFor(() => expect(runs).toEqual(["prm_150"]));
+});
+
 test("a link shows an extraction that is older than the listed ones, but none of another document", async () => {
   const older = { ...EXTRACTION, extractionId: "ext_0", originalJson: JSON.stringify({ ...DATA, seller: "Old company" }) };
   const getExtraction = () => ({ extraction: older });

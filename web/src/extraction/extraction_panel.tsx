@@ -4,7 +4,7 @@ import { v1 } from "folio-client";
 import { useCallback, useMemo, useState } from "react";
 import { useSearchParams } from "wouter";
 import { extractionsKey } from "../document/queries.js";
-import { usePrompts } from "../documents/queries.js";
+import { PromptSelect } from "../documents/prompt_select.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { usePermits } from "../session/session_context.js";
@@ -103,13 +103,11 @@ function ExtractionFields({ extraction, canWrite }: { readonly extraction: v1.Ex
 function RunBar({ document }: { readonly document: v1.Document }) {
   const run = useRun(document.documentId);
   const [promptId, setPromptId] = useState("default");
-  const prompts = usePrompts();
-  const options = [{ value: "default", label: "Built-in prompt" }, ...(prompts.data ?? []).map(({ promptId, name }) => ({ value: promptId, label: name }))];
   const isReady = document.state === v1.DocumentState.READY;
   return (
     <>
       <Group gap="xs" align="flex-end">
-        <Select size="xs" aria-label="Prompt" data={options} value={promptId} onChange={(id) => setPromptId(id ?? "default")} searchable allowDeselect={false} flex={1} />
+        <PromptSelect isCompact onChange={setPromptId} />
         <Button size="xs" onClick={() => run.mutate(promptId)} loading={run.isPending} disabled={!isReady}>Extract</Button>
       </Group>
       {run.error !== null && <ErrorNotice error={run.error} actions={{ retry: () => run.mutate(promptId) }} onClose={run.reset} />}
