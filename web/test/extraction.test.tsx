@@ -138,11 +138,11 @@ test("a link shows an extraction that is older than the listed ones, but none of
   const older = { ...EXTRACTION, extractionId: "ext_0", originalJson: JSON.stringify({ ...DATA, seller: "Old company" }) };
   const getExtraction = () => ({ extraction: older });
   const { unmount } = renderPage(services({ getExtraction }), "/documents/doc_1?extraction=ext_0");
-  expect(await screen.findByText("Old company")).toBeTruthy();
+  expect((await screen.findAllByText("Old company")).length).toBeGreaterThan(0);
   unmount();
   renderPage(services({ getExtraction: () => ({ extraction: { ...older, documentId: "doc_2" } }) }), "/documents/doc_1?extraction=ext_0");
   expect(await screen.findByRole("button", { name: "Edit total" })).toBeTruthy();
-  expect(screen.queryByText("Old company")).toBeNull();
+  expect(screen.queryAllByText("Old company")).toEqual([]);
 });
 
 test("a value is edited in place, with the checks of its schema", async () => {

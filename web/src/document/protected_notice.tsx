@@ -32,8 +32,6 @@ export function ProtectedNotice({ document }: { readonly document: v1.Document }
       }
       return api.upload(new Blob(chunks, { type: mediaType }), { name, tagIds, metadata, autoCreate, password });
     },
-    // The variables and the result of the mutation stay in memory no longer than the view.
-    gcTime: 0,
     onSuccess: async (created) => {
       await queries.invalidateQueries({ queryKey: ["documents"] });
       navigate(`/documents/${created.documentId}`);

@@ -148,7 +148,7 @@ impl Parts {
             tag_ids: tag_ids(self.tag_ids)?,
             metadata: metadata(self.metadata)?,
             auto_create: auto_create(self.auto_create.as_deref())?,
-            password: self.password.filter(|password| !password.reveal().is_empty()),
+            password: self.password.filter(|password| !password.is_empty()),
             file,
         })
     }

@@ -126,7 +126,8 @@ async fn the_password_of_a_form_is_that_of_its_pdf() {
         (String::new(), 200, ""),
     ] {
         let part = |head: &str, body: &str| format!("--B\r\nContent-Disposition: form-data; {head}\r\n\r\n{body}\r\n");
-        let form = part("name=\"file\"; filename=\"a.txt\"", "Total 12.50") + &part("name=\"password\"", &password);
+        let form =
+            part("name=\"file\"; filename=\"a.txt\"", "Total 12.50") + &part("name=\"password\"", password.as_str());
         let request = http.request(Method::POST, &documents).header("content-type", "multipart/form-data; boundary=B");
         let answer = http.send(request.body(form + "--B--\r\n")).await;
         assert_eq!(answer.status.as_u16(), status, "{answer:?}");
