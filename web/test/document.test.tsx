@@ -98,6 +98,12 @@ test("the focus on a value highlights its boxes", async () => {
   await waitFor(() => expect(screen.queryByTestId("highlight")).toBeNull());
 });
 
+test("a link to a field shows its citation", async () => {
+  renderPage(services(), "/documents/doc_1?extraction=ext_1&field=seller");
+  const rect = (await screen.findByTestId("highlight")).querySelector("rect");
+  expect(rect?.getAttribute("x")).toBe(String(Math.fround(0.1)));
+});
+
 test("a search counts the matches of the whole document and marks words", async () => {
   const { user, container } = renderPage(services(), "/documents/doc_1");
   await user.type(await screen.findByLabelText("Search in the document"), "word1");

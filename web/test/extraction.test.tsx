@@ -3,7 +3,7 @@ import { Code } from "@connectrpc/connect";
 import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { describe, expect, test } from "vitest";
-import { evidenceOf } from "../src/extraction/evidence.js";
+import { citationOf, evidenceOf } from "../src/extraction/evidence.js";
 import { columnsOf, elementPath, fieldsOf, leaves, memberPath, schemaOf, type Field } from "../src/extraction/fields.js";
 import { valueOf } from "../src/extraction/value.js";
 import { refusal, renderPage, SESSION, type Services } from "./page.js";
@@ -93,6 +93,8 @@ test("the citation of a changed value does not apply to it", () => {
   expect(evidence.get("seller")?.citation?.page).toBe(2);
   expect(evidence.get("total")).toEqual({ citation: undefined, confidence: undefined, review: undefined });
   expect(evidenceOf(EXTRACTION, leaves(fieldsOf(DATA, undefined))).get("total")?.confidence).toBe(0.4);
+  const of = (path: string) => citationOf(new Map([["items[0].name", { citation: EXTRACTION.citations[0], confidence: undefined, review: undefined }], ["total", { citation: undefined, confidence: undefined, review: undefined }]]), path)?.page;
+  expect([of("items"), of("items[0]"), of("items[0].name"), of("item"), of("total"), of("")]).toEqual([2, 2, 2, undefined, undefined, undefined]);
 });
 
 function services(extraction: Services["extraction"] = {}): Services {

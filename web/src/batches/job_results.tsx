@@ -82,7 +82,11 @@ function ResultGrid({ rows }: { readonly rows: readonly Row[] }) {
               <Table.Td>{number}</Table.Td>
               <Table.Td className="foreign">{isDocument(subject) ? <Anchor component={Link} href={evidencePath(subject, resultJson)} size="sm"><bdi>{name ?? subject}</bdi></Anchor> : subject}</Table.Td>
               <Table.Td>{(v1.JobItemState[state] ?? "").toLowerCase()}{error !== undefined && <Text size="xs" c="red" className="foreign">{error.message}</Text>}</Table.Td>
-              {columns.map((name) => <Table.Td key={name} className="foreign">{cellOf(result, name)}</Table.Td>)}
+              {columns.map((field) => {
+                const text = cellOf(result, field);
+                const isLinked = text !== "" && isDocument(subject);
+                return <Table.Td key={field} className="foreign">{isLinked ? <Anchor component={Link} href={evidencePath(subject, resultJson, field)} size="sm" c="inherit">{text}</Anchor> : text}</Table.Td>;
+              })}
             </Table.Tr>
           ))}
         </Table.Tbody>

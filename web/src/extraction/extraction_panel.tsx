@@ -1,15 +1,16 @@
 import { Alert, Badge, Button, Group, Menu, Select, Stack, Text } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "wouter";
+import { useFocus } from "../document/focus.js";
 import { extractionsKey } from "../document/queries.js";
 import { PromptSelect } from "../documents/prompt_select.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, LoadingState, QueryView } from "../states/states.js";
-import { evidenceOf } from "./evidence.js";
+import { citationOf, evidenceOf, type Evidence } from "./evidence.js";
 import { FieldList } from "./field_list.js";
 import { dataOf, fieldsOf, leaves } from "./fields.js";
 import { EXPORTS, useChange, useExport, useExtraction, useExtractions, useRun, useSchema, type Change } from "./queries.js";
@@ -59,6 +60,21 @@ export function ExtractionPanel({ document }: { readonly document: v1.Document }
   );
 }
 
+/** Shows the citation of the field that the address names, once for each address. */
+function useLinkedField(evidence: ReadonlyMap<string, Evidence>): void {
+  const { setHighlight, goTo } = useFocus();
+  const [parameters] = useSearchParams();
+  const field = parameters.get("field") ?? "";
+  const citation = useMemo(() => (field === "" ? undefined : citationOf(evidence, field)), [evidence, field]);
+  const shown = useRef("");
+  useEffect(() => {
+    if (citation === undefined || shown.current === field) return;
+    shown.current = field;
+    setHighlight({ page: citation.page, boxes: citation.boxes });
+    goTo(citation.page);
+  }, [citation, field, setHighlight, goTo]);
+}
+
 function ExtractionFields({ extraction, canWrite }: { readonly extraction: v1.Extraction; readonly canWrite: boolean }) {
   const schema = useSchema(extraction.schemaRevid);
   const change = useChange(extraction);
@@ -68,6 +84,7 @@ function ExtractionFields({ extraction, canWrite }: { readonly extraction: v1.Ex
   const evidence = useMemo(() => evidenceOf(extraction, values), [extraction, values]);
   const { mutate } = change;
   const queries = useQueryClient();
+  useLinkedField(evidence);
   const reload = () => {
     change.reset();
     void queries.invalidateQueries({ queryKey: extractionsKey(extraction.documentId) });
