@@ -8,7 +8,7 @@ import { useApi } from "../api/api.js";
 import { adviceFor } from "../errors/advice.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { each, type Outcome } from "./each.js";
-import { PromptSelect } from "./prompt_select.js";
+import { BUILT_IN, PromptSelect } from "./prompt_select.js";
 
 interface BulkActionsProps {
   readonly documents: readonly v1.Document[];
@@ -83,7 +83,7 @@ export function BulkActions({ documents, tags, onDone }: BulkActionsProps) {
 /** Starts a job that runs a prompt on the documents. */
 function ExtractForm({ documents, onDone }: { readonly documents: readonly v1.Document[]; readonly onDone: () => void }) {
   const api = useApi();
-  const [promptId, setPromptId] = useState<string>("default");
+  const [promptId, setPromptId] = useState(BUILT_IN);
   const run = useMutation({
     mutationFn: () => api.batch(promptId, { documentIds: documents.map(({ documentId }) => documentId) }),
     onSuccess: () => {
@@ -93,7 +93,7 @@ function ExtractForm({ documents, onDone }: { readonly documents: readonly v1.Do
   });
   return (
     <Stack>
-      <PromptSelect onChange={setPromptId} />
+      <PromptSelect value={promptId} onChange={setPromptId} />
       {run.error !== null && <ErrorNotice error={run.error} actions={{ retry: () => run.mutate() }} />}
       <Button onClick={() => run.mutate()} loading={run.isPending}>{`Extract ${documents.length} documents`}</Button>
     </Stack>

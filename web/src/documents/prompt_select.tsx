@@ -1,35 +1,26 @@
-import { Select } from "@mantine/core";
-import { useDebouncedValue } from "@mantine/hooks";
-import { useState } from "react";
+import { SearchSelect, type Option } from "../lists/search_select.js";
 import { usePrompts } from "./queries.js";
 
-const SEARCH_DELAY_MS = 250;
-const SEARCH_MAX = 200;
-const BUILT_IN = { value: "default", label: "Built-in prompt" };
+/** The value of the prompt that the server contains. */
+export const BUILT_IN: string = "default";
+const BUILT_IN_LABEL = "Built-in prompt";
 
 interface PromptSelectProps {
+  /** The id of a prompt, or `default`. */
+  readonly value: string;
+  readonly onChange: (promptId: string) => void;
   /** True: a small input without a visible label. */
   readonly isCompact?: boolean;
-  /** Receives the id of a prompt, or `default`. */
-  readonly onChange: (promptId: string) => void;
 }
 
-/** Chooses a prompt, at first the built-in one. The server searches by what is typed. */
-export function PromptSelect({ isCompact = false, onChange }: PromptSelectProps) {
-  const [chosen, setChosen] = useState(BUILT_IN);
-  const [text, setText] = useState("");
-  const [searched] = useDebouncedValue(text, SEARCH_DELAY_MS);
-  // The input shows the name of the chosen prompt, which is no search.
-  const prompts = usePrompts(searched === chosen.label ? "" : searched);
-  const found = [BUILT_IN, ...(prompts.data ?? []).map(({ promptId, name }) => ({ value: promptId, label: name }))];
-  const options = found.some(({ value }) => value === chosen.value) ? found : [...found, chosen];
-  const choose = (promptId: string | null) => {
-    const option = options.find(({ value }) => value === promptId) ?? BUILT_IN;
-    setChosen(option);
-    onChange(option.value);
-  };
-  const search = (typed: string) => setText(typed.slice(0, SEARCH_MAX));
-  const props = { data: options, value: chosen.value, onChange: choose, onSearchChange: search };
-  if (isCompact) return <Select size="xs" aria-label="Prompt" flex={1} {...props} searchable allowDeselect={false} />;
-  return <Select label="Prompt" {...props} searchable allowDeselect={false} />;
+function useFound(text: string): readonly Option[] {
+  const prompts = usePrompts(text);
+  return [{ value: BUILT_IN, label: BUILT_IN_LABEL }, ...(prompts.data ?? []).map(({ promptId, name }) => ({ value: promptId, label: name }))];
+}
+
+/** Chooses the prompt of an extraction. */
+export function PromptSelect({ value, onChange, isCompact = false }: PromptSelectProps) {
+  const props = { value, onChange, useFound, firstLabel: BUILT_IN_LABEL };
+  if (isCompact) return <SearchSelect size="xs" aria-label="Prompt" flex={1} allowDeselect={false} {...props} />;
+  return <SearchSelect label="Prompt" allowDeselect={false} {...props} />;
 }

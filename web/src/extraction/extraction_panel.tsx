@@ -5,7 +5,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "wouter";
 import { useFocus } from "../document/focus.js";
 import { extractionsKey } from "../document/queries.js";
-import { PromptSelect } from "../documents/prompt_select.js";
+import { BUILT_IN, PromptSelect } from "../documents/prompt_select.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { usePermits } from "../session/session_context.js";
@@ -29,7 +29,7 @@ export function ExtractionPanel({ document }: { readonly document: v1.Document }
   const chosen = ID.test(linked) ? linked : "";
   const isUnlisted = chosen !== "" && extractions.data?.some(({ extractionId }) => extractionId === chosen) === false;
   const older = useExtraction(chosen, isUnlisted);
-  const choose = (id: string) => setParameters((before) => { before.set("extraction", id); return before; }, { replace: true });
+  const choose = (id: string) => setParameters((before) => { before.set("extraction", id); before.delete("field"); return before; }, { replace: true });
   return (
     <Stack gap="sm">
       {canWrite && <RunBar document={document} />}
@@ -119,12 +119,12 @@ function ExtractionFields({ extraction, canWrite }: { readonly extraction: v1.Ex
 
 function RunBar({ document }: { readonly document: v1.Document }) {
   const run = useRun(document.documentId);
-  const [promptId, setPromptId] = useState("default");
+  const [promptId, setPromptId] = useState(BUILT_IN);
   const isReady = document.state === v1.DocumentState.READY;
   return (
     <>
       <Group gap="xs" align="flex-end">
-        <PromptSelect isCompact onChange={setPromptId} />
+        <PromptSelect isCompact value={promptId} onChange={setPromptId} />
         <Button size="xs" onClick={() => run.mutate(promptId)} loading={run.isPending} disabled={!isReady}>Extract</Button>
       </Group>
       {run.error !== null && <ErrorNotice error={run.error} actions={{ retry: () => run.mutate(promptId) }} onClose={run.reset} />}
