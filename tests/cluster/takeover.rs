@@ -110,7 +110,7 @@ fn invariant_9_a_watched_stream_continues_with_a_snapshot_at_the_next_owner() {
         let watcher = test.client(1).await.watch(&turn, 0).await.unwrap();
         kill_owner(test, &turn).await;
         let begun = Instant::now();
-        // Both streams must end in some way.
+        // Both streams must end; the kind of the end does not matter here.
         let (one, two) = tokio::join!(stream.drain(), watcher.drain());
         drop((one, two));
         test.wait_until_idle(&turn).await;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 use folio_tests::eval::comparison::Comparison;
-use folio_tests::eval::{Endpoint, Plan, run};
+use folio_tests::eval::report::Report;
+use folio_tests::eval::{Endpoint, Plan, answers, run};
 
 #[derive(Parser)]
 #[command(name = "eval", about = "Extracts documents with known values and scores the results")]
@@ -39,11 +40,41 @@ struct Arguments {
     /// Extract each document twice: by one model call, and by the extraction agent. A last table compares both.
     #[arg(long, conflicts_with_all = ["bare", "examples"])]
     agent: bool,
+    /// Write the documents to this folder and extract nothing, so that another program can extract them.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["base_url", "bare", "evidence", "examples", "agent"])]
+    write_documents: Option<PathBuf>,
+    /// Score data that another program extracted: for the document NAME, the file NAME.json of this folder.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        conflicts_with_all = ["base_url", "bare", "evidence", "examples", "agent", "write_documents"]
+    )]
+    answers: Option<PathBuf>,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if let Some(folder) = &arguments.write_documents {
+        return answers::write_documents(&arguments.truth, &arguments.filter, folder);
+    }
+    let report = match &arguments.answers {
+        Some(folder) => answers::score(&arguments.truth, &arguments.filter, folder)?,
+        None => extracted(arguments).await?,
+    };
+    if let Some(baseline) = &report.baseline {
+        eprintln!("{baseline}");
+    }
+    eprintln!("{report}");
+    if let Some(comparison) = Comparison::of(&report) {
+        eprintln!("{comparison}");
+    }
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(())
+}
+
+/// Extracts the documents with the model of an endpoint, or with the offline rules.
+async fn extracted(arguments: Arguments) -> Result<Report> {
     let (endpoint, offline) = match (arguments.base_url, arguments.model) {
         (Some(base_url), Some(model)) => {
             let key = std::env::var(&arguments.api_key_env).ok().filter(|key| !key.is_empty());
@@ -65,13 +96,5 @@ async fn main() -> Result<()> {
     };
     let report = run(&plan).await?;
     drop(offline);
-    if let Some(baseline) = &report.baseline {
-        eprintln!("{baseline}");
-    }
-    eprintln!("{report}");
-    if let Some(comparison) = Comparison::of(&report) {
-        eprintln!("{comparison}");
-    }
-    println!("{}", serde_json::to_string(&report)?);
-    Ok(())
+    Ok(report)
 }

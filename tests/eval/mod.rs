@@ -1,8 +1,10 @@
 //! Evaluation of extraction on documents with known values: `cargo xtask eval`.
 //!
 //! [`truth`] reads the expected values, [`documents`] generates the project's own documents, a `folio serve` or a bare
-//! model call extracts the values, [`score`] compares them, and [`report`] sums them up.
+//! model call extracts the values, or [`answers`] reads those of another program, [`score`] compares them, and [`report`] sums
+//! them up.
 
+pub mod answers;
 pub mod bare;
 pub mod comparison;
 mod content;
@@ -76,9 +78,7 @@ struct Extracted {
 /// # Errors
 /// The truth files are unusable, no document matches the filter, or the server cannot be started.
 pub async fn run(plan: &Plan) -> Result<Report> {
-    let mut truths = truth::load(&plan.truth)?;
-    truths.retain(|truth| truth.document.contains(&plan.filter));
-    ensure!(!truths.is_empty(), "no document in {} contains {:?} in its name", plan.truth.display(), plan.filter);
+    let truths = selected(&plan.truth, &plan.filter)?;
     let mut folio = Folio::start(&plan.endpoint, plan.has_evidence, plan.examples).await?;
     let mut first: Vec<Result<Extracted, String>> = Vec::new();
     for truth in &truths {
@@ -118,6 +118,14 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         documents.push(DocumentResult::new(truth, answer));
     }
     Ok(Report { baseline: Some(Box::new(baseline)), ..report(mode, documents) })
+}
+
+/// Reads the truth files of a folder whose documents contain `filter` in their names. Error: there is none.
+fn selected(folder: &Path, filter: &str) -> Result<Vec<Truth>> {
+    let mut truths = truth::load(folder)?;
+    truths.retain(|truth| truth.document.contains(filter));
+    ensure!(!truths.is_empty(), "no document in {} contains {filter:?} in its name", folder.display());
+    Ok(truths)
 }
 
 /// Uploads a document and extracts its values. A bare call receives the text that Folio read.

@@ -144,7 +144,8 @@ pub struct DocumentResult {
 /// The result of an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// `folio`, `examples` for extractions with examples, `agent` for extractions by the agent, or `bare` for calls without Folio.
+    /// `folio`, `examples` for extractions with examples, `agent` for extractions by the agent, `bare` for calls without Folio, or
+    /// `answers` for files.
     pub mode: String,
     pub base_url: String,
     pub model: String,

@@ -1,4 +1,4 @@
-//! Checks the writing rules in doc comments, proto comments, names and documents.
+//! Checks the writing rules in doc comments of all languages, proto comments, names of Rust and documents.
 //!
 //! The rules that a program can check: no private word of the glossary, no pronoun as the first word of a comment, a
 //! complete first sentence. The review of a change checks the others.
@@ -62,6 +62,9 @@ const NAME_WORDS: &[&str] = &[
 const SUBJECTS: &[&str] =
     &["who", "whose", "what", "how", "whether", "whoever", "whatever", "somebody", "nobody", "anybody"];
 
+/// File name extensions of the sources of the page and of the clients.
+const SCRIPTS: &[&str] = &["ts", "tsx", "mjs", "py"];
+
 /// A comment block: the number of its first line, and its text.
 struct Comment {
     line: usize,
@@ -92,6 +95,19 @@ fn comments(source: &str, markers: &[&str]) -> Vec<Comment> {
         }
     }
     found
+}
+
+/// Returns the doc comments of a TypeScript or Python source, without tags such as `@internal`.
+fn script_comments(source: &str) -> Vec<Comment> {
+    let block = Regex::new(r#"(?s)/\*\*(.+?)\*/|"""(.+?)""""#).expect("an expression");
+    let found = block.captures_iter(source).map(|found| {
+        let start = found.get(0).expect("a match").start();
+        let body = found.get(1).or(found.get(2)).expect("one of both").as_str();
+        let lines = body.trim().lines().map(|line| line.trim().trim_start_matches('*').trim());
+        let text = lines.filter(|line| !line.starts_with('@')).collect::<Vec<_>>().join("\n");
+        Comment { line: source[..start].matches('\n').count() + 1, text }
+    });
+    found.collect()
 }
 
 /// Returns the first paragraph of a comment in one line.
@@ -176,25 +192,27 @@ fn private_name(name: &str, private: &[&str]) -> Option<String> {
 fn violations_of(file: &Path, text: &str, words: &[(Regex, &'static str)]) -> Vec<String> {
     let mut found = Vec::new();
     let mut add = |line: usize, what: String| found.push(format!("{}:{line}: {what}", file.display()));
-    let markers: &[&str] = match file.extension().and_then(|end| end.to_str()) {
-        Some("rs") => &["///", "//!"],
-        Some("proto") => &["//"],
+    let extension = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    let markers: &[&str] = match extension {
+        "rs" => &["///", "//!"],
+        "proto" => &["//"],
         _ => &[],
     };
     let stem = file.file_stem().filter(|_| !markers.is_empty()).map(|stem| stem.to_string_lossy());
     if let Some(what) = stem.and_then(|stem| private_name(&stem, NAME_WORDS)) {
         add(1, what);
     }
-    for Comment { line, text } in comments(text, markers) {
+    let commented = if SCRIPTS.contains(&extension) { script_comments(text) } else { comments(text, markers) };
+    for Comment { line, text } in commented {
         first_sentence(&text).into_iter().for_each(|what| add(line, what));
         private_words(words, &text).into_iter().for_each(|what| add(line, what));
     }
-    if file.extension().is_some_and(|end| end == "rs") {
+    if extension == "rs" {
         for (at, line) in text.lines().enumerate() {
             private_declaration(line).into_iter().for_each(|what| add(at + 1, what));
         }
     }
-    if file.extension().is_some_and(|end| end == "md") {
+    if extension == "md" {
         let mut fenced = false;
         for (at, line) in text.lines().enumerate() {
             fenced ^= line.starts_with("```");
@@ -209,8 +227,8 @@ fn violations_of(file: &Path, text: &str, words: &[(Regex, &'static str)]) -> Ve
 fn violations() -> Vec<String> {
     let words = words();
     let own = files().into_iter().filter(|file| !file.starts_with("tests/tidy") && !file.starts_with("samples"));
-    let texts =
-        own.filter(|file| file.extension().is_some_and(|end| ["rs", "proto", "md"].iter().any(|one| end == *one)));
+    let is_checked = |end: &str| ["rs", "proto", "md"].contains(&end) || SCRIPTS.contains(&end);
+    let texts = own.filter(|file| file.extension().and_then(|end| end.to_str()).is_some_and(is_checked));
     let of_file = |file: PathBuf| {
         let text = std::fs::read_to_string(root().join(&file)).expect("a file is readable");
         violations_of(&file, &text, &words)
@@ -232,5 +250,9 @@ fn the_language_check_finds_each_kind_of_violation() {
     assert_eq!(found.len(), 6, "{found:#?}");
     let proto = "// The name of a tag.\nstring name = 1;\n// Whoever made it.\nstring by = 2;\n";
     assert_eq!(violations_of(Path::new("proto/a.proto"), proto, &words).len(), 2);
+    let page = "/** What it does. */\nconst a = 1;\n\n/**\n * Starts here\n */\n/** Is told. */\n/** @internal */\n/** Good. */\n";
+    assert_eq!(violations_of(Path::new("web/src/a.tsx"), page, &words).len(), 3);
+    let client = "def a():\n    \"\"\"Whoever calls.\"\"\"\n\ndef b():\n    \"\"\"Returns b.\"\"\"\n";
+    assert_eq!(violations_of(Path::new("clients/a.py"), client, &words).len(), 2);
     assert_eq!(violations_of(Path::new("docs/a.md"), "A thread is gone.\n```\ngone\n```\n", &words).len(), 1);
 }

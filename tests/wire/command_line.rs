@@ -43,6 +43,7 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     let members = [
         "approvals",
         "citations",
+        "conflicts",
         "coverage",
         "document",
         "extraction",
@@ -63,6 +64,9 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     let approved: Vec<_> =
         report["approvals"].as_array().unwrap().iter().map(|a| a["name"].as_str().unwrap()).collect();
     assert_eq!(approved, ["create_schema", "create_prompt", "run_extraction"]);
+    let input_tokens = |usage: &Value| usage["input_tokens"].as_u64().unwrap();
+    let (first, all) = (input_tokens(&report["rounds"][0]["usage"]), input_tokens(&report["usage"]));
+    assert!(first > 1_000 && first < all, "the first model call has {first} of {all} tokens: {report}");
     let stderr = text(&output.stderr);
     assert_eq!(report["usage"]["model_calls"], 3, "one response with three calls, the extraction, the answer");
     for step in ["is no LLM", "Round 1", "$create_prompt.prompt_revid", "create_schema", "approved: run_extraction"] {

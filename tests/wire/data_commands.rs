@@ -102,7 +102,16 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
     let row = csv.lines().nth(1).unwrap_or_default();
     assert!(csv.starts_with("extraction_id,document,") && row.starts_with(&format!("{id},invoice.txt,")), "{csv}");
     assert!(csv.lines().count() == 2 && row.ends_with(",12.5"), "{csv}");
-    assert_eq!(json_of(folder, &["extraction", "list", "--verified"]), json!([]));
+    let listed = json_of(folder, &["extraction", "list", "invoice.txt", "--schema", "Invoice", "--prompt", "Total"]);
+    assert_eq!((&listed[0]["extraction_id"], &listed[0]["document"]), (&json!(id), &json!("invoice.txt")), "{listed}");
+    for more in [&["--verified"][..], &["--tag", "invoices"], &["--from", "2100-01-01T00:00:00Z"]] {
+        let selection = [&["extraction", "list"][..], more].concat();
+        assert_eq!(json_of(folder, &selection), json!([]), "{more:?}");
+        let export = [&["extraction", "export", "--output", "jsonl"][..], more].concat();
+        assert_eq!(printed(folder, &export, ""), "", "{more:?}");
+    }
+    let until = ["extraction", "list", "--until", "2100-01-01T00:00:00Z", "--schema", "Invoice"];
+    assert_eq!(json_of(folder, &until).as_array().map(Vec::len), Some(1));
 
     let job = json_of(folder, &["batch", "Total", "invoice.txt", "--no-wait"]);
     let job_id = job["job_id"].as_str().unwrap();

@@ -16,7 +16,7 @@ export async function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: EXECUTABLE, args: ["--no-sandbox", "--font-render-hinting=none", "--disable-lcd-text"] });
 }
 
-/** What happened in a context that must not happen. */
+/** The unwanted events of a browser context, such as errors on the console. */
 export interface Violations {
   /** Requests to other hosts, refused styles and scripts, and exceptions of scripts. */
   readonly found: string[];

@@ -12,7 +12,7 @@ const TARGET = new URL("../../target/debug", import.meta.url).pathname;
 const SCRIPT = new URL("script.yaml", import.meta.url).pathname;
 const MASTER_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-/** What the suites know about the servers. */
+/** The addresses and credentials of the servers, for the suites. */
 export interface Servers {
   /** The address of the page. */
   readonly page: string;

@@ -57,7 +57,7 @@ export function refusal(code: Code, reason: string, text = "refused"): ConnectEr
   return error;
 }
 
-/** google.rpc.ErrorInfo on the wire: field 1 is the reason, field 2 the domain. */
+/** The message google.rpc.ErrorInfo on the wire: field 1 is the reason, field 2 the domain. */
 function encodeErrorInfo(reason: string): Uint8Array {
   const field = (number: number, text: string) => {
     const bytes = new TextEncoder().encode(text);

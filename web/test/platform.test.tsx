@@ -134,7 +134,7 @@ test("users are created, changed and deleted, and get another password", async (
     expect(form.getByText("A password has 12 to 256 characters.")).toBeTruthy();
     await user.type(password, " but longer");
   }, "Save");
-  await submit("Edit Bob", async (form) => user.click(form.getByRole("switch", { name: "May administrate the platform" })), "Save");
+  await submit("Edit Bob", async (form) => user.click(form.getByRole("switch", { name: "May administer the platform" })), "Save");
   await submit("Reset the password of Bob", async (form) => {
     await user.type(form.getByLabelText(/^New password/), "another password");
     await user.click(form.getByLabelText("Revoke the account tokens of the user, too"));

@@ -29,7 +29,7 @@ test("the name of a new provider is valid and free", () => {
 
 const PROVIDER = { name: "vendor", enabled: true, baseUrl: "https://a.example/v1", hasApiKey: true, streamUsage: true, models: [newModel("m1")] };
 
-/** Renders the section with a fake server. `isPlatform`: whether the user administrates the platform. */
+/** Renders the section with a fake server. `isPlatform`: whether the user administers the platform. */
 function page(provider: Implementation<typeof v1.ProviderService>, isPlatform = false) {
   return renderPage({
     account: { getAccount: () => ({ user: { userId: "usr_1", platform: isPlatform } }) },

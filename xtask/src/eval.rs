@@ -7,7 +7,8 @@ use crate::run::{cargo, finish};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Arguments of the program: `--truth FOLDER` [default: samples/eval], `--filter TEXT`, `--base-url URL` and
-    /// `--model NAME` [default: the offline rules], `--api-key-env NAME` [default: OPENAI_API_KEY], `--bare`, `--evidence`, `--examples N`, `--agent`.
+    /// `--model NAME` [default: the offline rules], `--api-key-env NAME` [default: OPENAI_API_KEY], `--bare`, `--evidence`, `--examples N`, `--agent`,
+    /// `--write-documents FOLDER`, `--answers FOLDER`.
     /// Paths are relative to the root of the workspace.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,

@@ -40,7 +40,7 @@ export function verifyWebhook(secret: string, headers: WebhookHeaders, body: Uin
     const event = webhook.verify(text, byName) as Record<string, unknown>;
     const timestamp = new Date(event.timestamp as string);
     if (typeof event.type !== "string" || typeof event.data !== "object" || Number.isNaN(timestamp.getTime())) {
-      throw new TypeError("the body is no event");
+      throw new TypeError("the body is not an event");
     }
     return { id: byName["webhook-id"] ?? "", type: event.type, timestamp, data: event.data as Record<string, unknown> };
   } catch (error) {

@@ -1,4 +1,4 @@
-//! The rule of passwords.
+//! Passwords: their permitted lengths and their normal form.
 
 use std::fmt;
 use std::sync::Arc;

@@ -46,7 +46,8 @@ pub struct FolderBlobStore {
 }
 
 impl FolderBlobStore {
-    /// Creates the folder if it does not exist. Blobs are not written while the disk has less space than `reserve`.
+    /// Opens the store, and creates the folder if it does not exist. Writes are refused while the disk has less free space
+    /// than `reserve`.
     pub fn open(root: PathBuf, sharing: Sharing, reserve: DiskReserve) -> Result<Self> {
         let unfinished = root.join("unfinished");
         let open = || -> io::Result<()> {

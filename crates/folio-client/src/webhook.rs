@@ -42,7 +42,7 @@ pub enum InvalidEvent {
     /// The request was not signed with the secret within the last five minutes.
     #[error("invalid signature: {0}")]
     Signature(String),
-    #[error("the body is no event: {0}")]
+    #[error("the body is not an event: {0}")]
     Body(String),
 }
 

@@ -91,7 +91,7 @@ fn params(names: Vec<String>, title: &str, now: Timestamp) -> Result<Certificate
         Error::invalid(Reason::InvalidField, message)
     })?;
     params.distinguished_name.push(DnType::CommonName, title);
-    // Start at the first of the month, because clocks may differ, and every month has this day.
+    // The period starts on the first day of a month, because clocks may differ, and ends on a day of every month.
     let today = now.to_zoned(jiff::tz::TimeZone::UTC).date();
     let month = u8::try_from(today.month()).unwrap_or(1);
     params.not_before = date_time_ymd(i32::from(today.year()), month, 1);
@@ -120,7 +120,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn keys_are_their_owners_alone_and_nothing_is_overwritten() {
+    fn only_the_owner_can_read_keys_and_no_file_is_overwritten() {
         let outer = tempfile::tempdir().unwrap();
         let folder = outer.path().join("certs");
         let now = "2026-02-28T12:00:00Z".parse().unwrap();

@@ -246,7 +246,7 @@ pub struct CallResult {
     pub content: String,
     #[serde(default, skip_serializing_if = "WorkingChange::is_empty")]
     pub change: WorkingChange,
-    /// Usage of the tool's own model calls, whatever the outcome.
+    /// Usage of the tool's own model calls, regardless of the outcome.
     #[serde(default, skip_serializing_if = "Usage::is_empty")]
     pub usage: Usage,
     /// None: unknown (an old entry).

@@ -79,7 +79,7 @@ struct Running {
 pub(crate) async fn run(shared: &Shared, key: &Key) -> Result<(), Stop> {
     let Some(header) = shared.jobs().header(&key.0, &key.1).await? else { return Ok(()) };
     let Some(kind) = shared.kind(&header.kind) else { return Ok(()) };
-    // The sweep has read an older header.
+    // The header may have changed since the sweep read it.
     let action = row_action(&OpenJobRow::of(&header), Some(&header), |owner| shared.liveness(owner), shared.now());
     if action != RowAction::Start {
         return Ok(());
@@ -92,7 +92,7 @@ pub(crate) async fn run(shared: &Shared, key: &Key) -> Result<(), Stop> {
     let waited = header.ready_since().map(|since| shared.now().duration_since(since).as_secs_f64().max(0.0));
     let mut runner = Runner { shared, key, kind, header, items_max, next_check, waited };
     runner.write("start", JobCommand::Start { owner, access: access.clone() }, None).await?;
-    // The start failed the job of a principal without access.
+    // The command `Start` without access has failed the job.
     let Ok(principal) = access else { return Ok(()) };
     while runner.header.state == JobState::Running {
         match (runner.header.next_item(), runner.header.next_page()) {

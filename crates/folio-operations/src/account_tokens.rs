@@ -27,7 +27,7 @@ pub struct CreateAccountToken {
     pub scopes: Vec<Scope>,
     /// Lifetime in seconds. 0: no expiry.
     pub ttl_seconds: u64,
-    /// True if the token may administrate the platform.
+    /// True if the token may administer the platform.
     pub platform: bool,
 }
 

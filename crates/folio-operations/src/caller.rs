@@ -94,7 +94,7 @@ impl Caller {
         self.principal.org != OrgId::platform()
     }
 
-    /// Returns true if the caller administrates the platform: the credential permits it, and its user is still an admin
+    /// Returns true if the caller administers the platform: the credential permits it, and its user is still an admin
     /// of the organization, if the caller has one.
     pub fn is_platform_admin(&self) -> bool {
         self.has_platform_right && self.principal.role == Role::Admin

@@ -99,7 +99,8 @@ pub fn name_conditions(text: &str) -> Result<(Option<String>, Option<String>)> {
     Ok((part, whole))
 }
 
-/// Stores a condition on a text: with `:` a part of it, with `=` the whole text in its spelling. A filter may have one of each.
+/// Stores a condition on a text: with `:` a part of it, with `=` the exact text, including case. A filter may have one
+/// of each.
 pub fn set_text(part: &mut Option<String>, whole: &mut Option<String>, condition: &Condition) -> Result<()> {
     match condition.operator {
         Operator::Has => set_once(part, condition, condition.search()?),

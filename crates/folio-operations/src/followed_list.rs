@@ -1,7 +1,8 @@
 //! The first resources of a list, followed by polls.
 //!
 //! A poll reads the list rows and the version of each resource, and the records only of the resources that are new or
-//! changed since the last poll. So a poll without a change reads a few bytes for each resource, whatever its size is.
+//! changed since the last poll. A poll without a change therefore reads a few bytes for each resource, regardless of the
+//! size of the resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -195,7 +195,10 @@ fn allowed(
             Some(stored) => stored.text.clone(),
             None => {
                 let found = offered.iter().find(|offered| offered.name == tool.name);
-                found.ok_or_else(|| invalid("name", "is no tool that the server offers"))?.text.clone()
+                found
+                    .ok_or_else(|| invalid("name", "is not a tool that the server offers: use DiscoverMcpTools"))?
+                    .text
+                    .clone()
             }
         };
         if text.digest() != tool.digest {

@@ -54,7 +54,7 @@ pub struct CreateUser {
     pub name: String,
     #[serde(skip)]
     pub password: Password,
-    /// True if the user may administrate the platform.
+    /// True if the user may administer the platform.
     pub platform: bool,
 }
 

@@ -13,6 +13,12 @@ use crate::{Cleanup, Condition, ListRow, Plan, Resource, folded};
 /// First words of the page with the values of a structured invoice that is attached to a PDF. This page is the last page.
 pub const STRUCTURED_INVOICE_START: &str = "Structured invoice data of the attachment ";
 
+/// Returns the name of the attachment whose values a page contains. None: the page is not that of a structured invoice.
+pub fn structured_invoice_name(page: &str) -> Option<&str> {
+    let line = page.strip_prefix(STRUCTURED_INVOICE_START)?.lines().next()?;
+    Some(line.split_once(". ").map_or(line, |(name, _)| name))
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     pub id: DocumentId,

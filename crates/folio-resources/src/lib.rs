@@ -55,7 +55,7 @@ pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState,
 pub use dependent::DependentDeletion;
 pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, STRUCTURED_INVOICE_START, TextRecord,
-    TextState, text_record_of,
+    TextState, structured_invoice_name, text_record_of,
 };
 pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};

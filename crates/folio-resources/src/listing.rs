@@ -77,8 +77,8 @@ impl ListRow {
     }
 }
 
-/// Number of characters at the start of a value that are searchable whatever the other values are: the share of each value
-/// of a document with the maximum number of long values.
+/// Number of characters at the start of a value that are searchable regardless of the other values: the share of each
+/// value of a document with the maximum number of long values.
 // proto: none "internal; the indexes of the stores use it"
 pub const ALWAYS_SEARCHABLE_CHARS: usize = limits::METADATA_SEARCHABLE_CHARS / limits::METADATA_MAX;
 

@@ -63,7 +63,7 @@ impl McpToolText {
         if schema > INPUT_SCHEMA_BYTES {
             return Some(format!("has a schema of {schema} bytes; the maximum is {INPUT_SCHEMA_BYTES}"));
         }
-        (!self.input_schema.is_object()).then(|| "has a schema that is no JSON object".to_owned())
+        (!self.input_schema.is_object()).then(|| "has a schema that is not a JSON object".to_owned())
     }
 
     fn bytes(&self) -> usize {

@@ -29,7 +29,7 @@ pub struct User {
     pub password: PasswordHash,
     /// Incremented by every change of the password. A session is valid only for the number of its sign-in.
     pub password_number: u64,
-    /// True if the user may administrate the platform.
+    /// True if the user may administer the platform.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub platform: bool,
     pub created_by: UserId,

@@ -154,7 +154,7 @@ async fn forgotten(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// The data of a result is recorded as it was, whatever changes later, until it is removed.
+/// The recorded data of a result does not change with its resource, and is kept until it is removed.
 async fn data(context: &Context) -> Outcome {
     let (extractions, ops, org) = (context.stores.of::<Extraction>(), &context.stores.ops, &context.org);
     let (document, prompt) = (context.document("recorded").await?, context.prompt("recorded", None, &[]).await?);

@@ -33,7 +33,7 @@ pub(crate) struct Run {
     done: Vec<(ResourceWrite, OpRow)>,
 }
 
-/// Runs the suite of each kind; of one kind if the name of the suite is `resources/KIND`.
+/// Runs the suites of all kinds, or that of one kind if the name of the suite is `resources/KIND`.
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let kinds: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
     same!(SAMPLES.iter().map(|sampled| sampled.kind.name).collect::<BTreeSet<_>>(), kinds, "the kinds with samples");
@@ -57,7 +57,7 @@ fn check_kind(context: Context, sampled: &'static Sampled) -> BoxFuture<'static,
     .boxed()
 }
 
-/// Compares one resource, as it is read.
+/// Compares the resource that the store returns with the one in memory.
 pub(crate) async fn read<R: Sample>(run: &Run, id: &str) -> Outcome {
     let (store, typed): (_, R::Id) = (run.context.stores.of::<R>(), id.parse()?);
     let found = store.get(&run.context.org, &typed).await?;

@@ -45,7 +45,8 @@ pub(crate) async fn by_page(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// The references of an older revision count until the deletion of its resource, whatever the clean-up has removed.
+/// The references of an older revision count until the deletion of its resource, even if the clean-up has removed the
+/// revision.
 pub(crate) async fn references(context: &Context) -> Outcome {
     let (org, prompts) = (&context.org, context.stores.of::<Prompt>());
     let (old, new) = (context.tag("of an old revision").await?, context.tag("of a new revision").await?);

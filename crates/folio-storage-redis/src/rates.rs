@@ -31,7 +31,8 @@ impl RedisRates {
     }
 }
 
-/// Reads the answer of a script: the delay before a retry in milliseconds, or if allowed -1 minus what is left.
+/// Reads the answer of a script. Not negative: the call is refused, and may be repeated after this number of
+/// milliseconds. Negative: the call is allowed, and the answer is -1 minus the number of remaining calls.
 fn decision(wait: i64) -> RateDecision {
     match u64::try_from(wait) {
         Ok(wait) => RateDecision::Refused { retry_after: Duration::from_millis(wait) },

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 const FIELD: &str = "written_by_a_newer_build";
 
-/// Adds a field to each object of a value that remains readable with it; returns the number of these objects. An
-/// unreadable object is not a struct: the value of an enum with fields, or a map from names to structs.
+/// Adds a field to each object of a value, unless `read` then fails, and returns the number of changed objects. The
+/// unchanged objects are not structs: they are values of enums with fields, or maps from names to structs.
 ///
 /// # Panics
 /// Panics if `read` refuses a field as unknown.

@@ -47,14 +47,14 @@ impl ProfileTools {
     }
 
     fn problem_with(&self, names: &[&str], position: usize, expected: &str, text: &str) -> Option<String> {
-        let Some(reference) = Reference::parse(text) else { return Some("is no reference".to_owned()) };
+        let Some(reference) = Reference::parse(text) else { return Some("is not a reference".to_owned()) };
         let Reference { tool, field, .. } = reference;
         let Some(ids) = self.result_ids(tool) else { return Some("refers to an unknown tool".to_owned()) };
         if !ids.contains(&field) {
             return Some(format!("refers to an id that the result of {tool} does not have"));
         }
         if field != expected {
-            return Some(format!("is no {expected}"));
+            return Some(format!("refers to {field} instead of {expected}"));
         }
         match reference.target(names.iter().copied()) {
             Some(target) if target < position => None,
@@ -144,9 +144,9 @@ mod tests {
             (2, json!({ "schema_id": "$make_schema.schema_id" }), "unknown tool", create),
             (2, json!({ "schema_id": "$create_schema.id" }), "create_schema does not have", create),
             (2, json!({ "schema_id": "$create_schema.name" }), "create_schema does not have", create),
-            (4, json!({ "schema_id": "$create_prompt.prompt_id" }), "is no schema_id", create),
-            (2, json!({ "schema_id": "$create_schema" }), "is no reference", create),
-            (2, json!({ "schema_id": "${create_schema.schema_id}" }), "is no reference", create),
+            (4, json!({ "schema_id": "$create_prompt.prompt_id" }), "prompt_id instead of schema_id", create),
+            (2, json!({ "schema_id": "$create_schema" }), "is not a reference", create),
+            (2, json!({ "schema_id": "${create_schema.schema_id}" }), "is not a reference", create),
             (
                 2,
                 json!({ "schema_revid": "$validate_schema.schema_revid" }),
@@ -157,7 +157,7 @@ mod tests {
             (3, json!({ "prompt_revid": "$create_prompt.version" }), "does not have", "$create_prompt.prompt_revid"),
             (3, json!({ "tag_ids": ["tag_1", "$create_tag.tag_id"] }), "a later call", "$create_tag.tag_id"),
             (3, json!({ "document_id": "$documents.document_id" }), "unknown tool", "document_id\""),
-            (3, json!({ "owner_id": "$create_tag.tag_id" }), "is no owner_id", "Write an id."),
+            (3, json!({ "owner_id": "$create_tag.tag_id" }), "tag_id instead of owner_id", "Write an id."),
         ] {
             let problem = problem(position, &arguments).unwrap();
             assert!(problem.contains(states) && problem.contains(form), "{arguments}: {problem}");

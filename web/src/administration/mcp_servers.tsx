@@ -17,14 +17,14 @@ const NAME_MAX = 64;
 const URL_MAX = 2_000;
 const TOKEN_MAX = 4_000;
 
-type Shown = { readonly form: "settings"; readonly server: v1.McpServer | undefined } | { readonly form: "tools"; readonly server: v1.McpServer };
+type OpenForm = { readonly form: "settings"; readonly server: v1.McpServer | undefined } | { readonly form: "tools"; readonly server: v1.McpServer };
 
 /** The MCP servers whose tools agents may call. */
 export function McpServers() {
   const api = useApi();
   const queries = useQueryClient();
   const [text, setText] = useState("");
-  const [shown, setShown] = useState<Shown>();
+  const [shown, setShown] = useState<OpenForm>();
   const close = () => setShown(undefined);
   const onChanged = () => queries.invalidateQueries({ queryKey: KEY });
   const onSaved = async () => {

@@ -16,7 +16,7 @@ const KEY = ["organizations"];
 const NAME_MAX = 200;
 const ID_MAX = 100;
 
-type Shown = { readonly form: "credit" | "limits" | "delete"; readonly organization: v1.Organization };
+type OpenForm = { readonly form: "credit" | "limits" | "delete"; readonly organization: v1.Organization };
 
 /** All organizations of the platform, with their credit and limits. */
 export function Organizations() {
@@ -26,7 +26,7 @@ export function Organizations() {
   const [name, setName] = useState("");
   const [adminName, setAdminName] = useState("");
   const [adminUserId, setAdminUserId] = useState("");
-  const [shown, setShown] = useState<Shown>();
+  const [shown, setShown] = useState<OpenForm>();
   const onChanged = () => queries.invalidateQueries({ queryKey: KEY });
   const create = useMutation({
     mutationFn: () => api.organizations.createOrganization({ organization: { name: name.trim() }, adminName: adminName.trim(), adminUserId: adminUserId.trim() }),
@@ -44,7 +44,7 @@ export function Organizations() {
       await onChanged();
     },
   });
-  const show = (form: Shown["form"], organization: v1.Organization) => () => {
+  const show = (form: OpenForm["form"], organization: v1.Organization) => () => {
     remove.reset();
     setShown({ form, organization });
   };

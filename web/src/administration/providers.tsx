@@ -37,12 +37,12 @@ export function Providers() {
   );
 }
 
-type Shown = { readonly form: "settings" | "models"; readonly name: string };
+type OpenForm = { readonly form: "settings" | "models"; readonly name: string };
 
 function ProviderList({ owner, data }: { readonly owner: v1.ProviderOwner; readonly data: v1.ListProvidersResponse }) {
   const { providers, platformProviders, etag } = data;
   const queries = useQueryClient();
-  const [shown, setShown] = useState<Shown>();
+  const [shown, setShown] = useState<OpenForm>();
   const close = () => setShown(undefined);
   const onChanged = () => Promise.all([queries.invalidateQueries({ queryKey: ["providers"] }), queries.invalidateQueries({ queryKey: ["models"] })]);
   const provider = providers.find(({ name }) => name === shown?.name);
@@ -83,7 +83,7 @@ interface ProviderRowProps {
   readonly owner: v1.ProviderOwner;
   readonly etag: string;
   readonly onChanged: () => Promise<unknown>;
-  readonly onShow: (form: Shown["form"]) => void;
+  readonly onShow: (form: OpenForm["form"]) => void;
 }
 
 function ProviderRow({ provider: { name, baseUrl, hasApiKey, models, enabled }, owner, etag, onChanged, onShow }: ProviderRowProps) {

@@ -14,20 +14,20 @@ const KEY = ["users"];
 const NAME_MAX = 200;
 const EMAIL_MAX = 254;
 
-type Shown = { readonly form: "settings"; readonly user: v1.User | undefined } | { readonly form: "password" | "delete"; readonly user: v1.User };
+type OpenForm = { readonly form: "settings"; readonly user: v1.User | undefined } | { readonly form: "password" | "delete"; readonly user: v1.User };
 
 /** All users of the installation, which sign in with a password. */
 export function Users() {
   const api = useApi();
   const queries = useQueryClient();
   const [text, setText] = useState("");
-  const [shown, setShown] = useState<Shown>();
+  const [shown, setShown] = useState<OpenForm>();
   const onSaved = async () => {
     await queries.invalidateQueries({ queryKey: KEY });
     setShown(undefined);
   };
   const remove = useMutation({ mutationFn: async (request: { userId: string; email: string }) => void (await api.users.deleteUser(request)), onSuccess: onSaved });
-  const show = (next: Shown) => () => {
+  const show = (next: OpenForm) => () => {
     remove.reset();
     setShown(next);
   };
@@ -107,7 +107,7 @@ function UserForm({ user, onSaved }: UserFormProps) {
       <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} maxLength={NAME_MAX} required data-autofocus />
       <TextInput label="E-mail address" type="email" value={values.email} onChange={(event) => change({ email: event.currentTarget.value })} maxLength={EMAIL_MAX} required />
       {user === undefined && <PasswordInput label="First password" autoComplete="new-password" value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={password === "" ? undefined : problem} maxLength={PASSWORD_MAX} required />}
-      <Switch label="May administrate the platform" checked={values.platform} onChange={(event) => change({ platform: event.currentTarget.checked })} />
+      <Switch label="May administer the platform" checked={values.platform} onChange={(event) => change({ platform: event.currentTarget.checked })} />
     </SaveForm>
   );
 }

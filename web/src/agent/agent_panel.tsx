@@ -6,19 +6,19 @@ import { useThreads } from "./queries.js";
 import { ThreadBar } from "./thread_bar.js";
 
 /** The conversation that the panel shows. A new one keeps its `key` when its first message creates the thread. */
-interface Shown {
+interface PanelConversation {
   readonly key: string;
   readonly threadId: string;
   readonly text: string;
 }
 
-const shown = (threadId: string, text = ""): Shown => ({ key: threadId || crypto.randomUUID(), threadId, text });
+const shown = (threadId: string, text = ""): PanelConversation => ({ key: threadId || crypto.randomUUID(), threadId, text });
 
 /** The conversations about a document. */
 export function AgentPanel({ documentId }: { readonly documentId: string }) {
   const [parameters, setParameters] = useSearchParams();
   const named = parameters.get("thread") ?? "";
-  const [current, setCurrent] = useState<Shown>(() => shown(named));
+  const [current, setCurrent] = useState<PanelConversation>(() => shown(named));
   const [isChosen, setChosen] = useState(current.threadId !== "");
   const threads = useThreads(documentId);
   const newest = threads.data?.[0]?.threadId;

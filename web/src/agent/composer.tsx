@@ -11,7 +11,7 @@ const MENTIONS_MAX = 20;
 
 export type ApprovalMode = "ask" | "all" | "tools";
 
-/** What the visitor chose for the next messages. */
+/** The choices of the visitor for the next messages. */
 export interface Draft {
   readonly text: string;
   /** Empty: the model of the thread or of the organization. */

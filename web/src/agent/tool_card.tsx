@@ -18,7 +18,7 @@ interface ToolCardProps {
   readonly argumentsJson: string;
   readonly result?: { readonly status?: v1.CallStatus; readonly content: string } | undefined;
   readonly isRunning?: boolean;
-  /** What the card offers if the call waits. Undefined: it does not wait. */
+  /** The actions of the card if the call waits. Undefined: the call does not wait. */
   readonly waiting?: WaitingCall | undefined;
 }
 

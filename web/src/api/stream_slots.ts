@@ -4,7 +4,7 @@
 export const STREAMS_MAX = 2;
 
 /** A stream that a view wants to follow. */
-interface Wanted {
+interface StreamRequest {
   readonly run: (signal: AbortSignal) => Promise<void>;
   controller: AbortController | undefined;
 }
@@ -15,12 +15,12 @@ interface Wanted {
  */
 export class StreamSlots {
   /** In the order in which they were added. */
-  readonly #wanted = new Set<Wanted>();
+  readonly #wanted = new Set<StreamRequest>();
   #visible = true;
 
   /** Runs a stream when possible, and returns the function that removes it. */
   add(run: (signal: AbortSignal) => Promise<void>): () => void {
-    const wanted: Wanted = { run, controller: undefined };
+    const wanted: StreamRequest = { run, controller: undefined };
     this.#wanted.add(wanted);
     this.#schedule();
     return () => {
@@ -51,7 +51,7 @@ export class StreamSlots {
     all.slice(first).forEach((wanted) => this.#start(wanted));
   }
 
-  #start(wanted: Wanted): void {
+  #start(wanted: StreamRequest): void {
     if (wanted.controller !== undefined) return;
     const controller = new AbortController();
     wanted.controller = controller;

@@ -1,7 +1,7 @@
 // The text and the action for a failed call. No I/O.
 import { FolioError, type Reason } from "folio-client";
 
-/** What the page offers after an error. */
+/** An action that the page offers after an error. */
 export type Action =
   | "retry"
   | "reload"

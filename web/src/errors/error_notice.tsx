@@ -8,7 +8,7 @@ export type ActionHandlers = Partial<Record<Action, () => void>>;
 
 interface ErrorNoticeProps {
   readonly error: unknown;
-  /** What the view can do; the other actions have the same effect in each view. */
+  /** The actions that depend on the view; the other actions have the same effect in each view. */
   readonly actions?: ActionHandlers;
   readonly onClose?: () => void;
 }

@@ -1,4 +1,4 @@
-// What an extraction states about a value: citation, confidence, decision. No I/O.
+// The statements of an extraction about a value: citation, confidence, decision. No I/O.
 import { v1 } from "folio-client";
 import { dataOf, fieldsOf, isEqual, leaves, parsed, type Field } from "./fields.js";
 

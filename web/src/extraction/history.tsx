@@ -18,7 +18,7 @@ export function History({ extractionId, path }: { readonly extractionId: string;
             <li key={index} style={{ listStyle: "none" }}>
               <Text size="sm">{`${VERBS[change.kind] ?? "Changed"} by ${author(change)}`}</Text>
               {change.kind === EDITED && <Text size="xs" className="foreign">{`${change.beforeJson ?? "no value"} → ${change.afterJson ?? "no value"}`}</Text>}
-              <Text size="xs" c="dimmed">{formatTime(change.time)}</Text>
+              <Text size="xs" c="dimmed">{formatTime(change.createTime)}</Text>
             </li>
           ))}
         </Stack>

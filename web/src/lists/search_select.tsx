@@ -10,7 +10,7 @@ export interface Option {
   readonly label: string;
 }
 
-/** What the input looks like, and what it permits. */
+/** The look of the input, and the changes that it permits. */
 interface InputProps {
   readonly label?: string;
   readonly "aria-label"?: string;

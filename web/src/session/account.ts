@@ -18,7 +18,7 @@ export function useAccount() {
   });
 }
 
-/** Returns true if the visitor may administrate the platform, or if the page does not know it: the server decides then. */
+/** Returns true if the visitor may administer the platform, or if the page does not know it: the server decides then. */
 export function useIsPlatform(): boolean {
   const { session } = useSession();
   const account = useAccount();

@@ -16,7 +16,7 @@ interface CommandPaletteProps {
   readonly onClose: () => void;
 }
 
-/** Returns the commands whose label contains each word of the text, in any case. */
+/** Returns the commands whose label contains each word of the text, without regard to case. */
 export function matching(commands: readonly Command[], text: string): Command[] {
   const words = text.toLowerCase().split(/\s+/).filter((word) => word !== "");
   return commands.filter(({ label }) => words.every((word) => label.toLowerCase().includes(word)));

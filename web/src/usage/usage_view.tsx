@@ -62,9 +62,9 @@ export function UsageView() {
       <QueryView query={balance}>
         {({ available, settled, unlimited }) => (
           <SimpleGrid cols={{ base: 1, sm: 3 }}>
-            <Figure label="Available credits" value={unlimited ? "unlimited" : formatNumber(available)} />
-            <Figure label="Used credits" value={formatNumber(settled)} />
-            <Figure label={`Credits in ${days} days`} value={usage.data?.total === undefined ? "…" : formatNumber(usage.data.total.credits)} />
+            <Statistic label="Available credits" value={unlimited ? "unlimited" : formatNumber(available)} />
+            <Statistic label="Used credits" value={formatNumber(settled)} />
+            <Statistic label={`Credits in ${days} days`} value={usage.data?.total === undefined ? "…" : formatNumber(usage.data.total.credits)} />
           </SimpleGrid>
         )}
       </QueryView>
@@ -75,7 +75,7 @@ export function UsageView() {
   );
 }
 
-function Figure({ label, value }: { readonly label: string; readonly value: string }) {
+function Statistic({ label, value }: { readonly label: string; readonly value: string }) {
   return <Card withBorder padding="sm"><Text size="xs" c="dimmed">{label}</Text><Text size="xl" fw={600}>{value}</Text></Card>;
 }
 

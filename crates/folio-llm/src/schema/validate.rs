@@ -41,12 +41,13 @@ impl std::fmt::Debug for Validator {
 }
 
 impl Validator {
-    /// Compiles a schema that any rules allow. The error lists at least one violation.
+    /// Compiles a schema of JSON Schema Draft 7, which may violate the strict rules. The error lists at least one
+    /// violation.
     pub fn compile(schema: &Value) -> Result<Self, Vec<Violation>> {
         super::format::compile(schema)
     }
 
-    /// Compiles a schema whose size and references are checked.
+    /// Compiles a schema whose size and references were checked.
     pub(super) fn compile_graph(graph: &Graph<'_>, schema: &Value) -> Result<Self, Vec<Violation>> {
         let cost_model = graph.cost_model().map_err(|violation| vec![violation])?;
         let compiled = on_stack(&cost_model, || build(schema))?.map_err(|violation| vec![violation])?;

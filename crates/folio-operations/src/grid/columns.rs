@@ -30,7 +30,8 @@ pub(crate) enum Cell {
 }
 
 impl Column {
-    /// Returns the text by which a text of the column is ordered: the number of a state, otherwise the text in any case.
+    /// Returns the text by which a text of the column is ordered: the number of a state, otherwise the text without
+    /// regard to case.
     pub(super) fn sort_text(&self, text: &str) -> String {
         let state = STAGES.iter().position(|stage| *stage == text && matches!(self.name, STATE | STAGE));
         state.map_or_else(|| folded(text), |number| number.to_string())

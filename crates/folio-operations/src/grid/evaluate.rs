@@ -53,7 +53,7 @@ enum Property {
     Contains(String),
     StartsWith(String),
     EndsWith(String),
-    /// Text in its spelling.
+    /// Text that is compared including case.
     Equals(String),
     AnyOf(Vec<String>),
     Empty,

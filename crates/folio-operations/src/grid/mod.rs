@@ -40,10 +40,10 @@ const READ_CONCURRENCY: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GridOperator {
-    /// The text contains the value, in any case.
+    /// The text contains the value, without regard to case.
     Contains,
     DoesNotContain,
-    /// The text is the value, in its spelling.
+    /// The text equals the value, including case.
     Equals,
     DoesNotEqual,
     StartsWith,
@@ -79,7 +79,8 @@ pub struct GridSort {
 /// The selection and the order of a list. Default: all items, the newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Grid {
-    /// A part of the name, in any case. Names that equal it precede names that begin with it, and these precede all others.
+    /// A part of the name, without regard to case. Names that equal it precede names that begin with it, and these
+    /// precede all others.
     /// Empty: no condition.
     pub name_search: String,
     /// The most important key first. Items that all keys compare as equal are ordered newest first.

@@ -251,7 +251,7 @@ fn field_review((path, review): (&String, &FieldReview)) -> v1::FieldReview {
         decision: decision.into(),
         user_id: text_of(Some(&review.by).filter(|_| !review.is_by_rule)),
         by_rule: review.is_by_rule,
-        time: Some(time::to_proto(review.at)),
+        decide_time: Some(time::to_proto(review.at)),
     }
 }
 
@@ -279,7 +279,7 @@ impl From<&FieldChange> for v1::FieldChange {
             user_id: text_of(Some(&change.by).filter(|_| !change.is_by_rule)),
             by_rule: change.is_by_rule,
             by_agent: change.is_by_agent,
-            time: Some(time::to_proto(change.at)),
+            create_time: Some(time::to_proto(change.at)),
             before_json: change.before.as_ref().map(json::text),
             after_json: change.after.as_ref().map(json::text),
         }

@@ -67,8 +67,8 @@ pub(super) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Opens the rows after a position, or all rows. Names are in no order of time: their rows are read whatever the
-    /// period is.
+    /// Opens the rows after a position, or all rows. Names are not ordered by time, so that all of their rows are read
+    /// for any period.
     pub(super) async fn open(
         keyspace: &'a Keyspace,
         list: (&'a OrgId, &'a str),

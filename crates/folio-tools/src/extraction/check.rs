@@ -216,7 +216,7 @@ impl Parser {
                     "max" => Function::Max,
                     _ => {
                         return Err(format!(
-                            "{:?} is no function; the functions are sum, count, min and max",
+                            "{:?} is not a function: the functions are sum, count, min and max",
                             excerpt(&name)
                         ));
                     }
@@ -527,7 +527,7 @@ mod tests {
             ("total = 1 tolerance", "after \"tolerance\""),
             ("total = 1 tolerance total", "after \"tolerance\""),
             ("total = 1 = 1", "the end is expected before \"=\""),
-            ("avg(items) = 1", "\"avg\" is no function"),
+            ("avg(items) = 1", "\"avg\" is not a function"),
             ("sum(1) = 1", "a path or number"),
             ("sum(items = 1", "\")\""),
             ("(total = 1", "\")\""),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use folio_resources::{
     CITATIONS_MAX, CellPosition, Citation, CitationKind, Document, Extraction, ExtractionReport, QUOTE_CHARS,
-    REPORT_PATH_BYTES, SECTION_CHARS, WordBoxes, cell_at, words,
+    REPORT_PATH_BYTES, SECTION_CHARS, WordBoxes, cell_at, structured_invoice_name, words,
 };
 use folio_storage::Stores;
 use folio_storage::value::PageText;
@@ -195,11 +195,20 @@ impl<'a> Page<'a> {
             page,
             quote: rest.chars().take(QUOTE_CHARS).collect(),
             start: u32::try_from(before.chars().count()).ok()?,
-            section: self.has_headings.then(|| heading(before)).flatten(),
+            section: self.section(before),
             cell: cell.map(|cell| cell.to_string()),
             occurrences: *occurrences,
             boxes: self.boxes.map(|boxes| boxes.part(first_word..last_word + 1)).unwrap_or_default(),
         })
+    }
+
+    /// Returns the name of the attachment whose values the page contains, or the heading above a position. `before`: the text
+    /// before the position.
+    fn section(&self, before: &str) -> Option<String> {
+        match structured_invoice_name(self.text) {
+            Some(name) => Some(name.chars().take(SECTION_CHARS).collect()),
+            None => self.has_headings.then(|| heading(before)).flatten(),
+        }
     }
 }
 
@@ -224,7 +233,7 @@ fn heading(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::{BoundingBox, sheet_text};
+    use folio_resources::{BoundingBox, STRUCTURED_INVOICE_START, sheet_text};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -275,6 +284,8 @@ mod tests {
     fn the_section_is_the_heading_above_the_quote() {
         let text = "## Invoices\n\n| Total |\n#7 957.00\n### Notes \n957.00 ## 957.00";
         let long = format!("# {}\n5", "ä".repeat(SECTION_CHARS + 1));
+        let invoice =
+            format!("{STRUCTURED_INVOICE_START}factur-x.xml. Prefer these values to printed ones.\n\nTotal: 957.00");
         for (media_type, text, first_word, expected) in [
             ("text/markdown", text, 6, Some("Invoices")),
             ("text/markdown", text, 9, Some("Notes")),
@@ -284,6 +295,7 @@ mod tests {
             ("image/png", text, 9, None),
             ("text/html", "####### five\n5", 2, None),
             ("message/rfc822", long.as_str(), 2, long.get(2..2 + 2 * SECTION_CHARS)),
+            ("application/pdf", invoice.as_str(), 14, Some("factur-x.xml")),
         ] {
             let page = Page { has_headings: has_headings(media_type), ..Page::new(text, None) };
             let location = Location { page: 1, first_word, last_word: first_word };

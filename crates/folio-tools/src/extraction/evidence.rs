@@ -1,6 +1,6 @@
 //! Finds the pages whose text contains the values of an answer. Pure.
 //!
-//! Values in arrays are not searched: arrays are concatenated, whatever the text contains.
+//! Values in arrays are not searched, because arrays are concatenated regardless of the text.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! Formats the events of a turn as styled text, without access to a terminal. The time is an argument.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anstyle::Style;
@@ -60,6 +61,8 @@ pub(crate) struct View {
     /// Length of the text whose blocks were shown, in bytes.
     formatted_bytes: usize,
     waiting: Waiting,
+    /// Usage of the model calls of the current turn, by the number of the round.
+    usages: BTreeMap<u32, v1::Usage>,
 }
 
 impl View {
@@ -75,6 +78,7 @@ impl View {
             width: None,
             formatted_bytes: 0,
             waiting: Waiting::Nothing,
+            usages: BTreeMap::new(),
         }
     }
 
@@ -96,6 +100,11 @@ impl View {
     /// Returns the thinking of the last turn. Empty if there was none.
     pub(crate) fn thinking(&self) -> &str {
         &self.thinking
+    }
+
+    /// Returns the usage of the model call of each round of the last turn. Rounds whose events were not received are missing.
+    pub(crate) fn into_usages(self) -> BTreeMap<u32, v1::Usage> {
+        self.usages
     }
 
     pub(crate) fn waiting(&self) -> Waiting {
@@ -121,7 +130,10 @@ impl View {
             _ => Waiting::Nothing,
         };
         match kind {
-            Kind::TurnStarted(_) => self.thinking.clear(),
+            Kind::TurnStarted(_) => {
+                self.thinking.clear();
+                self.usages.clear();
+            }
             Kind::RoundStarted(round) => {
                 self.text.clear();
                 self.formatted_bytes = 0;
@@ -145,7 +157,10 @@ impl View {
                 let is_listed = |call: &&v1::Call| (self.whole || !call.needs_approval) && !card::is_help(&call.name);
                 shown.extend(calls.calls.iter().filter(is_listed).map(card::brief));
             }
-            Kind::ToolStarted(_) | Kind::RoundFinished(_) | Kind::AwaitingApproval(_) => {}
+            Kind::RoundFinished(finished) => {
+                self.usages.insert(finished.round, finished.usage.unwrap_or_default());
+            }
+            Kind::ToolStarted(_) | Kind::AwaitingApproval(_) => {}
             Kind::WaitingForStore(call) => {
                 let message =
                     format!("({} waits: the store does not answer; the call continues when it does)", call.name);
@@ -403,6 +418,21 @@ mod tests {
             ["The turn failed: no answer (MODEL_TIMEOUT); /retry resumes it"]
         );
         assert_eq!(texts(&view.event(&failed(false), NOW)), ["The turn failed: no answer (MODEL_TIMEOUT)"]);
+    }
+
+    #[test]
+    fn the_usage_of_each_round_of_the_last_turn_is_kept() {
+        let started = Kind::TurnStarted(v1::TurnStarted::default());
+        let finished = |round, input_tokens| {
+            let usage = Some(v1::Usage { input_tokens, ..v1::Usage::default() });
+            Kind::RoundFinished(v1::RoundFinished { round, usage, ..v1::RoundFinished::default() })
+        };
+        let mut view = View::whole();
+        for kind in [started.clone(), finished(1, 900), finished(2, 950), started, finished(1, 400), finished(3, 450)] {
+            assert_eq!(view.event(&kind, Duration::ZERO), Vec::new());
+        }
+        let tokens = |(round, usage): (u32, v1::Usage)| (round, usage.input_tokens);
+        assert_eq!(view.into_usages().into_iter().map(tokens).collect::<Vec<_>>(), [(1, 400), (3, 450)]);
     }
 
     #[test]

@@ -243,7 +243,7 @@ async fn documents_of(client: &Client, list: &List) -> Result<View> {
 }
 
 /// Returns the documents that match a filter, newest first, at most `limit`.
-pub(super) async fn all(client: &Client, filter: &str, limit: usize) -> Result<Vec<v1::Document>> {
+async fn all(client: &Client, filter: &str, limit: usize) -> Result<Vec<v1::Document>> {
     let found = collect(limit, async |page_size, page_token| {
         let filter = filter.to_owned();
         let request = v1::ListDocumentsRequest { page_size, page_token, filter, ..Default::default() };

@@ -1,5 +1,6 @@
 //! `folio extraction`.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
@@ -7,22 +8,25 @@ use folio_proto::v1;
 use folio_proto::v1::agent_event::Event;
 use folio_resources::CitationKind;
 use folio_types::{Coverage, ExtractionId};
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
-use tonic::Streaming;
+use tonic::{Code, Streaming};
 
 use super::export::ExportFormat;
 use super::output::{Format, View};
-use super::{
-    DataArguments, StoresArguments, collect, document, export, fields, job, parsed, present, prompt, tag, time,
-};
+use super::selection::{self, Conditions, Selection};
+use super::{DataArguments, StoresArguments, export, fields, job, parsed, present, prompt, time};
 use crate::client::{Client, answer, explain};
 use crate::progress::{Progress, ProgressLine};
 use crate::terminal::printable;
 use crate::{documents, names};
 
+/// Number of documents whose names are read at the same time.
+const CONCURRENT_READS: usize = 8;
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// List extractions, newest first in each document.
+    /// List extractions, newest first.
     List(List),
     /// Print an extraction: each value with its page and its quote.
     Show(Show),
@@ -34,25 +38,11 @@ pub(crate) enum Command {
     Correct(Correct),
 }
 
-/// The selection of extractions.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Selection {
-    /// The documents, by id or name [default: all].
-    #[arg(value_name = "DOCUMENT")]
-    documents: Vec<String>,
-    /// Only extractions of this prompt or prompt revision, by id or name.
-    #[arg(long, value_name = "PROMPT")]
-    prompt: Option<String>,
-    /// Only extractions that a user verified.
-    #[arg(long)]
-    verified: bool,
-}
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
     #[command(flatten)]
     selection: Selection,
-    /// Maximum number of documents, and of extractions of a document.
+    /// Maximum number of extractions. If documents are named: of each document.
     #[arg(long, value_name = "N", default_value = "1000")]
     limit: usize,
     #[command(flatten)]
@@ -63,9 +53,6 @@ pub(crate) struct List {
 pub(crate) struct Export {
     #[command(flatten)]
     selection: Selection,
-    /// Only extractions of documents with this tag, by id or name; may be given several times.
-    #[arg(long = "tag", value_name = "TAG")]
-    tags: Vec<String>,
     /// The format [default: that of the name of the file, otherwise jsonl]. CSV with nested tables is a ZIP archive.
     #[arg(long, value_enum)]
     output: Option<ExportFormat>,
@@ -141,77 +128,46 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn extractions(client: &Client, list: &List) -> Result<View> {
-    let rows = selected(client, list).await?.iter().map(|(document, found)| row(document, found)).collect();
+    let found = selection::extractions(client, &list.selection, list.limit).await?;
+    let names = names_of(client, found.iter().map(|extraction| extraction.document_id.clone()).collect()).await?;
+    let name = |extraction: &v1::Extraction| names.get(&extraction.document_id).map_or("", String::as_str);
+    let rows = found.iter().map(|extraction| row(name(extraction), extraction)).collect();
     let columns =
         ["extraction_id", "document", "prompt_revid", "model", "windows", "edited", "verified", "create_time"];
     Ok(View::list(columns, rows))
 }
 
+/// Returns the names of documents by their ids. A document that was deleted meanwhile has none.
+async fn names_of(client: &Client, ids: BTreeSet<String>) -> Result<HashMap<String, String>> {
+    let reads = ids.into_iter().map(async |document_id| {
+        let request = v1::GetDocumentRequest { document_id: document_id.clone() };
+        match client.documents().get_document(request).await {
+            Ok(found) => Ok(found.into_inner().document.map(|document| (document_id, document.name))),
+            Err(status) if status.code() == Code::NotFound => Ok(None),
+            Err(status) => Err(explain(&status)),
+        }
+    });
+    let found: Vec<_> = futures::stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
 async fn write(client: &Client, arguments: &Export) -> Result<()> {
-    let Selection { documents, prompt, verified } = &arguments.selection;
     let to = arguments.to.as_deref();
     let format = match (arguments.output, to) {
         (Some(format), _) => Some(format),
         (None, Some(to)) => ExportFormat::of_file(to)?,
         (None, None) => None,
     };
-    let mut document_ids = Vec::with_capacity(documents.len());
-    for document in documents {
-        document_ids.push(documents::find(client, document, names::choose).await?.document_id);
-    }
-    let mut conditions = Vec::new();
-    if let Some(prompt) = prompt {
-        conditions.push(format!("prompt:{}", prompt::id(client, prompt, names::choose).await?));
-    }
-    conditions.extend(tag::ids(client, &arguments.tags).await?.iter().map(|tag| format!("tag:{tag}")));
-    conditions.extend(verified.then(|| "verified:true".to_owned()));
+    let Conditions { document_ids, filter, start_time, end_time } = arguments.selection.resolve(client).await?;
     let request = v1::DownloadExtractionsRequest {
         document_ids,
-        filter: conditions.join(" "),
+        filter,
+        start_time,
+        end_time,
         format: v1::ExportFormat::from(format.unwrap_or(ExportFormat::Jsonl)).into(),
         include_citations: arguments.citations,
-        ..Default::default()
     };
     export::download(client, request, to).await
-}
-
-/// Returns the selected extractions, each with its document.
-async fn selected(client: &Client, list: &List) -> Result<Vec<(v1::Document, v1::Extraction)>> {
-    let List { selection, limit, .. } = list;
-    let prompt = match &selection.prompt {
-        Some(prompt) => Some(prompt::id(client, prompt, names::choose).await?),
-        None => None,
-    };
-    let documents = if selection.documents.is_empty() {
-        document::all(client, "", *limit).await?
-    } else {
-        let mut documents = Vec::with_capacity(selection.documents.len());
-        for document in &selection.documents {
-            documents.push(documents::find(client, document, names::choose).await?);
-        }
-        documents
-    };
-    let mut found = Vec::new();
-    for document in documents {
-        let of_document = collect(*limit, async |page_size, page_token| {
-            let document_id = document.document_id.clone();
-            let request = v1::ListExtractionsRequest { document_id, page_size, page_token, ..Default::default() };
-            let page = answer(client.extractions().list_extractions(request)).await?;
-            Ok((page.extractions, page.next_page_token))
-        });
-        let of_document = of_document.await?;
-        let of_document = of_document.into_iter().filter(|extraction| {
-            let is_of_prompt = prompt.as_deref().is_none_or(|prompt| is_revision_of(&extraction.prompt_revid, prompt));
-            is_of_prompt && (extraction.verified || !selection.verified)
-        });
-        found.extend(of_document.map(|extraction| (document.clone(), extraction)));
-    }
-    Ok(found)
-}
-
-/// Returns true if `revid` is the revision `prompt`, or a revision of the prompt `prompt`.
-fn is_revision_of(revid: &str, prompt: &str) -> bool {
-    revid == prompt || revid.split_once('.').is_some_and(|(id, _)| id == prompt)
 }
 
 async fn extraction(client: &Client, id: &ExtractionId) -> Result<View> {
@@ -337,10 +293,11 @@ pub(crate) fn data(extraction: &v1::Extraction) -> Value {
     parsed(extraction.edited_json.as_ref().unwrap_or(&extraction.original_json))
 }
 
-fn row(document: &v1::Document, extraction: &v1::Extraction) -> Value {
+/// `document`: name of the document.
+fn row(document: &str, extraction: &v1::Extraction) -> Value {
     let mut row = whole(extraction);
     if let Some(row) = row.as_object_mut() {
-        row.insert("document".to_owned(), Value::from(document.name.clone()));
+        row.insert("document".to_owned(), Value::from(document));
     }
     row
 }
@@ -378,9 +335,17 @@ pub(crate) fn coverage(extraction: &v1::Extraction) -> Option<String> {
     extraction.coverage.as_ref().map(|coverage| Coverage::from(coverage).to_string())
 }
 
-fn conflict(conflict: &v1::ExtractionConflict) -> Value {
+pub(crate) fn conflict(conflict: &v1::ExtractionConflict) -> Value {
     let page = (conflict.page > 0).then_some(conflict.page);
     json!({ "path": conflict.path, "value": parsed(&conflict.value_json), "page": page })
+}
+
+/// Returns a line for each conflict: the value of a window that differs from the extracted value.
+pub(crate) fn conflict_lines(extraction: &v1::Extraction) -> impl Iterator<Item = String> {
+    extraction.conflicts.iter().map(|v1::ExtractionConflict { path, value_json, page }| {
+        let page = if *page > 0 { format!(" (page {page})") } else { String::new() };
+        format!("another value of {path}: {value_json}{page}")
+    })
 }
 
 fn original(original: &v1::OriginalText) -> Value {
@@ -437,7 +402,7 @@ fn review(review: &v1::FieldReview) -> Value {
     let v1::FieldReview { path, user_id, by_rule, .. } = review;
     json!({
         "path": path, "decision": fields::word(review.decision()), "user_id": user_id, "by_rule": by_rule,
-        "time": time(review.time.as_ref()),
+        "time": time(review.decide_time.as_ref()),
     })
 }
 
@@ -467,8 +432,7 @@ mod tests {
 
     #[test]
     fn a_row_names_the_document_and_states_an_edit() {
-        let document = v1::Document { name: "a.pdf".to_owned(), ..v1::Document::default() };
-        let row = row(&document, &stored("ext_1", "{}", Some("{\"a\":1}")));
+        let row = row("a.pdf", &stored("ext_1", "{}", Some("{\"a\":1}")));
         assert_eq!((&row["document"], &row["edited"], &row["data"]), (&json!("a.pdf"), &json!(true), &json!({"a": 1})));
     }
 
@@ -553,11 +517,5 @@ mod tests {
             let (section, cell) = (section.to_owned(), cell.to_owned());
             assert_eq!(location(&v1::Citation { page: 2, section, cell, ..v1::Citation::default() }), expected);
         }
-    }
-
-    #[test]
-    fn a_prompt_selects_all_of_its_revisions() {
-        assert!(is_revision_of("prm_1.3", "prm_1") && is_revision_of("prm_1.3", "prm_1.3"));
-        assert!(!is_revision_of("prm_1.3", "prm_1.2") && !is_revision_of("prm_12.1", "prm_1"));
     }
 }

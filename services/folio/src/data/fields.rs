@@ -55,7 +55,7 @@ pub(super) fn fields(extraction: &v1::Extraction) -> Vec<Field<'_>> {
 }
 
 /// Returns a line for each value: its path, the value, its evidence, and cells, confidences and decisions if there are any. A
-/// line for each failed check follows.
+/// line for each conflict and for each failed check follows.
 pub(super) fn table(extraction: &v1::Extraction) -> String {
     let row = |field: &Field<'_>| {
         json!({
@@ -72,8 +72,9 @@ pub(super) fn table(extraction: &v1::Extraction) -> String {
     let confidence = fields.iter().any(|field| field.confidence.is_some()).then_some("confidence");
     let columns = ["field", "value", "evidence", "page"].into_iter().chain(cell).chain(["quote"]);
     let columns = columns.chain(confidence).chain(decision);
-    let failed: String = failed_checks(extraction).map(|line| printable(&line) + "\n").collect();
-    View::list(columns, fields.iter().map(row).collect()).render(Format::Table) + &failed
+    let notes = extraction::conflict_lines(extraction).chain(failed_checks(extraction));
+    let notes: String = notes.map(|line| printable(&line) + "\n").collect();
+    View::list(columns, fields.iter().map(row).collect()).render(Format::Table) + &notes
 }
 
 /// Returns a line for each check of the review rule that failed. The checks are of the original data.
@@ -153,6 +154,19 @@ mod tests {
         assert_eq!(table(&edited), expected);
         let fields = fields(&edited);
         assert_eq!((fields.len(), fields[0].citation), (2, None));
+    }
+
+    #[test]
+    fn each_conflict_has_a_line_below_the_values() {
+        let conflict = |path: &str, value_json: &str, page| v1::ExtractionConflict {
+            path: path.to_owned(),
+            value_json: value_json.to_owned(),
+            page,
+        };
+        let conflicts = vec![conflict("number", "\"A-71\u{1b}\"", 12), conflict("items[0].price", "13", 0)];
+        let shown = table(&v1::Extraction { conflicts, ..extraction() });
+        let expected = "another value of number: \"A-71\u{fffd}\" (page 12)\nanother value of items[0].price: 13\n";
+        assert_eq!(shown, table(&extraction()) + expected);
     }
 
     #[test]

@@ -190,6 +190,9 @@ impl Session {
         let (mut selected, mut seen) = (self.selected, HashSet::new());
         let name = self.document(&extraction.document_id).await?.name.clone();
         self.screen.line(BOLD, &format!("{name}  {}", extraction.extraction_id));
+        for conflict in extraction::conflict_lines(&extraction) {
+            self.screen.line(NOTE, &conflict);
+        }
         for failed in fields::failed_checks(&extraction) {
             self.screen.line(BAD, &failed);
         }

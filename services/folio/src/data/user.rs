@@ -47,7 +47,7 @@ pub(crate) struct Create {
     /// The display name [default: the e-mail address].
     #[arg(long)]
     name: Option<String>,
-    /// Let the user administrate the platform.
+    /// Let the user administer the platform.
     #[arg(long)]
     platform: bool,
     #[command(flatten)]

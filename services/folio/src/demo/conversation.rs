@@ -1,5 +1,6 @@
 //! A turn about a document: sends the message and decides the pending calls until the turn ends.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -20,6 +21,8 @@ use crate::terminal::NOTE;
 pub(crate) struct FinishedTurn {
     pub(crate) completed: v1::Completed,
     pub(crate) model: String,
+    /// Usage of the model call of each round, by the number of the round. A round whose events were not received is missing.
+    pub(crate) usages: BTreeMap<u32, v1::Usage>,
     /// All decisions, in order.
     pub(crate) decisions: Vec<(v1::Call, Decision)>,
 }
@@ -85,7 +88,9 @@ pub(crate) async fn run(
                 follower.approve(&mut turn, request).await.map_err(|status| explain(&status))?;
                 start = Start::Watch;
             }
-            Kind::Completed(completed) => return Ok(FinishedTurn { completed, model: turn.model, decisions }),
+            Kind::Completed(completed) => {
+                return Ok(FinishedTurn { completed, model: turn.model, usages: view.into_usages(), decisions });
+            }
             Kind::Failed(failed) => {
                 let error = failed.error.unwrap_or_default();
                 bail!("the turn failed: {} ({})", error.message, error.reason);

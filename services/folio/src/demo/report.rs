@@ -27,6 +27,8 @@ pub(crate) struct Report {
     extraction: Value,
     /// The citations of the values, with the confidence of the model.
     citations: Vec<Value>,
+    /// The values of windows that differ from the extracted values.
+    conflicts: Vec<Value>,
     /// The parts of the document that were read.
     coverage: Option<String>,
     usage: Value,
@@ -68,25 +70,37 @@ pub(crate) async fn collect(
         let location = extraction::location(citation);
         screen.line(NOTE, &format!("  {path}: {kind} on {location}, {quote}{confidence}"));
     }
-    let usage = finished.completed.usage.unwrap_or_default();
+    for conflict in extraction::conflict_lines(&stored).take(SHOWN_CITATIONS) {
+        screen.line(NOTE, &conflict);
+    }
     Ok(Report {
         document: json!({
             "document_id": document.document_id, "name": document.name, "media_type": document.media_type,
             "pages": document.pages, "size_bytes": document.size_bytes,
         }),
         model: finished.model,
-        rounds: finished.completed.rounds.iter().map(round).collect(),
+        rounds: finished
+            .completed
+            .rounds
+            .iter()
+            .map(|round| self::round(round, finished.usages.get(&round.round)))
+            .collect(),
         approvals: finished.decisions.iter().map(approval).collect(),
         schema: schema(client, &working.schema_revid).await?,
         prompt: prompt(client, &working.prompt_revid).await?,
         extraction,
         citations: stored.citations.iter().map(|found| citation(&stored, found)).collect(),
+        conflicts: stored.conflicts.iter().map(extraction::conflict).collect(),
         coverage,
-        usage: json!({
-            "model_calls": usage.model_calls, "input_tokens": usage.input_tokens,
-            "cached_input_tokens": usage.cached_input_tokens, "output_tokens": usage.output_tokens,
-            "reported": usage.reported,
-        }),
+        usage: usage(&finished.completed.usage.unwrap_or_default()),
+    })
+}
+
+fn usage(usage: &v1::Usage) -> Value {
+    json!({
+        "model_calls": usage.model_calls, "input_tokens": usage.input_tokens,
+        "cached_input_tokens": usage.cached_input_tokens, "output_tokens": usage.output_tokens,
+        "reported": usage.reported,
     })
 }
 
@@ -119,7 +133,8 @@ fn parsed(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
 }
 
-fn round(round: &v1::Round) -> Value {
+/// `called`: usage of the model call of the round. None: the event with the usage was not received.
+fn round(round: &v1::Round, called: Option<&v1::Usage>) -> Value {
     let calls = round.calls.iter().map(|call| {
         let result = round.results.iter().find(|result| result.call_id == call.call_id);
         json!({
@@ -127,7 +142,10 @@ fn round(round: &v1::Round) -> Value {
             "status": result.map(|result| status(result.status())), "result": result.map(|result| parsed(&result.content)),
         })
     });
-    json!({ "round": round.round, "text": round.text, "thinking": round.thinking, "calls": calls.collect::<Vec<_>>() })
+    json!({
+        "round": round.round, "text": round.text, "thinking": round.thinking, "calls": calls.collect::<Vec<_>>(),
+        "usage": called.map(usage),
+    })
 }
 
 fn status(status: v1::CallStatus) -> String {

@@ -85,7 +85,7 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
     let help = "Start time of the process, in seconds since the Unix epoch.";
     page.gauge("start_time_seconds", help, sources.started_at.as_second().unsigned_abs());
     if let Some(now) = sources.node.as_ref().map(Node::snapshot) {
-        page.gauge("draining", "Whether the node accepts no new work.", now.draining.into());
+        page.gauge("draining", "1: the node drains and accepts no new work.", now.draining.into());
         page.gauge("conversations", "Conversations in memory.", as_u64(now.live));
         page.gauge("conversations_busy", "Conversations in memory with work in progress.", as_u64(now.working));
         page.gauge("history_bytes", "Bytes of journals whose histories are in memory.", now.history_bytes);

@@ -46,7 +46,7 @@ pub(super) struct DocumentQuery {
     limit: Bounded<1, 1_000, 10>,
     /// Ids of tags, separated by commas. A document must have all of them.
     tag_ids: Option<String>,
-    /// Part of the name, in any case.
+    /// Part of the name, without regard to case.
     name_search: Option<String>,
     /// Pairs `key=value`, separated by commas, each of which is percent-encoded. A document must have all of them.
     metadata_search: Option<String>,

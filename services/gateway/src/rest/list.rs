@@ -27,7 +27,7 @@ pub(crate) struct ListQuery {
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
     limit: Bounded<1, 100, 10>,
-    /// Part of the name, in any case.
+    /// Part of the name, without regard to case.
     name_search: Option<String>,
     /// Sort model of a data grid as JSON: `[{"field": "name", "sort": "asc"}]`.
     sort: Option<String>,

@@ -169,9 +169,9 @@ struct OrganizationsQuery {
     user_id: Option<String>,
     /// The only organization of the list.
     organization_id: Option<String>,
-    /// Part of the name, in any case, at most 200 characters.
+    /// Part of the name, without regard to case, at most 200 characters.
     name_search: Option<String>,
-    /// Part of the name of a member, in any case, at most 200 characters.
+    /// Part of the name of a member, without regard to case, at most 200 characters.
     member_search: Option<String>,
     /// Number of organizations before the page.
     #[serde(default)]
@@ -213,7 +213,7 @@ pub(super) fn search<'a>(name: &str, text: Option<&'a str>) -> Result<Option<&'a
     Ok(text)
 }
 
-/// Returns true if a text contains a part, in any case. None: every text does.
+/// Returns true if a text contains a part, without regard to case. None: every text does.
 pub(super) fn contains(text: &str, part: Option<&str>) -> bool {
     part.is_none_or(|part| text.to_lowercase().contains(&part.to_lowercase()))
 }

@@ -55,7 +55,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// The fields of a prompt. An update replaces all of them.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 struct PromptBodyFields {
-    /// The name. If a prompt has it, in any case, a creation adds a version to that prompt.
+    /// The name. If a prompt has it, without regard to case, a creation adds a version to that prompt.
     name: String,
     /// The instructions.
     content: String,

@@ -49,7 +49,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// A new schema.
 #[derive(Debug, Deserialize, ToSchema)]
 struct SchemaFields {
-    /// The name. If a schema has it, in any case, the request adds a version to that schema.
+    /// The name. If a schema has it, without regard to case, the request adds a version to that schema.
     name: String,
     /// `{"type": "json_schema", "json_schema": {"name", "schema", "strict"}}` with a JSON Schema of draft 7.
     #[schema(value_type = Object)]

@@ -141,7 +141,7 @@ struct UsersQuery {
     user_id: Option<String>,
     /// The organization whose members are listed. The caller must be its admin.
     organization_id: Option<String>,
-    /// Part of the name of a member, in any case, at most 200 characters. For a platform administrator without an
+    /// Part of the name of a member, without regard to case, at most 200 characters. For a platform administrator without an
     /// organization: part of the name or of the e-mail address of a user.
     search_name: Option<String>,
     /// Number of users before the page.
@@ -173,7 +173,7 @@ async fn find(client: &Client, user_id: &UserId) -> Result<User, Failure> {
     client.run(GetUser { user_id: user_id.clone() }).await
 }
 
-/// Returns the organizations whose members the caller lists: those that it administrates, or the named one.
+/// Returns the organizations whose members the caller lists: those that it administers, or the named one.
 ///
 /// # Errors
 /// Status 403 if the caller is no admin of the named organization; 404 if it is no member.
@@ -242,7 +242,7 @@ async fn list(client: Client, Query(query): Query<UsersQuery>) -> Reply<Json<Use
     }
     let organizations = administered(&client, query.organization_id.as_deref()).await?;
     if organizations.is_empty() {
-        // A user that administrates no organization sees itself.
+        // A user that administers no organization sees itself.
         let user = client.run(GetAccount {}).await?;
         let found: Vec<UserBody> = contains(&user.name, name).then(|| (&user).into()).into_iter().collect();
         let total_count = u64::try_from(found.len()).unwrap_or(u64::MAX);

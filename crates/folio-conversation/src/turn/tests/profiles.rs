@@ -1,4 +1,4 @@
-//! The recorded profile of a turn decides, whatever profiles the binary has.
+//! A turn follows its recorded profile, regardless of the profiles of the binary.
 
 use folio_history::journal::TurnProfile;
 use folio_history::json_bytes;

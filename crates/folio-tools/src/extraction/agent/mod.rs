@@ -1,7 +1,7 @@
 //! The tools of the profile `extraction`: an agent reads a document and writes one extraction, step by step.
 //!
-//! The subject of the turn names the extraction, and the extraction names the document. No argument names either, so a call
-//! cannot reach another one, whatever a document makes the model write. Each write is one step
+//! The subject of the turn names the extraction, and the extraction names the document. No argument names either, so that
+//! instructions in a document cannot make a call reach another extraction or document. Each write is one step
 //! ([`folio_resources::AgentStep`]) that expects the version of the extraction that its plan read.
 
 mod complete;

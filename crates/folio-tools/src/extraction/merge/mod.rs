@@ -8,12 +8,13 @@
 //! | different values | one of the values, by the rule that follows |
 //!
 //! Of different values, the merge chooses a value of an attached invoice, otherwise a value that the text of its window contains,
-//! otherwise the value of most windows, otherwise the value of the first window. The other values become conflicts.
+//! otherwise the value of most windows, otherwise the value with the highest confidence, otherwise the value of the first window. The
+//! other values become conflicts.
 //!
 //! Null and blank texts do not count as values. Two texts are equal if their words are equal. Two numbers are equal if their
 //! values are equal. An array keeps equal items if one window contains all of them.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::ops::Bound;
@@ -133,19 +134,19 @@ impl<'a> Merge<'a> {
             let answer = self.answers.get(*at);
             let page = answer.and_then(|answer| answer.pages.get(path)).copied();
             let is_structured = answer.is_some_and(|answer| answer.structured.contains(path));
+            let confidence = answer.and_then(|answer| answer.evidence.get(path)?.confidence).unwrap_or_default();
             let key = key(value);
             match groups.iter_mut().find(|group| group.key == key) {
                 Some(group) => {
                     group.windows += 1;
                     group.page = group.page.or(page);
                     group.is_structured |= is_structured;
+                    group.confidence = group.confidence.max(confidence);
                 }
-                None => groups.push(Group { first: *at, value, key, windows: 1, page, is_structured }),
+                None => groups.push(Group { first: *at, value, key, windows: 1, page, is_structured, confidence }),
             }
         }
-        let rank =
-            |group: &&Group<'a>| (group.is_structured, group.page.is_some(), group.windows, Reverse(group.first));
-        let best = groups.iter().max_by_key(rank);
+        let best = groups.iter().max_by(|one, other| one.compare(other));
         let Some(chosen) = best.map(|group| group.first) else { return Value::Null };
         let mut merged = Value::Null;
         for group in groups {
@@ -190,6 +191,17 @@ struct Group<'a> {
     page: Option<u32>,
     /// True if an attached structured invoice contains the value.
     is_structured: bool,
+    /// The highest confidence of a window, from 0 to 1. 0: no window states one.
+    confidence: f64,
+}
+
+impl Group<'_> {
+    /// Orders the groups from the worst to the best value. No two groups are equal.
+    fn compare(&self, other: &Self) -> Ordering {
+        let facts = |group: &Self| (group.is_structured, group.page.is_some(), group.windows);
+        let by_facts = facts(self).cmp(&facts(other));
+        by_facts.then(self.confidence.total_cmp(&other.confidence)).then(other.first.cmp(&self.first))
+    }
 }
 
 /// Returns false for null, blank texts, empty arrays, and objects without a value.

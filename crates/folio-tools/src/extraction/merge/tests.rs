@@ -89,6 +89,20 @@ fn without_text_most_windows_win_and_then_the_first() {
 }
 
 #[test]
+fn the_highest_confidence_decides_between_values_of_equally_many_windows() {
+    let stating = |value: &str, pages: &[(&str, u32)], confidence| {
+        let found = ValueEvidence { quote: None, confidence };
+        WindowAnswer { evidence: [("a".to_owned(), found)].into(), ..answer(json!({"a": value}), pages) }
+    };
+    let chosen = |answers: &[WindowAnswer]| merge(answers).data["a"].clone();
+    let (unsure, sure) = (stating("x", &[], Some(0.4)), stating("y", &[], Some(0.9)));
+    assert_eq!(chosen(&[unsure.clone(), sure.clone()]), "y");
+    assert_eq!(chosen(&[stating("z", &[], None), stating("y", &[], None)]), "z", "no confidence: the first window");
+    assert_eq!(chosen(&[unsure.clone(), unsure, sure.clone()]), "x", "the value of most windows");
+    assert_eq!(chosen(&[stating("x", &[("a", 7)], Some(0.1)), sure]), "x", "a value that the text contains");
+}
+
+#[test]
 fn several_values_in_the_text_are_conflicts_with_their_pages() {
     let answers = [
         answer(json!({"seller": {"name": "A"}}), &[("seller.name", 1)]),
