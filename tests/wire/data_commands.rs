@@ -134,6 +134,7 @@ async fn a_login_serves_every_data_command_from_an_upload_to_an_export() {
 
     let settings = json_of(folder, &["organization", "show"]);
     assert_eq!((&settings["tag_runs"], &settings["tag_batch_documents"]), (&json!("on"), &json!(0)));
+    assert_eq!(settings["role"], "admin");
     let update = ["organization", "update", "--tag-runs", "off", "--tag-batch-documents", "20"];
     let changed = json_of(folder, &update);
     assert_eq!((&changed["tag_runs"], &changed["tag_batch_documents"]), (&json!("off"), &json!(20)));

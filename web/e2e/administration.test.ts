@@ -4,6 +4,7 @@ import { connect, v1 } from "folio-client";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { card, hidden, launch, say, signIn, visible, visit, type Visitor } from "./browser.js";
+import { startMcpServer } from "./mcp_server.js";
 import { newOrganization, newPerson, newPrompt, uploadText, type Organization } from "./organization.js";
 
 let browser: Browser;
@@ -128,6 +129,39 @@ test("a webhook gets a test event, which is delivered again on request", async (
   await page.getByRole("button", { name: `Delete ${url}` }).click();
   await hidden(page.getByRole("button", { name: `Delete ${url}` }));
   receiver.close();
+});
+
+test("the tools of an MCP server are discovered and allowed, and its token is not shown", async () => {
+  const { page } = visitor;
+  const server = await startMcpServer();
+  await page.goto("/administration/mcp");
+  await page.getByRole("button", { name: "New MCP server" }).click();
+  const form = page.getByRole("dialog");
+  await form.getByLabel("Name").fill("tickets");
+  await form.getByLabel("URL").fill(server.url);
+  await form.getByLabel("Token").and(page.locator("input")).fill("a SECRET token");
+  await form.getByRole("button", { name: "Save" }).click();
+  await hidden(form);
+  await page.getByRole("button", { name: "Tools of tickets" }).click();
+  await form.getByRole("combobox", { name: "Access to create_ticket" }).click();
+  await page.getByRole("option", { name: "Allowed: writes, waits for approval" }).click();
+  await visible(form.getByText("Creates a <b>ticket</b>."));
+  await form.getByRole("button", { name: "Save the tools" }).click();
+  await hidden(form);
+  const stored = async () => (await organization.api.mcpServers.listMcpServers({})).mcpServers[0];
+  expect((await stored())?.allowedTools.map(({ name, isWrite }) => [name, isWrite])).toEqual([["create_ticket", true]]);
+  expect([...server.credentials]).toEqual(["Bearer a SECRET token"]);
+  expect(await page.content()).not.toContain("a SECRET token");
+
+  await page.getByRole("button", { name: "Edit tickets" }).click();
+  await form.getByLabel("Name").fill("helpdesk");
+  await form.getByRole("button", { name: "Save" }).click();
+  await hidden(form);
+  expect(await stored()).toMatchObject({ name: "helpdesk", hasToken: true });
+  await page.getByRole("button", { name: "Delete helpdesk" }).click();
+  await page.getByRole("button", { name: "Confirm: Delete helpdesk" }).click();
+  await hidden(page.getByRole("button", { name: "Edit helpdesk" }));
+  server.close();
 });
 
 test("tags, prompts and schemas are created and edited", async () => {

@@ -138,6 +138,10 @@ test("a batch extracts selected documents, and shows its progress and its result
   const details = page.getByRole("dialog", { name: "Batch" });
   await visible(details.getByText("completed"));
   await visible(details.getByText("2 of 2"));
+  await details.getByRole("link", { name: "one.txt" }).click();
+  await visible(page.getByRole("heading", { name: "one.txt" }));
+  await visible(page.getByText("INV-2026-0417").first());
+  expect(new URL(page.url()).searchParams.get("extraction")).toMatch(/^ext_/);
   expect(violations.found).toEqual([]);
   own.api.close();
   await context.close();

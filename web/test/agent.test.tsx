@@ -32,6 +32,8 @@ class FakeConversation {
   onApprove: (request: v1.ApproveRequest) => MessageInitShape<typeof v1.ApproveResponseSchema> = () => ({ outcome: { case: "stillAwaiting", value: {} } });
   pending: readonly (typeof CALL)[] = [];
   threadExists = false;
+  /** The filters by which schemas were listed. */
+  readonly searches: string[] = [];
   #wake: (() => void)[] = [];
 
   emit(...kinds: Kind[]): void {
@@ -91,10 +93,15 @@ class FakeConversation {
       },
       model: { listModels: () => ({ models: [{ name: "m1" }, { name: "m2" }] }) },
       prompt: { listPrompts: () => ({}) },
-      schema: { listSchemas: () => ({}) },
+      schema: {
+        listSchemas: ({ filter }) => {
+          this.searches.push(filter);
+          return filter === "" ? {} : { schemas: [{ schemaRevid: "sch_9.1", name: HOSTILE }] };
+        },
+      },
       tag: { listTags: () => ({ tags: [{ tagId: "tag_1", name: "paid" }] }) },
       conversation: {
-        listTools: () => ({ tools: [{ name: "create_tag", access: v1.ToolAccess.READ_WRITE, parametersJson: '{"required":["name"],"properties":{"name":{"type":"string"}}}' }] }),
+        listTools: () => ({ tools: [{ name: "create_tag", access: v1.ToolAccess.READ_WRITE }] }),
         chat: (request, { signal }) => {
           this.chats.push(request);
           if (request.ifPending !== v1.IfPending.SUPERSEDE) this.refuse?.();
@@ -195,6 +202,7 @@ test("pending approvals survive a reload, and are rejected with a reason and edi
   fake.threadExists = true;
   fake.emit(...STARTED, { case: "toolCalls", value: { calls: [CALL, SECOND] } });
   fake.pause(CALL, SECOND);
+  fake.onPreview = ({ argumentsJson }) => ({ effect: v1.CallEffect.UNKNOWN, problem: argumentsJson === "{}" ? "name is missing" : "" });
   const { user } = fake.open();
   expect(await screen.findByRole("button", { name: "Approve all 2 calls" })).toBeTruthy();
   await user.click(screen.getByRole("button", { name: "Reject delete_document" }));
@@ -209,14 +217,31 @@ test("pending approvals survive a reload, and are rejected with a reason and edi
   await user.click(edit);
   const input = screen.getByLabelText("Arguments");
   await user.clear(input);
-  await user.type(input, "{{}");
+  await user.type(input, "[[]");
   await user.click(screen.getByRole("button", { name: "Approve edited call" }));
-  expect(await screen.findByText('The argument "name" is missing.')).toBeTruthy();
+  expect(await screen.findByText("The arguments must be a JSON object.")).toBeTruthy();
+  await user.clear(input);
+  await user.type(input, "{{}");
+  // The server checks the arguments with the schema of the tool.
+  expect(await screen.findByText("name is missing")).toBeTruthy();
+  expect(input.getAttribute("aria-invalid")).toBe("true");
   await user.clear(input);
   await user.type(input, '{{"name":"paid"}');
   await user.click(screen.getByRole("button", { name: "Approve edited call" }));
   await waitFor(() => expect(fake.decisions).toHaveLength(2));
   expect(fake.decisions[1]?.decision).toMatchObject({ case: "approvedEdited", value: { argumentsJson: '{"name":"paid"}' } });
+});
+
+test("a mention is searched on the server by what is typed", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "about ");
+  await user.type(screen.getByLabelText("Mentions", { selector: "input" }), "img src");
+  await user.click(await screen.findByRole("option", { name: HOSTILE, hidden: true }));
+  expect(fake.searches).toContain('name:"img src"');
+  expect(document.querySelector("img[src=x]")).toBeNull();
+  await user.click(screen.getByRole("button", { name: "Send" }));
+  await waitFor(() => expect(fake.chats[0]?.mentions.map(({ target }) => target)).toEqual([{ case: "schemaRevid", value: "sch_9.1" }]));
 });
 
 test("while calls wait, sending supersedes them explicitly", async () => {

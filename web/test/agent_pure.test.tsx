@@ -8,7 +8,7 @@ import { approversOf, editedArguments, summaryOf } from "../src/agent/calls.js";
 import { affectedSentence, effectSentence, linesOfValue } from "../src/agent/effect.js";
 import { entriesOf } from "../src/agent/history.js";
 import { Markdown } from "../src/agent/markdown.js";
-import { mentionOf } from "../src/agent/mentions.js";
+import { mentionOf, withChosen } from "../src/agent/mentions.js";
 import { afterEvents, startedTurn, usageSentence } from "../src/agent/turn_state.js";
 
 let number = 0;
@@ -95,19 +95,21 @@ describe("a tool call", () => {
     expect(approversOf(create(v1.ApprovalRequirementSchema))).toContain("every user with write access");
   });
 
-  test("is edited within the schema of its tool", () => {
-    const schema = JSON.stringify({ required: ["name"], properties: { name: { type: "string" }, size: { type: ["integer", "null"] } }, additionalProperties: false });
-    expect(editedArguments('{"name":"a","size":null}', schema)).toEqual({ value: { name: "a", size: null } });
-    for (const bad of ["", "[]", "null", "{}", '{"name":1}', '{"name":"a","other":1}', '{"name":"a","size":1.5}', `{"name":"${"x".repeat(140_000)}"}`]) {
-      expect(editedArguments(bad, schema)).toHaveProperty("problem");
-    }
-    expect(editedArguments('{"any":1}', "")).toEqual({ value: { any: 1 } });
+  test("is edited as a JSON object of a bounded size", () => {
+    expect(editedArguments('{"name":"a","size":null}')).toEqual({ value: { name: "a", size: null } });
+    for (const bad of ["", "[]", "null", "{", `{"name":"${"x".repeat(140_000)}"}`]) expect(editedArguments(bad)).toHaveProperty("problem");
   });
 });
 
 test("a mention has a known kind and an id", () => {
   expect(mentionOf("tag:tag_1")?.target).toEqual({ case: "tagId", value: "tag_1" });
   for (const bad of ["tag:", "user:usr_1", "tag"]) expect(mentionOf(bad)).toBeUndefined();
+});
+
+test("chosen mentions stay options when the search finds others", () => {
+  const found = [{ value: "prompt:prm_2.1", label: "Other" }];
+  const options = withChosen("prompt", found, ["prompt:prm_1.1", "schema:sch_1.1", "prompt:prm_2.1", "prompt:prm_3.1"], new Map([["prompt:prm_1.1", "Invoices"]]));
+  expect(options.map(({ label }) => label)).toEqual(["Other", "Invoices", "prompt:prm_3.1"]);
 });
 
 describe("Markdown", () => {

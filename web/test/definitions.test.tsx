@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
 import { changed, formatOf, newProperty, propertiesOf, schemaIn, withProperties, withSchema } from "../src/schemas/properties.js";
@@ -115,6 +115,25 @@ test("prompts are filtered by the schema of the address, and the shown prompt is
   await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
   await choose(user, screen.getByRole("combobox", { name: "Schema" }), "Invoice");
   await waitFor(() => expect(filters).toEqual(["schema:sch_1", "schema:sch_2"]));
+});
+
+test("the schema of a prompt is searched on the server, and stays chosen when the search ends", async () => {
+  const created: v1.CreatePromptRequest[] = [];
+  const { user } = renderPage({
+    prompt: { listPrompts: () => ({}), createPrompt: (request) => { created.push(request); return {}; } },
+    schema: { listSchemas: ({ filter }) => (filter === 'name:"inv"' ? { schemas: [{ schemaId: "sch_150", schemaRevid: "sch_150.3", name: "Invoice", revision: 3 }] } : {}) },
+    model: { listModels: () => ({}) },
+    tag: { listTags: () => ({}) },
+  }, "/prompts?prompt=new");
+  const form = within(await screen.findByRole("dialog"));
+  await user.type(await form.findByLabelText(/^Name/), "Read");
+  await user.type(form.getByLabelText(/^Instructions/), "Find it");
+  const input = form.getByRole<HTMLInputElement>("combobox", { name: "Schema" });
+  await user.type(input, "inv");
+  await user.click(await screen.findByRole("option", { name: "Invoice (revision 3)", hidden: true }));
+  await waitFor(() => expect(input.value).toBe("Invoice (revision 3)"));
+  await user.click(form.getByRole("button", { name: "Save" }));
+  await waitFor(() => expect(created.map(({ prompt }) => prompt?.schemaRevid)).toEqual(["sch_150.3"]));
 });
 
 test("a link to a deleted prompt says so", async () => {

@@ -1,6 +1,7 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
+import { pdfPasswordProblem } from "../src/document/protected_notice.js";
 import { matchingPages, matchingWords, nextMatch } from "../src/document/search.js";
 import { nextZoom, resolutionFor } from "../src/document/zoom.js";
 import { renderPage, type Services } from "./page.js";
@@ -97,6 +98,12 @@ test("the focus on a value highlights its boxes", async () => {
   await waitFor(() => expect(screen.queryByTestId("highlight")).toBeNull());
 });
 
+test("a link to a field shows its citation", async () => {
+  renderPage(services(), "/documents/doc_1?extraction=ext_1&field=seller");
+  const rect = (await screen.findByTestId("highlight")).querySelector("rect");
+  expect(rect?.getAttribute("x")).toBe(String(Math.fround(0.1)));
+});
+
 test("a search counts the matches of the whole document and marks words", async () => {
   const { user, container } = renderPage(services(), "/documents/doc_1");
   await user.type(await screen.findByLabelText("Search in the document"), "word1");
@@ -118,4 +125,53 @@ test("the panel is in the address", async () => {
   await user.click(await screen.findByRole("tab", { name: "Text" }));
   expect(window.location.search).toBe("?panel=text");
   expect(await screen.findByText("deep Word101")).toBeTruthy();
+});
+
+test("the password of a PDF is bounded in bytes", () => {
+  expect([pdfPasswordProblem("a"), pdfPasswordProblem("é".repeat(63))]).toEqual([undefined, undefined]);
+  for (const password of ["", "  ", "é".repeat(64)]) expect(pdfPasswordProblem(password)).toBeDefined();
+});
+
+test("a protected PDF is uploaded again with its password, which is not stored", async () => {
+  const sent: FormData[] = [];
+  class FakeRequest {
+    upload = {};
+    status = 200;
+    responseText = '{"document": {"document_id": "doc_2"}}';
+    onload = () => undefined as void;
+    open(): void {}
+    setRequestHeader(): void {}
+    getResponseHeader(): string | null { return null; }
+    send(form: FormData): void {
+      sent.push(form);
+      setTimeout(() => this.onload());
+    }
+  }
+  vi.stubGlobal("XMLHttpRequest", FakeRequest);
+  const of = services();
+  const { user } = renderPage({
+    ...of,
+    document: {
+      ...of.document,
+      getDocument: ({ documentId }) => ({
+        document: documentId === "doc_1"
+          ? { documentId, name: HOSTILE, mediaType: "application/pdf", state: v1.DocumentState.FAILED, stateReason: `locked ${HOSTILE}`, tagIds: ["tag_1"] }
+          : { documentId, name: "read.txt", mediaType: "text/plain", state: v1.DocumentState.READY, textGeneration: "g1" },
+      }),
+      downloadDocument: async function* () {
+        yield { part: { case: "document" as const, value: {} } };
+        for (const text of ["abc", "def"]) yield { part: { case: "chunk" as const, value: new TextEncoder().encode(text) } };
+      },
+    },
+    organization: { getOrganization: () => ({ organization: { organizationId: "org_1" } }) },
+  }, "/documents/doc_1");
+  expect(await screen.findByText(`locked ${HOSTILE}`)).toBeTruthy();
+  expect(document.querySelector("img[src=x]")).toBeNull();
+  await user.type(screen.getByLabelText(/^Password of the PDF/, { selector: "input" }), "open sesame");
+  await user.click(screen.getByRole("button", { name: "Upload with the password" }));
+  await waitFor(() => expect(window.location.pathname).toBe("/documents/doc_2"));
+  expect(sent.map((form) => [form.get("name"), form.get("password"), form.get("tag_ids")])).toEqual([[HOSTILE, "open sesame", '["tag_1"]']]);
+  expect((sent[0]?.get("file") as Blob).size).toBe(6);
+  expect(JSON.stringify([{ ...sessionStorage }, { ...localStorage }])).not.toContain("open sesame");
+  vi.unstubAllGlobals();
 });

@@ -3,7 +3,7 @@ import { Code } from "@connectrpc/connect";
 import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { describe, expect, test } from "vitest";
-import { evidenceOf } from "../src/extraction/evidence.js";
+import { citationOf, evidenceOf } from "../src/extraction/evidence.js";
 import { columnsOf, elementPath, fieldsOf, leaves, memberPath, schemaOf, type Field } from "../src/extraction/fields.js";
 import { valueOf } from "../src/extraction/value.js";
 import { refusal, renderPage, SESSION, type Services } from "./page.js";
@@ -93,6 +93,8 @@ test("the citation of a changed value does not apply to it", () => {
   expect(evidence.get("seller")?.citation?.page).toBe(2);
   expect(evidence.get("total")).toEqual({ citation: undefined, confidence: undefined, review: undefined });
   expect(evidenceOf(EXTRACTION, leaves(fieldsOf(DATA, undefined))).get("total")?.confidence).toBe(0.4);
+  const of = (path: string) => citationOf(new Map([["items[0].name", { citation: EXTRACTION.citations[0], confidence: undefined, review: undefined }], ["total", { citation: undefined, confidence: undefined, review: undefined }]]), path)?.page;
+  expect([of("items"), of("items[0]"), of("items[0].name"), of("item"), of("total"), of("")]).toEqual([2, 2, 2, undefined, undefined, undefined]);
 });
 
 function services(extraction: Services["extraction"] = {}): Services {
@@ -110,6 +112,40 @@ function services(extraction: Services["extraction"] = {}): Services {
     prompt: { listPrompts: () => ({}) },
   };
 }
+
+test("a prompt is searched on the server, and its run keeps the chosen one", async () => {
+  const filters: string[] = [];
+  const runs: string[] = [];
+  const base = services({ runExtraction: ({ promptRevid }) => { runs.push(promptRevid); return { extraction: EXTRACTION }; } });
+  const { user } = renderPage({
+    ...base,
+    prompt: {
+      listPrompts: ({ filter }) => {
+        filters.push(filter);
+        return filter === 'name:"hundred"' ? { prompts: [{ promptId: "prm_150", name: "Prompt one hundred and fifty" }] } : {};
+      },
+    },
+  }, "/documents/doc_1");
+  const input = await screen.findByLabelText("Prompt", { selector: "input" });
+  await user.clear(input);
+  await user.type(input, "hundred");
+  await user.click(await screen.findByRole("option", { name: "Prompt one hundred and fifty", hidden: true }));
+  await waitFor(() => expect((input as HTMLInputElement).value).toBe("Prompt one hundred and fifty"));
+  expect(filters).toContain('name:"hundred"');
+  await user.click(screen.getByRole("button", { name: "Extract" }));
+  await waitFor(() => expect(runs).toEqual(["prm_150"]));
+});
+
+test("a link shows an extraction that is older than the listed ones, but none of another document", async () => {
+  const older = { ...EXTRACTION, extractionId: "ext_0", originalJson: JSON.stringify({ ...DATA, seller: "Old company" }) };
+  const getExtraction = () => ({ extraction: older });
+  const { unmount } = renderPage(services({ getExtraction }), "/documents/doc_1?extraction=ext_0");
+  expect((await screen.findAllByText("Old company")).length).toBeGreaterThan(0);
+  unmount();
+  renderPage(services({ getExtraction: () => ({ extraction: { ...older, documentId: "doc_2" } }) }), "/documents/doc_1?extraction=ext_0");
+  expect(await screen.findByRole("button", { name: "Edit total" })).toBeTruthy();
+  expect(screen.queryAllByText("Old company")).toEqual([]);
+});
 
 test("a value is edited in place, with the checks of its schema", async () => {
   const updates: v1.UpdateExtractionFieldRequest[] = [];

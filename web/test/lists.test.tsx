@@ -5,7 +5,7 @@ import { v1 } from "folio-client";
 import { expect, test } from "vitest";
 import { auditFilter } from "../src/audit/audit_view.js";
 import { progressOf } from "../src/batches/batches_view.js";
-import { cellOf, COLUMNS_MAX, columnsOf, extractionIdOf } from "../src/batches/grid.js";
+import { cellOf, COLUMNS_MAX, columnsOf, evidencePath, extractionIdOf } from "../src/batches/grid.js";
 import { ordered, rowName, shownRows } from "../src/usage/usage_view.js";
 import { refusal, renderPage } from "./page.js";
 
@@ -36,6 +36,8 @@ test("the grid of results has bounded columns and cells, and any JSON is a resul
   expect(columnsOf([Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`f${index}`, 1]))])).toHaveLength(COLUMNS_MAX);
   expect([cellOf({ a: { x: 1 } }, "a"), cellOf({ a: null }, "a"), cellOf({ a: false }, "a"), cellOf({}, "toString"), cellOf(undefined, "a")]).toEqual(['{"x":1}', "", "false", "", ""]);
   expect([...cellOf({ a: "é".repeat(500) }, "a")]).toHaveLength(201);
+  expect(evidencePath("doc_1", '{"extraction_id":"ext_1"}', "a.b")).toBe("/documents/doc_1?extraction=ext_1&field=%22a.b%22");
+  expect(evidencePath("doc_1", '{"extraction_id":"a&b=c"}')).toBe("/documents/doc_1?extraction=a%26b%3Dc");
   expect(['{"extraction_id":"ext_1"}', '{"extraction_id":7}', "", "[]", "null"].map(extractionIdOf)).toEqual(["ext_1", "", "", "", ""]);
 });
 
@@ -111,6 +113,12 @@ test("a batch is followed while it runs, and paused", async () => {
       },
       pauseJob: ({ jobId }) => { actions.push(jobId); return {}; },
     },
+    document: {
+      getDocument: ({ documentId }) => {
+        if (documentId === "doc_3") throw refusal(Code.NotFound, "NOT_FOUND");
+        return { document: { documentId, name: `<img src=x>${documentId}.pdf` } };
+      },
+    },
     extraction: {
       getExtraction: ({ extractionId }) => {
         if (extractionId === "gone") throw refusal(Code.NotFound, "NOT_FOUND");
@@ -127,6 +135,13 @@ test("a batch is followed while it runs, and paused", async () => {
   expect(results.getAllByRole("columnheader").map(({ textContent }) => textContent)).toEqual(["Number", "Document", "State", "total"]);
   expect(results.getByText("<b>6</b>")).toBeTruthy();
   expect(results.getAllByRole("row")).toHaveLength(4);
+  expect(results.getAllByRole("link").map((link) => [link.textContent, link.getAttribute("href")])).toEqual([
+    ["<img src=x>doc_1.pdf", "/documents/doc_1"],
+    ["<img src=x>doc_2.pdf", "/documents/doc_2?extraction=ext_2"],
+    ["<b>6</b>", "/documents/doc_2?extraction=ext_2&field=total"],
+    ["doc_3", "/documents/doc_3?extraction=gone"],
+  ]);
+  expect(document.querySelector("img")).toBeNull();
   await user.click(screen.getByRole("button", { name: "Pause" }));
   await waitFor(() => expect(actions).toEqual(["job_1"]));
 });

@@ -54,10 +54,10 @@ test("a visitor signs in with a password, and the token is in the session storag
   expect(window.document.cookie).toBe("");
 });
 
-test("an access token of an organization has no account", async () => {
+test("an access token of an organization has a role, but no account", async () => {
   const services: Services = {
     account: { getAccount: () => { throw refusal(Code.PermissionDenied, "SCOPE_NOT_ALLOWED"); } },
-    organization: { getOrganization: () => ({ organization: { organizationId: "org_9", name: "Gamma" } }) },
+    organization: { getOrganization: () => ({ organization: { organizationId: "org_9", name: "Gamma" }, callerRole: v1.Role.VIEWER }) },
     document,
     tag,
   };
@@ -68,6 +68,8 @@ test("an access token of an organization has no account", async () => {
   expect(await screen.findByText("a.pdf")).toBeTruthy();
   expect(storedSession(sessionStorage)).toMatchObject({ token: "folio_abc", organizationId: "org_9" });
   expect(storedSession(sessionStorage)?.user).toBeUndefined();
+  expect(storedSession(sessionStorage)?.memberships.map(({ role }) => role)).toEqual([v1.Role.VIEWER]);
+  expect(screen.queryByRole("button", { name: "Upload" })).toBeNull();
 });
 
 test("the organization is switched, and its header is sent", async () => {

@@ -39,7 +39,6 @@ export async function sendMultipart<F>(
   options: UploadOptions,
   requestId: string,
 ): Promise<v1.Document> {
-  if (options.password !== undefined) throw new TypeError("an upload from a browser does not support a password");
   const { organization } = await client.organizations.getOrganization({});
   const chunks: BlobPart[] = [];
   for await (const chunk of source.chunks()) chunks.push(chunk as Uint8Array<ArrayBuffer>);
@@ -49,6 +48,7 @@ export async function sendMultipart<F>(
   form.append("metadata", JSON.stringify(options.metadata ?? {}));
   if (options.autoCreate !== undefined) form.append("auto_create", String(options.autoCreate));
   if (options.creditBudget !== undefined) form.append("credit_budget", String(options.creditBudget));
+  if (options.password !== undefined) form.append("password", options.password);
   form.append("file", new Blob(chunks), source.name);
   const url = `${baseUrl}/v0/orgs/${encodeURIComponent(organization?.organizationId ?? "")}/documents/multipart`;
   const headers = { ...credential, "idempotency-key": requestId };

@@ -145,6 +145,14 @@ impl Operation for ListOrganizations {
     }
 }
 
+/// An organization, with the role of the caller in it.
+#[derive(Debug, Clone)]
+pub struct FoundOrganization {
+    pub organization: Organization,
+    /// The role that the credential of the caller has there. None: the caller acts in another organization, or in none.
+    pub caller_role: Option<Role>,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct GetOrganization {
     /// The organization. None: the caller's organization. Only the platform's administrator sees other organizations.
@@ -154,10 +162,13 @@ pub struct GetOrganization {
 impl Operation for GetOrganization {
     // A platform administrator reads an organization without being its member; any other account finds none.
     const DECLARATION: Declaration = SERVICE.read("GetOrganization").access(Access::Installation);
-    type Output = Organization;
+    type Output = FoundOrganization;
 
-    async fn run(self, context: &Context) -> Result<Organization> {
-        visible_organization(context, self.organization_id).await
+    async fn run(self, context: &Context) -> Result<FoundOrganization> {
+        let organization = visible_organization(context, self.organization_id).await?;
+        let principal = context.principal();
+        let caller_role = (organization.id == principal.org).then_some(principal.role);
+        Ok(FoundOrganization { organization, caller_role })
     }
 }
 

@@ -1,10 +1,10 @@
-import { Button, Group, NumberInput, SegmentedControl, Stack, Text, TextInput } from "@mantine/core";
+import { NumberInput, SegmentedControl, Text, TextInput } from "@mantine/core";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 import { useApi } from "../api/api.js";
-import { ErrorNotice } from "../errors/error_notice.js";
 import { formatNumber } from "../format.js";
+import { SaveForm } from "./save_form.js";
 
 const CREDITS_MAX = 1e12;
 const PRIORITY_MAX = 255;
@@ -37,21 +37,17 @@ export function CreditForm({ organizationId }: { readonly organizationId: string
     },
   });
   return (
-    <form onSubmit={(event) => { event.preventDefault(); send.mutate(); }}>
-      <Stack gap="sm">
-        <SegmentedControl aria-label="Kind" data={[{ value: "grant", label: "Grant" }, { value: "withdraw", label: "Withdraw" }]} value={kind} onChange={setKind} />
-        <NumberInput label="Credits" value={credits} onChange={(value) => setCredits(value === "" ? "" : Math.trunc(Number(value)))} min={1} max={CREDITS_MAX} allowDecimal={false} allowNegative={false} clampBehavior="strict" required data-autofocus />
-        {kind === "grant" && (
-          <>
-            <TextInput label="Last day" description="Empty: the credits never expire." type="date" value={expires} onChange={(event) => setExpires(event.currentTarget.value)} />
-            <NumberInput label="Priority" description="Grants with a lower value are used first." value={priority} onChange={(value) => setPriority(Number(value) || 0)} min={0} max={PRIORITY_MAX} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
-          </>
-        )}
-        <TextInput label="Purpose" value={note} onChange={(event) => setNote(event.currentTarget.value)} maxLength={NOTE_MAX} />
-        {send.error !== null && <ErrorNotice error={send.error} />}
-        {send.data !== undefined && <Text size="sm" c="green" role="status">{send.data}</Text>}
-        <Group justify="flex-end"><Button type="submit" loading={send.isPending} disabled={credits === "" || credits < 1}>{kind === "withdraw" ? "Withdraw the credits" : "Grant the credits"}</Button></Group>
-      </Stack>
-    </form>
+    <SaveForm onSubmit={() => send.mutate()} isPending={send.isPending} error={send.error} isValid={credits !== "" && credits >= 1} label={kind === "withdraw" ? "Withdraw the credits" : "Grant the credits"}>
+      <SegmentedControl aria-label="Kind" data={[{ value: "grant", label: "Grant" }, { value: "withdraw", label: "Withdraw" }]} value={kind} onChange={setKind} />
+      <NumberInput label="Credits" value={credits} onChange={(value) => setCredits(value === "" ? "" : Math.trunc(Number(value)))} min={1} max={CREDITS_MAX} allowDecimal={false} allowNegative={false} clampBehavior="strict" required data-autofocus />
+      {kind === "grant" && (
+        <>
+          <TextInput label="Last day" description="Empty: the credits never expire." type="date" value={expires} onChange={(event) => setExpires(event.currentTarget.value)} />
+          <NumberInput label="Priority" description="Grants with a lower value are used first." value={priority} onChange={(value) => setPriority(Number(value) || 0)} min={0} max={PRIORITY_MAX} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
+        </>
+      )}
+      <TextInput label="Purpose" value={note} onChange={(event) => setNote(event.currentTarget.value)} maxLength={NOTE_MAX} />
+      {send.data !== undefined && <Text size="sm" c="green" role="status">{send.data}</Text>}
+    </SaveForm>
   );
 }

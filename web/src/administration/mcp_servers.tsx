@@ -1,14 +1,15 @@
-import { Button, Checkbox, Group, Modal, PasswordInput, Stack, Switch, TextInput } from "@mantine/core";
+import { Button, Checkbox, Group, Modal, PasswordInput, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import type { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
-import { quoted } from "../documents/filters.js";
+import { nameFilter } from "../documents/filters.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatNumber } from "../format.js";
 import { ListView } from "../lists/list_view.js";
 import { ConfirmButton } from "./confirm_button.js";
 import { McpToolsForm } from "./mcp_tools_form.js";
+import { SaveForm } from "./save_form.js";
 
 const KEY = ["mcp servers"];
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;
@@ -37,7 +38,7 @@ export function McpServers() {
   });
   const remove = useMutation({ mutationFn: async ({ mcpServerId, etag }: v1.McpServer) => void (await api.mcpServers.deleteMcpServer({ mcpServerId, etag })), onSettled: onChanged });
   const error = update.error ?? remove.error;
-  const filter = text.trim() === "" ? "" : `name:${quoted(text.trim())}`;
+  const filter = nameFilter(text);
   return (
     <>
       {error !== null && <ErrorNotice error={error} />}
@@ -106,15 +107,11 @@ function McpServerForm({ server, onSaved, onReload }: McpServerFormProps) {
     onSuccess: onSaved,
   });
   return (
-    <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
-      <Stack gap="sm">
-        <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name === "" || NAME.test(name) ? undefined : "1 to 64 letters, digits, “-” or “_”"} maxLength={NAME_MAX} required data-autofocus />
-        <TextInput label="URL" description="Another URL removes the stored token." type="url" value={url} onChange={(event) => setUrl(event.currentTarget.value)} maxLength={URL_MAX} required />
-        <PasswordInput label="Token" description={server?.hasToken === true ? "A token is stored. Empty: the token is kept." : "Optional. The token is stored encrypted and never shown."} autoComplete="off" value={token} onChange={(event) => setToken(event.currentTarget.value)} maxLength={TOKEN_MAX} disabled={isTokenDeleted} />
-        {server?.hasToken === true && <Checkbox label="Delete the stored token" checked={isTokenDeleted} onChange={(event) => setTokenDeleted(event.currentTarget.checked)} />}
-        {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: onReload }} />}
-        <Group justify="flex-end"><Button type="submit" loading={save.isPending} disabled={!NAME.test(name) || url.trim() === ""}>Save</Button></Group>
-      </Stack>
-    </form>
+    <SaveForm onSubmit={() => save.mutate()} isPending={save.isPending} error={save.error} isValid={NAME.test(name) && url.trim() !== ""} onReload={onReload}>
+      <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name === "" || NAME.test(name) ? undefined : "1 to 64 letters, digits, “-” or “_”"} maxLength={NAME_MAX} required data-autofocus />
+      <TextInput label="URL" description="Another URL removes the stored token." type="url" value={url} onChange={(event) => setUrl(event.currentTarget.value)} maxLength={URL_MAX} required />
+      <PasswordInput label="Token" description={server?.hasToken === true ? "A token is stored. Empty: the token is kept." : "Optional. The token is stored encrypted and never shown."} autoComplete="off" value={token} onChange={(event) => setToken(event.currentTarget.value)} maxLength={TOKEN_MAX} disabled={isTokenDeleted} />
+      {server?.hasToken === true && <Checkbox label="Delete the stored token" checked={isTokenDeleted} onChange={(event) => setTokenDeleted(event.currentTarget.checked)} />}
+    </SaveForm>
   );
 }

@@ -3,7 +3,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
-import { quoted } from "../documents/filters.js";
+import { nameFilter } from "../documents/filters.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
@@ -35,7 +35,7 @@ export function Members() {
   });
   const remove = useMutation({ mutationFn: async (userId: string) => void (await api.organizations.removeMember({ userId })), onSuccess });
   const error = add.error ?? update.error ?? remove.error;
-  const filter = text.trim() === "" ? "" : `name:${quoted(text.trim())}`;
+  const filter = nameFilter(text);
   return (
     <>
       <form onSubmit={(event) => { event.preventDefault(); add.mutate(); }}>

@@ -3,7 +3,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import type { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
-import { quoted } from "../documents/filters.js";
+import { nameFilter } from "../documents/filters.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
@@ -48,7 +48,7 @@ export function Organizations() {
     remove.reset();
     setShown({ form, organization });
   };
-  const filter = text.trim() === "" ? "" : `name:${quoted(text.trim())}`;
+  const filter = nameFilter(text);
   const token = create.data?.adminToken ?? "";
   return (
     <>

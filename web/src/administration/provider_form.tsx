@@ -1,9 +1,9 @@
-import { Button, Checkbox, Group, PasswordInput, Select, Stack, Switch, TextInput } from "@mantine/core";
+import { Checkbox, PasswordInput, Select, Switch, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
-import { ErrorNotice } from "../errors/error_notice.js";
+import { SaveForm } from "./save_form.js";
 
 const NAME = /^[a-z0-9._-]{1,64}$/;
 const NAME_MAX = 64;
@@ -55,18 +55,14 @@ export function ProviderForm({ provider, names, owner, etag, onSaved, onReload }
   });
   const problem = provider === undefined ? nameProblem(values.name, names) : undefined;
   return (
-    <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
-      <Stack gap="sm">
-        <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} readOnly={provider !== undefined} error={values.name === "" ? undefined : problem} maxLength={NAME_MAX} required data-autofocus />
-        <TextInput label="Base URL" description="Empty: the endpoint of the platform. Another URL deletes the stored key." type="url" value={values.baseUrl} onChange={(event) => change({ baseUrl: event.currentTarget.value })} maxLength={URL_MAX} />
-        <PasswordInput label="API key" description={provider?.hasApiKey === true ? "A key is stored. Empty: the key is kept." : "The key is stored encrypted and never shown."} autoComplete="off" value={apiKey} onChange={(event) => setApiKey(event.currentTarget.value)} maxLength={KEY_MAX} disabled={isKeyDeleted} />
-        {provider?.hasApiKey === true && <Checkbox label="Delete the stored key" checked={isKeyDeleted} onChange={(event) => setKeyDeleted(event.currentTarget.checked)} />}
-        <Select label="Field that limits the output" data={LIMIT_FIELDS} value={String(values.outputLimitField)} onChange={(value) => change({ outputLimitField: Number(value) })} allowDeselect={false} />
-        <Switch label="Streaming requests ask for the token usage" checked={values.streamUsage} onChange={(event) => change({ streamUsage: event.currentTarget.checked })} />
-        <Switch label="The provider is used" checked={values.enabled} onChange={(event) => change({ enabled: event.currentTarget.checked })} />
-        {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: onReload }} />}
-        <Group justify="flex-end"><Button type="submit" loading={save.isPending} disabled={problem !== undefined}>Save</Button></Group>
-      </Stack>
-    </form>
+    <SaveForm onSubmit={() => save.mutate()} isPending={save.isPending} error={save.error} isValid={problem === undefined} onReload={onReload}>
+      <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} readOnly={provider !== undefined} error={values.name === "" ? undefined : problem} maxLength={NAME_MAX} required data-autofocus />
+      <TextInput label="Base URL" description="Empty: the endpoint of the platform. Another URL deletes the stored key." type="url" value={values.baseUrl} onChange={(event) => change({ baseUrl: event.currentTarget.value })} maxLength={URL_MAX} />
+      <PasswordInput label="API key" description={provider?.hasApiKey === true ? "A key is stored. Empty: the key is kept." : "The key is stored encrypted and never shown."} autoComplete="off" value={apiKey} onChange={(event) => setApiKey(event.currentTarget.value)} maxLength={KEY_MAX} disabled={isKeyDeleted} />
+      {provider?.hasApiKey === true && <Checkbox label="Delete the stored key" checked={isKeyDeleted} onChange={(event) => setKeyDeleted(event.currentTarget.checked)} />}
+      <Select label="Field that limits the output" data={LIMIT_FIELDS} value={String(values.outputLimitField)} onChange={(value) => change({ outputLimitField: Number(value) })} allowDeselect={false} />
+      <Switch label="Streaming requests ask for the token usage" checked={values.streamUsage} onChange={(event) => change({ streamUsage: event.currentTarget.checked })} />
+      <Switch label="The provider is used" checked={values.enabled} onChange={(event) => change({ enabled: event.currentTarget.checked })} />
+    </SaveForm>
   );
 }

@@ -1,6 +1,6 @@
-import { Button, Group, Stack, Text, TextInput } from "@mantine/core";
+import { Text, TextInput } from "@mantine/core";
 import { useState } from "react";
-import { ErrorNotice } from "../errors/error_notice.js";
+import { SaveForm } from "./save_form.js";
 
 interface TypedConfirmationProps {
   /** States what is lost. */
@@ -19,14 +19,10 @@ interface TypedConfirmationProps {
 export function TypedConfirmation({ text, expected, label, loading, error, onConfirm }: TypedConfirmationProps) {
   const [typed, setTyped] = useState("");
   return (
-    <form onSubmit={(event) => { event.preventDefault(); onConfirm(typed); }}>
-      <Stack gap="sm">
-        <Text size="sm">{text}</Text>
-        <Text size="sm">Type <bdi><b>{expected}</b></bdi> to confirm.</Text>
-        <TextInput aria-label="Confirmation" value={typed} onChange={(event) => setTyped(event.currentTarget.value)} maxLength={[...expected].length + 20} autoComplete="off" data-autofocus />
-        {error !== null && <ErrorNotice error={error} />}
-        <Group justify="flex-end"><Button type="submit" color="red" loading={loading} disabled={typed !== expected}>{label}</Button></Group>
-      </Stack>
-    </form>
+    <SaveForm onSubmit={() => onConfirm(typed)} isPending={loading} error={error} isValid={typed === expected} label={label} color="red">
+      <Text size="sm">{text}</Text>
+      <Text size="sm">Type <bdi><b>{expected}</b></bdi> to confirm.</Text>
+      <TextInput aria-label="Confirmation" value={typed} onChange={(event) => setTyped(event.currentTarget.value)} maxLength={[...expected].length + 20} autoComplete="off" data-autofocus />
+    </SaveForm>
   );
 }

@@ -1,13 +1,13 @@
-import { Badge, Button, Checkbox, Group, Modal, PasswordInput, Stack, Switch, TextInput } from "@mantine/core";
+import { Badge, Button, Checkbox, Group, Modal, PasswordInput, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import type { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
-import { quoted } from "../documents/filters.js";
-import { ErrorNotice } from "../errors/error_notice.js";
+import { nameFilter } from "../documents/filters.js";
 import { formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
 import { PASSWORD_MAX, passwordProblem } from "../session/password.js";
+import { SaveForm } from "./save_form.js";
 import { TypedConfirmation } from "./typed_confirmation.js";
 
 const KEY = ["users"];
@@ -31,7 +31,7 @@ export function Users() {
     remove.reset();
     setShown(next);
   };
-  const filter = text.trim() === "" ? "" : `name:${quoted(text.trim())}`;
+  const filter = nameFilter(text);
   const title = { settings: shown?.user === undefined ? "New user" : "User", password: "New password", delete: "Delete the user" }[shown?.form ?? "settings"];
   return (
     <>
@@ -103,16 +103,12 @@ function UserForm({ user, onSaved }: UserFormProps) {
   });
   const problem = user === undefined ? passwordProblem(password) : undefined;
   return (
-    <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
-      <Stack gap="sm">
-        <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} maxLength={NAME_MAX} required data-autofocus />
-        <TextInput label="E-mail address" type="email" value={values.email} onChange={(event) => change({ email: event.currentTarget.value })} maxLength={EMAIL_MAX} required />
-        {user === undefined && <PasswordInput label="First password" autoComplete="new-password" value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={password === "" ? undefined : problem} maxLength={PASSWORD_MAX} required />}
-        <Switch label="May administer the platform" checked={values.platform} onChange={(event) => change({ platform: event.currentTarget.checked })} />
-        {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: () => void onSaved() }} />}
-        <Group justify="flex-end"><Button type="submit" loading={save.isPending} disabled={values.name.trim() === "" || values.email.trim() === "" || problem !== undefined}>Save</Button></Group>
-      </Stack>
-    </form>
+    <SaveForm onSubmit={() => save.mutate()} isPending={save.isPending} error={save.error} isValid={values.name.trim() !== "" && values.email.trim() !== "" && problem === undefined} onReload={() => void onSaved()}>
+      <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} maxLength={NAME_MAX} required data-autofocus />
+      <TextInput label="E-mail address" type="email" value={values.email} onChange={(event) => change({ email: event.currentTarget.value })} maxLength={EMAIL_MAX} required />
+      {user === undefined && <PasswordInput label="First password" autoComplete="new-password" value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={password === "" ? undefined : problem} maxLength={PASSWORD_MAX} required />}
+      <Switch label="May administer the platform" checked={values.platform} onChange={(event) => change({ platform: event.currentTarget.checked })} />
+    </SaveForm>
   );
 }
 
@@ -123,13 +119,9 @@ function PasswordForm({ user: { userId }, onSaved }: { readonly user: v1.User; r
   const save = useMutation({ mutationFn: async () => void (await api.users.resetPassword({ userId, password, revokeAccountTokens })), onSuccess: onSaved });
   const problem = passwordProblem(password);
   return (
-    <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
-      <Stack gap="sm">
-        <PasswordInput label="New password" description="All sessions of the user end." autoComplete="new-password" value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={password === "" ? undefined : problem} maxLength={PASSWORD_MAX} required data-autofocus />
-        <Checkbox label="Revoke the account tokens of the user, too" checked={revokeAccountTokens} onChange={(event) => setRevoke(event.currentTarget.checked)} />
-        {save.error !== null && <ErrorNotice error={save.error} />}
-        <Group justify="flex-end"><Button type="submit" loading={save.isPending} disabled={problem !== undefined}>Set the password</Button></Group>
-      </Stack>
-    </form>
+    <SaveForm onSubmit={() => save.mutate()} isPending={save.isPending} error={save.error} isValid={problem === undefined} label="Set the password">
+      <PasswordInput label="New password" description="All sessions of the user end." autoComplete="new-password" value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={password === "" ? undefined : problem} maxLength={PASSWORD_MAX} required data-autofocus />
+      <Checkbox label="Revoke the account tokens of the user, too" checked={revokeAccountTokens} onChange={(event) => setRevoke(event.currentTarget.checked)} />
+    </SaveForm>
   );
 }

@@ -60,42 +60,10 @@ export function statusOf(status: v1.CallStatus): readonly [label: string, color:
   return STATUS[status] ?? ["", "gray"];
 }
 
-/**
- * Returns the edited arguments, or the problem of the text. The tool's schema is checked for required, unknown and mistyped
- * arguments; the server checks the rest before the call runs.
- */
-export function editedArguments(text: string, parametersJson: string): { readonly value: Record<string, Json> } | { readonly problem: string } {
+/** Returns the edited arguments, or the problem of the text. The server checks them with the schema of the tool. */
+export function editedArguments(text: string): { readonly value: Record<string, Json> } | { readonly problem: string } {
   if (new TextEncoder().encode(text).length > ARGUMENTS_BYTES_MAX) return { problem: "The arguments are longer than 128 KiB." };
   const value = parsed(text);
   if (typeof value !== "object" || value === null || Array.isArray(value)) return { problem: "The arguments must be a JSON object." };
-  const problem = problemOf(value as Record<string, Json>, parsed(parametersJson));
-  return problem === undefined ? { value: value as Record<string, Json> } : { problem };
-}
-
-function problemOf(value: Record<string, Json>, schema: Json | undefined): string | undefined {
-  if (typeof schema !== "object" || schema === null || Array.isArray(schema)) return undefined;
-  const { required, properties, additionalProperties } = schema as Record<string, Json | undefined>;
-  const missing = Array.isArray(required) ? required.find((name) => typeof name === "string" && !Object.hasOwn(value, name)) : undefined;
-  if (missing !== undefined) return `The argument ${JSON.stringify(missing)} is missing.`;
-  const known = typeof properties === "object" && properties !== null ? (properties as Record<string, Json>) : {};
-  for (const [name, argument] of Object.entries(value)) {
-    if (!Object.hasOwn(known, name)) {
-      if (additionalProperties === false) return `The tool has no argument ${JSON.stringify(name)}.`;
-      continue;
-    }
-    const { type } = (known[name] ?? {}) as { type?: Json };
-    const types = typeof type === "string" ? [type] : Array.isArray(type) ? type : [];
-    if (types.length > 0 && !types.some((one) => isOfType(argument, one))) return `The argument ${JSON.stringify(name)} must be ${types.join(" or ")}.`;
-  }
-  return undefined;
-}
-
-function isOfType(value: Json, type: Json): boolean {
-  switch (type) {
-    case "null": return value === null;
-    case "array": return Array.isArray(value);
-    case "object": return typeof value === "object" && value !== null && !Array.isArray(value);
-    case "integer": return Number.isInteger(value);
-    default: return typeof value === type;
-  }
+  return { value: value as Record<string, Json> };
 }

@@ -1,7 +1,7 @@
 import { Button, Group, MultiSelect, Select, Stack, Textarea } from "@mantine/core";
 import { v1 } from "folio-client";
-import { useEffect, useRef, type KeyboardEvent } from "react";
-import { useMentions } from "./mentions.js";
+import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+import { SEARCH_MAX, useMentions } from "./mentions.js";
 import { useModels, useTools } from "./queries.js";
 
 /** Maximum size of a message in bytes. */
@@ -45,7 +45,8 @@ export function isSendable({ text }: Draft): boolean {
 export function Composer({ draft, onDraft, isRunning, isWaiting, onSend, onStop }: ComposerProps) {
   const models = useModels();
   const tools = useTools();
-  const mentions = useMentions();
+  const [mentionText, setMentionText] = useState("");
+  const mentions = useMentions(mentionText, draft.mentions);
   const input = useRef<HTMLTextAreaElement>(null);
   const mentionInput = useRef<HTMLInputElement>(null);
   const change = (changes: Partial<Draft>) => onDraft({ ...draft, ...changes });
@@ -84,11 +85,13 @@ export function Composer({ draft, onDraft, isRunning, isWaiting, onSend, onStop 
         size="xs"
         aria-label="Mentions"
         placeholder={draft.mentions.length === 0 ? "@ mention a schema, a prompt or a tag" : ""}
-        data={mentions.options}
+        data={mentions}
         value={[...draft.mentions]}
         onChange={(mentions) => change({ mentions })}
         maxValues={MENTIONS_MAX}
         searchable
+        searchValue={mentionText}
+        onSearchChange={(text) => setMentionText(text.slice(0, SEARCH_MAX))}
         hidePickedOptions
         onKeyDown={(event) => event.key === "Escape" && input.current?.focus()}
       />

@@ -11,7 +11,7 @@ import { entriesOf } from "./history.js";
 import { LiveTurn } from "./live_turn.js";
 import { mentionOf } from "./mentions.js";
 import { PastEntry } from "./past_entry.js";
-import { threadKey, useThread, useTools } from "./queries.js";
+import { threadKey, useThread } from "./queries.js";
 import { useStoredTurn, useTurn, type Decisions, type Outgoing } from "./use_turn.js";
 
 const NO_DECISIONS: Decisions = new Map();
@@ -46,7 +46,6 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
   const queries = useQueryClient();
   const canWrite = usePermits(v1.Role.MEMBER);
   const thread = useThread(threadId);
-  const tools = useTools();
   const [draft, setDraft] = useState<Draft>({ ...EMPTY_DRAFT, text: initialText });
   const [decided, setDecided] = useState<Decisions>(NO_DECISIONS);
   const onRefused = useCallback((message: Outgoing) => setDraft((before) => ({ ...before, text: before.text || message.text })), []);
@@ -66,7 +65,6 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
 
   const messages = useMemo(() => [...(thread.data?.pages ?? [])].reverse().flatMap(({ messages }) => [...messages].reverse()), [thread.data]);
   const entries = useMemo(() => entriesOf(messages, state?.turnId ?? ""), [messages, state?.turnId]);
-  const toolsByName = useMemo(() => new Map((tools.data ?? []).map((tool) => [tool.name, tool])), [tools.data]);
   const isWaiting = state?.phase === "awaiting";
   const isRunning = isStreaming && !isWaiting;
 
@@ -118,7 +116,6 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
           state={state}
           isStreaming={isStreaming}
           approvable={open?.turnId === state.turnId ? open.approvableCallIds : undefined}
-          tools={toolsByName}
           decided={decided}
           onDecide={onDecide}
         />

@@ -1,13 +1,12 @@
 import { Alert, Anchor, Button, Stack, Text } from "@mantine/core";
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import type { v1 } from "folio-client";
 import { useState } from "react";
 import { Link } from "wouter";
-import { useApi } from "../api/api.js";
 import { formatNumber } from "../format.js";
 import { DiffView } from "../schemas/diff_view.js";
 import { QueryView } from "../states/states.js";
 import { affectedSentence, effectSentence, linesOfValue } from "./effect.js";
+import { usePreview } from "./queries.js";
 
 /** Number of differences that are shown at first. */
 const SHOWN = 10;
@@ -21,12 +20,7 @@ interface EffectPreviewProps {
 
 /** The effect that a waiting call would have now: its differences from the current revision, and what they affect. */
 export function EffectPreview({ turnId, callId, argumentsJson }: EffectPreviewProps) {
-  const api = useApi();
-  const preview = useQuery({
-    queryKey: ["preview", turnId, callId, argumentsJson],
-    queryFn: ({ signal }) => api.conversations.previewToolCall({ turnId, callId, argumentsJson }, { signal }),
-    placeholderData: keepPreviousData,
-  });
+  const preview = usePreview(turnId, callId, argumentsJson);
   return (
     <Stack gap={4} component="section" aria-label="Effect" aria-busy={preview.isFetching}>
       <QueryView query={preview}>{(effect) => <Effect effect={effect} />}</QueryView>

@@ -17,13 +17,12 @@ interface LiveTurnProps {
   readonly isStreaming: boolean;
   /** Ids of the waiting calls that the visitor may approve. Undefined: not read yet. */
   readonly approvable: readonly string[] | undefined;
-  readonly tools: ReadonlyMap<string, v1.Tool>;
   readonly decided: Decisions;
   readonly onDecide: (decisions: Decisions) => void;
 }
 
 /** The newest turn: its rounds as they happen, and the calls that wait. */
-export function LiveTurn({ state, isStreaming, approvable, tools, decided, onDecide }: LiveTurnProps) {
+export function LiveTurn({ state, isStreaming, approvable, decided, onDecide }: LiveTurnProps) {
   const { rounds, phase, waiting, usage } = state;
   const isRunning = phase === "running" && isStreaming;
   const waitingCalls = waiting?.pending.filter(({ needsApproval }) => needsApproval) ?? [];
@@ -37,7 +36,6 @@ export function LiveTurn({ state, isStreaming, approvable, tools, decided, onDec
       turnId: state.turnId,
       requirement: call.approvalRequirement,
       mayApprove: approvable?.includes(call.callId) ?? false,
-      parametersJson: tools.get(call.name)?.parametersJson ?? "",
       decision: decided.get(call.callId),
       isBusy: isStreaming,
       onDecide: (decision) => onDecide(new Map([[call.callId, decision]])),

@@ -1,5 +1,5 @@
 // The queries and changes of the threads of a document.
-import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 
@@ -44,6 +44,17 @@ export function useModels() {
     queryKey: ["models", "chat"],
     queryFn: ({ signal }) => api.models.listModels({ use: v1.ModelUse.CHAT, pageSize: 200 }, { signal }),
     staleTime: 60_000,
+  });
+}
+
+/** Returns the effect that a waiting call would have. `argumentsJson`: edited arguments, which the server checks; empty: those of the call. */
+export function usePreview(turnId: string, callId: string, argumentsJson: string, isWanted = true) {
+  const api = useApi();
+  return useQuery({
+    queryKey: ["preview", turnId, callId, argumentsJson],
+    queryFn: ({ signal }) => api.conversations.previewToolCall({ turnId, callId, argumentsJson }, { signal }),
+    placeholderData: keepPreviousData,
+    enabled: isWanted,
   });
 }
 

@@ -5,10 +5,11 @@ import { lazy, Suspense, useState } from "react";
 import { usePermits } from "../session/session_context.js";
 import { LoadingState } from "../states/states.js";
 import { approversOf, editedArguments, indented, REASON_MAX, statusOf, summaryOf } from "./calls.js";
+import { usePreview } from "./queries.js";
 
 const EffectPreview = lazy(async () => ({ default: (await import("./effect_preview.js")).EffectPreview }));
 
-/** Delay between an edit of the arguments and the preview of its effect, in milliseconds. */
+/** Delay between an edit of the arguments and its check by a preview of its effect, in milliseconds. */
 const PREVIEW_DELAY_MS = 500;
 
 interface ToolCardProps {
@@ -28,8 +29,6 @@ export interface WaitingCall {
   readonly requirement: v1.ApprovalRequirement | undefined;
   /** True if the visitor may approve the call. */
   readonly mayApprove: boolean;
-  /** The JSON Schema of the tool's arguments. Empty: unknown. */
-  readonly parametersJson: string;
   /** A decision that is being sent, or was sent while other calls of the round wait. */
   readonly decision: Decision | undefined;
   readonly isBusy: boolean;
@@ -68,12 +67,15 @@ function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardPro
   const [mode, setMode] = useState<"choose" | "edit" | "reject">("choose");
   const [text, setText] = useState("");
   const [problem, setProblem] = useState<string>();
-  const { turnId, requirement, mayApprove, parametersJson, decision, isBusy, onDecide } = waiting;
+  const { turnId, requirement, mayApprove, decision, isBusy, onDecide } = waiting;
   // Viewers read waiting calls, but not previews.
   const hasPreview = usePermits(v1.Role.MEMBER);
   const [editedText] = useDebouncedValue(mode === "edit" ? text : "", PREVIEW_DELAY_MS);
   const isEdited = mode === "edit" && editedText !== "" && editedText !== indented(argumentsJson);
-  const previewed = isEdited && "value" in editedArguments(editedText, parametersJson) ? editedText : "";
+  const previewed = isEdited && "value" in editedArguments(editedText) ? editedText : "";
+  const check = usePreview(turnId, callId, previewed, hasPreview && previewed !== "");
+  // A refused text may still be approved: a call that refers to an earlier call of its round has no preview.
+  const isRefused = previewed !== "" && text === editedText && !check.isPlaceholderData && (check.data?.problem ?? "") !== "";
 
   if (decision !== undefined) {
     return <Text size="xs" c="dimmed" role="status">{`${decisionLabel(decision)}. The round runs when all its calls are decided.`}</Text>;
@@ -84,7 +86,7 @@ function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardPro
     setProblem(undefined);
   };
   const runEdited = () => {
-    const edited = editedArguments(text, parametersJson);
+    const edited = editedArguments(text);
     if ("problem" in edited) setProblem(edited.problem);
     else onDecide({ edited: edited.value });
   };
@@ -106,7 +108,7 @@ function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardPro
       )}
       {mode === "edit" && (
         <>
-          <Textarea aria-label="Arguments" value={text} onChange={(event) => { setText(event.currentTarget.value); setProblem(undefined); }} error={problem} autosize minRows={3} maxRows={16} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
+          <Textarea aria-label="Arguments" value={text} onChange={(event) => { setText(event.currentTarget.value); setProblem(undefined); }} error={problem ?? isRefused} autosize minRows={3} maxRows={16} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
           <Group gap="xs"><Button size="xs" color="green" loading={isBusy} onClick={runEdited}>Approve edited call</Button>{cancel}</Group>
         </>
       )}

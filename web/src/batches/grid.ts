@@ -1,5 +1,5 @@
 // The results of a batch as a grid: a row for each item, a column for each field. No I/O.
-import { parsed, type Json } from "../extraction/fields.js";
+import { memberPath, parsed, type Json } from "../extraction/fields.js";
 
 /** Maximum number of columns of fields. */
 export const COLUMNS_MAX = 12;
@@ -25,6 +25,23 @@ export function cellOf(result: Json | undefined, name: string): string {
 export function extractionIdOf(resultJson: string): string {
   const id = objectOf(parsed(resultJson))["extraction_id"];
   return typeof id === "string" ? id : "";
+}
+
+/** Returns true if the subject of an item is a document. */
+export function isDocument(subject: string): boolean {
+  return subject.startsWith("doc_");
+}
+
+/**
+ * Returns the address of the extraction of an item, or of the citation of one of its fields. Without a result: of the document.
+ * `field`: the name of a column; empty: no field.
+ */
+export function evidencePath(documentId: string, resultJson: string, field = ""): string {
+  const extraction = extractionIdOf(resultJson);
+  const path = `/documents/${encodeURIComponent(documentId)}`;
+  if (extraction === "") return path;
+  const parameters = field === "" ? { extraction } : { extraction, field: memberPath("", field) };
+  return `${path}?${new URLSearchParams(parameters).toString()}`;
 }
 
 function objectOf(value: Json | undefined): Record<string, Json> {

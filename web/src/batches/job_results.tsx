@@ -3,10 +3,12 @@ import { keepPreviousData, useInfiniteQuery, useQueryClient } from "@tanstack/re
 import { v1 } from "folio-client";
 import { Link } from "wouter";
 import { useApi } from "../api/api.js";
+import { documentKey } from "../document/queries.js";
 import { each } from "../documents/each.js";
 import { dataOf, type Json } from "../extraction/fields.js";
+import { extractionKey } from "../extraction/queries.js";
 import { EmptyState, MoreButton, QueryView } from "../states/states.js";
-import { cellOf, columnsOf, extractionIdOf } from "./grid.js";
+import { cellOf, columnsOf, evidencePath, extractionIdOf, isDocument } from "./grid.js";
 
 const PAGE = 25;
 const REFRESH_MS = 5_000;
@@ -15,6 +17,8 @@ const FRESH_MS = 60_000;
 
 interface Row {
   readonly item: v1.JobItem;
+  /** The name of the document. Undefined: the item has none, or it was deleted. */
+  readonly name: string | undefined;
   /** The extracted data. Undefined: none, or it was deleted. */
   readonly result: Json | undefined;
 }
@@ -28,17 +32,26 @@ export function JobResults({ jobId, isOpen }: { readonly jobId: string; readonly
     queryKey: ["job items", jobId, isOpen],
     queryFn: async ({ pageParam, signal }) => {
       const { items, nextPageToken } = await api.jobs.listJobItems({ jobId, pageSize: PAGE, pageToken: pageParam }, { signal });
+      const names = new Map<string, string>();
+      await each(items.filter(({ subject }) => isDocument(subject)), async ({ subject: documentId }) => {
+        const document = await queries.fetchQuery({
+          queryKey: documentKey(documentId),
+          queryFn: async () => (await api.documents.getDocument({ documentId }, { signal })).document ?? null,
+          staleTime: FRESH_MS,
+        });
+        if (document !== null) names.set(documentId, document.name);
+      });
       const results = new Map<number, Json | undefined>();
       await each(items.filter(({ resultJson }) => extractionIdOf(resultJson) !== ""), async ({ number, resultJson }) => {
         const extractionId = extractionIdOf(resultJson);
         const extraction = await queries.fetchQuery({
-          queryKey: ["extraction", extractionId],
+          queryKey: extractionKey(extractionId),
           queryFn: async () => (await api.extractions.getExtraction({ extractionId }, { signal })).extraction ?? null,
           staleTime: FRESH_MS,
         });
         if (extraction !== null) results.set(number, dataOf(extraction));
       });
-      return { rows: items.map((item): Row => ({ item, result: results.get(item.number) })), nextPageToken };
+      return { rows: items.map((item): Row => ({ item, name: names.get(item.subject), result: results.get(item.number) })), nextPageToken };
     },
     initialPageParam: "",
     getNextPageParam: (last) => last.nextPageToken || undefined,
@@ -64,12 +77,16 @@ function ResultGrid({ rows }: { readonly rows: readonly Row[] }) {
       <Table aria-label="Results" verticalSpacing={4}>
         <Table.Thead><Table.Tr><Table.Th>Number</Table.Th><Table.Th>Document</Table.Th><Table.Th>State</Table.Th>{columns.map((name) => <Table.Th key={name} className="foreign">{name}</Table.Th>)}</Table.Tr></Table.Thead>
         <Table.Tbody>
-          {rows.map(({ item: { number, subject, state, error }, result }) => (
+          {rows.map(({ item: { number, subject, state, error, resultJson }, name, result }) => (
             <Table.Tr key={number}>
               <Table.Td>{number}</Table.Td>
-              <Table.Td>{subject.startsWith("doc_") ? <Anchor component={Link} href={`/documents/${subject}`} size="sm">{subject}</Anchor> : subject}</Table.Td>
+              <Table.Td className="foreign">{isDocument(subject) ? <Anchor component={Link} href={evidencePath(subject, resultJson)} size="sm"><bdi>{name ?? subject}</bdi></Anchor> : subject}</Table.Td>
               <Table.Td>{(v1.JobItemState[state] ?? "").toLowerCase()}{error !== undefined && <Text size="xs" c="red" className="foreign">{error.message}</Text>}</Table.Td>
-              {columns.map((name) => <Table.Td key={name} className="foreign">{cellOf(result, name)}</Table.Td>)}
+              {columns.map((field) => {
+                const text = cellOf(result, field);
+                const isLinked = text !== "" && isDocument(subject);
+                return <Table.Td key={field} className="foreign">{isLinked ? <Anchor component={Link} href={evidencePath(subject, resultJson, field)} size="sm" c="inherit">{text}</Anchor> : text}</Table.Td>;
+              })}
             </Table.Tr>
           ))}
         </Table.Tbody>

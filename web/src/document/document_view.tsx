@@ -11,6 +11,7 @@ import { useDocument, useDocumentText, useLiveDocument } from "./queries.js";
 import { matchingPages } from "./search.js";
 import { TextView } from "./text_view.js";
 import { ProposalBanner } from "./proposal_banner.js";
+import { ProtectedNotice } from "./protected_notice.js";
 import { Thumbnails } from "./thumbnails.js";
 import { Toolbar } from "./toolbar.js";
 
@@ -60,6 +61,7 @@ function LoadedDocument({ document }: { readonly document: v1.Document }) {
           <Title order={1} size="h4" className="foreign" lineClamp={1}>{name}</Title>
           <Badge variant="light" color={color} title={stateReason}>{label}</Badge>
         </Group>
+        <ProtectedNotice document={document} />
         <ProposalBanner documentId={documentId} />
         <div className={classes["layout"]}>
           {hasImages ? <Thumbnails documentId={documentId} pages={pages} current={page} onPage={goTo} /> : <span />}

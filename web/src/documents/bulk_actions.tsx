@@ -1,4 +1,4 @@
-import { Button, Group, Menu, Modal, Select, Stack, Text } from "@mantine/core";
+import { Button, Group, Menu, Modal, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { notifications } from "@mantine/notifications";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
@@ -8,7 +8,7 @@ import { useApi } from "../api/api.js";
 import { adviceFor } from "../errors/advice.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { each, type Outcome } from "./each.js";
-import { usePrompts } from "./queries.js";
+import { BUILT_IN, PromptSelect } from "./prompt_select.js";
 
 interface BulkActionsProps {
   readonly documents: readonly v1.Document[];
@@ -83,9 +83,7 @@ export function BulkActions({ documents, tags, onDone }: BulkActionsProps) {
 /** Starts a job that runs a prompt on the documents. */
 function ExtractForm({ documents, onDone }: { readonly documents: readonly v1.Document[]; readonly onDone: () => void }) {
   const api = useApi();
-  const [promptId, setPromptId] = useState<string>("default");
-  const [text, setText] = useState("");
-  const prompts = usePrompts(text);
+  const [promptId, setPromptId] = useState(BUILT_IN);
   const run = useMutation({
     mutationFn: () => api.batch(promptId, { documentIds: documents.map(({ documentId }) => documentId) }),
     onSuccess: () => {
@@ -93,13 +91,9 @@ function ExtractForm({ documents, onDone }: { readonly documents: readonly v1.Do
       onDone();
     },
   });
-  const options = [
-    { value: "default", label: "Built-in prompt" },
-    ...(prompts.data ?? []).map(({ promptId, name }) => ({ value: promptId, label: name })),
-  ];
   return (
     <Stack>
-      <Select label="Prompt" data={options} value={promptId} onChange={(value) => setPromptId(value ?? "default")} searchable onSearchChange={(value) => setText(options.some(({ label }) => label === value) ? "" : value)} allowDeselect={false} />
+      <PromptSelect value={promptId} onChange={setPromptId} />
       {run.error !== null && <ErrorNotice error={run.error} actions={{ retry: () => run.mutate() }} />}
       <Button onClick={() => run.mutate()} loading={run.isPending}>{`Extract ${documents.length} documents`}</Button>
     </Stack>

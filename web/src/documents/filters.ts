@@ -41,12 +41,17 @@ export function quoted(text: string): string {
   return `"${text.replace(/["\\]/g, "\\$&")}"`;
 }
 
+/** Returns the filter of the server for names that contain a text. Empty: all. */
+export function nameFilter(text: string): string {
+  const name = text.trim();
+  return name === "" ? "" : `name:${quoted(name)}`;
+}
+
 /** Returns the filter of the server. */
 export function serverFilter({ text, state, tagIds }: DocumentFilters): string {
   const conditions = tagIds.map((id) => `tag:${id}`);
-  if (text.trim() !== "") conditions.unshift(`name:${quoted(text.trim())}`);
   if (state !== "") conditions.push(`state=${state}`);
-  return conditions.join(" ");
+  return [nameFilter(text), ...conditions].filter((condition) => condition !== "").join(" ");
 }
 
 /** Returns true if the filter of a job can select the same documents: it has no state, because a job reads READY documents only. */

@@ -1,7 +1,7 @@
 // The queries of documents and of their tags and prompts.
 import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useApi } from "../api/api.js";
-import { isUnsettled, quoted, serverFilter, type DocumentFilters } from "./filters.js";
+import { isUnsettled, nameFilter, serverFilter, type DocumentFilters } from "./filters.js";
 
 const PAGE = 200;
 /** Delay between two reads of a list whose documents are being read, in milliseconds. */
@@ -37,10 +37,10 @@ export function useTags() {
   });
 }
 
-/** Returns the prompts of the organization by name, at most 100 of them. */
+/** Returns the prompts whose name contains a text, by name, at most 100 of them. */
 export function usePrompts(text = "") {
   const api = useApi();
-  const filter = text === "" ? "" : `name:${quoted(text)}`;
+  const filter = nameFilter(text);
   return useQuery({
     queryKey: ["prompts", { filter }],
     queryFn: async ({ signal }) =>

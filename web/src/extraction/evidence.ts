@@ -32,6 +32,12 @@ export function evidenceOf(extraction: v1.Extraction, fields: readonly Field[]):
   );
 }
 
+/** Returns the citation of a field, or the first one of its parts. Undefined: it has none. */
+export function citationOf(evidence: ReadonlyMap<string, Evidence>, path: string): v1.Citation | undefined {
+  const isPart = (one: string) => one === path || one.startsWith(`${path}.`) || one.startsWith(`${path}[`);
+  return [...evidence].find(([one, { citation }]) => citation !== undefined && isPart(one))?.[1].citation;
+}
+
 /** Returns the color of a confidence. */
 export function confidenceColor(confidence: number): string {
   if (confidence >= 0.9) return "green";

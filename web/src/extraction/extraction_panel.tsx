@@ -1,23 +1,35 @@
 import { Alert, Badge, Button, Group, Menu, Select, Stack, Text } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useSearchParams } from "wouter";
+import { useFocus } from "../document/focus.js";
 import { extractionsKey } from "../document/queries.js";
-import { usePrompts } from "../documents/queries.js";
+import { BUILT_IN, PromptSelect } from "../documents/prompt_select.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { usePermits } from "../session/session_context.js";
-import { EmptyState, QueryView } from "../states/states.js";
-import { evidenceOf } from "./evidence.js";
+import { EmptyState, LoadingState, QueryView } from "../states/states.js";
+import { citationOf, evidenceOf, type Evidence } from "./evidence.js";
 import { FieldList } from "./field_list.js";
 import { dataOf, fieldsOf, leaves } from "./fields.js";
-import { EXPORTS, useChange, useExport, useExtractions, useRun, useSchema, type Change } from "./queries.js";
+import { EXPORTS, useChange, useExport, useExtraction, useExtractions, useRun, useSchema, type Change } from "./queries.js";
 
-/** The extractions of a document: their fields, decisions, history and export. Changes of an agent appear while it writes. */
+const ID = /^[\w-]{1,100}$/;
+
+/**
+ * The extractions of a document: their fields, decisions, history and export. Changes of an agent appear while it writes. The address
+ * contains the chosen extraction, which may be older than the listed ones.
+ */
 export function ExtractionPanel({ document }: { readonly document: v1.Document }) {
   const extractions = useExtractions(document.documentId);
   const canWrite = usePermits(v1.Role.MEMBER);
-  const [chosen, setChosen] = useState<string>();
+  const [parameters, setParameters] = useSearchParams();
+  const linked = parameters.get("extraction") ?? "";
+  const chosen = ID.test(linked) ? linked : "";
+  const isUnlisted = chosen !== "" && extractions.data?.some(({ extractionId }) => extractionId === chosen) === false;
+  const older = useExtraction(chosen, isUnlisted);
+  const choose = (id: string) => setParameters((before) => { before.set("extraction", id); before.delete("field"); return before; }, { replace: true });
   return (
     <Stack gap="sm">
       {canWrite && <RunBar document={document} />}
@@ -25,14 +37,18 @@ export function ExtractionPanel({ document }: { readonly document: v1.Document }
         query={extractions}
         empty={(all) => (all.length === 0 ? <EmptyState title="No extraction yet" text="Run a prompt, or let the agent create one." /> : undefined)}
       >
-        {(all) => {
+        {(listed) => {
+          if (isUnlisted && older.isLoading) return <LoadingState />;
+          // The id of an address may be that of another document.
+          const found = (isUnlisted ? older.data : undefined) ?? undefined;
+          const all = found !== undefined && found.documentId === document.documentId ? [...listed, found] : listed;
           const current = all.find(({ extractionId }) => extractionId === chosen) ?? all[0];
           if (current === undefined) return null;
           const options = all.map(({ extractionId, createTime, model }) => ({ value: extractionId, label: `${formatTime(createTime)} · ${model}` }));
           return (
             <>
               <Group justify="space-between" align="flex-end">
-                <Select size="xs" aria-label="Extraction" data={options} value={current.extractionId} onChange={(id) => setChosen(id ?? undefined)} allowDeselect={false} flex={1} />
+                <Select size="xs" aria-label="Extraction" data={options} value={current.extractionId} onChange={(id) => choose(id ?? "")} allowDeselect={false} flex={1} />
                 <ExportMenu document={document} />
               </Group>
               <ExtractionFields key={current.extractionId} extraction={current} canWrite={canWrite} />
@@ -44,6 +60,21 @@ export function ExtractionPanel({ document }: { readonly document: v1.Document }
   );
 }
 
+/** Shows the citation of the field that the address names, once for each address. */
+function useLinkedField(evidence: ReadonlyMap<string, Evidence>): void {
+  const { setHighlight, goTo } = useFocus();
+  const [parameters] = useSearchParams();
+  const field = parameters.get("field") ?? "";
+  const citation = useMemo(() => (field === "" ? undefined : citationOf(evidence, field)), [evidence, field]);
+  const shown = useRef("");
+  useEffect(() => {
+    if (citation === undefined || shown.current === field) return;
+    shown.current = field;
+    setHighlight({ page: citation.page, boxes: citation.boxes });
+    goTo(citation.page);
+  }, [citation, field, setHighlight, goTo]);
+}
+
 function ExtractionFields({ extraction, canWrite }: { readonly extraction: v1.Extraction; readonly canWrite: boolean }) {
   const schema = useSchema(extraction.schemaRevid);
   const change = useChange(extraction);
@@ -53,6 +84,7 @@ function ExtractionFields({ extraction, canWrite }: { readonly extraction: v1.Ex
   const evidence = useMemo(() => evidenceOf(extraction, values), [extraction, values]);
   const { mutate } = change;
   const queries = useQueryClient();
+  useLinkedField(evidence);
   const reload = () => {
     change.reset();
     void queries.invalidateQueries({ queryKey: extractionsKey(extraction.documentId) });
@@ -87,14 +119,12 @@ function ExtractionFields({ extraction, canWrite }: { readonly extraction: v1.Ex
 
 function RunBar({ document }: { readonly document: v1.Document }) {
   const run = useRun(document.documentId);
-  const [promptId, setPromptId] = useState("default");
-  const prompts = usePrompts();
-  const options = [{ value: "default", label: "Built-in prompt" }, ...(prompts.data ?? []).map(({ promptId, name }) => ({ value: promptId, label: name }))];
+  const [promptId, setPromptId] = useState(BUILT_IN);
   const isReady = document.state === v1.DocumentState.READY;
   return (
     <>
       <Group gap="xs" align="flex-end">
-        <Select size="xs" aria-label="Prompt" data={options} value={promptId} onChange={(id) => setPromptId(id ?? "default")} searchable allowDeselect={false} flex={1} />
+        <PromptSelect isCompact value={promptId} onChange={setPromptId} />
         <Button size="xs" onClick={() => run.mutate(promptId)} loading={run.isPending} disabled={!isReady}>Extract</Button>
       </Group>
       {run.error !== null && <ErrorNotice error={run.error} actions={{ retry: () => run.mutate(promptId) }} onClose={run.reset} />}

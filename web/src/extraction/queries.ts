@@ -17,6 +17,18 @@ export function useExtractions(documentId: string) {
   });
 }
 
+export const extractionKey = (extractionId: string) => ["extraction", extractionId] as const;
+
+/** Returns an extraction that a link names and the newest ones lack. Null: it was deleted. */
+export function useExtraction(extractionId: string, isWanted: boolean) {
+  const api = useApi();
+  return useQuery({
+    queryKey: extractionKey(extractionId),
+    queryFn: async ({ signal }) => (await api.extractions.getExtraction({ extractionId }, { signal })).extraction ?? null,
+    enabled: isWanted,
+  });
+}
+
 /** Returns the JSON Schema of a revision. Revisions do not change. */
 export function useSchema(schemaRevid: string) {
   const api = useApi();

@@ -6,7 +6,6 @@ import { approvals, approveRequest, v1, type Decision } from "folio-client";
 import { useState } from "react";
 import { Link } from "wouter";
 import { ToolCard } from "../agent/tool_card.js";
-import { useTools } from "../agent/queries.js";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatLeft } from "../format.js";
@@ -21,7 +20,6 @@ export function requestOf({ turnId, calls }: v1.PendingApproval, approvable: rea
 /** A turn with calls that wait. */
 export function ApprovalItem({ approval }: { readonly approval: v1.PendingApproval }) {
   const api = useApi();
-  const tools = useTools();
   const { turnId, threadId, documentIds, expireTime } = approval;
   const turn = useQuery({ queryKey: ["turn", turnId], queryFn: async ({ signal }) => (await api.conversations.getTurn({ turnId }, { signal })).turn ?? null });
   const [decided, setDecided] = useState<ReadonlyMap<string, Decision>>(new Map());
@@ -56,7 +54,6 @@ export function ApprovalItem({ approval }: { readonly approval: v1.PendingApprov
             turnId,
             requirement: call.approvalRequirement,
             mayApprove: approvable.includes(call.callId),
-            parametersJson: tools.data?.find(({ name }) => name === call.name)?.parametersJson ?? "",
             decision: decided.get(call.callId),
             isBusy: send.isPending,
             onDecide: (decision) => decide(new Map([[call.callId, decision]])),

@@ -5,12 +5,13 @@ import { useState } from "react";
 import { useSearchParams } from "wouter";
 import { useSchemas } from "../agent/mentions.js";
 import { useApi } from "../api/api.js";
-import { quoted } from "../documents/filters.js";
+import { nameFilter } from "../documents/filters.js";
 import { useTags } from "../documents/queries.js";
 import { TagBadge } from "../documents/tag_badge.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
+import { SearchSelect, type Option } from "../lists/search_select.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, QueryView } from "../states/states.js";
 
@@ -23,8 +24,15 @@ const ID = /^[\w-]{1,100}$/;
 
 /** Returns the filter of the server for a part of the name and a schema. An invalid id of an address filters nothing. */
 export function promptFilter(text: string, schemaId: string): string {
-  const name = text.trim() === "" ? [] : [`name:${quoted(text.trim())}`];
-  return [...name, ...(ID.test(schemaId) ? [`schema:${schemaId}`] : [])].join(" ");
+  return [nameFilter(text), ID.test(schemaId) ? `schema:${schemaId}` : ""].filter((condition) => condition !== "").join(" ");
+}
+
+function useFoundSchemas(text: string): readonly Option[] {
+  return (useSchemas(text).data ?? []).map(({ schemaId, name }) => ({ value: schemaId, label: name }));
+}
+
+function useFoundRevisions(text: string): readonly Option[] {
+  return (useSchemas(text).data ?? []).map(({ schemaRevid, name, revision }) => ({ value: schemaRevid, label: `${name} (revision ${revision})` }));
 }
 
 /** The prompts of the organization. The address contains the schema of the filter and the prompt that is shown. */
@@ -32,7 +40,6 @@ export function PromptsView() {
   const api = useApi();
   const canWrite = usePermits(v1.Role.MEMBER);
   const tags = useTags();
-  const schemas = useSchemas();
   const [parameters, setParameters] = useSearchParams();
   const schemaId = parameters.get("schema") ?? "";
   const promptId = parameters.get("prompt") ?? "";
@@ -45,9 +52,6 @@ export function PromptsView() {
       return after;
     });
   const filter = promptFilter(text, schemaId);
-  const schemaOptions = (schemas.data ?? []).map(({ schemaId, name }) => ({ value: schemaId, label: name }));
-  // A link may name a schema that is not among the first ones.
-  if (schemaId !== "" && !schemaOptions.some(({ value }) => value === schemaId)) schemaOptions.unshift({ value: schemaId, label: schemaId });
   return (
     <>
       <ListView<v1.Prompt>
@@ -69,7 +73,7 @@ export function PromptsView() {
           { label: "", cell: ({ promptId, name }) => <ActionIcon variant="subtle" color="gray" aria-label={`${canWrite ? "Edit" : "Show"} ${name}`} onClick={() => set("prompt", promptId)}>{canWrite ? "✎" : "…"}</ActionIcon> },
         ]}
       >
-        <Select size="xs" aria-label="Schema" placeholder="Any schema" data={schemaOptions} value={schemaId || null} onChange={(id) => set("schema", id ?? "")} clearable searchable w={200} />
+        <SearchSelect size="xs" aria-label="Schema" placeholder="Any schema" useFound={useFoundSchemas} value={schemaId} firstLabel={schemaId} onChange={(id) => set("schema", id)} clearable w={200} />
         {canWrite && <Button size="xs" onClick={() => set("prompt", "new")}>New prompt</Button>}
       </ListView>
       <Modal opened={promptId !== ""} onClose={() => set("prompt", "")} title={promptId === "new" ? "New prompt" : canWrite ? "Edit prompt" : "Prompt"} size="lg">
@@ -109,7 +113,6 @@ function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
   const api = useApi();
   const queries = useQueryClient();
   const readOnly = !usePermits(v1.Role.MEMBER);
-  const schemas = useSchemas();
   const models = useQuery({ queryKey: ["models", "prompts"], queryFn: async ({ signal }) => (await api.models.listModels({ use: v1.ModelUse.PROMPTS, pageSize: 200 }, { signal })).models });
   const [values, setValues] = useState(prompt);
   const change = (changes: Partial<Edited>) => setValues((before) => ({ ...before, ...changes }));
@@ -130,17 +133,14 @@ function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
   });
   const remove = useMutation({ mutationFn: async () => void (await api.prompts.deletePrompt({ promptId: prompt.promptId, etag: prompt.etag })), onSuccess });
   const error = save.error ?? remove.error;
-  const schemaOptions = (schemas.data ?? []).map(({ schemaRevid, name, revision }) => ({ value: schemaRevid, label: `${name} (revision ${revision})` }));
-  // A prompt may use an older revision than the newest one of its schema.
-  if (values.schemaRevid !== "" && !schemaOptions.some(({ value }) => value === values.schemaRevid)) {
-    schemaOptions.unshift({ value: values.schemaRevid, label: `revision ${values.schemaRevid.split(".").at(-1) ?? ""} (older)` });
-  }
+  // A prompt may use an older revision than the newest one of its schema, which no search finds.
+  const firstLabel = `revision ${prompt.schemaRevid.split(".").at(-1) ?? ""}`;
   return (
     <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
       <Stack>
         <TextInput label="Name" value={values.name} onChange={(event) => change({ name: event.currentTarget.value })} readOnly={readOnly} maxLength={NAME_MAX} required data-autofocus />
         <Textarea label="Instructions" value={values.content} onChange={(event) => change({ content: event.currentTarget.value })} readOnly={readOnly} maxLength={CONTENT_MAX} required autosize minRows={5} maxRows={18} dir="auto" />
-        <Select label="Schema" placeholder="No schema" data={schemaOptions} value={values.schemaRevid || null} onChange={(id) => change({ schemaRevid: id ?? "" })} readOnly={readOnly} clearable={!readOnly} searchable />
+        <SearchSelect label="Schema" placeholder="No schema" useFound={useFoundRevisions} value={values.schemaRevid} firstLabel={firstLabel} onChange={(schemaRevid) => change({ schemaRevid })} readOnly={readOnly} clearable={!readOnly} />
         <Select label="Model" placeholder="Default model" data={(models.data ?? []).map(({ name }) => name)} value={values.model || null} onChange={(model) => change({ model: model ?? "" })} readOnly={readOnly} clearable={!readOnly} searchable />
         <MultiSelect label="Tags" description="The prompt runs on documents with one of its tags." data={tags.map(({ tagId, name }) => ({ value: tagId, label: name }))} value={[...values.tagIds]} onChange={(tagIds) => change({ tagIds })} readOnly={readOnly} searchable />
         {prompt.promptId === "" && <Checkbox label="The extraction agent runs the prompt" checked={values.agent} onChange={(event) => change({ agent: event.currentTarget.checked })} />}

@@ -3,7 +3,7 @@ import { v1 } from "folio-client";
 import { useState } from "react";
 import { Link } from "wouter";
 import { useApi } from "../api/api.js";
-import { quoted } from "../documents/filters.js";
+import { nameFilter } from "../documents/filters.js";
 import { formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
 import { usePermits } from "../session/session_context.js";
@@ -13,7 +13,7 @@ export function SchemasView() {
   const api = useApi();
   const canWrite = usePermits(v1.Role.MEMBER);
   const [text, setText] = useState("");
-  const filter = text.trim() === "" ? "" : `name:${quoted(text.trim())}`;
+  const filter = nameFilter(text);
   return (
     <ListView<v1.Schema>
       title="Schemas"

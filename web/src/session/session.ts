@@ -6,7 +6,7 @@ import type { Api } from "../api/api.js";
 export interface Membership {
   readonly organizationId: string;
   readonly name: string;
-  /** Undefined: the server does not state the role of an access token of an organization. */
+  /** Undefined: the server states none. */
   readonly role: v1.Role | undefined;
 }
 
@@ -72,9 +72,9 @@ export async function signInWithToken(connect: Connect, token: string): Promise<
     // A token of an organization has no account.
     if (!(error instanceof FolioError) || error.code === "UNAUTHENTICATED" || error.code === "UNAVAILABLE") throw error;
   }
-  const { organization } = await api.organizations.getOrganization({});
+  const { organization, callerRole } = await api.organizations.getOrganization({});
   const { organizationId = "", name = "" } = organization ?? {};
-  return sessionOf(token, [{ organizationId, name, role: undefined }], undefined, false);
+  return sessionOf(token, [{ organizationId, name, role: callerRole || undefined }], undefined, false);
 }
 
 /** Connects with a token in an organization; both may be undefined. */

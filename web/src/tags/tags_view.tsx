@@ -3,7 +3,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
-import { quoted } from "../documents/filters.js";
+import { nameFilter } from "../documents/filters.js";
 import { TagBadge } from "../documents/tag_badge.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
@@ -21,7 +21,7 @@ export function TagsView() {
   const canWrite = usePermits(v1.Role.MEMBER);
   const [text, setText] = useState("");
   const [edited, setEdited] = useState<Edited>();
-  const filter = text.trim() === "" ? "" : `name:${quoted(text.trim())}`;
+  const filter = nameFilter(text);
   return (
     <>
       <ListView<v1.Tag>

@@ -4,13 +4,14 @@ use anyhow::{Result, bail};
 use folio_proto::v1;
 use serde_json::{Value, json};
 
+use super::job::word;
 use super::output::View;
 use super::{DataArguments, present, time};
 use crate::client::{Client, answer};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Print the organization of the token with its settings.
+    /// Print the organization of the token with its settings and the role of the token.
     Show(Show),
     /// Change the settings of the organization of the token. Requires the role admin.
     Update(Update),
@@ -58,7 +59,10 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 async fn show(client: &Client) -> Result<View> {
     let found = answer(client.organizations().get_organization(v1::GetOrganizationRequest::default())).await?;
-    Ok(View::one(row(&present(found.organization)?)))
+    let role = word(found.caller_role().as_str_name(), "ROLE_");
+    let mut row = row(&present(found.organization)?);
+    row["role"] = json!(role);
+    Ok(View::one(row))
 }
 
 async fn change(client: &Client, update: &Update) -> Result<View> {

@@ -259,8 +259,8 @@ async fn one(client: &Client, own: &[AccountOrganization], id: &str) -> Result<O
     if let Some(found) = own.iter().find(|found| found.organization.id == id) {
         return described(client, own, &found.organization).await;
     }
-    let organization = client.run(GetOrganization { organization_id: Some(id) }).await?;
-    described(client, own, &organization).await
+    let found = client.run(GetOrganization { organization_id: Some(id) }).await?;
+    described(client, own, &found.organization).await
 }
 
 async fn list(client: Client, Query(query): Query<OrganizationsQuery>) -> Reply<Json<OrganizationList>> {
@@ -405,7 +405,7 @@ async fn update(client: Client, Json(fields): Json<OrganizationFields>) -> Reply
         };
         client.run(operation).await?
     } else {
-        client.run(GetOrganization { organization_id: None }).await?
+        client.run(GetOrganization { organization_id: None }).await?.organization
     };
     set_members(&client, steps).await?;
     Ok(OrganizationBody::versioned(&organization, &members(&client).await?))
@@ -413,7 +413,7 @@ async fn update(client: Client, Json(fields): Json<OrganizationFields>) -> Reply
 
 async fn remove(client: Client, Id(organization_id): Id<OrgId>) -> Reply<Json<Deleted>> {
     let found = client.run(GetOrganization { organization_id: Some(organization_id.clone()) }).await?;
-    client.run(DeleteOrganization { organization_id, name: found.name }).await?;
+    client.run(DeleteOrganization { organization_id, name: found.organization.name }).await?;
     Ok(Json(Deleted { status: "success" }))
 }
 

@@ -80,7 +80,7 @@ async fn organization_of_token(client: Client, _: Query<TokenQuery>) -> Reply<Js
     if !client.has_organization() {
         return Ok(Json(OrganizationOfToken::default()));
     }
-    let found = client.run(GetOrganization { organization_id: None }).await?;
+    let found = client.run(GetOrganization { organization_id: None }).await?.organization;
     Ok(Json(OrganizationOfToken {
         organization_id: Some(found.id.to_string()),
         organization_name: Some(found.name),

@@ -114,7 +114,7 @@ async fn store_one(
         tag_ids,
         metadata: file.metadata.clone(),
         size_bytes: Some(file.size_bytes()),
-        password: None,
+        password: file.password.clone(),
         auto_create: file.auto_create,
         credit_budget: file.credit_budget,
         content: file.into_content(),

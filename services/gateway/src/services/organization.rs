@@ -2,10 +2,10 @@
 
 use folio_operations::members::{AddMember, ListMembers, RemoveMember, UpdateMember};
 use folio_operations::organizations::{
-    CreateOrganization, CreatedOrganization, DeleteOrganization, GetOrganization, ListOrganizations, UpdateOrganization,
+    CreateOrganization, CreatedOrganization, DeleteOrganization, FoundOrganization, GetOrganization, ListOrganizations,
+    UpdateOrganization,
 };
 use folio_proto::{fields, v1};
-use folio_resources::Organization;
 use folio_types::Role;
 use v1::organization_service_server::OrganizationService;
 
@@ -44,7 +44,10 @@ impl OrganizationService for Api {
         |request| GetOrganization {
             organization_id: fields::optional_id("organization_id", &request.organization_id)?
         },
-        |found: Organization| v1::GetOrganizationResponse { organization: Some((&found).into()) }
+        |found: FoundOrganization| v1::GetOrganizationResponse {
+            organization: Some((&found.organization).into()),
+            caller_role: found.caller_role.map_or(v1::Role::Unspecified, v1::Role::from).into(),
+        }
     );
 
     change!(update_organization, UpdateOrganizationRequest, UpdateOrganizationResponse { organization }, |request| {

@@ -165,6 +165,9 @@ async fn a_platform_administrator_sees_other_organizations_only_with_the_admin_r
         }
     }
     let admin = server.platform_admin(&org).await;
+    let own = admin.call_ok("GetOrganization", json!({})).await;
+    let foreign = admin.call_ok("GetOrganization", json!({"organization_id": other.to_string()})).await;
+    assert_eq!((&own["caller_role"], &foreign["caller_role"]), (&json!("ROLE_ADMIN"), &json!(null)));
     let new_token = |role: &str| json!({"token": {"name": "more", "role": role, "platform": true}});
     for role in ["ROLE_VIEWER", "ROLE_MEMBER"] {
         let error = admin.refusal("CreateToken", new_token(role)).await;

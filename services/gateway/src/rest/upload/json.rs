@@ -206,6 +206,7 @@ impl Parser<'_> {
             metadata: members.metadata,
             auto_create: members.auto_create,
             credit_budget: members.credit_budget,
+            password: None,
         })
     }
 

@@ -17,6 +17,7 @@ mod spool;
 use std::collections::BTreeMap;
 
 use folio_operations::documents::Content;
+use folio_types::Secret;
 
 pub(crate) use body::Limits;
 pub(crate) use json::JsonUpload;
@@ -46,6 +47,8 @@ pub(crate) struct UploadedFile {
     pub(crate) auto_create: Option<bool>,
     /// Credits that the model calls of the agent may cost. `None`: the setting of the server is the only bound.
     pub(crate) credit_budget: Option<u64>,
+    /// The password of a protected PDF. `None`: the file is not protected.
+    pub(crate) password: Option<Secret>,
     file: SpooledFile,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::extract::{FromRequest, Request};
-use folio_types::OrgId;
+use folio_types::{OrgId, Secret};
 use futures::StreamExt as _;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
@@ -19,7 +19,8 @@ use crate::rest::failure::Failure;
 use crate::services::Api;
 
 /// A form with one file: `file` (with a name), and optionally `name`, `tag_ids` (a JSON array of texts), `metadata` (a JSON
-/// object of texts), `auto_create` (`true` or `false`) and `credit_budget` (an integer), in any order.
+/// object of texts), `auto_create` (`true` or `false`), `credit_budget` (an integer) and `password` (of a protected PDF), in any
+/// order.
 #[derive(Debug)]
 pub(crate) struct MultipartUpload(pub(crate) UploadedFile);
 
@@ -45,6 +46,7 @@ impl DocumentInput for MultipartUpload {
                 "metadata": text("The metadata, as a JSON object of texts."),
                 "auto_create": { "type": "boolean", "description": AUTO_CREATE },
                 "credit_budget": { "type": "integer", "description": CREDIT_BUDGET },
+                "password": text("The password of a protected PDF, which is neither stored nor logged. Default: none."),
             },
             "required": ["file"],
         });
@@ -63,6 +65,7 @@ struct Parts {
     metadata: Option<String>,
     auto_create: Option<String>,
     credit_budget: Option<String>,
+    password: Option<Secret>,
 }
 
 async fn receive(request: Request, org: &OrgId, limits: Limits, spools: &Spools) -> Result<UploadedFile, Failure> {
@@ -85,6 +88,7 @@ async fn receive(request: Request, org: &OrgId, limits: Limits, spools: &Spools)
             "metadata" => parts.metadata = Some(text(field, limits).await?),
             "auto_create" => parts.auto_create = Some(text(field, limits).await?),
             "credit_budget" => parts.credit_budget = Some(text(field, limits).await?),
+            "password" => parts.password = Some(Secret::new(&text(field, limits).await?)),
             // Unknown parts are ignored, within the limit of the whole form.
             _ => {}
         }
@@ -149,6 +153,7 @@ impl Parts {
             metadata: metadata(self.metadata)?,
             auto_create: auto_create(self.auto_create.as_deref())?,
             credit_budget: credit_budget(self.credit_budget.as_deref())?,
+            password: self.password.filter(|password| !password.is_empty()),
             file,
         })
     }
@@ -251,6 +256,11 @@ pub(super) mod tests {
         for (text, expected) in [("7", Some(7)), ("", None)] {
             let uploaded = upload(form(&[("name=\"credit_budget\"", text), file])).await.unwrap();
             assert_eq!(uploaded.credit_budget, expected, "{text}");
+        }
+        for (text, expected) in [("hunter2", Some("hunter2")), ("", None)] {
+            let uploaded = upload(form(&[("name=\"password\"", text), file])).await.unwrap();
+            assert_eq!(uploaded.password.as_ref().map(Secret::reveal), expected);
+            assert!(!format!("{uploaded:?}").contains("hunter2"), "logs may contain the debug output");
         }
     }
 

@@ -116,6 +116,29 @@ async fn a_form_is_stored_once_under_its_idempotency_key() {
 }
 
 #[tokio::test]
+async fn the_password_of_a_form_is_that_of_its_pdf() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let (http, documents) = (Http::new(&server, &client), format!("/v0/orgs/{}/documents/multipart", client.org));
+    for (password, status, problem) in [
+        ("open sesame".to_owned(), 422, "only a PDF has a password"),
+        ("x".repeat(128), 422, "must have 1 to 127 bytes"),
+        (String::new(), 200, ""),
+    ] {
+        let part = |head: &str, body: &str| format!("--B\r\nContent-Disposition: form-data; {head}\r\n\r\n{body}\r\n");
+        let form =
+            part("name=\"file\"; filename=\"a.txt\"", "Total 12.50") + &part("name=\"password\"", password.as_str());
+        let request = http.request(Method::POST, &documents).header("content-type", "multipart/form-data; boundary=B");
+        let answer = http.send(request.body(form + "--B--\r\n")).await;
+        assert_eq!(answer.status.as_u16(), status, "{answer:?}");
+        assert!(answer.text.contains(problem), "{answer:?}");
+        assert!(password.is_empty() || !answer.text.contains(&password), "an answer contains no password");
+    }
+    assert_eq!(client.call_ok("ListDocuments", json!({})).await["total_size"], 1);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn an_upload_states_whether_an_agent_makes_a_proposal() {
     let server = Server::start().await;
     let client = server.member().await;
