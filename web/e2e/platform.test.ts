@@ -58,7 +58,7 @@ test("an organization and a user are created by the platform", async () => {
 test("credit is granted to an organization, and withdrawn", async () => {
   const { page } = visitor;
   const { api } = await newOrganization("Credited tenant");
-  const granted = async () => (await api.usage.getBalance({})).granted;
+  const granted = async () => (await api.usages.getBalance({})).granted;
   const before = await granted();
   await page.goto("/administration/organizations");
   await page.getByRole("button", { name: "Credit of Credited tenant" }).click();
