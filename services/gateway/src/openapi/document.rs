@@ -66,7 +66,8 @@ fn connect_item(operation: &Declaration, messages: &mut Messages) -> Option<Valu
     let (input, output) = (messages.reference(&method.input()), messages.reference(&method.output()));
     let success = if method.is_server_streaming() {
         let description = "Server-sent events: each `data:` is a message; the event `end` or `error` is the last one.";
-        json!({ "description": description, "content": { "text/event-stream": { "schema": { "type": "string" } } } })
+        // Version 3.1 of OpenAPI has no schema of an event.
+        json!({ "description": description, "content": { "text/event-stream": {} } })
     } else {
         json!({ "description": "The response.", "content": { "application/json": { "schema": output } } })
     };

@@ -90,7 +90,7 @@ impl DocumentOutput for Chatted {
         let schema = document.reference::<TurnResult>();
         let content = json!({
             "application/json": { "schema": schema },
-            "text/event-stream": { "schema": { "type": "string" } },
+            "text/event-stream": {},
         });
         document.respond(200, "The result of the turn, or its events as JSON in `data:`.", content);
     }

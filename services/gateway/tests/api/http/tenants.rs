@@ -166,10 +166,11 @@ async fn invariant_6_every_route_answers_a_foreign_resource_like_a_missing_one()
     let missing = missing_ids();
     let before = them.contents().await;
     let token = server.user(&us.admin.org, Role::Admin).await;
+    let mut requests = 0;
     // A path selects the organization of a session.
     for caller in [us.admin.in_organization(None), token] {
         let http = Http::new(&server, &caller);
-        let mut prober = Prober { http: &http, foreign: &them.ids, missing: &missing, requests: 0 };
+        let mut prober = Prober { http: &http, foreign: &them.ids, missing: &missing, requests };
         for route in rest_routes().filter(|route| route.is_served) {
             let name = format!("{} {}", route.method, route.path);
             // Each parameter by itself, also the organization: lists and creations in it are refused.
@@ -213,6 +214,7 @@ async fn invariant_6_every_route_answers_a_foreign_resource_like_a_missing_one()
                 }
             }
         }
+        requests = prober.requests;
     }
     assert_eq!(them.contents().await, before, "a request changed another organization");
     server.stop().await;
