@@ -51,7 +51,7 @@ enum Command {
     Deploy(deploy::Arguments),
     /// Builds and tests the clients for Python and TypeScript (part of `test`).
     Clients(clients::Arguments),
-    /// Builds the web page and tests it in Chromium. `test` builds it and tests its components only.
+    /// Builds the web page and tests it in Chromium (part of `test`).
     Page(page::Arguments),
     /// Measures performance; prints tables and JSON.
     Bench(bench::Arguments),

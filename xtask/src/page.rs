@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn missing() -> Vec<Tool> {
+pub(crate) fn missing() -> Vec<Tool> {
     missing_of(&[NODE, NPM, CHROMIUM, CJK_FONTS])
 }
 
@@ -55,7 +55,7 @@ fn build_files() -> Result<()> {
 }
 
 /// Tests the page in Chromium. Requires binaries of the server and of `llm-sim` that were built after the page.
-fn browse() -> Result<Counts> {
+pub(crate) fn browse() -> Result<Counts> {
     let folder = target()?.join("debug");
     counted(&["run", "--silent", "e2e", "--", "--reporter=verbose"], &programs(&folder)?)
 }

@@ -25,7 +25,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let tools = [TESSERACT, PDFTOPPM, LIBREOFFICE, SCHEMATHESIS, MCP, DOCROUTER_PYTHON, DOCROUTER_NODE];
-    let missing = || [missing_of(&tools), servers::missing(), deploy::missing(), clients::missing()].concat();
+    let missing =
+        || [missing_of(&tools), servers::missing(), deploy::missing(), clients::missing(), page::missing()].concat();
     arguments.install.require(missing)?;
     let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
     let clients = if arguments.filter.is_none() { Some(clients::test()?) } else { None };
@@ -34,12 +35,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (mut counts, status) = run_tests(arguments.filter.as_deref(), clients.as_ref())?;
     counts.passed += deployed + clients.map_or(0, |clients| clients.counts.passed);
     counts.merge(page);
+    let browsed = if arguments.filter.is_none() { page::browse() } else { Ok(Counts::default()) };
+    // The counts are printed also if the page fails in the browser.
+    let failure = match browsed {
+        Ok(browsed) => {
+            counts.merge(browsed);
+            None
+        }
+        Err(error) => Some(error),
+    };
     for name in &counts.ignored {
         println!("skipped: {name}");
     }
     println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.ignored.len());
     if !status.success() || counts.failed > 0 {
         bail!("tests failed ({status})");
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     counts.require_passed()
 }
