@@ -181,11 +181,11 @@ impl ProfileTools {
     #[must_use]
     pub fn of_turn(self: &Arc<Self>, names: Option<&[String]>) -> Arc<Self> {
         let is_named = |entry: &&Entry| names.is_none_or(|names| names.iter().any(|name| name == entry.tool.spec.name));
-        let tools: Vec<Entry> = self.tools.iter().filter(is_named).cloned().collect();
-        match tools.len() == self.tools.len() {
-            true => Arc::clone(self),
-            false => Arc::new(Self::assemble(self.profile.clone(), self.answer.clone(), tools)),
+        if self.tools.iter().all(|entry| is_named(&entry)) {
+            return Arc::clone(self);
         }
+        let tools = self.tools.iter().filter(is_named).cloned().collect();
+        Arc::new(Self::assemble(self.profile.clone(), self.answer.clone(), tools))
     }
 
     /// Returns the tools as they are sent to a model: first those that are always sent, in the profile's order, so that
