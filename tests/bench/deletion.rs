@@ -84,13 +84,14 @@ pub(crate) async fn measure(revisions: usize) -> Result<()> {
 }
 
 /// Creates a prompt with revisions of 64 KiB.
-async fn fill(stores: &Stores, org: &OrgId, number: usize, revisions: u64) -> Result<PromptId> {
-    let id = PromptId::derive(&[&number.to_string()]);
+async fn fill(stores: &Stores, org: &OrgId, prompt: usize, revisions: u64) -> Result<PromptId> {
+    let id = PromptId::derive(&[&prompt.to_string()]);
     for revision in 0..revisions {
-        let content = format!("{revision:0>width$}", width = limits::PROMPT_BYTES);
+        let number = revision.to_string();
+        let content = "0".repeat(limits::PROMPT_BYTES - number.len()) + &number;
         let (expected, change) = match revision {
             0 => {
-                let name = format!("prompt {number}");
+                let name = format!("prompt {prompt}");
                 (Expected::Absent, PromptChange::Create(NewPrompt { name, content, ..NewPrompt::default() }))
             }
             version => {

@@ -11,8 +11,9 @@ use crate::client::{QUESTION, chat, request, upload};
 
 /// Prefix of the counted metrics. Their labels are `server` and `kind`.
 const CALLS: &str = "folio_store_calls_total{";
-/// Time for which background operations are counted.
-const QUIET: Duration = Duration::from_secs(10);
+/// Time for which background operations are counted, and minimum time for turns of a kind. It contains two sweeps for open turns,
+/// each of which reads many rows at once.
+const PERIOD: Duration = Duration::from_secs(10);
 
 pub(crate) struct Measurements {
     pub(crate) kind: &'static str,
@@ -47,14 +48,14 @@ fn between(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTr
     after.iter().map(|(labels, count)| (labels.clone(), count - before.get(labels).unwrap_or(&0.0))).collect()
 }
 
-/// Counts the operations of `turns` sequential turns of each kind and subtracts the background operations.
+/// Counts the operations of at least `turns` sequential turns of each kind and subtracts the background operations.
 pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measurements>> {
     let client = cluster.client(0).await;
     let document = upload(&client).await;
     let thread = chat(&client, &document, "").await?.thread;
 
     let before = count(cluster).await?;
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(PERIOD).await;
     let quiet = between(&before, &count(cluster).await?);
 
     let mut measurements = Vec::new();
@@ -66,14 +67,16 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
         ("one write tool, cancelled", "cancel", [None; 2]),
     ] {
         let (before, began) = (count(cluster).await?, std::time::Instant::now());
-        for number in 0..turns {
+        let mut number = 0;
+        while number < turns || began.elapsed() < PERIOD {
             let named = if prompt == "new" { "" } else { thread.as_str() };
             turn(&client, &document, named, prompt, number).await?;
+            number += 1;
         }
         let mut operations = between(&before, &count(cluster).await?);
-        let share = began.elapsed().as_secs_f64() / QUIET.as_secs_f64();
+        let share = began.elapsed().as_secs_f64() / PERIOD.as_secs_f64();
         for (labels, count) in &mut operations {
-            *count = (*count - quiet.get(labels).unwrap_or(&0.0) * share) / turns as f64;
+            *count = (*count - quiet.get(labels).unwrap_or(&0.0) * share) / number as f64;
         }
         operations.retain(|_, count| count.abs() >= 0.05);
         measurements.push(Measurements { kind, operations, aims });
