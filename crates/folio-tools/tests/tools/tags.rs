@@ -39,7 +39,7 @@ async fn invalid_tags_are_reported() {
         (json!({ "tag_id": existing, "name": " a" }), "must not"),
         (json!({ "tag_id": existing, "name": "a " }), "must not"),
         (json!({ "tag_id": existing, "name": " " }), "must not"),
-        (json!({ "tag_id": other, "name": "BILLING" }), "name"),
+        (json!({ "tag_id": other, "name": "BILLING" }), "already exists"),
     ];
     test.assert_errors("update_tag", cases).await;
 }
