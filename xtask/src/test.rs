@@ -42,7 +42,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             counts.merge(browsed);
             None
         }
-        Err(error) => Some(error),
+        Err(error) => {
+            println!("{error:#}");
+            Some(error)
+        }
     };
     for name in &counts.ignored {
         println!("skipped: {name}");
