@@ -52,7 +52,7 @@ fn between(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTr
 pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measurements>> {
     let client = cluster.client(0).await;
     let document = upload(&client).await;
-    let thread = chat(&client, &document, "").await?.thread;
+    chat(&client, &document, "").await?;
 
     let before = count(cluster).await?;
     tokio::time::sleep(PERIOD).await;
@@ -66,6 +66,8 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
         ("one write tool, approved, in a new thread", "new", [None; 2]),
         ("one write tool, cancelled", "cancel", [None; 2]),
     ] {
+        // A thread has a maximum number of turns.
+        let thread = chat(&client, &document, "").await?.thread;
         let (before, began) = (count(cluster).await?, std::time::Instant::now());
         let mut number = 0;
         while number < turns || began.elapsed() < PERIOD {

@@ -61,7 +61,9 @@ async fn show(client: &Client) -> Result<View> {
     let found = answer(client.organizations().get_organization(v1::GetOrganizationRequest::default())).await?;
     let role = word(found.caller_role().as_str_name(), "ROLE_");
     let mut row = row(&present(found.organization)?);
-    row["role"] = json!(role);
+    if let Some(members) = row.as_object_mut() {
+        members.insert("role".to_owned(), role.into());
+    }
     Ok(View::one(row))
 }
 
