@@ -14,6 +14,8 @@ const CALLS: &str = "folio_store_calls_total{";
 /// Time for which background operations are counted, and minimum time for turns of a kind. It contains two sweeps for open turns,
 /// each of which reads many rows at once.
 const PERIOD: Duration = Duration::from_secs(10);
+/// Maximum number of turns of a kind, unless more are requested. A thread has at most 2,000 turns.
+const TURNS_MAX: usize = 1_900;
 
 pub(crate) struct Measurements {
     pub(crate) kind: &'static str,
@@ -66,11 +68,10 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
         ("one write tool, approved, in a new thread", "new", [None; 2]),
         ("one write tool, cancelled", "cancel", [None; 2]),
     ] {
-        // A thread has a maximum number of turns.
         let thread = chat(&client, &document, "").await?.thread;
         let (before, began) = (count(cluster).await?, std::time::Instant::now());
         let mut number = 0;
-        while number < turns || began.elapsed() < PERIOD {
+        while number < turns || (number < TURNS_MAX && began.elapsed() < PERIOD) {
             let named = if prompt == "new" { "" } else { thread.as_str() };
             turn(&client, &document, named, prompt, number).await?;
             number += 1;
