@@ -169,7 +169,12 @@ impl From<Error> for ToolError {
             Code::InvalidArgument | Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition
         );
         if is_correctable && error.reason != Reason::RequestIdConflict {
-            Self::ForModel(error.message)
+            Self::ForModel(match error.details.get("id").filter(|_| error.reason == Reason::NameTaken) {
+                Some(id) => {
+                    format!("{}: {id} has the name. Use that id, update it, or choose another name.", error.message)
+                }
+                None => error.message,
+            })
         } else {
             Self::Failed(error)
         }

@@ -10,7 +10,7 @@ use crate::arguments::{self, optional, required, text};
 use crate::call::{WriteCall, write_tool};
 use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError};
-use folio_resources::{DESCRIPTION_CHARS, Tag, TagChange, check_color, check_description};
+use folio_resources::{DESCRIPTION_CHARS, Kind, Resource, Tag, TagChange, check_color, check_description};
 
 pub(super) fn tools() -> Vec<Tool> {
     let purpose = format!("Purpose, at most {DESCRIPTION_CHARS} characters. Default: none.");
@@ -83,13 +83,13 @@ impl WriteCall for CreateTag {
     }
 
     async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
-        match context.store::<Tag>().by_name(&context.principal.org, &self.name).await? {
-            Some(existing) => Err(ToolError::ForModel(format!(
-                "name is taken: the tag {:?} is {}. Use that tag_id, or change the tag with update_tag.",
-                existing.name, existing.id
-            ))),
-            None => Ok(subject::plan_new::<Tag>(context)),
+        // The deciding write refuses a taken name by itself, which saves a read per call. A preview has no deciding write.
+        if context.is_preview
+            && let Some(existing) = context.store::<Tag>().by_name(&context.principal.org, &self.name).await?
+        {
+            return Err(Kind::name_taken(Tag::KIND, &existing.name, existing.id.as_str()).into());
         }
+        Ok(subject::plan_new::<Tag>(context))
     }
 
     async fn change(self, _: &CallContext, _: &Plan) -> Result<TagChange, ToolError> {
