@@ -73,13 +73,13 @@ function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardPro
   const isEdited = mode === "edit" && editedText !== "" && editedText !== indented(argumentsJson);
   const previewed = isEdited && "value" in editedArguments(editedText) ? editedText : "";
   const check = usePreview(turnId, callId, previewed, hasPreview && previewed !== "");
-  const isChecked = previewed !== "" && check.data !== undefined && !check.isPlaceholderData;
+  const answer = previewed === "" || check.isPlaceholderData ? undefined : check.data;
   // A check that failed, such as one while the store is down, does not prevent the decision.
   const isUncheckable = !hasPreview || (check.isError && text === previewed);
   const verdict = editVerdict(text, indented(argumentsJson), isUncheckable ? undefined : {
-    text: isChecked ? previewed : "",
-    hasProblem: isChecked && check.data.problem !== "",
-    isRefused: isChecked && check.data.argumentsRefused,
+    text: answer === undefined ? "" : previewed,
+    hasProblem: (answer?.problem ?? "") !== "",
+    isRefused: answer?.argumentsRefused ?? false,
   });
 
   if (decision !== undefined) {
