@@ -13,7 +13,7 @@ import { DropArea, UploadButton } from "./drop_area.js";
 import { filtersOf, isUnfiltered, ORDERS, parametersOf, STATES, TEXT_MAX, type DocumentFilters } from "./filters.js";
 import { useDocuments, useTags } from "./queries.js";
 import { UploadList } from "./upload_list.js";
-import { useUploads } from "./uploads.js";
+import { BUDGET_MAX, budgetOf, useUploads } from "./uploads.js";
 
 const BulkActions = lazy(async () => ({ default: (await import("./bulk_actions.js")).BulkActions }));
 
@@ -35,8 +35,13 @@ export function DocumentsView() {
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   // Undefined: the visitor chose nothing, and the organization decides.
   const [autoCreate, setAutoCreate] = useState<boolean>();
+  const [budget, setBudget] = useState("");
   const organization = useOrganization();
-  const uploads = useUploads(filters.tagIds, autoCreate);
+  const creates = autoCreate ?? organization.data?.autoCreate ?? false;
+  const hasBudget = creates && budget !== "";
+  const uploads = useUploads(filters.tagIds, autoCreate, hasBudget ? budgetOf(budget) : undefined);
+  // An upload never ignores a budget that the visitor has entered.
+  const isBudgetInvalid = hasBudget && budgetOf(budget) === undefined;
   const search = useDebouncedCallback((text: string) => setFilters({ text }), SEARCH_DELAY_MS);
   const searchInput = useRef<HTMLInputElement>(null);
 
@@ -61,14 +66,15 @@ export function DocumentsView() {
   const isUncertain = first !== undefined && (first.totalSizeEstimated || total > COUNTED_MAX);
 
   return (
-    <DropArea onFiles={uploads.add} disabled={!canWrite}>
+    <DropArea onFiles={uploads.add} disabled={!canWrite || isBudgetInvalid}>
       <Stack gap="sm">
         <Group justify="space-between">
           <Title order={1} size="h3">Documents</Title>
           {canWrite && (
             <Group gap="sm">
-              <Switch size="xs" label="Automatic creation" title="An agent proposes a schema, a prompt and an extraction for each uploaded document" checked={autoCreate ?? organization.data?.autoCreate ?? false} onChange={(event) => setAutoCreate(event.currentTarget.checked)} />
-              <UploadButton onFiles={uploads.add} />
+              <Switch size="xs" label="Automatic creation" title="An agent proposes a schema, a prompt and an extraction for each uploaded document" checked={creates} onChange={(event) => setAutoCreate(event.currentTarget.checked)} />
+              {creates && <TextInput size="xs" type="number" aria-label="Credit budget of each agent" placeholder="Credits per document" title="Credits that the agent of each uploaded document may use. Empty: the budget of the server." min={1} max={BUDGET_MAX} step={1} value={budget} onChange={(event) => setBudget(event.currentTarget.value)} error={isBudgetInvalid} w={170} />}
+              <UploadButton onFiles={uploads.add} disabled={isBudgetInvalid} />
             </Group>
           )}
         </Group>
