@@ -1,12 +1,12 @@
 import { Alert, Button, Group, PasswordInput, Stack, TextInput, Title } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { ACCOUNT_KEY, useAccount } from "../session/account.js";
 import { PASSWORD_MAX, passwordProblem } from "../session/password.js";
-import { useSession } from "../session/session_context.js";
+import { useCoversAny, useSession } from "../session/session_context.js";
 import { EmptyState, QueryView } from "../states/states.js";
 import { TokenList } from "../administration/token_list.js";
 import { Sessions } from "./sessions.js";
@@ -31,6 +31,8 @@ export function AccountView() {
 }
 
 function Account({ user }: { readonly user: v1.User }) {
+  const mayChange = useCoversAny(v1.Scope.ADMINISTRATION);
+  if (!mayChange) return <EmptyState title="Read only" text="This token is restricted, and does not change the account." />;
   return (
     <>
       <NameForm key={user.etag} user={user} />

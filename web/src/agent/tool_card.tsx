@@ -68,7 +68,7 @@ function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardPro
   const [text, setText] = useState("");
   const { turnId, requirement, mayApprove, decision, isBusy, onDecide } = waiting;
   // Viewers read waiting calls, but not previews.
-  const hasPreview = usePermits(v1.Role.MEMBER);
+  const hasPreview = usePermits(v1.Role.MEMBER, v1.Scope.CONVERSATIONS);
   const [editedText] = useDebouncedValue(mode === "edit" ? text : "", PREVIEW_DELAY_MS);
   const isEdited = mode === "edit" && editedText !== "" && editedText !== indented(argumentsJson);
   const previewed = isEdited && "value" in editedArguments(editedText) ? editedText : "";

@@ -10,7 +10,7 @@ const CONCURRENT = 2;
 export const FILES_MAX = 100;
 const NAME_MAX = 200;
 /** Maximum number of credits that a visitor may enter; the server accepts as many. */
-export const BUDGET_MAX = 1_000_000_000_000;
+const BUDGET_MAX = 1_000_000_000_000n;
 
 /** A file that is sent, or was sent. */
 export interface Upload {
@@ -34,7 +34,7 @@ export function documentName(fileName: string): string {
 export function budgetOf(text: string): bigint | undefined {
   if (!/^\d{1,13}$/.test(text)) return undefined;
   const credits = BigInt(text);
-  return credits >= 1n && credits <= BigInt(BUDGET_MAX) ? credits : undefined;
+  return credits >= 1n && credits <= BUDGET_MAX ? credits : undefined;
 }
 
 /** `autoCreate`: whether an agent makes a proposal for each file; undefined: the organization decides. `creditBudget`: the credits that each of these agents may use; undefined: the server decides. Returns the uploads with the function that adds files, and the one that removes the ended uploads. */

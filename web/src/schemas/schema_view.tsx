@@ -48,7 +48,7 @@ function LoadedSchema({ schema }: { readonly schema: Stored }) {
   const api = useApi();
   const queries = useQueryClient();
   const [, navigate] = useLocation();
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
   const [name, setName] = useState(schema.name);
   const [format, setFormat] = useState(() => indented(schema.responseFormatJson));
   const isNew = schema.schemaId === "";
