@@ -1,8 +1,8 @@
 import { Code } from "@connectrpc/connect";
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { describe, expect, test } from "vitest";
-import { permits, storedSession, storeSession } from "../src/session/session.js";
+import { coversAny, permits, storedSession, storeSession } from "../src/session/session.js";
 import { refusal, renderPage, SESSION, type Services } from "./page.js";
 
 const organizations = [
@@ -16,7 +16,7 @@ describe("the stored session", () => {
   test("is read back, and an invalid one is ignored", () => {
     storeSession(sessionStorage, SESSION);
     expect(storedSession(sessionStorage)).toEqual(SESSION);
-    for (const invalid of ["{", "null", "[]", '{"token": 1}', '{"token":"a","organizationId":"b","memberships":{}}']) {
+    for (const invalid of ["{", "null", "[]", '{"token": 1}', '{"token":"a","organizationId":"b","memberships":{}}', '{"token":"a","organizationId":"b","memberships":[],"scopes":1}']) {
       sessionStorage.setItem("folio.session", invalid);
       expect(storedSession(sessionStorage)).toBeUndefined();
     }

@@ -40,7 +40,7 @@ export function storedSession(store: Store): Session | undefined {
   try {
     const value = JSON.parse(store.getItem(KEY) ?? "null") as Partial<Session> | null;
     const isValid =
-      typeof value?.token === "string" && typeof value.organizationId === "string" && Array.isArray(value.memberships);
+      typeof value?.token === "string" && typeof value.organizationId === "string" && Array.isArray(value.memberships) && (value.scopes === undefined || Array.isArray(value.scopes));
     return isValid ? (value as Session) : undefined;
   } catch {
     return undefined;
