@@ -215,7 +215,7 @@ test("pending approvals survive a reload, and are rejected with a reason and edi
   const edit = await screen.findByRole<HTMLButtonElement>("button", { name: "Edit create_tag" });
   await waitFor(() => expect(edit.disabled).toBe(false));
   await user.click(edit);
-  const input = screen.getByLabelText("Arguments");
+  const input = await screen.findByLabelText("Arguments");
   await user.clear(input);
   await user.type(input, "[[]");
   expect(await screen.findByText("The arguments must be a JSON object.")).toBeTruthy();
@@ -360,7 +360,7 @@ test("a waiting call shows its effect, and the effect of edited arguments", asyn
   const edit = await screen.findByRole<HTMLButtonElement>("button", { name: "Edit create_tag" });
   await waitFor(() => expect(edit.disabled).toBe(false));
   await user.click(edit);
-  const input = screen.getByLabelText("Arguments");
+  const input = await screen.findByLabelText("Arguments");
   await user.clear(input);
   await user.click(input);
   await user.paste('{"name":');

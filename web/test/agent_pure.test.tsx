@@ -4,7 +4,7 @@ import { MantineProvider } from "@mantine/core";
 import { v1 } from "folio-client";
 import { describe, expect, test } from "vitest";
 import { blocksOf } from "../src/agent/blocks.js";
-import { approversOf, editedArguments, editVerdict, summaryOf } from "../src/agent/calls.js";
+import { approversOf, editedArguments, editVerdict, problemsOf, summaryOf } from "../src/agent/calls.js";
 import { affectedSentence, effectSentence, linesOfValue } from "../src/agent/effect.js";
 import { entriesOf } from "../src/agent/history.js";
 import { Markdown } from "../src/agent/markdown.js";
@@ -196,4 +196,10 @@ test("edited arguments are approved only after their check, and not if the serve
   // A call that refers to an earlier call of its round fails in a preview.
   expect(editVerdict(text, original, { ...check, hasProblem: true })).toEqual({ canApprove: true, error: true, note: "" });
   expect(editVerdict("[", original, undefined)).toMatchObject({ canApprove: false, error: "The arguments must be a JSON object." });
+});
+
+test("the lines of a problem have the positions that they state", () => {
+  const problem = "The arguments do not match the schema of create_tag:\n#/name: is missing\n#: has an unknown member: x\n#/a~1b/0: must be a number";
+  expect(problemsOf(problem)).toEqual([{ path: "#/name", message: "is missing" }, { path: "#", message: "has an unknown member: x" }, { path: "#/a~1b/0", message: "must be a number" }]);
+  expect(problemsOf("the name is taken")).toEqual([]);
 });

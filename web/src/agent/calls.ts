@@ -1,6 +1,7 @@
 // Texts and checks of tool calls. No I/O.
 import { v1 } from "folio-client";
 import { parsed, type Json } from "../extraction/fields.js";
+import type { JsonProblem } from "../json/problems.js";
 
 /** Maximum size of the arguments of a decision in bytes. */
 export const ARGUMENTS_BYTES_MAX = 128 * 1024;
@@ -97,4 +98,12 @@ export function editVerdict(text: string, original: string, check: ArgumentCheck
   if (check.text !== text) return { canApprove: false, error: false, note: "The server checks the arguments." };
   if (check.isRefused) return { canApprove: false, error: true, note: "The server refuses these arguments. Correct them to approve the call." };
   return { canApprove: true, error: check.hasProblem, note: "" };
+}
+
+/** Returns the violations of a problem that a preview states: a line with a JSON pointer and a message for each. Other lines have no position. */
+export function problemsOf(problem: string): JsonProblem[] {
+  return problem.split("\n").flatMap((line) => {
+    const [, path = "", message = ""] = /^(#(?:\/[^\s:]*)*): (.+)$/.exec(line) ?? [];
+    return path === "" ? [] : [{ path, message }];
+  });
 }

@@ -2,9 +2,10 @@ import { Badge, Button, Card, Code, Group, Stack, Text, Textarea } from "@mantin
 import { useDebouncedValue } from "@mantine/hooks";
 import { v1, type Decision } from "folio-client";
 import { lazy, Suspense, useState } from "react";
+import { JsonEditor } from "../json/json_editor.js";
 import { usePermits } from "../session/session_context.js";
 import { LoadingState } from "../states/states.js";
-import { approversOf, editedArguments, editVerdict, indented, REASON_MAX, statusOf, summaryOf } from "./calls.js";
+import { approversOf, editedArguments, editVerdict, indented, problemsOf, REASON_MAX, statusOf, summaryOf } from "./calls.js";
 import { usePreview } from "./queries.js";
 
 const EffectPreview = lazy(async () => ({ default: (await import("./effect_preview.js")).EffectPreview }));
@@ -111,7 +112,7 @@ function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardPro
       )}
       {mode === "edit" && (
         <>
-          <Textarea aria-label="Arguments" value={text} onChange={(event) => setText(event.currentTarget.value)} error={verdict.error} autosize minRows={3} maxRows={16} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
+          <JsonEditor label="Arguments" value={text} onChange={setText} error={verdict.error} problems={verdict.error === true ? problemsOf(answer?.problem ?? "") : undefined} />
           <Text size="xs" c="dimmed" role="status">{verdict.note}</Text>
           <Group gap="xs"><Button size="xs" color="green" loading={isBusy} disabled={!verdict.canApprove} onClick={runEdited}>Approve edited call</Button>{cancel}</Group>
         </>
