@@ -49,6 +49,24 @@ test("the name of the account is changed", async () => {
   await visible(page.getByRole("button", { name: "Account: Pia Renamed" }));
 });
 
+test("a session in another browser is ended", async () => {
+  const other = await visit(browser);
+  await signInWithPassword(other.page, person.email, PASSWORD);
+  await visible(other.page.getByRole("heading", { name: "Documents", level: 1 }));
+  const { page } = visitor;
+  await page.goto("/account");
+  const sessions = page.getByRole("table", { name: "Sessions" });
+  await visible(sessions.getByText("This session"));
+  await sessions.getByRole("button", { name: /^End the session of / }).first().click();
+  await hidden(sessions.getByRole("button", { name: /^End the session of / }));
+  await expect.poll(async () => {
+    await other.page.goto("/tags");
+    return other.page.getByRole("heading", { name: "Sign in to Folio" }).isVisible();
+  }, { timeout: 30_000, interval: 1_000 }).toBe(true);
+  await visible(page.getByRole("heading", { name: "Account", level: 1 }));
+  await other.context.close();
+});
+
 test("a new password ends the session, and signs in", async () => {
   const { page } = visitor;
   await page.goto("/account");

@@ -56,7 +56,7 @@ test("a token is shown once, works, and is revoked", async () => {
 test("a policy is checked, saved and enforced", async () => {
   const { page } = visitor;
   await page.goto("/administration/policy");
-  const editor = page.getByLabel("Policy", { exact: true }).and(page.locator("textarea"));
+  const editor = page.getByRole("textbox", { name: "Policy", exact: true });
   await editor.fill('{"rules": [{"name": "Incomplete", "tools": ["create_tag"]}]}');
   await visible(page.getByText("needs one of deny, ask and allow"));
   expect(await page.getByRole("button", { name: "Save the policy" }).isDisabled()).toBe(true);
@@ -75,7 +75,7 @@ test("a policy is checked, saved and enforced", async () => {
 test("a dry run applies a candidate policy to recorded calls, and changes nothing", async () => {
   const { page } = visitor;
   await page.goto("/administration/policy");
-  await page.getByLabel("Policy", { exact: true }).and(page.locator("textarea")).fill('{"rules": [{"name": "No tags", "tools": ["create_tag"], "deny": {}}]}');
+  await page.getByRole("textbox", { name: "Policy", exact: true }).fill('{"rules": [{"name": "No tags", "tools": ["create_tag"], "deny": {}}]}');
   await page.getByRole("button", { name: "Test on recorded calls" }).click();
   await visible(page.getByRole("table", { name: "Calls that change" }).getByRole("cell", { name: "create_tag", exact: true }));
   expect((await organization.api.policies.getPolicy({})).policy?.rules.map(({ name }) => name)).toEqual(["Tags of admins"]);

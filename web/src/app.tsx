@@ -9,7 +9,8 @@ import { ErrorBoundary } from "./errors/error_boundary.js";
 import { useInbox, useLiveInbox } from "./inbox/queries.js";
 import { SessionProvider } from "./session/session_provider.js";
 import type { Session } from "./session/session.js";
-import { usePermits, useSession } from "./session/session_context.js";
+import { useCoversAny, usePermits, useSession } from "./session/session_context.js";
+import { INBOX_SCOPES } from "./shell/navigation.js";
 import { Shell } from "./shell/shell.js";
 import { EmptyState, LoadingState } from "./states/states.js";
 import { theme } from "./theme.js";
@@ -53,7 +54,8 @@ function Views({ transport }: { readonly transport?: Transport }) {
 }
 
 function SignedIn({ session }: { readonly session: Session }) {
-  const hasInbox = usePermits(v1.Role.MEMBER);
+  const mayDecide = usePermits(v1.Role.MEMBER);
+  const hasInbox = useCoversAny(...INBOX_SCOPES) && mayDecide;
   const inbox = useInbox(hasInbox);
   useLiveInbox(hasInbox);
   return (

@@ -202,7 +202,7 @@ test("pending approvals survive a reload, and are rejected with a reason and edi
   fake.threadExists = true;
   fake.emit(...STARTED, { case: "toolCalls", value: { calls: [CALL, SECOND] } });
   fake.pause(CALL, SECOND);
-  fake.onPreview = ({ argumentsJson }) => ({ effect: v1.CallEffect.UNKNOWN, problem: argumentsJson === "{}" ? "name is missing" : "" });
+  fake.onPreview = ({ argumentsJson }) => ({ effect: v1.CallEffect.UNKNOWN, problem: argumentsJson === "{}" ? "name is missing" : "", argumentsRefused: argumentsJson === "{}" });
   const { user } = fake.open();
   expect(await screen.findByRole("button", { name: "Approve all 2 calls" })).toBeTruthy();
   await user.click(screen.getByRole("button", { name: "Reject delete_document" }));
@@ -215,19 +215,23 @@ test("pending approvals survive a reload, and are rejected with a reason and edi
   const edit = await screen.findByRole<HTMLButtonElement>("button", { name: "Edit create_tag" });
   await waitFor(() => expect(edit.disabled).toBe(false));
   await user.click(edit);
-  const input = screen.getByLabelText("Arguments");
+  const input = await screen.findByLabelText("Arguments");
   await user.clear(input);
   await user.type(input, "[[]");
-  await user.click(screen.getByRole("button", { name: "Approve edited call" }));
   expect(await screen.findByText("The arguments must be a JSON object.")).toBeTruthy();
+  const approve = screen.getByRole<HTMLButtonElement>("button", { name: "Approve edited call" });
+  expect(approve.disabled).toBe(true);
   await user.clear(input);
   await user.type(input, "{{}");
   // The server checks the arguments with the schema of the tool.
   expect(await screen.findByText("name is missing")).toBeTruthy();
   expect(input.getAttribute("aria-invalid")).toBe("true");
+  expect(await screen.findByText("The server refuses these arguments. Correct them to approve the call.")).toBeTruthy();
+  expect(approve.disabled).toBe(true);
   await user.clear(input);
   await user.type(input, '{{"name":"paid"}');
-  await user.click(screen.getByRole("button", { name: "Approve edited call" }));
+  await waitFor(() => expect(approve.disabled).toBe(false));
+  await user.click(approve);
   await waitFor(() => expect(fake.decisions).toHaveLength(2));
   expect(fake.decisions[1]?.decision).toMatchObject({ case: "approvedEdited", value: { argumentsJson: '{"name":"paid"}' } });
 });
@@ -356,7 +360,7 @@ test("a waiting call shows its effect, and the effect of edited arguments", asyn
   const edit = await screen.findByRole<HTMLButtonElement>("button", { name: "Edit create_tag" });
   await waitFor(() => expect(edit.disabled).toBe(false));
   await user.click(edit);
-  const input = screen.getByLabelText("Arguments");
+  const input = await screen.findByLabelText("Arguments");
   await user.clear(input);
   await user.click(input);
   await user.paste('{"name":');

@@ -4,7 +4,7 @@ import { MantineProvider } from "@mantine/core";
 import { v1 } from "folio-client";
 import { describe, expect, test } from "vitest";
 import { blocksOf } from "../src/agent/blocks.js";
-import { approversOf, editedArguments, summaryOf } from "../src/agent/calls.js";
+import { approversOf, editedArguments, editVerdict, problemsOf, summaryOf } from "../src/agent/calls.js";
 import { affectedSentence, effectSentence, linesOfValue } from "../src/agent/effect.js";
 import { entriesOf } from "../src/agent/history.js";
 import { Markdown } from "../src/agent/markdown.js";
@@ -182,4 +182,24 @@ test("a compared value has the lines of its text or of the JSON in it", () => {
 test("the usage of a turn has its credits only if the server charges them", () => {
   const usage = (credits: bigint) => usageSentence(create(v1.UsageSchema, { inputTokens: 12n, outputTokens: 3n, modelCalls: 1, credits }));
   expect([usage(0n), usage(1n), usage(7n)]).toEqual(["", ", 1 credit", ", 7 credits"].map((credits) => `12 tokens read, 3 written, 1 model call${credits}`));
+});
+
+test("edited arguments are approved only after their check, and not if the server refuses them", () => {
+  const original = '{"name":"a"}';
+  const text = '{"name":"b"}';
+  const check = { text, hasProblem: false, isRefused: false };
+  expect(editVerdict(original, original, check)).toEqual({ canApprove: true, error: false, note: "" });
+  expect(editVerdict(text, original, check)).toEqual({ canApprove: true, error: false, note: "" });
+  expect(editVerdict(text, original, undefined).canApprove).toBe(true);
+  expect(editVerdict(text, original, { ...check, text: "" })).toMatchObject({ canApprove: false, error: false });
+  expect(editVerdict(text, original, { ...check, hasProblem: true, isRefused: true })).toMatchObject({ canApprove: false, error: true });
+  // A call that refers to an earlier call of its round fails in a preview.
+  expect(editVerdict(text, original, { ...check, hasProblem: true })).toEqual({ canApprove: true, error: true, note: "" });
+  expect(editVerdict("[", original, undefined)).toMatchObject({ canApprove: false, error: "The arguments must be a JSON object." });
+});
+
+test("the lines of a problem have the positions that they state", () => {
+  const problem = "The arguments do not match the schema of create_tag:\n#/name: is missing\n#: has an unknown member: x\n#/a~1b/0: must be a number";
+  expect(problemsOf(problem)).toEqual([{ path: "#/name", message: "is missing" }, { path: "#", message: "has an unknown member: x" }, { path: "#/a~1b/0", message: "must be a number" }]);
+  expect(problemsOf("the name is taken")).toEqual([]);
 });

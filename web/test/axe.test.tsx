@@ -19,7 +19,7 @@ const SERVICES: Services = {
   },
   extraction: { listExtractions: () => ({ extractions: [{ extractionId: "ext_1", originalJson: '{"total": 5, "items": [{"name": "pen"}]}', documentId: "doc_1" }] }) },
   thread: { listThreads: () => ({}) },
-  account: { getAccount: () => ({ user: { userId: "usr_1", name: "Ada", email: "ada@a.example", platform: true } }), listAccountTokens: () => ({ tokens: [{ tokenId: "tok_2", name: "laptop" }] }) },
+  account: { getAccount: () => ({ user: { userId: "usr_1", name: "Ada", email: "ada@a.example", platform: true } }), listAccountTokens: () => ({ tokens: [{ tokenId: "tok_2", name: "laptop" }] }), listAccountSessions: () => ({ sessions: [{ sessionId: "tok_3", current: true }] }) },
   conversation: {
     listTools: () => ({}),
     previewToolCall: () => ({ effect: v1.CallEffect.CREATES, targetKind: "tag", changes: [{ path: "/name", newJson: '"paid"' }, { path: "/color", newJson: '"#fff"' }], changeCount: 2, documents: { count: 1n, items: [{ id: "doc_1", name: "a.pdf" }] } }),

@@ -4,7 +4,7 @@ import { v1 } from "folio-client";
 import { describe, expect, test, vi } from "vitest";
 import { each } from "../src/documents/each.js";
 import { filtersOf, parametersOf, serverFilter } from "../src/documents/filters.js";
-import { documentName } from "../src/documents/uploads.js";
+import { budgetOf, documentName } from "../src/documents/uploads.js";
 import { refusal, renderPage, type Services } from "./page.js";
 
 const HOSTILE = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>.pdf`;
@@ -37,6 +37,11 @@ test("an action on several items runs a few at once and reports failures", async
   expect(most).toBe(4);
   expect(outcome.done).toHaveLength(8);
   expect(outcome.failed).toEqual([{ item: 3, error: new Error("three") }]);
+});
+
+test("a credit budget is a positive number of credits", () => {
+  expect(["1", "1000000000000"].map(budgetOf)).toEqual([1n, 1_000_000_000_000n]);
+  for (const bad of ["", "0", "-1", "1.5", "1e3", "a", "1000000000001"]) expect(budgetOf(bad)).toBeUndefined();
 });
 
 test("the name of a document fits the server", () => {
@@ -182,9 +187,17 @@ test("a dropped file is uploaded with its progress, and a refusal is shown", asy
   // The switch begins with the setting of the organization.
   const automatic = screen.getByRole<HTMLInputElement>("switch", { name: "Automatic creation" });
   expect(automatic.checked).toBe(true);
+  const budget = screen.getByLabelText("Credit budget of each agent");
+  await user.type(budget, "0");
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Upload" }).disabled).toBe(true);
+  await user.clear(budget);
+  await user.type(budget, "25");
+  await user.upload(screen.getByLabelText("Files"), new File(["abc"], "bounded.pdf"));
+  await waitFor(() => expect(sent.at(-1)?.get("name")).toBe("bounded.pdf"));
+  expect(sent.at(-1)?.get("credit_budget")).toBe("25");
   await user.click(automatic);
   await user.upload(screen.getByLabelText("Files"), new File(["abc"], "plain.pdf"));
   await waitFor(() => expect(sent.at(-1)?.get("name")).toBe("plain.pdf"));
-  expect(sent.at(-1)?.get("auto_create")).toBe("false");
+  expect([sent.at(-1)?.get("auto_create"), sent.at(-1)?.get("credit_budget")]).toEqual(["false", null]);
   vi.unstubAllGlobals();
 });

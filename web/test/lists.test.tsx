@@ -5,7 +5,7 @@ import { v1 } from "folio-client";
 import { expect, test } from "vitest";
 import { auditFilter } from "../src/audit/audit_view.js";
 import { progressOf } from "../src/batches/batches_view.js";
-import { cellOf, COLUMNS_MAX, columnsOf, evidencePath, extractionIdOf } from "../src/batches/grid.js";
+import { cellOf, columnsOf, evidencePath, extractionIdOf, fieldsOf, FIELDS_MAX, SHOWN_FIRST } from "../src/batches/grid.js";
 import { ordered, rowName, shownRows } from "../src/usage/usage_view.js";
 import { refusal, renderPage } from "./page.js";
 
@@ -32,8 +32,12 @@ test("a chart shows the newest days, or the most expensive groups", () => {
 });
 
 test("the grid of results has bounded columns and cells, and any JSON is a result", () => {
-  expect(columnsOf([{ b: 1, a: 2 }, undefined, [1], "x", null, { c: 3, a: 4 }])).toEqual(["b", "a", "c"]);
-  expect(columnsOf([Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`f${index}`, 1]))])).toHaveLength(COLUMNS_MAX);
+  expect(fieldsOf([{ b: 1, a: 2 }, undefined, [1], "x", null, { c: 3, a: 4 }])).toEqual(["b", "a", "c"]);
+  const fields = fieldsOf([Object.fromEntries(Array.from({ length: 140 }, (_, index) => [`f${index}`, 1]))]);
+  expect(fields).toHaveLength(FIELDS_MAX);
+  expect(columnsOf(fields, undefined)).toEqual(fields.slice(0, SHOWN_FIRST));
+  expect(columnsOf(fields, ["f30", "missing", "f2"])).toEqual(["f2", "f30"]);
+  expect(columnsOf(fields, [])).toEqual([]);
   expect([cellOf({ a: { x: 1 } }, "a"), cellOf({ a: null }, "a"), cellOf({ a: false }, "a"), cellOf({}, "toString"), cellOf(undefined, "a")]).toEqual(['{"x":1}', "", "false", "", ""]);
   expect([...cellOf({ a: "é".repeat(500) }, "a")]).toHaveLength(201);
   expect(evidencePath("doc_1", '{"extraction_id":"ext_1"}', "a.b")).toBe("/documents/doc_1?extraction=ext_1&field=%22a.b%22");
@@ -154,4 +158,24 @@ test("views are opened by keys and by the palette", async () => {
   await user.keyboard("{Control>}k{/Control}");
   await user.type(await screen.findByRole("combobox", { name: "Command" }), "audit{Enter}");
   await waitFor(() => expect(window.location.pathname).toBe("/audit"));
+});
+
+test("the columns of many fields are chosen", async () => {
+  const originalJson = JSON.stringify(Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`field ${index}`, `value ${index}`])));
+  const { user } = renderPage({
+    job: {
+      listJobs: () => ({ jobs: [] }),
+      getJob: () => ({ job: { jobId: "job_1", state: v1.JobState.COMPLETED, totalItems: 1, doneItems: 1 } }),
+      listJobItems: () => ({ items: [{ number: 1, subject: "doc_1", state: v1.JobItemState.DONE, resultJson: '{"extraction_id": "ext_1"}' }] }),
+    },
+    document: { getDocument: ({ documentId }) => ({ document: { documentId, name: "a.pdf" } }) },
+    extraction: { getExtraction: ({ extractionId }) => ({ extraction: { extractionId, originalJson } }) },
+  }, "/batches?job=job_1");
+  const results = within(await screen.findByRole("table", { name: "Results" }));
+  expect(results.getAllByRole("columnheader")).toHaveLength(15);
+  expect(results.queryByRole("columnheader", { name: "field 19" })).toBeNull();
+  await user.click(screen.getByLabelText("Columns", { selector: "input" }));
+  await user.click(await screen.findByRole("option", { name: "field 19", hidden: true }));
+  expect(await results.findByText("value 19")).toBeTruthy();
+  expect(results.getAllByRole("columnheader")).toHaveLength(16);
 });

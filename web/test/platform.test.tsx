@@ -152,7 +152,7 @@ const ACCOUNT = { user: { userId: "usr_1", name: "Ada", email: "ada@a.example" }
 
 test("a changed password ends the session of the tab", async () => {
   const requests: v1.ChangePasswordRequest[] = [];
-  const { user } = page({ account: { getAccount: () => ACCOUNT, listAccountTokens: () => ({}), changePassword: (request) => { requests.push(request); return {}; } } }, "/account");
+  const { user } = page({ account: { getAccount: () => ACCOUNT, listAccountTokens: () => ({}), listAccountSessions: () => ({}), changePassword: (request) => { requests.push(request); return {}; } } }, "/account");
   await user.type(await screen.findByLabelText(/^Current password/), "old password");
   await user.type(screen.getByLabelText(/^New password \*|^New password$/), "new password 1");
   const again = screen.getByLabelText(/^New password again/);
@@ -172,6 +172,7 @@ test("a wrong password changes nothing, and the name of the account is saved", a
     account: {
       getAccount: () => ACCOUNT,
       listAccountTokens: () => ({ tokens: [{ tokenId: "tok_1", name: "laptop" }] }),
+      listAccountSessions: () => ({}),
       changePassword: () => { throw refusal(Code.Unauthenticated, "SIGN_IN_FAILED"); },
       updateAccount: ({ name }) => { names.push(name); return {}; },
     },
@@ -191,4 +192,25 @@ test("a wrong password changes nothing, and the name of the account is saved", a
 test("a token of an organization has no account", async () => {
   renderPage({}, "/account", { ...SESSION, user: undefined });
   expect(await screen.findByText("No account")).toBeTruthy();
+});
+
+test("another session is ended, and the end of the own one signs out", async () => {
+  const ended: string[] = [];
+  const time = (seconds: number) => ({ seconds: BigInt(seconds), nanos: 0 });
+  const { user } = page({
+    account: {
+      getAccount: () => ACCOUNT,
+      listAccountTokens: () => ({}),
+      listAccountSessions: () => ({ sessions: [{ sessionId: "tok_1", current: true, createTime: time(1_790_000_000) }, { sessionId: "tok_2", createTime: time(1_780_000_000) }].filter(({ sessionId }) => !ended.includes(sessionId)) }),
+      endAccountSession: ({ sessionId }) => { ended.push(sessionId); return {}; },
+    },
+  }, "/account");
+  const table = within(await screen.findByRole("table", { name: "Sessions" }));
+  expect(table.getAllByText("This session")).toHaveLength(1);
+  await user.click(table.getByRole("button", { name: /^End the session of / }));
+  await waitFor(() => expect(table.queryByRole("button", { name: /^End the session of / })).toBeNull());
+  await user.click(table.getByRole("button", { name: "End this session" }));
+  expect(await screen.findByRole("heading", { name: "Sign in to Folio" })).toBeTruthy();
+  expect(ended).toEqual(["tok_2", "tok_1"]);
+  expect(sessionStorage).toHaveLength(0);
 });

@@ -59,7 +59,7 @@ test("a result of other rules says so, and an invalid policy is not tested", asy
   const { user } = page(() => ({ calls: CALLS, changed: 2 }));
   await user.click(await run());
   await screen.findByText("2 of 3 calls change.");
-  const text = screen.getByRole("textbox", { name: "Policy" });
+  const text = await screen.findByRole("textbox", { name: "Policy" });
   await user.clear(text);
   expect(await screen.findByText("The rules were changed after this test. Test them again.")).toBeTruthy();
   expect((await run() as HTMLButtonElement).disabled).toBe(true);

@@ -1,8 +1,8 @@
 import { Code } from "@connectrpc/connect";
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { describe, expect, test } from "vitest";
-import { permits, storedSession, storeSession } from "../src/session/session.js";
+import { coversAny, permits, storedSession, storeSession } from "../src/session/session.js";
 import { refusal, renderPage, SESSION, type Services } from "./page.js";
 
 const organizations = [
@@ -16,7 +16,7 @@ describe("the stored session", () => {
   test("is read back, and an invalid one is ignored", () => {
     storeSession(sessionStorage, SESSION);
     expect(storedSession(sessionStorage)).toEqual(SESSION);
-    for (const invalid of ["{", "null", "[]", '{"token": 1}', '{"token":"a","organizationId":"b","memberships":{}}']) {
+    for (const invalid of ["{", "null", "[]", '{"token": 1}', '{"token":"a","organizationId":"b","memberships":{}}', '{"token":"a","organizationId":"b","memberships":[],"scopes":1}']) {
       sessionStorage.setItem("folio.session", invalid);
       expect(storedSession(sessionStorage)).toBeUndefined();
     }
@@ -110,4 +110,49 @@ test("a sign-out ends the session on the server", async () => {
   await user.click(await screen.findByRole("menuitem", { name: "Sign out" }));
   expect(await screen.findByRole("heading", { name: "Sign in to Folio" })).toBeTruthy();
   await waitFor(() => expect(ended).toBe(1));
+});
+
+test("a restricted token covers its scopes, and any other token all of them", () => {
+  const { DOCUMENTS, USAGE, DEFINITIONS } = v1.Scope;
+  expect([undefined, []].map((scopes) => coversAny(scopes, [USAGE]))).toEqual([true, true]);
+  expect([[USAGE], [DEFINITIONS, DOCUMENTS]].map((wanted) => coversAny([DOCUMENTS], wanted))).toEqual([false, true]);
+});
+
+test("a restricted token has the views and actions of its scopes", async () => {
+  const reads: string[] = [];
+  const services: Services = {
+    account: { getAccount: () => { throw refusal(Code.PermissionDenied, "ROLE_NOT_ALLOWED"); } },
+    organization: { getOrganization: () => ({ organization: { organizationId: "org_9", name: "Gamma", autoCreate: true }, callerRole: v1.Role.ADMIN, callerScopes: [v1.Scope.DOCUMENTS] }) },
+    inbox: { listInboxItems: () => { reads.push("inbox"); return {}; } },
+    document,
+    tag,
+  };
+  const { user } = renderPage(services, "/", null);
+  await user.click(await screen.findByRole("tab", { name: "Token" }));
+  await user.type(screen.getByLabelText(/^Token/, { selector: "input" }), "folio_abc");
+  await user.click(screen.getByRole("button", { name: "Continue" }));
+  expect(await screen.findByText("a.pdf")).toBeTruthy();
+  const views = within(screen.getByRole("navigation", { name: "Views" }));
+  expect(views.getAllByRole("link").map(({ textContent }) => textContent)).toEqual(["Documents"]);
+  expect(screen.getByRole("button", { name: "Upload" })).toBeTruthy();
+  // The agent of an upload would write definitions.
+  expect(screen.queryByRole("switch", { name: "Automatic creation" })).toBeNull();
+  expect(reads).toEqual([]);
+});
+
+test("the scopes of an account token are those in its organization", async () => {
+  const services: Services = {
+    account: { getAccount: () => ({ user: { userId: "usr_1", name: "Ada" } }), listAccountOrganizations: () => ({ organizations }) },
+    organization: { getOrganization: (_request, { requestHeader }) => ({ callerScopes: requestHeader.get("folio-organization") === null ? [] : [v1.Scope.USAGE] }) },
+    usage: { getBalance: () => ({}), getUsage: () => ({}) },
+    document,
+    tag,
+  };
+  const { user } = renderPage(services, "/", null);
+  await user.click(await screen.findByRole("tab", { name: "Token" }));
+  await user.type(screen.getByLabelText(/^Token/, { selector: "input" }), "folio_account");
+  await user.click(screen.getByRole("button", { name: "Continue" }));
+  const views = within(await screen.findByRole("navigation", { name: "Views" }));
+  expect(views.getAllByRole("link").map(({ textContent }) => textContent)).toEqual(["Usage"]);
+  expect(storedSession(sessionStorage)?.scopes).toEqual([v1.Scope.USAGE]);
 });

@@ -36,6 +36,11 @@ Object.defineProperty(document, "fonts", { value: { addEventListener: () => unde
 Object.defineProperty(Element.prototype, "clientHeight", { get: () => 600, configurable: true });
 Object.defineProperty(Element.prototype, "clientWidth", { get: () => 800, configurable: true });
 
+Range.prototype.getClientRects ??= () => [] as unknown as DOMRectList;
+Range.prototype.getBoundingClientRect ??= () => new DOMRect();
+// jsdom has no layout, which the editor of JSON needs: a plain field has its name and its value. json_editor.test.tsx tests the editor.
+vi.mock("../src/json/code_editor.js", () => import("./plain_editor.js"));
+
 afterEach(() => {
   cleanup();
   sessionStorage.clear();

@@ -37,6 +37,7 @@ macro_rules! lists {
 
 lists! {
     list_account_organizations: accounts, ListAccountOrganizationsRequest, organizations: AccountOrganization;
+    list_account_sessions: accounts, ListAccountSessionsRequest, sessions: AccountSession;
     list_account_tokens: accounts, ListAccountTokensRequest, tokens: Token;
     list_audit_entries: audits, ListAuditEntriesRequest, entries: AuditEntry;
     list_documents: documents, ListDocumentsRequest, documents: Document;

@@ -11,6 +11,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::account_sessions;
 use crate::account_tokens;
 use crate::audit::AuditRecord;
 use crate::context::Context;
@@ -25,7 +26,7 @@ service! {
     "AccountService", None =>
     sign_in::SignIn, sign_in::SignOut, sign_in::ChangePassword, GetAccount, UpdateAccount, DeleteAccount,
     ListAccountOrganizations, account_tokens::CreateAccountToken, account_tokens::ListAccountTokens,
-    account_tokens::RevokeAccountToken
+    account_tokens::RevokeAccountToken, account_sessions::ListAccountSessions, account_sessions::EndAccountSession
 }
 
 /// Maximum number of organizations whose members are read concurrently.

@@ -75,6 +75,8 @@ pub struct ToolCallPreview {
     pub documents: Affected,
     /// The reason why the call would fail now, as the model would receive it. None: the call can run.
     pub problem: Option<String>,
+    /// True if the problem is a violation of the tool's schema by edited arguments, which a decision must not contain.
+    pub is_refused: bool,
 }
 
 impl ToolCallPreview {
@@ -88,7 +90,12 @@ impl ToolCallPreview {
             prompts: Affected::default(),
             documents: Affected::default(),
             problem,
+            is_refused: false,
         }
+    }
+
+    fn of_refused_arguments(problem: String) -> Self {
+        Self { is_refused: true, ..Self::without_effect(CallEffect::Unknown, Some(problem)) }
     }
 }
 
@@ -113,7 +120,7 @@ impl Operation for PreviewToolCall {
             Some(mut edited) => {
                 tools.canonicalize(&call.name, &mut edited);
                 if let Some(problem) = tools.problem(&call.name, &edited) {
-                    return Ok(ToolCallPreview::without_effect(CallEffect::Unknown, Some(problem)));
+                    return Ok(ToolCallPreview::of_refused_arguments(problem));
                 }
                 edited
             }
@@ -157,6 +164,7 @@ async fn with_affected(context: &Context, preview: Preview) -> Result<ToolCallPr
         prompts,
         documents,
         problem: None,
+        is_refused: false,
     })
 }
 

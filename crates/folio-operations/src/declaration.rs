@@ -112,6 +112,8 @@ pub struct Declaration {
     pub audit: Audit,
     /// Default: [`Quota::Requests`].
     pub quota: Quota,
+    /// True if every token may run the operation, whatever the scope of the service is. Default: false.
+    pub is_of_any_scope: bool,
 }
 
 impl Service {
@@ -129,6 +131,7 @@ impl Service {
             idempotency: Idempotency::OpRow,
             audit: Audit::Unrecorded,
             quota: Quota::Requests,
+            is_of_any_scope: false,
         }
     }
 
@@ -146,7 +149,13 @@ impl Service {
 impl Declaration {
     /// Returns the scope that a restricted token needs. None: every token suffices.
     pub const fn scope(&self) -> Option<Scope> {
-        self.service.scope
+        if self.is_of_any_scope { None } else { self.service.scope }
+    }
+
+    /// Declares that a restricted token needs no scope.
+    #[must_use]
+    pub const fn of_any_scope(self) -> Self {
+        Self { is_of_any_scope: true, ..self }
     }
 
     #[must_use]

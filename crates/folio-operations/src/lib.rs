@@ -12,6 +12,7 @@
 //!
 //! This crate must know no protocol: no protobuf, no gRPC, no HTTP.
 
+pub mod account_sessions;
 pub mod account_tokens;
 pub mod accounts;
 pub mod agent_extractions;

@@ -145,12 +145,14 @@ impl Operation for ListOrganizations {
     }
 }
 
-/// An organization, with the role of the caller in it.
+/// An organization, with the permissions of the caller in it.
 #[derive(Debug, Clone)]
 pub struct FoundOrganization {
     pub organization: Organization,
     /// The role that the credential of the caller has there. None: the caller acts in another organization, or in none.
     pub caller_role: Option<Role>,
+    /// The scopes that the credential of the caller is restricted to there. Empty: unrestricted, or no role.
+    pub caller_scopes: Vec<Scope>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -160,15 +162,21 @@ pub struct GetOrganization {
 }
 
 impl Operation for GetOrganization {
-    // A platform administrator reads an organization without being its member; any other account finds none.
-    const DECLARATION: Declaration = SERVICE.read("GetOrganization").access(Access::Installation);
+    // A platform administrator reads an organization without being its member; any other account finds none. Every token
+    // reads its own organization, because the answer contains the scopes of the token.
+    const DECLARATION: Declaration = SERVICE.read("GetOrganization").access(Access::Installation).of_any_scope();
     type Output = FoundOrganization;
 
     async fn run(self, context: &Context) -> Result<FoundOrganization> {
+        let (caller, principal) = (&context.caller, context.principal());
+        if self.organization_id.as_ref().is_some_and(|id| *id != principal.org) {
+            caller.require(Scope::Administration, "another organization")?;
+        }
         let organization = visible_organization(context, self.organization_id).await?;
-        let principal = context.principal();
-        let caller_role = (organization.id == principal.org).then_some(principal.role);
-        Ok(FoundOrganization { organization, caller_role })
+        let is_own = organization.id == principal.org;
+        let caller_role = is_own.then_some(principal.role);
+        let caller_scopes = if is_own { caller.scopes.clone() } else { Vec::new() };
+        Ok(FoundOrganization { organization, caller_role, caller_scopes })
     }
 }
 

@@ -16,6 +16,7 @@ pub const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Maximum number of sessions of a user. A further sign-in ends the oldest session.
 // proto: AccountService.SignIn "at most {} sessions"
+// proto: AccountService.ListAccountSessions "at most {}."
 pub const SESSIONS_MAX: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -163,6 +163,8 @@ async fn accounts(context: &Context) -> Outcome {
         store.add_session(&ann.id, &last, now).await?;
     }
     same!(store.session(&ann.id, &first.id).await?, None, "the oldest session beyond the maximum");
+    same!(store.sessions(&ann.id).await?.len(), SESSIONS_MAX, "the number of the sessions of a user");
+    same!(store.sessions(&bob.id).await?, vec![theirs.clone()], "the sessions of another user");
     store.remove_session(&ann.id, &last.id).await?;
     same!(store.session(&ann.id, &last.id).await?, None, "a removed session");
     let another = session(&ann);

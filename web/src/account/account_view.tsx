@@ -1,14 +1,15 @@
-import { Alert, Button, Group, PasswordInput, Stack, Text, TextInput, Title } from "@mantine/core";
+import { Alert, Button, Group, PasswordInput, Stack, TextInput, Title } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { ACCOUNT_KEY, useAccount } from "../session/account.js";
 import { PASSWORD_MAX, passwordProblem } from "../session/password.js";
-import { useSession } from "../session/session_context.js";
+import { useCoversAny, useSession } from "../session/session_context.js";
 import { EmptyState, QueryView } from "../states/states.js";
 import { TokenList } from "../administration/token_list.js";
+import { Sessions } from "./sessions.js";
 
 const NAME_MAX = 200;
 
@@ -22,19 +23,21 @@ export function AccountView() {
       <Title order={1} size="h3">Account</Title>
       {session?.user === undefined ? none : (
         <QueryView query={account} empty={(user) => (user === null ? none : undefined)}>
-          {(user) => user !== null && <Account user={user} isPassword={session.isPassword} />}
+          {(user) => user !== null && <Account user={user} />}
         </QueryView>
       )}
     </Stack>
   );
 }
 
-function Account({ user, isPassword }: { readonly user: v1.User; readonly isPassword: boolean }) {
+function Account({ user }: { readonly user: v1.User }) {
+  const mayChange = useCoversAny(v1.Scope.ADMINISTRATION);
+  if (!mayChange) return <EmptyState title="Read only" text="This token is restricted, and does not change the account." />;
   return (
     <>
       <NameForm key={user.etag} user={user} />
       <PasswordForm />
-      {isPassword && <Text size="xs" c="dimmed">This session ends 12 hours after the sign-in. A new password ends all your sessions.</Text>}
+      <Sessions />
       <AccountTokens />
     </>
   );

@@ -1,4 +1,4 @@
-import { Button, Checkbox, Group, Modal, PasswordInput, Switch, TextInput } from "@mantine/core";
+import { Button, Checkbox, Group, Modal, PasswordInput, SegmentedControl, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import type { v1 } from "folio-client";
 import { useState } from "react";
@@ -8,6 +8,7 @@ import { ErrorNotice } from "../errors/error_notice.js";
 import { formatNumber } from "../format.js";
 import { ListView } from "../lists/list_view.js";
 import { ConfirmButton } from "./confirm_button.js";
+import { changeOf, isComplete, scopesOf, valuesOf, type McpServerValues } from "./mcp_credentials.js";
 import { McpToolsForm } from "./mcp_tools_form.js";
 import { SaveForm } from "./save_form.js";
 
@@ -16,6 +17,8 @@ const NAME = /^[A-Za-z0-9_-]{1,64}$/;
 const NAME_MAX = 64;
 const URL_MAX = 2_000;
 const TOKEN_MAX = 4_000;
+const CLIENT_ID_MAX = 256;
+const SCOPES_TEXT_MAX = 4_200;
 
 type OpenForm = { readonly form: "settings"; readonly server: v1.McpServer | undefined } | { readonly form: "tools"; readonly server: v1.McpServer };
 
@@ -55,7 +58,7 @@ export function McpServers() {
         columns={[
           { label: "Name", cell: ({ name }) => name },
           { label: "URL", cell: ({ url }) => url },
-          { label: "Token", cell: ({ hasToken }) => (hasToken ? "stored" : "none") },
+          { label: "Credential", cell: ({ hasToken, oauth }) => (oauth !== undefined ? "OAuth client" : hasToken ? "token" : "none") },
           { label: "Allowed tools", cell: ({ allowedTools }) => formatNumber(allowedTools.filter(({ disabledTime }) => disabledTime === undefined).length) },
           { label: "On", cell: (server) => <Switch size="xs" aria-label={`Agents use ${server.name}`} checked={server.enabled} onChange={(event) => update.mutate({ mcpServerId: server.mcpServerId, etag: server.etag, enabled: event.currentTarget.checked })} /> },
           {
@@ -89,29 +92,54 @@ interface McpServerFormProps {
   readonly onReload: () => void;
 }
 
-/** Creates an MCP server, or changes its address and its token. A stored token is never shown. */
+/** Creates an MCP server, or changes its address and its credential. Stored tokens and secrets are never shown. */
 function McpServerForm({ server, onSaved, onReload }: McpServerFormProps) {
   const api = useApi();
-  const [name, setName] = useState(server?.name ?? "");
-  const [url, setUrl] = useState(server?.url ?? "");
-  const [token, setToken] = useState("");
-  const [isTokenDeleted, setTokenDeleted] = useState(false);
+  const [values, setValues] = useState(() => valuesOf(server));
+  const change = (changes: Partial<McpServerValues>) => setValues({ ...values, ...changes });
   const save = useMutation({
     mutationFn: async () => {
-      const values = { name, url: url.trim(), token: isTokenDeleted ? "" : token };
-      if (server === undefined) return void (await api.mcpServers.createMcpServer({ mcpServer: { ...values, enabled: true } }));
-      const paths = ["name", "url"];
-      if (token !== "" || isTokenDeleted) paths.push("token");
-      await api.mcpServers.updateMcpServer({ mcpServer: { ...values, mcpServerId: server.mcpServerId, etag: server.etag }, updateMask: { paths } });
+      const { fields, paths } = changeOf(values, server);
+      if (server === undefined) return void (await api.mcpServers.createMcpServer({ mcpServer: { ...fields, enabled: true } }));
+      await api.mcpServers.updateMcpServer({ mcpServer: { ...fields, mcpServerId: server.mcpServerId, etag: server.etag }, updateMask: { paths } });
     },
     onSuccess: onSaved,
   });
+  const { name, url } = values;
+  const isValid = NAME.test(name) && url.trim() !== "" && isComplete(values, server);
   return (
-    <SaveForm onSubmit={() => save.mutate()} isPending={save.isPending} error={save.error} isValid={NAME.test(name) && url.trim() !== ""} onReload={onReload}>
-      <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name === "" || NAME.test(name) ? undefined : "1 to 64 letters, digits, “-” or “_”"} maxLength={NAME_MAX} required data-autofocus />
-      <TextInput label="URL" description="Another URL removes the stored token." type="url" value={url} onChange={(event) => setUrl(event.currentTarget.value)} maxLength={URL_MAX} required />
-      <PasswordInput label="Token" description={server?.hasToken === true ? "A token is stored. Empty: the token is kept." : "Optional. The token is stored encrypted and never shown."} autoComplete="off" value={token} onChange={(event) => setToken(event.currentTarget.value)} maxLength={TOKEN_MAX} disabled={isTokenDeleted} />
-      {server?.hasToken === true && <Checkbox label="Delete the stored token" checked={isTokenDeleted} onChange={(event) => setTokenDeleted(event.currentTarget.checked)} />}
+    <SaveForm onSubmit={() => save.mutate()} isPending={save.isPending} error={save.error} isValid={isValid} onReload={onReload}>
+      <TextInput label="Name" value={name} onChange={(event) => change({ name: event.currentTarget.value })} error={name === "" || NAME.test(name) ? undefined : "1 to 64 letters, digits, “-” or “_”"} maxLength={NAME_MAX} required data-autofocus />
+      <TextInput label="URL" description="Another URL removes the stored token or client." type="url" value={url} onChange={(event) => change({ url: event.currentTarget.value })} maxLength={URL_MAX} required />
+      <SegmentedControl aria-label="Credential" data={[{ value: "token", label: "Without OAuth" }, { value: "oauth", label: "OAuth client" }]} value={values.credential} onChange={(credential) => change({ credential: credential === "oauth" ? "oauth" : "token" })} />
+      {values.credential === "token" ? <TokenFields server={server} values={values} onChange={change} /> : <OAuthFields server={server} values={values} onChange={change} />}
     </SaveForm>
+  );
+}
+
+interface CredentialFieldsProps {
+  readonly server: v1.McpServer | undefined;
+  readonly values: McpServerValues;
+  readonly onChange: (changes: Partial<McpServerValues>) => void;
+}
+
+function TokenFields({ server, values: { token, isTokenDeleted }, onChange }: CredentialFieldsProps) {
+  return (
+    <>
+      <PasswordInput label="Token" description={server?.hasToken === true ? "A token is stored. Empty: the token is kept." : "Optional. The token is stored encrypted and never shown."} autoComplete="off" value={token} onChange={(event) => onChange({ token: event.currentTarget.value })} maxLength={TOKEN_MAX} disabled={isTokenDeleted} />
+      {server?.hasToken === true && <Checkbox label="Delete the stored token" checked={isTokenDeleted} onChange={(event) => onChange({ isTokenDeleted: event.currentTarget.checked })} />}
+    </>
+  );
+}
+
+function OAuthFields({ server, values, onChange }: CredentialFieldsProps) {
+  const scopes = scopesOf(values.scopes);
+  return (
+    <>
+      <TextInput label="Token endpoint" description="The client requests tokens there with its own credentials." type="url" value={values.tokenUrl} onChange={(event) => onChange({ tokenUrl: event.currentTarget.value })} maxLength={URL_MAX} required />
+      <TextInput label="Client id" autoComplete="off" value={values.clientId} onChange={(event) => onChange({ clientId: event.currentTarget.value })} maxLength={CLIENT_ID_MAX} required />
+      <PasswordInput label="Client secret" description={server?.oauth === undefined ? "The secret is stored encrypted and never shown." : "A secret is stored. Empty: the secret is kept. Another token endpoint needs its secret."} autoComplete="off" value={values.clientSecret} onChange={(event) => onChange({ clientSecret: event.currentTarget.value })} maxLength={TOKEN_MAX} />
+      <TextInput label="Scopes" description="Optional, separated by spaces." value={values.scopes} onChange={(event) => onChange({ scopes: event.currentTarget.value })} error={"problem" in scopes ? scopes.problem : undefined} maxLength={SCOPES_TEXT_MAX} />
+    </>
   );
 }

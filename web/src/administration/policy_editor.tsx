@@ -1,9 +1,10 @@
-import { ActionIcon, Button, Card, Group, Stack, Text, Textarea } from "@mantine/core";
+import { ActionIcon, Button, Card, Group, Stack, Text } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import type { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { JsonEditor } from "../json/json_editor.js";
 import { QueryView } from "../states/states.js";
 import { PolicyDryRun } from "./policy_dry_run.js";
 import { moved, policyOf, sentenceOf, textOfPolicy } from "./policy_text.js";
@@ -41,7 +42,7 @@ function PolicyForm({ stored, etag }: { readonly stored: v1.Policy | undefined; 
           </Group>
         </Card>
       ))}
-      <Textarea aria-label="Policy" value={text} onChange={(event) => setText(event.currentTarget.value)} error={"problem" in parsed ? parsed.problem : undefined} autosize minRows={8} maxRows={30} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
+      <JsonEditor label="Policy" value={text} onChange={setText} error={"problem" in parsed ? parsed.problem : undefined} minRows={8} />
       {save.error !== null && <ErrorNotice error={save.error} actions={{ reload }} />}
       <Group><Button size="xs" loading={save.isPending} disabled={"problem" in parsed || text === textOfPolicy(stored)} onClick={() => "policy" in parsed && save.mutate(parsed.policy)}>Save the policy</Button></Group>
       <PolicyDryRun policy={"policy" in parsed ? parsed.policy : undefined} />

@@ -1,6 +1,7 @@
 // Texts and checks of tool calls. No I/O.
 import { v1 } from "folio-client";
 import { parsed, type Json } from "../extraction/fields.js";
+import type { JsonProblem } from "../json/problems.js";
 
 /** Maximum size of the arguments of a decision in bytes. */
 export const ARGUMENTS_BYTES_MAX = 128 * 1024;
@@ -66,4 +67,43 @@ export function editedArguments(text: string): { readonly value: Record<string, 
   const value = parsed(text);
   if (typeof value !== "object" || value === null || Array.isArray(value)) return { problem: "The arguments must be a JSON object." };
   return { value: value as Record<string, Json> };
+}
+
+/** The check of edited arguments by the server. */
+export interface ArgumentCheck {
+  /** The text that was checked. */
+  readonly text: string;
+  /** True if the call would fail now. */
+  readonly hasProblem: boolean;
+  /** True if the arguments violate the schema of the tool, so that a decision must not contain them. */
+  readonly isRefused: boolean;
+}
+
+export interface EditVerdict {
+  readonly canApprove: boolean;
+  /** The problem of the text, or whether it is marked as invalid. The preview of the effect contains the problem that the server found. */
+  readonly error: string | boolean;
+  /** The reason why the call cannot be approved now. Empty: it can, or `error` is the reason. */
+  readonly note: string;
+}
+
+/**
+ * Returns whether edited arguments can be approved. `check`: undefined if the server cannot check them. A text with a problem that is no
+ * violation of the schema can be approved: a call that refers to an earlier call of its round fails in a preview.
+ */
+export function editVerdict(text: string, original: string, check: ArgumentCheck | undefined): EditVerdict {
+  const edited = editedArguments(text);
+  if ("problem" in edited) return { canApprove: false, error: edited.problem, note: "" };
+  if (text === original || check === undefined) return { canApprove: true, error: false, note: "" };
+  if (check.text !== text) return { canApprove: false, error: false, note: "The server checks the arguments." };
+  if (check.isRefused) return { canApprove: false, error: true, note: "The server refuses these arguments. Correct them to approve the call." };
+  return { canApprove: true, error: check.hasProblem, note: "" };
+}
+
+/** Returns the violations of a problem that a preview states: a line with a JSON pointer and a message for each. Other lines have no position. */
+export function problemsOf(problem: string): JsonProblem[] {
+  return problem.split("\n").flatMap((line) => {
+    const [, path = "", message = ""] = /^(#(?:\/[^\s:]*)*): (.+)$/.exec(line) ?? [];
+    return path === "" ? [] : [{ path, message }];
+  });
 }

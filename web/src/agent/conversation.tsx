@@ -44,7 +44,7 @@ export function messageOf(draft: Draft, ifPending: v1.IfPending): Outgoing {
 export function Conversation({ documentId, threadId, initialText, onThread, onNew }: ConversationProps) {
   const api = useApi();
   const queries = useQueryClient();
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.CONVERSATIONS);
   const thread = useThread(threadId);
   const [draft, setDraft] = useState<Draft>({ ...EMPTY_DRAFT, text: initialText });
   const [decided, setDecided] = useState<Decisions>(NO_DECISIONS);

@@ -18,7 +18,7 @@ interface ThreadBarProps {
 /** The threads of the document: new, load, rename, delete. */
 export function ThreadBar({ documentId, threadId, onSelect }: ThreadBarProps) {
   const threads = useThreads(documentId);
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.CONVERSATIONS);
   const rename = useRenameThread(documentId);
   const remove = useDeleteThread(documentId);
   const [isRenaming, renaming] = useDisclosure();

@@ -2,9 +2,10 @@ import { Badge, Button, Card, Code, Group, Stack, Text, Textarea } from "@mantin
 import { useDebouncedValue } from "@mantine/hooks";
 import { v1, type Decision } from "folio-client";
 import { lazy, Suspense, useState } from "react";
+import { JsonEditor } from "../json/json_editor.js";
 import { usePermits } from "../session/session_context.js";
 import { LoadingState } from "../states/states.js";
-import { approversOf, editedArguments, indented, REASON_MAX, statusOf, summaryOf } from "./calls.js";
+import { approversOf, editedArguments, editVerdict, indented, problemsOf, REASON_MAX, statusOf, summaryOf } from "./calls.js";
 import { usePreview } from "./queries.js";
 
 const EffectPreview = lazy(async () => ({ default: (await import("./effect_preview.js")).EffectPreview }));
@@ -66,16 +67,21 @@ export function ToolCard({ callId, name, argumentsJson, result, isRunning = fals
 function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardProps, "callId" | "name" | "argumentsJson"> & { readonly waiting: WaitingCall }) {
   const [mode, setMode] = useState<"choose" | "edit" | "reject">("choose");
   const [text, setText] = useState("");
-  const [problem, setProblem] = useState<string>();
   const { turnId, requirement, mayApprove, decision, isBusy, onDecide } = waiting;
   // Viewers read waiting calls, but not previews.
-  const hasPreview = usePermits(v1.Role.MEMBER);
+  const hasPreview = usePermits(v1.Role.MEMBER, v1.Scope.CONVERSATIONS);
   const [editedText] = useDebouncedValue(mode === "edit" ? text : "", PREVIEW_DELAY_MS);
   const isEdited = mode === "edit" && editedText !== "" && editedText !== indented(argumentsJson);
   const previewed = isEdited && "value" in editedArguments(editedText) ? editedText : "";
   const check = usePreview(turnId, callId, previewed, hasPreview && previewed !== "");
-  // A refused text may still be approved: a call that refers to an earlier call of its round has no preview.
-  const isRefused = previewed !== "" && text === editedText && !check.isPlaceholderData && (check.data?.problem ?? "") !== "";
+  const answer = previewed === "" || check.isPlaceholderData ? undefined : check.data;
+  // A check that failed, such as one while the store is down, does not prevent the decision.
+  const isUncheckable = !hasPreview || (check.isError && text === previewed);
+  const verdict = editVerdict(text, indented(argumentsJson), isUncheckable ? undefined : {
+    text: answer === undefined ? "" : previewed,
+    hasProblem: (answer?.problem ?? "") !== "",
+    isRefused: answer?.argumentsRefused ?? false,
+  });
 
   if (decision !== undefined) {
     return <Text size="xs" c="dimmed" role="status">{`${decisionLabel(decision)}. The round runs when all its calls are decided.`}</Text>;
@@ -83,12 +89,10 @@ function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardPro
   const open = (mode: "edit" | "reject", text: string) => () => {
     setMode(mode);
     setText(text);
-    setProblem(undefined);
   };
   const runEdited = () => {
     const edited = editedArguments(text);
-    if ("problem" in edited) setProblem(edited.problem);
-    else onDecide({ edited: edited.value });
+    if ("value" in edited) onDecide({ edited: edited.value });
   };
   const cancel = <Button size="xs" variant="subtle" color="gray" onClick={() => setMode("choose")}>Back</Button>;
   return (
@@ -108,8 +112,9 @@ function DecisionForm({ callId, name, argumentsJson, waiting }: Pick<ToolCardPro
       )}
       {mode === "edit" && (
         <>
-          <Textarea aria-label="Arguments" value={text} onChange={(event) => { setText(event.currentTarget.value); setProblem(undefined); }} error={problem ?? isRefused} autosize minRows={3} maxRows={16} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
-          <Group gap="xs"><Button size="xs" color="green" loading={isBusy} onClick={runEdited}>Approve edited call</Button>{cancel}</Group>
+          <JsonEditor label="Arguments" value={text} onChange={setText} error={verdict.error} problems={verdict.error === true ? problemsOf(answer?.problem ?? "") : undefined} />
+          <Text size="xs" c="dimmed" role="status">{verdict.note}</Text>
+          <Group gap="xs"><Button size="xs" color="green" loading={isBusy} disabled={!verdict.canApprove} onClick={runEdited}>Approve edited call</Button>{cancel}</Group>
         </>
       )}
       {mode === "reject" && (

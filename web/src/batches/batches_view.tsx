@@ -70,7 +70,7 @@ function JobProgress({ job }: { readonly job: v1.Job }) {
 function JobDetails({ jobId }: { readonly jobId: string }) {
   const api = useApi();
   const queries = useQueryClient();
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.EXTRACTIONS);
   const key = ["job", jobId];
   const job = useQuery({ queryKey: key, queryFn: async ({ signal }) => (await api.jobs.getJob({ jobId }, { signal })).job ?? null });
   useStream(`job ${jobId}`, async (signal) => {

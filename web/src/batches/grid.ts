@@ -1,15 +1,22 @@
 // The results of a batch as a grid: a row for each item, a column for each field. No I/O.
 import { memberPath, parsed, type Json } from "../extraction/fields.js";
 
-/** Maximum number of columns of fields. */
-export const COLUMNS_MAX = 12;
+/** Number of columns of fields that are shown at first. */
+export const SHOWN_FIRST = 12;
+/** Maximum number of fields of which the columns are chosen. */
+export const FIELDS_MAX = 100;
 const CELL_MAX = 200;
 
 /** Returns the fields of the results, in the order of their first occurrence. */
-export function columnsOf(results: Iterable<Json | undefined>): string[] {
+export function fieldsOf(results: Iterable<Json | undefined>): string[] {
   const names = new Set<string>();
   for (const result of results) for (const name of Object.keys(objectOf(result))) names.add(name);
-  return [...names].slice(0, COLUMNS_MAX);
+  return [...names].slice(0, FIELDS_MAX);
+}
+
+/** Returns the shown fields in their order. `chosen`: undefined if the visitor has chosen none. */
+export function columnsOf(fields: readonly string[], chosen: readonly string[] | undefined): string[] {
+  return chosen === undefined ? fields.slice(0, SHOWN_FIRST) : fields.filter((field) => chosen.includes(field));
 }
 
 /** Returns the text of a field of a result. Empty: the field is absent or null. */

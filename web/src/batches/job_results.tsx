@@ -1,6 +1,7 @@
-import { Anchor, Table, Text } from "@mantine/core";
+import { Anchor, MultiSelect, Table, Text } from "@mantine/core";
 import { keepPreviousData, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
+import { useState } from "react";
 import { Link } from "wouter";
 import { useApi } from "../api/api.js";
 import { documentKey } from "../document/queries.js";
@@ -8,7 +9,7 @@ import { each } from "../documents/each.js";
 import { dataOf, type Json } from "../extraction/fields.js";
 import { extractionKey } from "../extraction/queries.js";
 import { EmptyState, MoreButton, QueryView } from "../states/states.js";
-import { cellOf, columnsOf, evidencePath, extractionIdOf, isDocument } from "./grid.js";
+import { cellOf, columnsOf, evidencePath, extractionIdOf, fieldsOf, isDocument, SHOWN_FIRST } from "./grid.js";
 
 const PAGE = 25;
 const REFRESH_MS = 5_000;
@@ -71,26 +72,33 @@ export function JobResults({ jobId, isOpen }: { readonly jobId: string; readonly
 }
 
 function ResultGrid({ rows }: { readonly rows: readonly Row[] }) {
-  const columns = columnsOf(rows.map(({ result }) => result));
+  const [chosen, setChosen] = useState<readonly string[]>();
+  const fields = fieldsOf(rows.map(({ result }) => result));
+  const columns = columnsOf(fields, chosen);
   return (
-    <Table.ScrollContainer minWidth={520}>
-      <Table aria-label="Results" verticalSpacing={4}>
-        <Table.Thead><Table.Tr><Table.Th>Number</Table.Th><Table.Th>Document</Table.Th><Table.Th>State</Table.Th>{columns.map((name) => <Table.Th key={name} className="foreign">{name}</Table.Th>)}</Table.Tr></Table.Thead>
-        <Table.Tbody>
-          {rows.map(({ item: { number, subject, state, error, resultJson }, name, result }) => (
-            <Table.Tr key={number}>
-              <Table.Td>{number}</Table.Td>
-              <Table.Td className="foreign">{isDocument(subject) ? <Anchor component={Link} href={evidencePath(subject, resultJson)} size="sm"><bdi>{name ?? subject}</bdi></Anchor> : subject}</Table.Td>
-              <Table.Td>{(v1.JobItemState[state] ?? "").toLowerCase()}{error !== undefined && <Text size="xs" c="red" className="foreign">{error.message}</Text>}</Table.Td>
-              {columns.map((field) => {
-                const text = cellOf(result, field);
-                const isLinked = text !== "" && isDocument(subject);
-                return <Table.Td key={field} className="foreign">{isLinked ? <Anchor component={Link} href={evidencePath(subject, resultJson, field)} size="sm" c="inherit">{text}</Anchor> : text}</Table.Td>;
-              })}
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <>
+      {fields.length > SHOWN_FIRST && (
+        <MultiSelect size="xs" label="Columns" description={`The results have ${fields.length} fields.`} data={fields} value={columns} onChange={setChosen} searchable clearable />
+      )}
+      <Table.ScrollContainer minWidth={520}>
+        <Table aria-label="Results" verticalSpacing={4}>
+          <Table.Thead><Table.Tr><Table.Th>Number</Table.Th><Table.Th>Document</Table.Th><Table.Th>State</Table.Th>{columns.map((name) => <Table.Th key={name} className="foreign">{name}</Table.Th>)}</Table.Tr></Table.Thead>
+          <Table.Tbody>
+            {rows.map(({ item: { number, subject, state, error, resultJson }, name, result }) => (
+              <Table.Tr key={number}>
+                <Table.Td>{number}</Table.Td>
+                <Table.Td className="foreign">{isDocument(subject) ? <Anchor component={Link} href={evidencePath(subject, resultJson)} size="sm"><bdi>{name ?? subject}</bdi></Anchor> : subject}</Table.Td>
+                <Table.Td>{(v1.JobItemState[state] ?? "").toLowerCase()}{error !== undefined && <Text size="xs" c="red" className="foreign">{error.message}</Text>}</Table.Td>
+                {columns.map((field) => {
+                  const text = cellOf(result, field);
+                  const isLinked = text !== "" && isDocument(subject);
+                  return <Table.Td key={field} className="foreign">{isLinked ? <Anchor component={Link} href={evidencePath(subject, resultJson, field)} size="sm" c="inherit">{text}</Anchor> : text}</Table.Td>;
+                })}
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Table.ScrollContainer>
+    </>
   );
 }

@@ -9,7 +9,7 @@ import { usePermits } from "../session/session_context.js";
 /** The open proposal for the document, with the log of its run. Nothing is shown if there is none, or if the token lacks its scope. */
 export function ProposalBanner({ documentId }: { readonly documentId: string }) {
   const api = useApi();
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
   const proposals = useQuery({
     queryKey: ["inbox", "proposals", documentId],
     queryFn: async ({ signal }) => (await api.proposals.listProposals({ filter: `state:proposed document:${documentId}` }, { signal })).proposals,

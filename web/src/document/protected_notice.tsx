@@ -21,7 +21,7 @@ export function ProtectedNotice({ document }: { readonly document: v1.Document }
   const api = useApi();
   const queries = useQueryClient();
   const [, navigate] = useLocation();
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DOCUMENTS);
   const [password, setPassword] = useState("");
   const { documentId, name, tagIds, metadata, autoCreate, mediaType, state, stateReason } = document;
   const upload = useMutation({

@@ -2,11 +2,12 @@ import { Button, Group, Menu, Modal, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { notifications } from "@mantine/notifications";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { adviceFor } from "../errors/advice.js";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { usePermits } from "../session/session_context.js";
 import { each, type Outcome } from "./each.js";
 import { BUILT_IN, PromptSelect } from "./prompt_select.js";
 
@@ -20,6 +21,7 @@ interface BulkActionsProps {
 export function BulkActions({ documents, tags, onDone }: BulkActionsProps) {
   const api = useApi();
   const queries = useQueryClient();
+  const mayExtract = usePermits(v1.Role.MEMBER, v1.Scope.EXTRACTIONS);
   const [isExtractOpen, extract] = useDisclosure();
   const [isDeleteOpen, remove] = useDisclosure();
 
@@ -62,7 +64,7 @@ export function BulkActions({ documents, tags, onDone }: BulkActionsProps) {
         <Menu.Target><Button size="xs" variant="default" loading={tagged.isPending} disabled={tags.length === 0}>Tag</Button></Menu.Target>
         <Menu.Dropdown mah={320} style={{ overflowY: "auto" }}>{tags.map(item)}</Menu.Dropdown>
       </Menu>
-      <Button size="xs" variant="default" onClick={extract.open}>Extract</Button>
+      {mayExtract && <Button size="xs" variant="default" onClick={extract.open}>Extract</Button>}
       <Button size="xs" variant="default" color="red" c="red" onClick={remove.open}>Delete</Button>
       <Modal opened={isExtractOpen} onClose={extract.close} title="Extract data">
         <ExtractForm documents={documents} onDone={() => { extract.close(); onDone(); }} />

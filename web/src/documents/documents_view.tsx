@@ -13,7 +13,7 @@ import { DropArea, UploadButton } from "./drop_area.js";
 import { filtersOf, isUnfiltered, ORDERS, parametersOf, STATES, TEXT_MAX, type DocumentFilters } from "./filters.js";
 import { useDocuments, useTags } from "./queries.js";
 import { UploadList } from "./upload_list.js";
-import { useUploads } from "./uploads.js";
+import { budgetOf, useUploads } from "./uploads.js";
 
 const BulkActions = lazy(async () => ({ default: (await import("./bulk_actions.js")).BulkActions }));
 
@@ -29,14 +29,21 @@ export function DocumentsView() {
   const filters = useMemo(() => filtersOf(parameters), [parameters]);
   const setFilters = (changes: Partial<DocumentFilters>) =>
     setParameters(parametersOf({ ...filters, ...changes }), { replace: true });
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DOCUMENTS);
   const documents = useDocuments(filters);
   const tags = useTags();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   // Undefined: the visitor chose nothing, and the organization decides.
   const [autoCreate, setAutoCreate] = useState<boolean>();
+  const [budget, setBudget] = useState("");
   const organization = useOrganization();
-  const uploads = useUploads(filters.tagIds, autoCreate);
+  // The agent of an upload writes definitions and an extraction, which a restricted token must cover.
+  const mayCreate = usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS, v1.Scope.EXTRACTIONS);
+  const creates = mayCreate && (autoCreate ?? organization.data?.autoCreate ?? false);
+  const hasBudget = creates && budget !== "";
+  const uploads = useUploads(filters.tagIds, mayCreate ? autoCreate : false, hasBudget ? budgetOf(budget) : undefined);
+  // An upload never ignores a budget that the visitor has entered.
+  const isBudgetInvalid = hasBudget && budgetOf(budget) === undefined;
   const search = useDebouncedCallback((text: string) => setFilters({ text }), SEARCH_DELAY_MS);
   const searchInput = useRef<HTMLInputElement>(null);
 
@@ -61,14 +68,15 @@ export function DocumentsView() {
   const isUncertain = first !== undefined && (first.totalSizeEstimated || total > COUNTED_MAX);
 
   return (
-    <DropArea onFiles={uploads.add} disabled={!canWrite}>
+    <DropArea onFiles={uploads.add} disabled={!canWrite || isBudgetInvalid}>
       <Stack gap="sm">
         <Group justify="space-between">
           <Title order={1} size="h3">Documents</Title>
           {canWrite && (
             <Group gap="sm">
-              <Switch size="xs" label="Automatic creation" title="An agent proposes a schema, a prompt and an extraction for each uploaded document" checked={autoCreate ?? organization.data?.autoCreate ?? false} onChange={(event) => setAutoCreate(event.currentTarget.checked)} />
-              <UploadButton onFiles={uploads.add} />
+              {mayCreate && <Switch size="xs" label="Automatic creation" title="An agent proposes a schema, a prompt and an extraction for each uploaded document" checked={creates} onChange={(event) => setAutoCreate(event.currentTarget.checked)} />}
+              {creates && <TextInput size="xs" inputMode="numeric" aria-label="Credit budget of each agent" placeholder="Credits per document" title="Credits that the agent of each uploaded document may use. Empty: the budget of the server." maxLength={13} value={budget} onChange={(event) => setBudget(event.currentTarget.value.trim())} error={isBudgetInvalid} w={170} />}
+              <UploadButton onFiles={uploads.add} disabled={isBudgetInvalid} />
             </Group>
           )}
         </Group>

@@ -45,10 +45,10 @@ export function DropArea({ onFiles, disabled, children }: DropAreaProps) {
 }
 
 /** Opens the file dialog: the way to upload by the keyboard. */
-export function UploadButton({ onFiles }: { readonly onFiles: (files: readonly File[]) => void }) {
+export function UploadButton({ onFiles, disabled }: { readonly onFiles: (files: readonly File[]) => void; readonly disabled: boolean }) {
   return (
-    <FileButton multiple onChange={onFiles} inputProps={{ "aria-label": "Files" }}>
-      {(props) => <Button {...props}>Upload</Button>}
+    <FileButton multiple onChange={onFiles} disabled={disabled} inputProps={{ "aria-label": "Files" }}>
+      {(props) => <Button {...props} disabled={disabled}>Upload</Button>}
     </FileButton>
   );
 }

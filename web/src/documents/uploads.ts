@@ -9,6 +9,8 @@ const CONCURRENT = 2;
 /** Maximum number of files of one drop. */
 export const FILES_MAX = 100;
 const NAME_MAX = 200;
+/** Maximum number of credits that a visitor may enter; the server accepts as many. */
+const BUDGET_MAX = 1_000_000_000_000n;
 
 /** A file that is sent, or was sent. */
 export interface Upload {
@@ -28,8 +30,15 @@ export function documentName(fileName: string): string {
   return name.slice(0, NAME_MAX - [...end].length).join("").trim() + end;
 }
 
-/** `autoCreate`: whether an agent makes a proposal for each file; undefined: the organization decides. Returns the uploads with the function that adds files, and the one that removes the ended uploads. */
-export function useUploads(tagIds: readonly string[], autoCreate: boolean | undefined) {
+/** Returns the credits of a text. Undefined: the text is no number between 1 and the maximum, or is empty. */
+export function budgetOf(text: string): bigint | undefined {
+  if (!/^\d{1,13}$/.test(text)) return undefined;
+  const credits = BigInt(text);
+  return credits >= 1n && credits <= BUDGET_MAX ? credits : undefined;
+}
+
+/** `autoCreate`: whether an agent makes a proposal for each file; undefined: the organization decides. `creditBudget`: the credits that each of these agents may use; undefined: the server decides. Returns the uploads with the function that adds files, and the one that removes the ended uploads. */
+export function useUploads(tagIds: readonly string[], autoCreate: boolean | undefined, creditBudget: bigint | undefined) {
   const api = useApi();
   const queries = useQueryClient();
   const [uploads, setUploads] = useState<readonly Upload[]>([]);
@@ -58,13 +67,13 @@ export function useUploads(tagIds: readonly string[], autoCreate: boolean | unde
 
   const add = useCallback((files: readonly File[]) => {
     const added = files.slice(0, FILES_MAX).map((file) => {
-      const options = { name: documentName(file.name), tagIds, ...(autoCreate !== undefined && { autoCreate }) };
+      const options = { name: documentName(file.name), tagIds, ...(autoCreate !== undefined && { autoCreate }), ...(creditBudget !== undefined && { creditBudget }) };
       return { key: nextKey.current++, file, options };
     });
     waiting.current.push(...added);
     setUploads((all) => [...all, ...added.map(({ key, file }) => ({ key, name: file.name, progress: 0, documentId: undefined, error: undefined }))]);
     for (let workers = 0; workers < CONCURRENT; workers++) void work();
-  }, [work, tagIds, autoCreate]);
+  }, [work, tagIds, autoCreate, creditBudget]);
 
   const clear = useCallback(() => setUploads((all) => all.filter(({ documentId, error }) => documentId === undefined && error === undefined)), []);
   return { uploads, add, clear };

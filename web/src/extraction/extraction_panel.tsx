@@ -23,7 +23,7 @@ const ID = /^[\w-]{1,100}$/;
  */
 export function ExtractionPanel({ document }: { readonly document: v1.Document }) {
   const extractions = useExtractions(document.documentId);
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.EXTRACTIONS);
   const [parameters, setParameters] = useSearchParams();
   const linked = parameters.get("extraction") ?? "";
   const chosen = ID.test(linked) ? linked : "";

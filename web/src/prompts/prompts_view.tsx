@@ -38,7 +38,7 @@ function useFoundRevisions(text: string): readonly Option[] {
 /** The prompts of the organization. The address contains the schema of the filter and the prompt that is shown. */
 export function PromptsView() {
   const api = useApi();
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
   const tags = useTags();
   const [parameters, setParameters] = useSearchParams();
   const schemaId = parameters.get("schema") ?? "";
@@ -112,7 +112,7 @@ interface PromptFormProps {
 function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
   const api = useApi();
   const queries = useQueryClient();
-  const readOnly = !usePermits(v1.Role.MEMBER);
+  const readOnly = !usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
   const models = useQuery({ queryKey: ["models", "prompts"], queryFn: async ({ signal }) => (await api.models.listModels({ use: v1.ModelUse.PROMPTS, pageSize: 200 }, { signal })).models });
   const [values, setValues] = useState(prompt);
   const change = (changes: Partial<Edited>) => setValues((before) => ({ ...before, ...changes }));

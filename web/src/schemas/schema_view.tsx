@@ -1,4 +1,4 @@
-import { Anchor, Button, Group, List, Select, Stack, Tabs, Text, Textarea, TextInput, Title } from "@mantine/core";
+import { Anchor, Button, Group, List, Select, Stack, Tabs, Text, TextInput, Title } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { lazy, Suspense, useState } from "react";
@@ -8,6 +8,7 @@ import { useApi } from "../api/api.js";
 import { quoted } from "../documents/filters.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
+import { JsonEditor } from "../json/json_editor.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, LoadingState, QueryView } from "../states/states.js";
 import { NEW_FORMAT, schemaIn, withSchema } from "./properties.js";
@@ -48,7 +49,7 @@ function LoadedSchema({ schema }: { readonly schema: Stored }) {
   const api = useApi();
   const queries = useQueryClient();
   const [, navigate] = useLocation();
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
   const [name, setName] = useState(schema.name);
   const [format, setFormat] = useState(() => indented(schema.responseFormatJson));
   const isNew = schema.schemaId === "";
@@ -106,7 +107,7 @@ function LoadedSchema({ schema }: { readonly schema: Stored }) {
           {node === undefined ? <EmptyState title="The JSON has no schema" text="Correct it in the tab JSON." /> : <PropertiesEditor schema={node} label="Fields" onChange={(next) => canWrite && setFormat(withSchema(format, next))} />}
         </Tabs.Panel>
         <Tabs.Panel value="json">
-          <Textarea aria-label="Response format" value={format} onChange={(event) => setFormat(event.currentTarget.value)} readOnly={!canWrite} autosize minRows={12} maxRows={30} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
+          <JsonEditor label="Response format" value={format} onChange={setFormat} readOnly={!canWrite} minRows={12} error={check.data?.valid === false} problems={check.data?.violations} />
         </Tabs.Panel>
         <Tabs.Panel value="revisions"><Revisions schemaId={schema.schemaId} /></Tabs.Panel>
         <Tabs.Panel value="prompts"><Prompts schemaId={schema.schemaId} /></Tabs.Panel>
@@ -160,7 +161,7 @@ function DataTest({ schemaRevid }: { readonly schemaRevid: string }) {
   const test = useMutation({ mutationFn: () => api.schemas.validateData({ schemaRevid, dataJson }) });
   return (
     <Stack gap="xs">
-      <Textarea aria-label="Data" value={dataJson} onChange={(event) => setData(event.currentTarget.value)} autosize minRows={6} maxRows={20} maxLength={96 * 1024} styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }} />
+      <JsonEditor label="Data" value={dataJson} onChange={setData} minRows={6} maxLength={96 * 1024} error={test.data?.valid === false} problems={test.data?.violations} />
       <Group><Button size="xs" onClick={() => test.mutate()} loading={test.isPending}>Test the data</Button></Group>
       {test.error !== null && <ErrorNotice error={test.error} />}
       {test.data?.valid === true && <Text size="sm" c="green" role="status">The data matches the schema.</Text>}

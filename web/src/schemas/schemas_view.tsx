@@ -11,7 +11,7 @@ import { usePermits } from "../session/session_context.js";
 /** The schemas of the organization. */
 export function SchemasView() {
   const api = useApi();
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
   const [text, setText] = useState("");
   const filter = nameFilter(text);
   return (

@@ -18,6 +18,8 @@ export interface Session {
   readonly user: { readonly userId: string; readonly name: string } | undefined;
   /** True if the visitor signed in with a password, so that a sign-out ends the token. */
   readonly isPassword: boolean;
+  /** The scopes that the token is restricted to. Undefined or empty: every part of the API that the role permits. */
+  readonly scopes?: readonly v1.Scope[];
 }
 
 const KEY = "folio.session";
@@ -38,7 +40,7 @@ export function storedSession(store: Store): Session | undefined {
   try {
     const value = JSON.parse(store.getItem(KEY) ?? "null") as Partial<Session> | null;
     const isValid =
-      typeof value?.token === "string" && typeof value.organizationId === "string" && Array.isArray(value.memberships);
+      typeof value?.token === "string" && typeof value.organizationId === "string" && Array.isArray(value.memberships) && (value.scopes === undefined || Array.isArray(value.scopes));
     return isValid ? (value as Session) : undefined;
   } catch {
     return undefined;
@@ -55,6 +57,11 @@ export function permits(role: v1.Role | undefined, minimum: v1.Role): boolean {
   return role === undefined || role >= minimum;
 }
 
+/** Returns true if a token covers one of some scopes. `scopes`: those of the token. */
+export function coversAny(scopes: readonly v1.Scope[] | undefined, wanted: readonly v1.Scope[]): boolean {
+  return scopes === undefined || scopes.length === 0 || wanted.some((scope) => scopes.includes(scope));
+}
+
 /** Signs in with a password. */
 export async function signInWithPassword(connect: Connect, email: string, password: string): Promise<Session> {
   const { sessionToken, user } = await connect(undefined, undefined).accounts.signIn({ email, password });
@@ -65,16 +72,26 @@ export async function signInWithPassword(connect: Connect, email: string, passwo
 /** Signs in with an access token, an account token or a JWT of an issuer that the server knows. */
 export async function signInWithToken(connect: Connect, token: string): Promise<Session> {
   const api = connect(token, undefined);
+  const account = await accountOf(api, token);
+  if (account?.organizationId === "") return account;
+  if (account !== undefined) {
+    const { callerScopes } = await connect(token, account.organizationId).organizations.getOrganization({});
+    return { ...account, scopes: callerScopes };
+  }
+  const { organization, callerRole, callerScopes } = await api.organizations.getOrganization({});
+  const { organizationId = "", name = "" } = organization ?? {};
+  return { ...sessionOf(token, [{ organizationId, name, role: callerRole || undefined }], undefined, false), scopes: callerScopes };
+}
+
+/** Returns the session of a token of an account. Undefined: the token belongs to an organization. */
+async function accountOf(api: Api, token: string): Promise<Session | undefined> {
   try {
     const { user } = await api.accounts.getAccount({});
     return sessionOf(token, await membershipsOf(api), user, false);
   } catch (error) {
-    // A token of an organization has no account.
     if (!(error instanceof FolioError) || error.code === "UNAUTHENTICATED" || error.code === "UNAVAILABLE") throw error;
+    return undefined;
   }
-  const { organization, callerRole } = await api.organizations.getOrganization({});
-  const { organizationId = "", name = "" } = organization ?? {};
-  return sessionOf(token, [{ organizationId, name, role: callerRole || undefined }], undefined, false);
 }
 
 /** Connects with a token in an organization; both may be undefined. */

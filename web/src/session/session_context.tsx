@@ -1,6 +1,6 @@
 import { createContext, useContext } from "react";
 import type { v1 } from "folio-client";
-import { permits, roleOf, type Session } from "./session.js";
+import { coversAny, permits, roleOf, type Session } from "./session.js";
 
 export interface SessionActions {
   readonly session: Session | undefined;
@@ -18,8 +18,14 @@ export function useSession(): SessionActions {
   return actions;
 }
 
-/** Returns true if the visitor's role permits a minimum role in the current organization, or is unknown. */
-export function usePermits(minimum: v1.Role): boolean {
+/** Returns true if the visitor's role permits a minimum role in the current organization or is unknown, and the token covers all scopes. */
+export function usePermits(minimum: v1.Role, ...scopes: readonly v1.Scope[]): boolean {
   const { session } = useSession();
-  return session !== undefined && permits(roleOf(session), minimum);
+  return session !== undefined && permits(roleOf(session), minimum) && scopes.every((scope) => coversAny(session.scopes, [scope]));
+}
+
+/** Returns true if the token of the visitor covers one of some scopes. */
+export function useCoversAny(...wanted: readonly v1.Scope[]): boolean {
+  const { session } = useSession();
+  return session !== undefined && coversAny(session.scopes, wanted);
 }

@@ -1,4 +1,4 @@
-// The views of the page: their paths, keys and minimum roles.
+// The views of the page: their paths, keys, minimum roles and scopes.
 import { v1 } from "folio-client";
 
 export interface View {
@@ -7,20 +7,26 @@ export interface View {
   /** The key after `g` that opens the view. */
   readonly key: string;
   readonly role: v1.Role;
+  /** The scopes of which a restricted token needs one. */
+  readonly scopes: readonly v1.Scope[];
 }
 
 const { VIEWER, MEMBER, ADMIN } = v1.Role;
+const { CONVERSATIONS, DOCUMENTS, DEFINITIONS, EXTRACTIONS, USAGE, ADMINISTRATION } = v1.Scope;
+
+/** Each kind of items of the inbox has a scope of its own. */
+export const INBOX_SCOPES: readonly v1.Scope[] = [CONVERSATIONS, EXTRACTIONS, DEFINITIONS];
 
 export const VIEWS: readonly View[] = [
-  { path: "/", label: "Documents", key: "d", role: VIEWER },
-  { path: "/inbox", label: "Inbox", key: "i", role: MEMBER },
-  { path: "/schemas", label: "Schemas", key: "s", role: VIEWER },
-  { path: "/prompts", label: "Prompts", key: "p", role: VIEWER },
-  { path: "/tags", label: "Tags", key: "t", role: VIEWER },
-  { path: "/batches", label: "Batches", key: "b", role: VIEWER },
-  { path: "/usage", label: "Usage", key: "u", role: VIEWER },
-  { path: "/audit", label: "Audit log", key: "l", role: ADMIN },
-  { path: "/administration", label: "Administration", key: "a", role: ADMIN },
+  { path: "/", label: "Documents", key: "d", role: VIEWER, scopes: [DOCUMENTS] },
+  { path: "/inbox", label: "Inbox", key: "i", role: MEMBER, scopes: INBOX_SCOPES },
+  { path: "/schemas", label: "Schemas", key: "s", role: VIEWER, scopes: [DEFINITIONS] },
+  { path: "/prompts", label: "Prompts", key: "p", role: VIEWER, scopes: [DEFINITIONS] },
+  { path: "/tags", label: "Tags", key: "t", role: VIEWER, scopes: [DEFINITIONS] },
+  { path: "/batches", label: "Batches", key: "b", role: VIEWER, scopes: [EXTRACTIONS] },
+  { path: "/usage", label: "Usage", key: "u", role: VIEWER, scopes: [USAGE] },
+  { path: "/audit", label: "Audit log", key: "l", role: ADMIN, scopes: [ADMINISTRATION] },
+  { path: "/administration", label: "Administration", key: "a", role: ADMIN, scopes: [ADMINISTRATION] },
 ];
 
 /** Returns true if the path is the view's, or below it. */

@@ -3,7 +3,7 @@ import { useDisclosure, useHotkeys } from "@mantine/hooks";
 import { lazy, Suspense, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { useApi } from "../api/api.js";
-import { permits, roleOf, type Session } from "../session/session.js";
+import { coversAny, permits, roleOf, type Session } from "../session/session.js";
 import { useSession } from "../session/session_context.js";
 import { OfflineBanner } from "../states/states.js";
 import type { Command } from "./command_palette.js";
@@ -31,7 +31,7 @@ export function Shell({ session, waiting, children }: ShellProps) {
   useGoTo();
   useHotkeys([["mod+K", palette.toggle], ["?", palette.open]], ["INPUT", "TEXTAREA"].slice(0, isPaletteOpen ? 0 : 2));
 
-  const views = VIEWS.filter(({ role }) => permits(roleOf(session), role));
+  const views = VIEWS.filter(({ role, scopes }) => permits(roleOf(session), role) && coversAny(session.scopes, scopes));
   const commands: Command[] = [
     ...views.map(({ label, path, key }) => ({ label: `Open ${label}`, keys: `g ${key}`, run: () => navigate(path) })),
     ...(session.user === undefined ? [] : [{ label: "Open Account", keys: "", run: () => navigate("/account") }]),

@@ -18,7 +18,7 @@ const NEW: Edited = { tagId: "", name: "", color: "", description: "", etag: "" 
 /** The tags of documents and prompts. */
 export function TagsView() {
   const api = useApi();
-  const canWrite = usePermits(v1.Role.MEMBER);
+  const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
   const [text, setText] = useState("");
   const [edited, setEdited] = useState<Edited>();
   const filter = nameFilter(text);

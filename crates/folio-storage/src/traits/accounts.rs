@@ -43,13 +43,18 @@ impl AccountStore {
         stored.as_deref().map(decode).transpose()
     }
 
+    /// Returns the sessions of a user, including expired ones, in no order. Their number is bounded by
+    /// [`Session::removed_before_another`].
+    pub async fn sessions(&self, user: &UserId) -> Result<Vec<Session>> {
+        let stored = self.0.list(&OrgId::platform(), &group::<Session>(user)).await?;
+        stored.iter().map(|bytes| decode(bytes)).collect()
+    }
+
     /// Adds a session, and removes expired ones and the oldest surplus. The session may be lost if the machine loses
     /// power.
     pub async fn add_session(&self, user: &UserId, session: &Session, now: Timestamp) -> Result<()> {
         let (platform, group) = (OrgId::platform(), group::<Session>(user));
-        let stored = self.0.list(&platform, &group).await?;
-        let stored = stored.iter().map(|bytes| decode(bytes)).collect::<Result<Vec<Session>>>()?;
-        for id in Session::removed_before_another(stored, now) {
+        for id in Session::removed_before_another(self.sessions(user).await?, now) {
             self.0.remove(&platform, &group, id.as_str()).await?;
         }
         self.0.put(&platform, &group, session.id.as_str(), encode(session)?).await

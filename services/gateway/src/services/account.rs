@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use folio_accounts::Password;
 use folio_operations::Call;
+use folio_operations::account_sessions::{AccountSession, EndAccountSession, ListAccountSessions};
 use folio_operations::account_tokens::{CreateAccountToken, ListAccountTokens, RevokeAccountToken};
 use folio_operations::accounts::{
     AccountOrganization, DeleteAccount, GetAccount, ListAccountOrganizations, UpdateAccount,
@@ -99,6 +100,21 @@ impl AccountService for Api {
         |request| RevokeAccountToken { token_id: fields::id("token_id", &request.token_id)? },
         |()| v1::RevokeAccountTokenResponse {}
     );
+
+    list!(
+        list_account_sessions,
+        ListAccountSessionsRequest,
+        ListAccountSessions {},
+        ListAccountSessionsResponse { sessions: session }
+    );
+
+    change!(
+        end_account_session,
+        EndAccountSessionRequest,
+        EndAccountSessionResponse,
+        |request| EndAccountSession { session_id: fields::id("session_id", &request.session_id)? },
+        |()| v1::EndAccountSessionResponse {}
+    );
 }
 
 fn sign_in(request: v1::SignInRequest, network: Option<IpAddr>) -> Result<SignIn> {
@@ -112,6 +128,15 @@ fn signed_in(SignedIn { user, token, expires_at }: SignedIn) -> v1::SignInRespon
         session_token: token.reveal().to_owned(),
         expire_time: Some(time::to_proto(expires_at)),
         user: Some((&user).into()),
+    }
+}
+
+fn session(found: &AccountSession) -> v1::AccountSession {
+    v1::AccountSession {
+        session_id: found.id.to_string(),
+        create_time: Some(time::to_proto(found.created_at)),
+        expire_time: Some(time::to_proto(found.expires_at)),
+        current: found.is_current,
     }
 }
 

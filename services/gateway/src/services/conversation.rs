@@ -177,6 +177,7 @@ fn call_preview(preview: &ToolCallPreview) -> v1::PreviewToolCallResponse {
         prompts: Some(affected(&preview.prompts)),
         documents: Some(affected(&preview.documents)),
         problem: preview.problem.clone().unwrap_or_default(),
+        arguments_refused: preview.is_refused,
     }
 }
 

@@ -47,6 +47,7 @@ impl OrganizationService for Api {
         |found: FoundOrganization| v1::GetOrganizationResponse {
             organization: Some((&found.organization).into()),
             caller_role: found.caller_role.map_or(v1::Role::Unspecified, v1::Role::from).into(),
+            caller_scopes: found.caller_scopes.into_iter().map(|scope| v1::Scope::from(scope).into()).collect(),
         }
     );
 

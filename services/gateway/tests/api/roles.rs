@@ -174,6 +174,12 @@ async fn a_platform_administrator_sees_other_organizations_only_with_the_admin_r
         assert_eq!(error.violations[0].field, "token.platform", "{role}");
     }
     admin.call_ok("CreateToken", new_token("ROLE_ADMIN")).await;
+    // Every token reads its own organization, and another one only with the scope.
+    let limited = server.restricted_user(&org, Role::Admin, &[Scope::Documents], true).await;
+    let own = limited.call_ok("GetOrganization", json!({"organization_id": org.to_string()})).await;
+    assert_eq!(own["caller_scopes"], json!(["SCOPE_DOCUMENTS"]));
+    let error = limited.refusal("GetOrganization", json!({"organization_id": other.to_string()})).await;
+    assert_eq!(error.reason, Reason::ScopeNotAllowed);
     server.stop().await;
 }
 
