@@ -164,6 +164,7 @@ impl State {
             write_counter: turn.write_counter.load(Ordering::SeqCst),
             meter: self.meter_of(&budget_parts),
             has_budget: !budget_parts.is_empty(),
+            job: loaded.machine.header().job.clone(),
             call,
         };
         work.spawn_uncancelled(Box::pin(model.run()));
