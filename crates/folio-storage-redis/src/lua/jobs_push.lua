@@ -8,8 +8,8 @@
 --                                      `position GROUP`, that of its newest job, and `jobs GROUP`, their number
 -- KEYS[5]  PREFIX:{queue:NAME}:pushed  list: an item for each added job that woke no worker yet, at most
 --                                      notifications_max of them
--- All expire ttl after the last push or claim, the list after the last push. The position of a job is one after the newest job of its group and after
--- the claimed jobs, so that groups take turns.
+-- All expire ttl after the last push or claim, the list after the last push. The position of a job is one after the newest
+-- job of its group and after the claimed jobs, so that groups take turns.
 -- ARGV: key, payload, jobs_max, ttl (ms), group, jobs_max of a group, notifications_max.
 -- Returns 1: added, 0: the job exists, -1: the queue is full, or full of jobs of the group.
 -- Applied late, it may repeat a job that has ended.
