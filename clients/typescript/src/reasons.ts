@@ -29,6 +29,7 @@ export type Reason =
   | "LIMIT_REACHED"
   | "JOB_OPEN"
   | "JOB_ENDED"
+  | "JOB_PAUSED"
   | "JOB_EXPIRED"
   | "QUEUE_FULL"
   | "OVERLOADED"

@@ -10,7 +10,7 @@ use folio_types::access::Principal;
 use folio_types::op::OpKey;
 use folio_types::profile::Subject;
 use folio_types::{
-    BudgetPart, Digest, DocumentId, Error, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId,
+    BudgetPart, Digest, DocumentId, Error, Incarnation, JobId, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId,
     UnknownFields, UserId,
 };
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,9 @@ pub struct ThreadHeader {
     /// The part of a credit budget that a job has for the turns. Never changed. None: no job pays for their calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_part: Option<BudgetPart>,
+    /// The job that drives the turns. Never changed. None: no job drives them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
     /// If the creator set no title: empty until the first message.
     pub title: String,
     /// Model of the newest turn. None: the thread had no turn, and its creator chose no model.
@@ -202,6 +205,8 @@ pub struct NewThread {
     pub subject: Option<Subject>,
     /// The part of a credit budget that a job has for the turns. None: no job pays for their calls.
     pub budget_part: Option<BudgetPart>,
+    /// The job that drives the turns. None: no job drives them.
+    pub job: Option<JobId>,
     /// May be empty.
     pub title: String,
     /// None: the default model.
@@ -228,6 +233,7 @@ impl NewThread {
             documents,
             subject: None,
             budget_part: None,
+            job: None,
             title: String::new(),
             model: None,
             ephemeral: false,
@@ -252,6 +258,7 @@ impl NewThread {
             documents: self.documents.clone(),
             subject: self.subject.clone(),
             budget_part: self.budget_part.clone(),
+            job: self.job.clone(),
             title: self.title.clone(),
             model: self.model.clone(),
             ephemeral: self.ephemeral,

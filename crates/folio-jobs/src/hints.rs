@@ -1,7 +1,8 @@
 //! Hints of jobs that can start, so that a node starts them before its next sweep.
 //!
 //! The processes of a cluster share a queue of hints in Redis. Any node takes a hint and starts the job, wherever the job
-//! is placed: the fence of the header permits one start. A lost hint costs the time until the next sweep.
+//! is placed: the fence of the header permits one start. Each hint wakes one node that waits, and a node waits only while it
+//! may run a further job. A lost notification costs up to [`POLL_INTERVAL`], a lost hint the time until the next sweep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,6 @@ use folio_history::job::JobQueue;
 use folio_storage::{JOB_HINTS, JobStore, hint_job, hinted_job, hinted_queue};
 use folio_types::{Incarnation, JobId, OrgId, Result};
 use ractor::ActorRef;
-use tokio::sync::Notify;
 
 use crate::shared::{Key, Shared};
 use crate::supervisor::SupervisorMsg;
@@ -19,7 +19,7 @@ use crate::supervisor::SupervisorMsg;
 const HINTS_PER_READ: usize = 16;
 /// Time after which another node takes a hint whose node died.
 const ABANDONED_AFTER: Duration = Duration::from_secs(30);
-/// Interval of reads if this process adds no hint.
+/// Maximum time between two reads while no hint wakes this process.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of reads while the queue is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -28,8 +28,6 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct JobHints {
     queue: Arc<dyn JobStore>,
-    /// Notified of a hint of this process.
-    pushed: Arc<Notify>,
 }
 
 impl std::fmt::Debug for JobHints {
@@ -40,7 +38,7 @@ impl std::fmt::Debug for JobHints {
 
 impl JobHints {
     pub fn new(queue: Arc<dyn JobStore>) -> Self {
-        Self { queue, pushed: Arc::default() }
+        Self { queue }
     }
 
     /// Returns the queue of the hints.
@@ -51,7 +49,6 @@ impl JobHints {
     /// Adds a hint of a job that can start.
     pub async fn push(&self, queue: JobQueue, org: &OrgId, job: &JobId) {
         hint_job(&*self.queue, queue, org, job).await;
-        self.pushed.notify_one();
     }
 
     /// Takes hints. Each hint is taken once, whether or not the job starts.
@@ -65,9 +62,12 @@ impl JobHints {
         Ok(keys)
     }
 
-    /// Waits for a hint of this process.
+    /// Waits for a hint of any process, for at most [`POLL_INTERVAL`]. If the queue is unavailable, the time passes.
     pub(crate) async fn wait(&self) {
-        self.pushed.notified().await;
+        if let Err(error) = self.queue.wait_for_push(JOB_HINTS, POLL_INTERVAL).await {
+            tracing::debug!(%error, "no hint of a job wakes this node; it reads them periodically");
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
     }
 }
 
@@ -89,18 +89,21 @@ async fn start_jobs(shared: &Shared, supervisor: &ActorRef<SupervisorMsg>) {
                 for (queue, key) in keys {
                     let _ = supervisor.send_message(SupervisorMsg::Start(queue, key));
                 }
-                POLL_INTERVAL
+                // A full node leaves the next hints to the others.
+                (!shared.has_capacity()).then_some(POLL_INTERVAL)
             }
             Err(error) => {
                 tracing::debug!(%error, "the hints of jobs are unavailable");
-                RETRY_INTERVAL
+                Some(RETRY_INTERVAL)
             }
         };
-        tokio::select! {
-            () = hints.wait() => {}
-            () = tokio::time::sleep(pause) => {}
-            () = shared.draining.cancelled() => {}
-        }
+        let pause = async {
+            match pause {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => hints.wait().await,
+            }
+        };
+        let _ = shared.draining.run_until_cancelled(pause).await;
     }
 }
 
@@ -118,9 +121,19 @@ mod tests {
         let key = (OrgId::derive(&["o"]), JobId::derive(&["j"]));
         hints.push(JobQueue::Deliveries, &key.0, &key.1).await;
         hints.push(JobQueue::Deliveries, &key.0, &key.1).await;
-        hints.wait().await;
         assert_eq!(hints.take(&worker).await.unwrap(), [(JobQueue::Deliveries, key)]);
         assert!(hints.take(&worker).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_hint_of_another_process_wakes_a_node_before_its_next_read() {
+        let shared = folio_storage_memory::shared_stores(Arc::new(Simulated::new(7)), SharedOptions::default());
+        let (node, creator) = (JobHints::new(Arc::clone(&shared.jobs)), JobHints::new(shared.jobs));
+        let (org, job) = (OrgId::derive(&["o"]), JobId::derive(&["j"]));
+        let woken = tokio::time::timeout(POLL_INTERVAL / 2, node.wait());
+        let (woken, ()) = tokio::join!(woken, creator.push(JobQueue::Work, &org, &job));
+        woken.expect("the hint ends the wait");
+        tokio::time::timeout(POLL_INTERVAL / 4, node.wait()).await.expect_err("one hint wakes one node");
     }
 
     #[test]

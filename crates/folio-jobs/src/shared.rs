@@ -123,6 +123,11 @@ impl Shared {
         self.running().values().filter(|job| job.queue == queue).count()
     }
 
+    /// Returns true if this process may run a further job in each queue.
+    pub(crate) fn has_capacity(&self) -> bool {
+        JobQueue::ALL.into_iter().all(|queue| self.running_in(queue) < self.options.running_max)
+    }
+
     /// Returns the maximum number of running jobs of an organization in a queue.
     fn running_max(&self, queue: JobQueue) -> u32 {
         match queue {

@@ -630,6 +630,21 @@ async fn a_hint_starts_a_job_before_the_next_sweep() {
 }
 
 #[tokio::test]
+async fn a_node_has_capacity_until_a_queue_runs_its_maximum() {
+    let sandbox = Sandbox::new();
+    sandbox.kind.set("one", Some(Script::Hang));
+    let jobs = Jobs::start(sandbox.dependencies("a"), Options { running_max: 1, ..options() }).await.unwrap();
+    assert!(jobs.handle.shared.has_capacity());
+    let control = sandbox.control(JobLimits::default());
+    let job = control.create(sandbox.request("j")).await.unwrap();
+    sandbox.wait(&job, "the item began", |header| header.items[0].attempt == 1).await;
+    assert!(!jobs.handle.shared.has_capacity());
+    control.execute(&sandbox.org, &job.id, JobCommand::Cancel).await.unwrap();
+    wait_for("the end of the actor", LIMIT, || async { jobs.handle.shared.has_capacity().then_some(()) }).await;
+    jobs.stop().await;
+}
+
+#[tokio::test]
 async fn a_user_controls_a_job_in_any_process() {
     let sandbox = Sandbox::new();
     let control = sandbox.control(JobLimits { waiting_max: 1, running_max: 1, ..JobLimits::default() });

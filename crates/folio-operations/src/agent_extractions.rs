@@ -189,9 +189,11 @@ async fn create_run(
 ) -> Result<JobHeader> {
     let (request, stores, principal) = (&context.request, context.stores(), context.principal());
     let is_changed = request.recorded_result(stores, &Extraction::target(extraction)).await?.is_some();
-    stores.threads.create(input.new_thread(principal, extraction, document, request.received_at())).await?;
+    let id = JobId::derive(&request.id_parts());
+    let thread = input.new_thread(principal, &id, extraction, document, request.received_at());
+    stores.threads.create(thread).await?;
     let job = JobRequest {
-        id: JobId::derive(&request.id_parts()),
+        id,
         principal: principal.clone(),
         kind: AGENT_JOB_KIND.to_owned(),
         input: json!(input),

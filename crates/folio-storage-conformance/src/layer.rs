@@ -199,6 +199,7 @@ layers! {
         claim(queue: &str, worker: &Incarnation, limit: usize, abandoned_after: Duration) -> Vec<ClaimedJob>;
         extend(queue: &str, claimed: &ClaimedJob) -> bool;
         complete(queue: &str, claimed: &ClaimedJob) -> bool;
+        wait_for_push(queue: &str, limit: Duration) -> bool;
         waiting(queue: &str) -> u64;
     }
     NodeLayer of NodeStore {

@@ -1,11 +1,12 @@
 //! Queues of jobs.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::{Incarnation, Result, Timestamp};
+use tokio::sync::Notify;
 
 use super::{Context, locked, since};
 use folio_storage::{ClaimedJob, Job, JobStore, queue_full};
@@ -21,6 +22,8 @@ struct Queue {
     /// The highest position of a claimed job.
     position: u64,
     jobs: BTreeMap<u64, Queued>,
+    /// Notified of each added job.
+    pushed: Arc<Notify>,
 }
 
 struct Queued {
@@ -66,6 +69,7 @@ impl JobStore for MemoryJobs {
         jobs.next += 1;
         let id = jobs.next;
         jobs.jobs.insert(id, Queued { job: job.clone(), position, attempt: 0, taken: None });
+        jobs.pushed.notify_one();
         Ok(true)
     }
 
@@ -113,6 +117,11 @@ impl JobStore for MemoryJobs {
         let Some((id, _)) = jobs.of(claimed) else { return Ok(false) };
         jobs.jobs.remove(&id);
         Ok(true)
+    }
+
+    async fn wait_for_push(&self, queue: &str, limit: Duration) -> Result<bool> {
+        let pushed = Arc::clone(&locked(&self.queues).entry(queue.to_owned()).or_default().pushed);
+        Ok(tokio::time::timeout(limit, pushed.notified()).await.is_ok())
     }
 
     async fn waiting(&self, queue: &str) -> Result<u64> {

@@ -25,7 +25,9 @@ use folio_storage_client::{Guard, Material, Tls};
 const CONNECT_LIMIT: Duration = Duration::from_millis(1_000);
 
 /// Names of the kinds of calls in metrics.
-const KINDS: &[&str] = &["script", "command"];
+pub(super) const KINDS: &[&str; 2] = &["script", "command"];
+/// Names of the kinds of calls of a connection whose commands wait in the server.
+pub(super) const WAIT_KINDS: &[&str; 2] = &["script", "wait"];
 const SCRIPT: usize = 0;
 const COMMAND: usize = 1;
 
@@ -46,7 +48,8 @@ enum Link {
 }
 
 impl Connection {
-    pub(super) fn new(options: RedisOptions) -> Result<Self> {
+    /// `kinds`: the names of scripts and commands in metrics.
+    pub(super) fn new(options: RedisOptions, kinds: &'static [&'static str; 2]) -> Result<Self> {
         let servers = options.url.split(',').map(|url| {
             let server = url.trim().into_connection_info()?;
             Ok(server.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
@@ -59,7 +62,7 @@ impl Connection {
             let message = "certificates for Redis are set, but an address does not begin with rediss://";
             return Err(Error::invalid(Reason::InvalidField, message));
         }
-        let guard = Guard::new("redis", KINDS, options.breaker);
+        let guard = Guard::new("redis", kinds, options.breaker);
         Ok(Self { servers, options, link: Mutex::default(), guard })
     }
 

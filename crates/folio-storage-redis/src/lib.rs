@@ -9,7 +9,7 @@
 //! | `{ORG}:turn:TURN` | hash: the state of a turn with its (epoch, version) | until its expiry plus 10 min |
 //! | `{ORG}:waiting`, `{ORG}:waiting:USER` | sorted set: waiting turns by start of the pause | as its longest state |
 //! | `{ORG TURN}:events`, `{ORG TURN}:events:meta` | list and hash: newest events | 10 min after the last event |
-//! | `{queue:NAME}:jobs`, `:keys`, `:order`, `:groups` | stream with a group, hash, sorted set, hash: jobs | a week after the last job |
+//! | `{queue:NAME}:jobs`, `:keys`, `:order`, `:groups`, `:pushed` | stream with a group, hash, sorted set, hash, list: jobs | a week after the last job |
 //! | `{ORG}:rate:NAME` | hash: a bucket | until it is full |
 //! | `{ORG}:window:NAME` | list: times of the events in a sliding window | a period after the last event |
 //! | `{ORG}:slots:KIND` | sorted set: taken slots by the end of their lease | until the last lease ends |
@@ -72,12 +72,15 @@ impl std::fmt::Debug for RedisOptions {
 /// Returns the shared stores. The first call connects, so that an unavailable Redis is no error here. Fails with
 /// `INVALID_FIELD` if the URL is malformed.
 pub fn shared_stores(options: RedisOptions) -> Result<SharedStores> {
-    let connection = Arc::new(Connection::new(options)?);
+    let timeout = options.timeout.saturating_add(jobs::WAIT_MAX);
+    // A process whose workers do not wait opens no connection for waits.
+    let waits = Connection::new(RedisOptions { timeout, ..options.clone() }, connection::WAIT_KINDS)?;
+    let connection = Arc::new(Connection::new(options, connection::KINDS)?);
     Ok(SharedStores {
         nodes: Arc::new(nodes::RedisNodes::new(Arc::clone(&connection))),
         turns: Arc::new(turns::RedisTurns::new(Arc::clone(&connection))),
         events: Arc::new(events::RedisEvents::new(Arc::clone(&connection))),
-        jobs: Arc::new(jobs::RedisJobs::new(Arc::clone(&connection))),
+        jobs: Arc::new(jobs::RedisJobs::new(Arc::clone(&connection), Arc::new(waits))),
         rates: Arc::new(rates::RedisRates::new(Arc::clone(&connection))),
         slots: Arc::new(slots::RedisSlots::new(Arc::clone(&connection))),
         health: connection,

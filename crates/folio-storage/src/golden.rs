@@ -246,6 +246,7 @@ fn threads() -> Vec<Sample> {
         documents: vec![document_id()],
         subject: None,
         budget_part: None,
+        job: None,
         title: "What is the total?".into(),
         model: Some("model".into()),
         ephemeral: false,
@@ -270,6 +271,7 @@ fn threads() -> Vec<Sample> {
     vec![
         sample("subject", ThreadRecord::Live(Box::new(ThreadHeader { subject, ..header.clone() }))),
         sample("paid_by_job", ThreadRecord::Live(Box::new(ThreadHeader { budget_part, ..header.clone() }))),
+        sample("of_job", ThreadRecord::Live(Box::new(ThreadHeader { job: Some(job_id()), ..header.clone() }))),
         sample("live", ThreadRecord::Live(Box::new(header))),
         sample("tombstone", ThreadRecord::Tombstone { epoch: 3, version: 18, by: None }),
         sample(

@@ -100,6 +100,8 @@ named_enum! {
         JobOpen = "JOB_OPEN",
         /// The job has ended, and the request needs an open one.
         JobEnded = "JOB_ENDED",
+        /// The job that drives the turn is paused. The turn continues once the job is resumed.
+        JobPaused = "JOB_PAUSED",
         /// The job exceeded its limit of running time, of waiting for credit or limits, or of its age.
         JobExpired = "JOB_EXPIRED",
         /// The queue behind a running turn is full.

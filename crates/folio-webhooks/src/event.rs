@@ -148,6 +148,8 @@ fn of_entry(org: &OrgId, thread: &ThreadId, append: &Append, entry: &Entry) -> O
             Some(new(EventType::InboxWaiting, paused.turn, paused.event, state))
         }
         Entry::Ended(ended) => match &ended.end {
+            // A turn that its paused job interrupts has not failed for its users.
+            End::Failed { error, .. } if error.reason == Reason::JobPaused => None,
             End::Failed { error, retriable } => {
                 let state = json!({ "state": "failed", "reason": error.reason.as_str(), "retriable": retriable });
                 Some(new(EventType::TurnFailed, ended.turn, ended.event, state))
@@ -285,6 +287,8 @@ mod tests {
         assert_eq!(events[1].source, Some(Source::append(&ThreadId::derive(&["t"]), 7)));
         assert_eq!(appended(vec![failed(11)])[0].id, events[1].id, "the same record");
         assert_ne!(appended(vec![failed(13)])[0].id, events[1].id, "another failure of the turn");
+        let error = Error::precondition(Reason::JobPaused, "the job is paused");
+        assert_eq!(appended(vec![ended(End::Failed { error, retriable: true }, 14)]), []);
     }
 
     #[test]

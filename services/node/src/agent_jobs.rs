@@ -113,7 +113,7 @@ impl AgentRuns {
             let Event { turn, kind, .. } = last.ok_or_else(ended_early)?;
             match RunEnd::of(&kind) {
                 RunEnd::Ended(error) => return Ok(error),
-                RunEnd::Interrupted(error) => return Err(error),
+                RunEnd::Interrupted(error) => return Err(attempted_again(error)),
                 // A person decided about an earlier round.
                 RunEnd::Waiting { round, is_resumable: true } => {
                     match self.runner.resume(principal, &turn, round).await? {
@@ -153,7 +153,17 @@ impl AgentRuns {
 pub(crate) fn is_last_attempt(task: &ItemTask, error: &Error) -> bool {
     let failures = task.item().map_or(0, |item| item.failures).saturating_add(1);
     let is_last = !error.is_retriable() || failures >= JOB_FAILURES_MAX;
-    is_last && wait_reason(error).is_none()
+    // The write of the attempt's failure is refused if the job is paused.
+    is_last && wait_reason(error).is_none() && error.reason != Reason::JobPaused
+}
+
+/// Returns the error of an attempt whose turn was interrupted. A turn that ends because the job is paused is resumed by the next
+/// attempt, also if the job was resumed just before the end of the turn.
+fn attempted_again(error: Error) -> Error {
+    match error.reason {
+        Reason::JobPaused => Error::unavailable(Reason::JobPaused, error.message),
+        _ => error,
+    }
 }
 
 /// Returns the error of a run that waits for decisions, so that its job waits too.
@@ -207,5 +217,19 @@ fn ignore_missing(ended: Result<()>) -> Result<()> {
     match ended {
         Err(error) if error.code == Code::NotFound => Ok(()),
         ended => ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_its_paused_job_interrupted_is_attempted_again() {
+        let paused = attempted_again(Error::precondition(Reason::JobPaused, "the job is paused"));
+        assert!(paused.is_retriable() && paused.reason == Reason::JobPaused);
+        assert!(wait_reason(&paused).is_none(), "the job does not wait");
+        let other = Error::precondition(Reason::BudgetExhausted, "no credit");
+        assert_eq!(attempted_again(other.clone()), other);
     }
 }

@@ -92,7 +92,8 @@ impl AutoCreateJobs {
         let document: DocumentId = task.subject()?.parse()?;
         let input: AutoCreateInput = task.job.read_input()?;
         let options = &self.options;
-        let (run, result) = match start_auto_create(resources, options, principal, &document, &input).await? {
+        let subject = (&task.job.id, &document);
+        let (run, result) = match start_auto_create(resources, options, principal, subject, &input).await? {
             AutoCreateStart::Done(outcome) => return Ok(outcome),
             AutoCreateStart::Similar(run, similar) => {
                 let item = (&task.run, task.steps.clone());

@@ -9,7 +9,7 @@ use folio_history::journal::{Entry, Intent, Mention};
 use folio_history::thread::Append;
 use folio_metering::{BudgetMeter, BudgetScope, OperationMeter, SharedMeter};
 use folio_tools::{CallContext, ToolResources};
-use folio_types::{BudgetPart, DocumentId, Principal, Role, TurnId};
+use folio_types::{BudgetPart, CallId, DocumentId, Principal, Role, TurnId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -164,6 +164,7 @@ impl State {
             write_counter: turn.write_counter.load(Ordering::SeqCst),
             meter: self.meter_of(&budget_parts),
             has_budget: !budget_parts.is_empty(),
+            job: loaded.machine.header().job.clone(),
             call,
         };
         work.spawn_uncancelled(Box::pin(model.run()));
@@ -213,8 +214,8 @@ impl State {
     /// Closes the op of a call. [`Effect::StopWork`] does not stop the task.
     fn close(&mut self, run: ToolRun, intent: Intent) {
         self.invalidate_context();
-        let Some(loaded) = &self.loaded else { return };
-        if let Some(tool) = self.tool_work(run, loaded.token.clone()) {
+        let Some(token) = self.loaded.as_ref().map(|loaded| loaded.token.clone()) else { return };
+        if let Some(tool) = self.tool_work(run, token) {
             let work = tool.work.clone();
             work.spawn(Box::pin(tool.close(intent)));
         }
@@ -231,8 +232,8 @@ impl State {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let Some(loaded) = &self.loaded else { return };
-        if let Some(tool) = self.tool_work(run, loaded.work.clone()) {
+        let Some(token) = self.loaded.as_ref().map(|loaded| loaded.work.clone()) else { return };
+        if let Some(tool) = self.tool_work(run, token) {
             let work = tool.work.clone();
             work.spawn(Box::pin(task(tool)));
         }
@@ -261,11 +262,19 @@ impl State {
         meter
     }
 
-    fn tool_work(&self, run: ToolRun, token: CancellationToken) -> Option<ToolWork> {
+    /// Returns the recorder of the usage of a call, which all its attempts share.
+    fn recorder_of(&mut self, call: &CallId, budget_parts: &[BudgetPart]) -> Option<Arc<UsageRecorder>> {
+        let new = UsageRecorder::new(self.meter_of(budget_parts));
+        let spent = &mut self.loaded.as_mut()?.spent;
+        spent.retain(|known, _| (&known.turn, known.round) == (&call.turn, call.round));
+        Some(Arc::clone(spent.entry(call.clone()).or_insert(new)))
+    }
+
+    fn tool_work(&mut self, run: ToolRun, token: CancellationToken) -> Option<ToolWork> {
+        let budget_parts = self.budget_parts(run.call.turn.number);
+        let spent = self.recorder_of(&run.call, &budget_parts)?;
         let loaded = self.loaded.as_ref()?;
         let record = loaded.machine.history().turn(run.call.turn.number)?;
-        let budget_parts = self.budget_parts(run.call.turn.number);
-        let spent = UsageRecorder::new(self.meter_of(&budget_parts));
         let context = CallContext {
             resources: ToolResources { meter: spent.clone(), ..self.shared.resources() },
             // A turn acts as its requester, at most with the role of a member.

@@ -49,6 +49,7 @@ impl State {
             queue: VecDeque::new(),
             buffer: None,
             turn: None,
+            spent: BTreeMap::new(),
             publication,
             audit,
             current_access: None,

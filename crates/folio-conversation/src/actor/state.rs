@@ -12,7 +12,7 @@ use folio_quotas::Slot;
 use folio_storage::Stores;
 use folio_tools::ProfileTools;
 use folio_types::op::OpKey;
-use folio_types::{Error, OrgId, Principal, Reason, ThreadId};
+use folio_types::{CallId, Error, OrgId, Principal, Reason, ThreadId};
 use ractor::ActorRef;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -30,7 +30,7 @@ use crate::shared::Shared;
 use crate::snapshot::ActorPhase;
 use crate::supervisor::{Activity, BudgetReservation, Key, StopReason};
 use crate::turn::{Command, Machine, Ticket};
-use crate::work::TaskContext;
+use crate::work::{TaskContext, UsageRecorder};
 use folio_history::command::ApproveAnswer;
 
 pub(crate) struct State {
@@ -79,6 +79,8 @@ pub(super) struct LoadedConversation {
     pub(super) buffer: Option<CloseOnDrop>,
     /// Shared state of the open turn's work.
     pub(super) turn: Option<TurnWork>,
+    /// The usage of the tool calls of the newest round. A call that is recovered or closed continues that of its first attempt.
+    pub(super) spent: BTreeMap<CallId, Arc<UsageRecorder>>,
     pub(super) publication: Publication,
     pub(super) audit: Auditor,
     /// Policy and memberships that the newest approval read.

@@ -42,6 +42,25 @@ impl FaultyTool {
     }
 }
 
+/// Makes a metered model call of 7 tokens.
+async fn ask_model(context: &CallContext) -> Result<(), ToolError> {
+    let call = MeteredCall {
+        org: context.principal.org.clone(),
+        user: context.principal.user.clone(),
+        key: context.call.to_string(),
+        operation: "odd",
+        model: "scripted".to_owned(),
+        prices: folio_types::models::ModelPrices::default(),
+        document: None,
+        input_tokens: 7,
+        max_output_tokens: 7,
+    };
+    let permit = context.resources.meter.request_permit(call).await?;
+    let used = Usage { input_tokens: 7, reported: true, model_calls: 1, ..Usage::default() };
+    context.resources.meter.settle(permit, Settlement::Partial(used)).await?;
+    Ok(())
+}
+
 #[async_trait]
 impl ReadTool for FaultyTool {
     async fn run(&self, context: &CallContext, arguments: Value) -> Result<ToolOutput, ToolError> {
@@ -49,20 +68,7 @@ impl ReadTool for FaultyTool {
             Some("panic") => panic!("the tool breaks"),
             Some("hang") => std::future::pending().await,
             Some("ask a model") => {
-                let call = MeteredCall {
-                    org: context.principal.org.clone(),
-                    user: context.principal.user.clone(),
-                    key: context.call.to_string(),
-                    operation: "odd",
-                    model: "scripted".to_owned(),
-                    prices: folio_types::models::ModelPrices::default(),
-                    document: None,
-                    input_tokens: 7,
-                    max_output_tokens: 7,
-                };
-                let permit = context.resources.meter.request_permit(call).await?;
-                let used = Usage { input_tokens: 7, reported: true, model_calls: 1, ..Usage::default() };
-                context.resources.meter.settle(permit, Settlement::Partial(used)).await?;
+                ask_model(context).await?;
                 Err(ToolError::ForModel("the model returned nothing".to_owned()))
             }
             _ => {
@@ -89,9 +95,18 @@ impl WriteTool for FaultyTool {
         Ok(Plan { target, expected: Expected::Absent, resolved: Value::Null })
     }
 
-    async fn run(&self, _: &CallContext, arguments: &Value, _: &Plan) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, context: &CallContext, arguments: &Value, _: &Plan) -> Result<ToolOutput, ToolError> {
         match arguments["do"].as_str() {
             Some("hang") => std::future::pending().await,
+            Some("ask a model and hang") => {
+                ask_model(context).await?;
+                std::future::pending().await
+            }
+            Some("ask a model in an outage") => {
+                ask_model(context).await?;
+                self.fail_in_outage(1, false)?;
+                Ok(ToolOutput::new(json!({ "written": true })))
+            }
             Some("refuse") => Err(ToolError::ForModel("the tag is in use".to_owned())),
             Some(cause @ ("outage" | "contention")) => {
                 self.fail_in_outage(1, cause == "contention")?;
@@ -187,6 +202,34 @@ async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
     assert_eq!(recorded.len(), 4, "one record per metered call");
     let view = sandbox.turn(&events[0].turn).await;
     assert_eq!(view.usage, *usage, "the journal contains the same usage");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_usage_of_a_turn_includes_the_model_calls_of_a_cancelled_write() {
+    let (tools, _) = odd_tools();
+    let sandbox = Sandbox::start_as(Options::default(), Some(tools), None, AbandonedCalls::Abort).await;
+    let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": "ask a model and hang" }))).await;
+    let approval = sandbox.spawn_approve(approve_all(&turn, &pending));
+    let is_settled = async || (sandbox.usage().await.len() == 2).then_some(());
+    wait_for("the model call of the tool", SOON, is_settled).await;
+    let ended = sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
+    assert_eq!((ended.status, ended.usage.model_calls, ended.usage.input_tokens), (TurnStatus::Cancelled, 2, 10 + 7));
+    approval.await.unwrap().unwrap();
+    assert_eq!(sandbox.turn(&turn).await.usage, ended.usage, "the journal contains the same usage");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_usage_of_a_turn_includes_all_attempts_of_a_recovered_write() {
+    let (tools, _) = odd_tools();
+    let sandbox = Sandbox::start_as(Options::default(), Some(tools), None, AbandonedCalls::Abort).await;
+    let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": "ask a model in an outage" }))).await;
+    sandbox.models.then([say("Written.")]);
+    let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+    let EventKind::Completed { rounds, usage, .. } = &ended else { panic!("{ended:?}") };
+    assert_eq!(rounds[0].results[0].status, CallStatus::Ok);
+    assert_eq!((usage.model_calls, usage.input_tokens), (2 + 6, 2 * 10 + 6 * 7), "five attempts failed");
     sandbox.finish().await;
 }
 

@@ -1,8 +1,9 @@
 //! `Cancel`, supersede and interrupt: end a turn early, with a definite outcome for every started call.
 
 use folio_history::TurnRecord;
-use folio_history::journal::{CallStatus, Closing, ClosingCause, End, Entry};
+use folio_history::journal::{CallResult, CallStatus, Closing, ClosingCause, End, Entry};
 use folio_history::thread::Phase;
+use folio_types::message::Usage;
 use folio_types::{Error, Timestamp};
 
 use super::append::AfterAppend;
@@ -54,8 +55,14 @@ impl Machine {
         self.effects.extend(open.into_iter().map(|(run, intent)| Effect::Close(run, intent)));
     }
 
-    /// Handles a closed op row. `result`: the result of an existing row.
-    pub(super) fn closed(&mut self, now: Timestamp, round: u32, index: u32, result: Option<ToolResult>) {
+    /// Handles a closed op row. `result`: the result of an existing row. `usage`: the usage of the call's model calls.
+    pub(super) fn closed(
+        &mut self,
+        now: Timestamp,
+        (round, index): (u32, u32),
+        result: Option<ToolResult>,
+        usage: Usage,
+    ) {
         let State::Closing(left) = &mut self.state else { return };
         if !left.remove(&(round, index)) {
             return;
@@ -68,7 +75,7 @@ impl Machine {
         };
         let not_run = || bounds::not_run(round, index, status, synthetic(status));
         let result = result.map_or_else(not_run, |result| result.into_call_result(round, index));
-        self.record_result(now, result);
+        self.record_result(now, CallResult { usage, ..result });
         if done {
             self.advance(now);
         }

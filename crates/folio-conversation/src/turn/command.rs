@@ -49,8 +49,8 @@ pub enum Command {
     /// A tool call ended.
     ToolFinished { round: u32, index: u32, outcome: ToolOutcome },
     /// The op row of a call was closed or existed before. `result`: the result that the row records (done, or a
-    /// conflict). None: the op is aborted and never takes effect.
-    Closed { round: u32, index: u32, result: Option<ToolResult> },
+    /// conflict). None: the op is aborted and never takes effect. `usage`: that of the call's model calls in this process.
+    Closed { round: u32, index: u32, result: Option<ToolResult>, usage: Usage },
     /// The append is committed. `header`: the header after the append.
     Appended { batch: u128, header: Box<ThreadHeader> },
     /// The store refused the append, because the header had changed or the request id exists. `header`: the current

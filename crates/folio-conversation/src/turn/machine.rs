@@ -166,7 +166,7 @@ impl Machine {
             Command::Planned { round, index, plan } => self.planned(now, round, index, plan),
             Command::StoreAwaited { round, index } => self.store_awaited(round, index),
             Command::ToolFinished { round, index, outcome } => self.tool_finished(now, round, index, outcome),
-            Command::Closed { round, index, result } => self.closed(now, round, index, result),
+            Command::Closed { round, index, result, usage } => self.closed(now, (round, index), result, usage),
             Command::Appended { batch, header } => self.appended(now, batch, *header),
             Command::AppendRefused { batch, header, request } => self.refused(batch, *header, request.as_ref()),
             Command::AppendUnknown { batch } => self.unknown(batch),

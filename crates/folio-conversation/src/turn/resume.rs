@@ -1,5 +1,6 @@
 //! `Resume` and `TakeOver`: continue a turn that failed or has no owner.
 
+use folio_history::journal::End;
 use folio_history::thread::{HeaderChange, OpenTurn, Phase};
 use folio_history::{RoundRecord, TurnRecord};
 use folio_types::{Error, Reason, Timestamp, limits};
@@ -29,12 +30,14 @@ impl Machine {
         }
     }
 
-    /// Returns true if the turn is the newest one and failed retriably at most one day ago.
+    /// Returns true if the turn is the newest one and failed retriably at most one day ago, or at any time because its job was
+    /// paused: a job may stay paused for longer.
     pub(crate) fn is_resumable(&self, now: Timestamp, turn: u32) -> bool {
-        let Some(record) = self.history.last().filter(|record| record.number() == turn) else { return false };
-        let age = record.ended.as_ref().map(|ended| now.duration_since(ended.at));
-        record.is_retriable()
-            && age.is_some_and(|age| age <= jiff::SignedDuration::try_from(limits::DAY).unwrap_or_default())
+        let record = self.history.last().filter(|record| record.number() == turn && record.is_retriable());
+        let Some(ended) = record.and_then(|record| record.ended.as_ref()) else { return false };
+        let is_paused = matches!(&ended.end, End::Failed { error, .. } if error.reason == Reason::JobPaused);
+        let day = jiff::SignedDuration::try_from(limits::DAY).unwrap_or_default();
+        is_paused || now.duration_since(ended.at) <= day
     }
 
     /// Resumes the newest turn, which must have failed retriably.

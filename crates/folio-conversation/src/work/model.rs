@@ -3,12 +3,13 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use folio_history::job::JobState;
 use folio_history::journal::{AnswerType, WorkingState};
 use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, Tools};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
 use folio_tools::ProfileTools;
 use folio_types::message::{ThinkingBlock, Usage};
-use folio_types::{DocumentId, Error, Reason, TurnId, UserId};
+use folio_types::{DocumentId, Error, JobId, Reason, TurnId, UserId};
 use futures::poll;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -47,6 +48,8 @@ pub(crate) struct ModelWork {
     pub(crate) meter: SharedMeter,
     /// True if the turn has a credit budget.
     pub(crate) has_budget: bool,
+    /// The job that drives the turn. None: no job drives it.
+    pub(crate) job: Option<JobId>,
 }
 
 /// Outcome of a model call. `Ok(None)`: the call was stopped.
@@ -61,8 +64,8 @@ struct Failure {
 impl Failure {
     /// Returns the failure of a call that was not sent.
     fn unsent(error: Error) -> Box<Self> {
-        // A turn without credit can be resumed after a top-up.
-        let later = matches!(error.reason, Reason::StoreUnavailable | Reason::CreditExhausted);
+        // A turn without credit can be resumed after a top-up, and that of a paused job together with the job.
+        let later = matches!(error.reason, Reason::StoreUnavailable | Reason::CreditExhausted | Reason::JobPaused);
         let retriable = error.is_retriable() || later;
         Box::new(Self { error, retriable, usage: Usage::default() })
     }
@@ -115,10 +118,33 @@ impl ModelWork {
     /// Makes the call and returns its permit, settlement and outcome. Err: only the outcome, because the caller has
     /// nothing to settle. Usage of failed fallback attempts counts towards the outcome.
     async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
+        self.check_job().await.map_err(|error| Err(Failure::unsent(error)))?;
         let mut spent = Usage::default();
         match self.call_with_fallbacks(&mut spent).await {
             Ok((permit, settlement, outcome)) => Ok((permit, settlement, add_usage(outcome, spent))),
             Err(outcome) => Err(add_usage(outcome, spent)),
+        }
+    }
+
+    /// Refuses the call while the job that drives the turn is paused, so that the turn stops. While the store does not answer, the
+    /// call is made.
+    ///
+    /// # Errors
+    /// `JOB_PAUSED`.
+    async fn check_job(&self) -> Result<(), Error> {
+        let Some(job) = &self.job else { return Ok(()) };
+        let shared = &self.work.shared;
+        let header = shared.dependencies.stores.jobs.header(&self.work.org, job);
+        match shared.with_store_timeout(header).await {
+            Ok(Some(header)) if header.state == JobState::Paused => {
+                let message = format!("the job {job} is paused; the turn continues once the job is resumed");
+                Err(Error::precondition(Reason::JobPaused, message))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::debug!(%error, %job, "cannot check whether the job of a turn is paused");
+                Ok(())
+            }
         }
     }
 

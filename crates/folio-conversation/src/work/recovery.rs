@@ -56,7 +56,8 @@ impl ToolWork {
             _ => Some(self.result_of(&intent, row, "").await),
         };
         self.work.hit_failpoint("close", "after").await;
-        let command = Command::Closed { round: self.run.call.round, index: self.run.call.index, result };
+        let usage = self.spent.usage();
+        let command = Command::Closed { round: self.run.call.round, index: self.run.call.index, result, usage };
         self.work.report(command);
     }
 

@@ -55,6 +55,8 @@ faults! {
     JobAddedTwice, jobs, "jobs";
     /// All jobs belong to one group.
     JobGroupsIgnored, jobs, "jobs";
+    /// An added job wakes no worker.
+    PushNotNotified, jobs, "jobs";
     /// The heartbeat of a dead node is accepted.
     DeadNodeReturns, nodes, "nodes";
     /// A silent node counts as live.
@@ -158,6 +160,17 @@ struct JobGroupsIgnored;
 impl JobLayer for JobGroupsIgnored {
     async fn push(&self, below: &dyn JobStore, queue: &str, job: &Job) -> Result<bool> {
         below.push(queue, &Job { group: String::new(), ..job.clone() }).await
+    }
+}
+
+#[derive(Default)]
+struct PushNotNotified;
+
+#[async_trait]
+impl JobLayer for PushNotNotified {
+    async fn wait_for_push(&self, _below: &dyn JobStore, _queue: &str, limit: Duration) -> Result<bool> {
+        tokio::time::sleep(limit).await;
+        Ok(false)
     }
 }
 

@@ -10,6 +10,8 @@ use folio_storage::{Job, SharedStores};
 
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(200);
+/// Maximum time until an added job wakes a worker.
+const WAKE_LIMIT: Duration = Duration::from_secs(1);
 
 fn job(key: &str) -> Job {
     job_of("one", key)
@@ -74,7 +76,21 @@ pub(super) async fn suite(stores: &SharedStores, queue: &str) -> Outcome {
     refused!(store.push(queue, &job_of("two", "h")).await, Overloaded, "invariant 10: a full queue");
     let other = format!("{queue} other");
     check!(store.push(&other, &job("a")).await?, "a job of one queue blocks a job of another queue");
-    groups_take_turns(stores, &format!("{queue} groups")).await
+    groups_take_turns(stores, &format!("{queue} groups")).await?;
+    added_jobs_wake_workers(stores, &format!("{queue} pushed")).await
+}
+
+async fn added_jobs_wake_workers(stores: &SharedStores, queue: &str) -> Outcome {
+    let store = &stores.jobs;
+    check!(!store.wait_for_push(queue, SHORT).await?, "an empty queue wakes a worker");
+    let (woken, added) = tokio::join!(store.wait_for_push(queue, WAKE_LIMIT), store.push(queue, &job("a")));
+    check!(added?, "a job is not added");
+    check!(woken?, "an added job does not wake the worker that waits");
+    check!(store.push(queue, &job("b")).await?, "a job is not added");
+    check!(store.wait_for_push(queue, WAKE_LIMIT).await?, "an added job does not wake the next worker");
+    check!(!store.push(queue, &job("b")).await?, "a job is queued twice");
+    check!(!store.wait_for_push(queue, SHORT).await?, "a job wakes two workers");
+    Ok(())
 }
 
 async fn groups_take_turns(stores: &SharedStores, queue: &str) -> Outcome {

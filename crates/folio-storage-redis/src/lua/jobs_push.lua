@@ -6,9 +6,11 @@
 -- KEYS[3]  PREFIX:{queue:NAME}:order   sorted set: ids of the jobs without a worker by position
 -- KEYS[4]  PREFIX:{queue:NAME}:groups  hash: `position`, the highest position of a claimed job; for each group with jobs,
 --                                      `position GROUP`, that of its newest job, and `jobs GROUP`, their number
--- All expire ttl after the last push or claim. The position of a job is one after the newest job of its group and after
--- the claimed jobs, so that groups take turns.
--- ARGV: key, payload, jobs_max, ttl (ms), group, jobs_max of a group.
+-- KEYS[5]  PREFIX:{queue:NAME}:pushed  list: an item for each added job that woke no worker yet, at most
+--                                      notifications_max of them
+-- All expire ttl after the last push or claim, the list after the last push. The position of a job is one after the newest
+-- job of its group and after the claimed jobs, so that groups take turns.
+-- ARGV: key, payload, jobs_max, ttl (ms), group, jobs_max of a group, notifications_max.
 -- Returns 1: added, 0: the job exists, -1: the queue is full, or full of jobs of the group.
 -- Applied late, it may repeat a job that has ended.
 local groups, group = KEYS[4], ARGV[5]
@@ -27,6 +29,9 @@ redis.call('HSET', KEYS[2], ARGV[1], id)
 redis.call('ZADD', KEYS[3], position, id)
 redis.call('HSET', groups, 'position ' .. group, position)
 redis.call('HINCRBY', groups, 'jobs ' .. group, 1)
+if redis.call('LLEN', KEYS[5]) < tonumber(ARGV[7]) then
+  redis.call('RPUSH', KEYS[5], 1)
+end
 for _, key in ipairs(KEYS) do
   redis.call('PEXPIRE', key, ARGV[4])
 end

@@ -70,6 +70,19 @@ async fn unresponsive_connection_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_wait_for_jobs_ends_with_its_connection_and_the_next_one_reconnects() {
+    let redis = Redis::start().unwrap();
+    let proxy = before(&redis).await;
+    let stores = behind(&proxy);
+    let wait = async || stores.jobs.wait_for_push("jobs", Duration::from_millis(100)).await;
+    assert!(!wait().await.unwrap());
+    proxy.blackhole();
+    assert_eq!(wait().await.unwrap_err().reason, Reason::StoreUnavailable);
+    push(&stores, "jobs").await.expect("the call opens a connection");
+    assert!(wait().await.expect("the next wait opens a new connection"), "the job was added before the wait");
+}
+
+#[tokio::test]
 async fn promoted_replica_behind_the_same_address_is_used() {
     let mut redis = Redis::start().unwrap();
     let mut replica = redis.start_replica().unwrap();

@@ -18,7 +18,9 @@ use folio_resources::{
 };
 use folio_types::op::{Expected, OpKey, OpState, Target, Write, WriteOutcome};
 use folio_types::profile::{AUTO_CREATE_PROFILE, Subject};
-use folio_types::{Code, Digest, DocumentId, Error, OrgId, Principal, ProposalId, Reason, Result, ThreadId, Timestamp};
+use folio_types::{
+    Code, Digest, DocumentId, Error, JobId, OrgId, Principal, ProposalId, Reason, Result, ThreadId, Timestamp,
+};
 use serde_json::{Value, json};
 
 use super::{Options, created_by_run, remove_unused};
@@ -57,9 +59,10 @@ impl AutoCreateRun {
         Self { proposal: ProposalId::derive(&parts), document: document.clone(), thread: ThreadId::derive(&parts) }
     }
 
-    fn new_thread(&self, principal: &Principal, at: Timestamp) -> NewThread {
+    fn new_thread(&self, principal: &Principal, job: &JobId, at: Timestamp) -> NewThread {
         NewThread {
             subject: Some(Subject::Proposal(self.proposal.clone())),
+            job: Some(job.clone()),
             ephemeral: true,
             ..NewThread::new(self.thread.clone(), principal, AUTO_CREATE_PROFILE, vec![self.document.clone()], at)
         }
@@ -116,7 +119,8 @@ fn decide(found: Option<Option<&TextRecord>>, cause: Timestamp, now: Timestamp) 
     }
 }
 
-/// Starts a run on a document whose text is settled. A document without text, or with a proposal, has no run. Idempotent.
+/// Starts a run on a document whose text is settled. A document without text, or with a proposal, has no run. `job`: the job of the
+/// document, which drives the run. Idempotent.
 ///
 /// # Errors
 /// `STORE_UNAVAILABLE` if the write of the text may be stored later.
@@ -124,7 +128,7 @@ pub async fn start_auto_create(
     resources: &ToolResources,
     options: &Options,
     principal: &Principal,
-    document: &DocumentId,
+    (job, document): (&JobId, &DocumentId),
     input: &AutoCreateInput,
 ) -> Result<AutoCreateStart> {
     let (stores, org, now) = (&resources.stores, &principal.org, resources.environment.now());
@@ -161,7 +165,7 @@ pub async fn start_auto_create(
     {
         return Ok(AutoCreateStart::Similar(run, Box::new(similar)));
     }
-    stores.threads.create(run.new_thread(principal, now)).await?;
+    stores.threads.create(run.new_thread(principal, job, now)).await?;
     Ok(AutoCreateStart::Run(run))
 }
 

@@ -101,7 +101,7 @@ pub async fn run_job_item(
     let is_run_by_agent = revision.is_run_by_agent;
     let change = if is_run_by_agent {
         let models = (model.as_deref(), fallback_model.as_deref());
-        begin(resources, principal, (id, &thread), &document, revision, models, budget_part).await?
+        begin(resources, principal, (id, &thread), &document, revision, models, (&run.job, budget_part)).await?
     } else {
         let request = Request {
             principal: principal.clone(),
@@ -156,7 +156,8 @@ pub async fn agent_run_of_item(
 }
 
 /// Creates the thread of a run of the agent, and returns the change that creates its extraction. `requested`, `fallback`: the
-/// requested model, and the model if the prompt names none that conversations may use.
+/// requested model, and the model if the prompt names none that conversations may use. `job`, `budget_part`: the job of the run,
+/// and the part of a credit budget that pays for its turn.
 async fn begin(
     resources: &ToolResources,
     principal: &Principal,
@@ -164,7 +165,7 @@ async fn begin(
     document: &DocumentId,
     prompt: PromptRevision,
     (requested, fallback): (Option<&str>, Option<&str>),
-    budget_part: Option<BudgetPart>,
+    (job, budget_part): (&JobId, Option<BudgetPart>),
 ) -> Result<ExtractionChange> {
     let found = resources.stores.of::<Document>().get(&principal.org, document).await?;
     let found = found.ok_or_else(|| Error::not_found("document", document))?;
@@ -173,7 +174,7 @@ async fn begin(
     let model = agent_model(&models, requested, &[prompt.model.as_deref(), fallback])?.to_owned();
     let (thread, revision) = (thread.clone(), prompt.revid.clone());
     let run = AgentRunInput::new(thread.clone(), revision, model.clone());
-    let new_thread = run.new_thread(principal, id, found.id.clone(), resources.environment.now());
+    let new_thread = run.new_thread(principal, job, id, found.id.clone(), resources.environment.now());
     let stored = resources.stores.threads.create(NewThread { budget_part, ..new_thread }).await?;
     if stored.subject != Some(Subject::Extraction(id.clone())) {
         let message = "the document got another text while the run of the agent began";

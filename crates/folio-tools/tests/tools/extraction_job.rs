@@ -172,6 +172,7 @@ async fn the_first_run_of_the_agent_on_an_item_is_the_same_for_all_attempts() {
     assert_eq!(found, Some((id.clone(), agent.thread.clone())));
     let thread = resources.stores.threads.header(&principal.org, &agent.thread).await.unwrap().unwrap();
     assert_eq!(thread.budget_part, Some(part.clone()), "the part of the item pays for the turn");
+    assert_eq!(thread.job, Some(attempt(1, 1, 1).job), "a pause of the job stops the turn");
     assert_eq!(run(2).await, begun);
     let at = resources.environment.now();
     extraction::end_run(&resources.stores, &principal, (&id, &agent.thread), "stopped", at).await.unwrap();

@@ -14,15 +14,24 @@ use crate::harness::{Answer, Client, Server};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A run that has stored a field, and whose next model call failed. Its job attempts the run again.
+/// A run whose first model call stores a field.
 struct InterruptedRun {
     job: String,
     extraction: String,
 }
 
 impl InterruptedRun {
-    /// `method`: `RunExtraction`, or `RunExtractions` for an item of a batch.
+    /// Starts a run whose second model call fails, so that its job attempts the run again. `method`: `RunExtraction`, or
+    /// `RunExtractions` for an item of a batch.
     async fn start(server: &Server, client: &Client, method: &'static str) -> Self {
+        let (job, document) = Self::request(server, client, method).await;
+        // No further answer is scripted, so the second model call fails.
+        wait_for("the failed model call", LIMIT, || async { (server.model.calls() >= 2).then_some(()) }).await;
+        Self::of(client, job, &document).await
+    }
+
+    /// Requests a run. Returns its job and its document.
+    async fn request(server: &Server, client: &Client, method: &'static str) -> (String, String) {
         let prompt = client.prompt("Total", &client.schema("Invoice", "total").await).await;
         let (prompt, _) = prompt.split_once('.').unwrap();
         client.call_ok("UpdatePrompt", json!({"prompt": {"prompt_id": prompt, "agent": true}})).await;
@@ -35,8 +44,11 @@ impl InterruptedRun {
             _ => request["document_id"] = json!(document),
         }
         let job = client.call_ok(method, request).await["job"]["job_id"].as_str().unwrap().to_owned();
-        // No further answer is scripted, so the second model call fails.
-        wait_for("the failed model call", LIMIT, || async { (server.model.calls() >= 2).then_some(()) }).await;
+        (job, document)
+    }
+
+    /// Returns the run on a document, whose extraction exists.
+    async fn of(client: &Client, job: String, document: &str) -> Self {
         let listed = client.call_ok("ListExtractions", json!({"document_id": document})).await;
         Self { job, extraction: listed["extractions"][0]["extraction_id"].as_str().unwrap().to_owned() }
     }
@@ -95,6 +107,41 @@ async fn a_run_whose_job_is_cancelled_leaves_a_failed_extraction_with_its_fields
         assert_eq!(failed["failure"], "the job of the run was cancelled", "{method}");
         assert_eq!(failed["original_json"], r#"{"total":12.5}"#);
         assert_eq!(exported(&client).await, (json!("failed"), json!({"total": 12.5})));
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_stops_before_its_next_model_call_while_its_job_is_paused() {
+    for method in ["RunExtraction", "RunExtractions"] {
+        let server = Server::start().await;
+        let client = server.member().await;
+        server.model.delay(Duration::from_secs(3));
+        let (job, document) = InterruptedRun::request(&server, &client, method).await;
+        wait_for("the first model call", LIMIT, || async { (server.model.calls() == 1).then_some(()) }).await;
+        client.call_ok("PauseJob", json!({"job_id": job})).await;
+        server.model.delay(Duration::ZERO);
+        wait_for("the end of the turn", LIMIT, || async {
+            server.stores.open_turns.scan(None, 1).await.unwrap().is_empty().then_some(())
+        })
+        .await;
+        let run = InterruptedRun::of(&client, job, &document).await;
+        let partial = run.extraction(&client).await;
+        assert_eq!(partial["state"], "EXTRACTION_STATE_IN_PROGRESS", "{method}");
+        assert_eq!(partial["original_json"], r#"{"total":12.5}"#, "{method}: the step in progress is stored");
+        assert_eq!(server.model.calls(), 1, "{method}");
+
+        server.model.next(Answer::Calls(vec![("complete_extraction", json!({}))]));
+        server.model.answer("Done.");
+        client.call_ok("ResumeJob", json!({"job_id": run.job})).await;
+        let ended = wait_for("the job ends", LIMIT, || async {
+            let found = client.call_ok("GetJob", json!({"job_id": run.job})).await["job"].clone();
+            (found["state"] == "JOB_STATE_COMPLETED").then_some(found)
+        })
+        .await;
+        assert_eq!(ended["done_items"], 1, "{method}: {ended}");
+        assert_eq!(run.extraction(&client).await["state"], "EXTRACTION_STATE_COMPLETED", "{method}");
+        assert_eq!(server.model.calls(), 3, "{method}: no step is repeated");
         server.stop().await;
     }
 }

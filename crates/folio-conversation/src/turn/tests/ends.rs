@@ -51,6 +51,7 @@ fn cancelling_a_running_write_closes_its_op_first() {
         let status = rig.status(1);
         assert_eq!(status, Some(if happened { CallStatus::Ok } else { CallStatus::Cancelled }));
         assert_eq!(rig.status(2), Some(CallStatus::Cancelled));
+        assert_eq!(rig.record().ended.as_ref().unwrap().usage.model_calls, 2, "with the model call of the closed call");
         assert!(rig.aggregates.write(&run.call, &run.name, &intent).is_some());
         assert_eq!(rig.aggregates.effects.len(), usize::from(happened), "a late write is refused");
     }

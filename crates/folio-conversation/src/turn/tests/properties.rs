@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use folio_history::TurnRecord;
+use folio_types::message::Usage;
 use proptest::prelude::*;
 
 use super::model_check::{Action, Ask, Scope, World};
@@ -183,7 +184,8 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
             // Stale answers and unknown calls.
             let outcome = ToolOutcome::Unknown;
             rig.send(Command::ToolFinished { round: size % 4, index: size % 5, outcome });
-            rig.send(Command::Closed { round: size % 4, index: size % 5, result: None });
+            let usage = Usage { model_calls: 1, ..Usage::default() };
+            rig.send(Command::Closed { round: size % 4, index: size % 5, result: None, usage });
             rig.send(Command::Planned {
                 round: size % 4,
                 index: size % 5,

@@ -262,7 +262,8 @@ impl Rig {
             }
             Effect::Close(run, intent) => {
                 let row = self.aggregates.close(&run.call, &intent, OpOutcome::Aborted);
-                Command::Closed { round, index, result: (row != OpOutcome::Aborted).then(|| tool_result(row)) }
+                let result = (row != OpOutcome::Aborted).then(|| tool_result(row));
+                Command::Closed { round, index, result, usage: Usage { model_calls: 1, ..Usage::default() } }
             }
             other => panic!("unexpected work: {other:?}"),
         };

@@ -53,6 +53,11 @@ pub trait JobStore: Send + Sync {
     /// Ends a job; returns whether it still belonged to this worker. If another worker took the job, it is kept.
     async fn complete(&self, queue: &str, claimed: &ClaimedJob) -> Result<bool>;
 
+    /// Waits until a job is added, for at most `limit`; returns true if one was. A job that was added while no worker waited
+    /// may end the next wait. A job ends the wait of one worker. A notification may be lost, so workers also claim
+    /// periodically.
+    async fn wait_for_push(&self, queue: &str, limit: Duration) -> Result<bool>;
+
     /// Counts the jobs without a worker.
     async fn waiting(&self, queue: &str) -> Result<u64>;
 }

@@ -16,7 +16,7 @@ use folio_types::limits::{DAY, JOB_OPEN_MAX};
 use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::profile::{EXTRACTION_PROFILE, Subject};
 use folio_types::{
-    Code, Digest, DocumentId, Error, ExtractionId, Principal, PromptRevId, Reason, Result, ThreadId, Timestamp,
+    Code, Digest, DocumentId, Error, ExtractionId, JobId, Principal, PromptRevId, Reason, Result, ThreadId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -80,12 +80,14 @@ impl AgentRunInput {
     pub fn new_thread(
         &self,
         principal: &Principal,
+        job: &JobId,
         extraction: &ExtractionId,
         document: DocumentId,
         at: Timestamp,
     ) -> NewThread {
         NewThread {
             subject: Some(Subject::Extraction(extraction.clone())),
+            job: Some(job.clone()),
             model: Some(self.model.clone()),
             ephemeral: true,
             expires_at: Some(at.saturating_add(JOB_OPEN_MAX + DAY).unwrap_or(Timestamp::MAX)),

@@ -6,6 +6,7 @@
 use folio_history::History;
 use folio_history::journal::{CallStatus, End, Entry};
 use folio_history::thread::{Append, Appended, ThreadHeader};
+use folio_types::message::Usage;
 
 use super::super::rig::result;
 use super::scopes::Ask;
@@ -120,7 +121,7 @@ impl World {
             }
             Effect::Close(run, _) if faults.close_dropped => {
                 let (round, index) = (run.call.round, run.call.index);
-                return Err(Box::new(Command::Closed { round, index, result: None }));
+                return Err(Box::new(Command::Closed { round, index, result: None, usage: Usage::default() }));
             }
             Effect::Recover(run, _) if faults.recovery_dropped => {
                 let (round, index) = (run.call.round, run.call.index);

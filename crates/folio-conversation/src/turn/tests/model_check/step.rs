@@ -375,7 +375,7 @@ impl World {
             (Effect::Close(run, intent), _) => {
                 let row = Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpOutcome::Aborted);
                 let result = (row != OpOutcome::Aborted).then(|| tool_result(row));
-                self.handle(node, Command::Closed { round, index, result });
+                self.handle(node, Command::Closed { round, index, result, usage: Usage::default() });
             }
             (Effect::RunTool(run, intent), Stage::First) => self.read_row(node, run, intent, Effect::RunTool),
             (Effect::Recover(run, intent), Stage::First) => self.read_row(node, run, intent, Effect::Recover),
