@@ -83,7 +83,8 @@ pub(super) async fn suite(stores: &SharedStores, queue: &str) -> Outcome {
 async fn added_jobs_wake_workers(stores: &SharedStores, queue: &str) -> Outcome {
     let store = &stores.jobs;
     check!(!store.wait_for_push(queue, SHORT).await?, "an empty queue wakes a worker");
-    let (woken, added) = tokio::join!(store.wait_for_push(queue, WAKE_LIMIT), store.push(queue, &job("a")));
+    let pushed = job("a");
+    let (woken, added) = tokio::join!(store.wait_for_push(queue, WAKE_LIMIT), store.push(queue, &pushed));
     check!(added?, "a job is not added");
     check!(woken?, "an added job does not wake the worker that waits");
     check!(store.push(queue, &job("b")).await?, "a job is not added");
