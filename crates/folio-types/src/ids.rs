@@ -391,20 +391,17 @@ pub struct Digest(Arc<str>);
 
 impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
-        use std::fmt::Write as _;
-        let mut text = String::with_capacity(64);
-        for byte in Sha256::digest(bytes) {
-            let _ = write!(text, "{byte:02x}");
-        }
-        Self(text.into())
+        let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+        let digits = |byte: u8| [digit(byte >> 4), digit(byte & 0xf)];
+        Self(Sha256::digest(bytes).into_iter().flat_map(digits).collect::<String>().into())
     }
 
     /// Returns the digest of a JSON value: of its compact text with the members of every object sorted by name. The
     /// digest does not depend on the order of members.
     pub fn of_json(value: &serde_json::Value) -> Self {
-        let mut text = String::new();
+        let mut text = Vec::new();
         canonical(value, &mut text);
-        Self::of(text.as_bytes())
+        Self::of(&text)
     }
 
     pub fn as_str(&self) -> &str {
@@ -412,34 +409,37 @@ impl Digest {
     }
 }
 
-fn canonical(value: &serde_json::Value, out: &mut String) {
+fn canonical(value: &serde_json::Value, out: &mut Vec<u8>) {
     use serde_json::Value;
+    // Texts and scalars can always be written to memory.
     match value {
         Value::Object(members) => {
             let mut sorted: Vec<_> = members.iter().collect();
             sorted.sort_by_key(|(name, _)| name.as_str());
-            out.push('{');
+            out.push(b'{');
             for (at, (name, member)) in sorted.into_iter().enumerate() {
                 if at > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
-                out.push_str(&Value::from(name.as_str()).to_string());
-                out.push(':');
+                let _ = serde_json::to_writer(&mut *out, name);
+                out.push(b':');
                 canonical(member, out);
             }
-            out.push('}');
+            out.push(b'}');
         }
         Value::Array(items) => {
-            out.push('[');
+            out.push(b'[');
             for (at, item) in items.iter().enumerate() {
                 if at > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
                 canonical(item, out);
             }
-            out.push(']');
+            out.push(b']');
         }
-        scalar => out.push_str(&scalar.to_string()),
+        scalar => {
+            let _ = serde_json::to_writer(out, scalar);
+        }
     }
 }
 
