@@ -166,7 +166,7 @@ impl State {
             has_budget: !budget_parts.is_empty(),
             call,
         };
-        work.spawn_uncancelled(Box::pin(model.run()));
+        work.spawn_uncancelled(model.run());
     }
 
     /// Prefetches the context for the first model call while the acceptance of the turn is being written.
@@ -216,7 +216,7 @@ impl State {
         let Some(loaded) = &self.loaded else { return };
         if let Some(tool) = self.tool_work(run, loaded.token.clone()) {
             let work = tool.work.clone();
-            work.spawn(Box::pin(tool.close(intent)));
+            work.spawn(tool.close(intent));
         }
     }
 
@@ -234,7 +234,7 @@ impl State {
         let Some(loaded) = &self.loaded else { return };
         if let Some(tool) = self.tool_work(run, loaded.work.clone()) {
             let work = tool.work.clone();
-            work.spawn(Box::pin(task(tool)));
+            work.spawn(task(tool));
         }
     }
 
