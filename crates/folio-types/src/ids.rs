@@ -71,20 +71,22 @@ macro_rules! plain_id {
 #[macro_export]
 macro_rules! text_form {
     (@serde $name:ident) => {
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Display::fmt(self, f)
-            }
-        }
+        $crate::text_form!(@read $name);
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
+    };
+    (@read $name:ident) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-                let text = <std::borrow::Cow<'_, str> as serde::Deserialize>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                $crate::plain::deserialize(deserializer)
             }
         }
     };
@@ -94,19 +96,29 @@ macro_rules! text_form {
                 f.write_str(&self.0)
             }
         }
-        $crate::text_form!(@serde $name);
+        $crate::text_form!(@read $name);
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
     };
 }
 
 /// The functions of [`plain_id`].
 #[doc(hidden)]
 pub mod plain {
+    use std::fmt;
+    use std::marker::PhantomData;
+    use std::str::FromStr;
     use std::sync::Arc;
 
+    use serde::Deserializer;
+    use serde::de::{self, Visitor};
     use sha2::{Digest as _, Sha256};
     use uuid::Uuid;
 
-    use super::{Environment, HEX_DIGITS, Result, is_hex, malformed};
+    use super::{Environment, Error, HEX_DIGITS, Result, is_hex, malformed};
 
     pub fn generate(prefix: &str, environment: &dyn Environment) -> Arc<str> {
         text(prefix, environment.uuid())
@@ -133,6 +145,29 @@ pub mod plain {
 
     fn text(prefix: &str, uuid: Uuid) -> Arc<str> {
         format!("{prefix}_{}", uuid.simple()).into()
+    }
+
+    /// Deserializes a text and parses it without a copy.
+    pub fn deserialize<'de, T, D>(deserializer: D) -> std::result::Result<T, D::Error>
+    where
+        T: FromStr<Err = Error>,
+        D: Deserializer<'de>,
+    {
+        deserializer.deserialize_str(ParsedText(PhantomData))
+    }
+
+    struct ParsedText<T>(PhantomData<T>);
+
+    impl<T: FromStr<Err = Error>> Visitor<'_> for ParsedText<T> {
+        type Value = T;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a string")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
     }
 }
 
