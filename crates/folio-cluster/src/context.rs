@@ -4,6 +4,7 @@
 
 use folio_trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use http::HeaderMap;
+use tokio::task::futures::TaskLocalFuture;
 use tonic::metadata::{AsciiMetadataKey, MetadataMap};
 
 tokio::task_local! {
@@ -24,8 +25,9 @@ impl CallContext {
         CALL.try_with(Clone::clone).unwrap_or_default()
     }
 
-    pub async fn scope<T>(self, call: impl Future<Output = T>) -> T {
-        CALL.scope(self, call).await
+    /// Runs an RPC with this context.
+    pub fn scope<F: Future>(self, call: F) -> TaskLocalFuture<Self, F> {
+        CALL.scope(self, call)
     }
 }
 

@@ -56,8 +56,9 @@ pub fn draining() -> Error {
 }
 
 /// Runs an RPC so that a panic fails only this RPC, instead of every RPC of its connection.
-pub async fn catch_panic<T>(call: impl Future<Output = T>) -> Result<T> {
-    AssertUnwindSafe(call).catch_unwind().await.map_err(|panic| panicked(panic.as_ref()))
+pub fn catch_panic<T>(call: impl Future<Output = T>) -> impl Future<Output = Result<T>> {
+    let ended = AssertUnwindSafe(call).catch_unwind();
+    ended.map(|ended| ended.map_err(|panic| panicked(panic.as_ref())))
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {

@@ -11,6 +11,7 @@ use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_tools::ToolResources;
 use folio_types::op::OpKey;
 use folio_types::{Error, OrgId, Reason, Result, ThreadId};
+use futures::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -184,9 +185,13 @@ impl Shared {
 
     /// Waits for a store operation at most for the store time limit. `STORE_UNAVAILABLE` afterwards: the outcome of a
     /// write is unknown.
-    pub(crate) async fn with_store_timeout<T>(&self, operation: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) fn with_store_timeout<T>(
+        &self,
+        operation: impl Future<Output = Result<T>>,
+    ) -> impl Future<Output = Result<T>> {
         let timed_out = |_| Error::unavailable(Reason::StoreUnavailable, "the store did not answer in time");
-        tokio::time::timeout(self.options.store_timeout, operation).await.map_err(timed_out)?
+        let answered = tokio::time::timeout(self.options.store_timeout, operation);
+        answered.map(move |answer| answer.map_err(timed_out).flatten())
     }
 
     pub(crate) fn start_draining(&self) {

@@ -58,16 +58,15 @@ impl Window {
     /// # Errors
     /// The tokens of the current turn, if it exceeds `tokens_max` even with truncated results.
     pub(crate) fn fit(mut self, tokens: usize, tokens_max: usize) -> Result<Vec<Message>, usize> {
-        let size = |messages: &[Message]| messages.iter().map(message_tokens).sum::<usize>();
-        shorten_results(&mut self.current, TRUNCATION_NOTE, |messages| size(messages) <= tokens);
-        let current = size(&self.current);
+        shorten_results(&mut self.current, TRUNCATION_NOTE, |messages| messages_tokens(messages) <= tokens);
+        let current = messages_tokens(&self.current);
         if current > tokens_max {
             return Err(current);
         }
         let mut left = tokens.saturating_sub(current);
         let mut selected: Vec<Vec<Message>> = Vec::new();
         for group in self.before {
-            match left.checked_sub(size(&group)) {
+            match left.checked_sub(messages_tokens(&group)) {
                 Some(rest) => left = rest,
                 None => break,
             }
@@ -134,9 +133,9 @@ pub(crate) fn tool_tokens(tools: &Tools) -> usize {
     if tools.is_empty() { 0 } else { estimated_tokens(tools.json()) }
 }
 
-/// Estimates the tokens of a system message and messages.
-pub(crate) fn prompt_tokens(system: &str, messages: &[Message]) -> usize {
-    estimated_tokens(system).saturating_add(messages.iter().map(message_tokens).sum())
+/// Estimates the tokens of messages.
+pub(crate) fn messages_tokens(messages: &[Message]) -> usize {
+    messages.iter().map(message_tokens).sum()
 }
 
 #[cfg(test)]

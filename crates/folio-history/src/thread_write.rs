@@ -177,11 +177,13 @@ fn plan(write: &ThreadWrite, before: Option<ThreadHeader>, after: ThreadHeader, 
     let request = write.append().and_then(|append| append.request.as_ref());
     requests.extend(request.filter(|row| requests.iter().all(|other| other.request != row.request)).cloned());
     let has_new_title = before.as_ref().is_none_or(|before| before.title != after.title);
-    let list_after = after.listed().filter(|_| has_new_title);
+    // A list row takes a text for each of its terms, so an append that keeps the title builds none.
+    let listed = |header: &ThreadHeader| if has_new_title { header.listed() } else { None };
+    let list_after = listed(&after);
     WriteDecision::Write(Box::new(ThreadPlan {
         open_turn_row: write.append().and_then(|append| append.opens.clone()),
         removed_open_turn_rows: write.append().map(|append| append.removes.clone()).unwrap_or_default(),
-        list_before: before.as_ref().and_then(ThreadHeader::listed).filter(|_| list_after.is_some()),
+        list_before: before.as_ref().and_then(listed),
         list_after,
         batch: write.append().map(|append| append.batch),
         requests,

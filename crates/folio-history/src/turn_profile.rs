@@ -1,5 +1,6 @@
 //! The profile of a turn, as the acceptance of the turn records it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use folio_types::profile::Subject;
@@ -34,19 +35,20 @@ impl AnswerType {
 }
 
 /// The values of a profile that decide about a turn, as of its acceptance. Every owner of the turn uses these values, even
-/// if its binary has another version of the profile. Instructions and the descriptions of tools are those of the binary.
+/// if its binary has another version of the profile. Instructions and the descriptions of tools are those of the binary. The
+/// turns that a process accepts share the lists of names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnProfile {
     pub name: String,
     /// Version of the profile, from 1.
     pub version: u32,
     /// Tools that the turn may call, in the order of the profile.
-    pub tools: Vec<String>,
+    pub tools: Arc<[String]>,
     /// Those of the tools whose calls wait for a decision, unless the policy or the options permit them.
-    pub waiting_tools: Vec<String>,
+    pub waiting_tools: Arc<[String]>,
     /// Those of the waiting tools whose calls only the policy permits in advance: the options do not.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub policy_tools: Vec<String>,
+    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
+    pub policy_tools: Arc<[String]>,
     /// Resource that the turn is about.
     pub subject: Subject,
     /// Maximum seconds that the turn runs, without the time that it waits for decisions. None: no limit.
@@ -62,7 +64,7 @@ pub struct TurnProfile {
 impl TurnOptions {
     /// Returns the tools that the turn may call. None: unknown (an old entry), every tool of the profile.
     pub fn tools(&self) -> Option<&[String]> {
-        self.profile.as_ref().map(|profile| profile.tools.as_slice())
+        self.profile.as_ref().map(|profile| &*profile.tools)
     }
 
     /// Returns the maximum time that the turn runs. None: no limit.

@@ -16,6 +16,9 @@ use crate::options::{ModelOptions, OutputLimitField, THINKING_TOKENS_MIN};
 /// whose chat templates accept only certain sequences of roles.
 const ONE_SYSTEM_MESSAGE: [&str; 3] = ["stral", "xtral", "gemma"];
 
+/// Initial capacity of a body for its members other than texts and tools, in bytes.
+const FRAME_BYTES: usize = 1024;
+
 /// A request with the settings needed to serialize it.
 pub(crate) struct Body<'a> {
     pub(crate) request: &'a ModelRequest,
@@ -56,12 +59,28 @@ impl Body<'_> {
         (budget >= THINKING_TOKENS_MIN).then_some(budget)
     }
 
-    pub(crate) fn write(&self) -> serde_json::Result<String> {
-        let mut json = serde_json::to_string(self)?;
+    /// Returns the bytes of the texts and tools, before texts are escaped.
+    fn text_bytes(&self) -> usize {
+        let messages = self.request.messages.iter().map(|message| match message {
+            Message::User { text } | Message::Assistant { text, .. } | Message::Tool { content: text, .. } => {
+                text.len()
+            }
+        });
+        let around = [&self.request.system, &self.request.state].map(String::len);
+        messages.chain(around).fold(self.request.tools.json().len(), usize::saturating_add)
+    }
+
+    pub(crate) fn write(&self) -> serde_json::Result<Vec<u8>> {
+        // A body is mostly text and tools. A few escapes must not copy it into another buffer.
+        let bytes = self.text_bytes();
+        let mut json = Vec::with_capacity(bytes.saturating_add(bytes / 8).saturating_add(FRAME_BYTES));
+        serde_json::to_writer(&mut json, self)?;
         let tools = &self.request.tools;
         // The tools are already serialized; they become the last member of the object.
         if !tools.is_empty() && self.model.tools && json.pop().is_some() {
-            json.extend([",\"tools\":", tools.json(), "}"]);
+            for part in [",\"tools\":", tools.json(), "}"] {
+                json.extend_from_slice(part.as_bytes());
+            }
         }
         Ok(json)
     }

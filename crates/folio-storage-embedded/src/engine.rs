@@ -209,7 +209,7 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
-        spans::run_in_span(SYSTEM, "write", self.send(0, true, run)).await
+        spans::measured(SYSTEM, "write", self.send(0, true, run)).await
     }
 
     /// Runs a write as [`Self::write`] does. The `bytes` of its payload count against [`QUEUED_BYTES`].
@@ -218,7 +218,7 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
-        spans::run_in_span(SYSTEM, "write", self.send(bytes, true, run)).await
+        spans::measured(SYSTEM, "write", self.send(bytes, true, run)).await
     }
 
     /// Runs a write as [`Self::write`] does, but without an fsync of its own: the write survives the end of the
@@ -228,7 +228,7 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
-        spans::run_in_span(SYSTEM, "write_lazily", self.send(0, false, run)).await
+        spans::measured(SYSTEM, "write_lazily", self.send(0, false, run)).await
     }
 
     async fn send<T, F>(&self, bytes: usize, durable: bool, run: F) -> Result<T>
@@ -283,7 +283,7 @@ impl Engine {
     {
         let opened = self.opened()?;
         let reading = tokio::task::spawn_blocking(move || read(&View::new(&opened)));
-        spans::run_in_span(SYSTEM, "scan", async {
+        spans::measured(SYSTEM, "scan", async {
             let fault = |error| Err(Error::internal(format!("a read of the store failed: {error}")));
             reading.await.unwrap_or_else(fault)
         })

@@ -3,6 +3,8 @@
 //! A key is text: parts joined by `/`. Only the last part may contain a slash; ids, kinds and numbers never contain
 //! one.
 
+use std::io::Write as _;
+
 use folio_history::job::OpenJobRow;
 use folio_history::thread::OpenTurnRow;
 use folio_resources::audit::AuditPosition;
@@ -42,11 +44,17 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
+/// Initial capacity of a key in bytes, which the keys of a turn do not exceed.
+const CAPACITY: usize = 192;
+
 /// Declares functions that return a key, or a prefix of keys (which ends with a slash), with their format.
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident($($parameter:ident: $type:ty),*) = $format:literal $(, $part:ident = $value:expr)*;)+) => {
         $($(#[$doc])* pub(crate) fn $name($($parameter: $type),*) -> Vec<u8> {
-            format!($format $(, $part = $value)*).into_bytes()
+            let mut key = Vec::with_capacity(CAPACITY);
+            // Memory accepts every write.
+            let _ = write!(key, $format $(, $part = $value)*);
+            key
         })+
     };
 }

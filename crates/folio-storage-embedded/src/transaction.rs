@@ -2,9 +2,9 @@
 //! commit.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
-use fjall::{OwnedWriteBatch as WriteBatch, PersistMode};
+use fjall::{OwnedWriteBatch as WriteBatch, PersistMode, Slice};
 use folio_types::{Error, Reason, Result};
 
 use super::engine::OpenDatabase;
@@ -15,23 +15,22 @@ use super::value::{Stored, encode};
 /// Maximum length of a key, in bytes.
 const KEY_BYTES: usize = 16 * 1024;
 
-type Address = (Space, Vec<u8>);
-
-/// The writes on top of the store. None: the key is removed.
-type Overlay = BTreeMap<Address, Option<Vec<u8>>>;
+/// The writes to a space on top of the store. None: the key is removed. Keys and values are in the form of the store, which
+/// takes them without a copy.
+type Overlay = BTreeMap<Slice, Option<Slice>>;
 
 pub(crate) struct Transaction<'a> {
     opened: &'a OpenDatabase,
-    overlay: Overlay,
+    overlays: BTreeMap<Space, Overlay>,
     /// The previous overlay entries of the keys that the current transaction wrote. Outer None: the overlay had no
     /// entry.
-    undo: Vec<(Address, Option<Option<Vec<u8>>>)>,
+    undo: Vec<(Space, Slice, Option<Option<Slice>>)>,
     bytes: usize,
 }
 
 impl<'a> Transaction<'a> {
     pub(crate) fn new(opened: &'a OpenDatabase) -> Self {
-        Self { opened, overlay: Overlay::new(), undo: Vec::new(), bytes: 0 }
+        Self { opened, overlays: BTreeMap::new(), undo: Vec::new(), bytes: 0 }
     }
 
     pub(crate) fn put<T: Stored>(&mut self, space: Space, key: Vec<u8>, value: &T) -> Result<()> {
@@ -62,9 +61,9 @@ impl<'a> Transaction<'a> {
 
     fn set(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) {
         self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
-        let address = (space, key);
-        let before = self.overlay.insert(address.clone(), value);
-        self.undo.push((address, before));
+        let key = Slice::from(key);
+        let before = self.overlays.entry(space).or_default().insert(key.clone(), value.map(Slice::from));
+        self.undo.push((space, key, before));
     }
 
     /// Ends the current transaction and retains its writes.
@@ -74,10 +73,11 @@ impl<'a> Transaction<'a> {
 
     /// Ends the current transaction and reverts its writes.
     pub(crate) fn undo(&mut self) {
-        while let Some((address, before)) = self.undo.pop() {
+        while let Some((space, key, before)) = self.undo.pop() {
+            let overlay = self.overlays.entry(space).or_default();
             match before {
-                Some(value) => self.overlay.insert(address, value),
-                None => self.overlay.remove(&address),
+                Some(value) => overlay.insert(key, value),
+                None => overlay.remove(&key),
             };
         }
     }
@@ -89,25 +89,25 @@ impl<'a> Transaction<'a> {
 
     /// Moves the written rows into one batch. None: nothing was written.
     pub(crate) fn into_batch(self, mode: PersistMode) -> Option<WriteBatch> {
-        if self.overlay.is_empty() {
-            return None;
-        }
         let mut batch = self.opened.db.batch().durability(Some(mode));
-        for ((space, key), value) in self.overlay {
-            match value {
-                Some(value) => batch.insert(self.opened.space(space), key, value),
-                None => batch.remove(self.opened.space(space), key),
+        for (space, overlay) in self.overlays {
+            let keyspace = self.opened.space(space);
+            for (key, value) in overlay {
+                match value {
+                    Some(value) => batch.insert(keyspace, key, value),
+                    None => batch.remove(keyspace, key),
+                }
             }
         }
-        Some(batch)
+        (!batch.is_empty()).then_some(batch)
     }
 }
 
 impl Reads for Transaction<'_> {
-    fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>> {
+    fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<Slice>> {
         // Only the writer thread writes, so the newest state is consistent here.
-        match self.overlay.get(&(space, key.to_vec())) {
-            Some(written) => Ok(written.as_ref().map(|value| fjall::Slice::from(value.as_slice()))),
+        match self.overlays.get(&space).and_then(|overlay| overlay.get(key)) {
+            Some(written) => Ok(written.clone()),
             None => self.opened.space(space).get(key).map_err(|error| unreadable(&error)),
         }
     }
@@ -118,9 +118,10 @@ impl Reads for Transaction<'_> {
         if range.start >= range.end {
             return Ok(());
         }
-        let bounds = (range.space, range.start.clone())..(range.space, range.end.clone());
-        let mut written = self.overlay.range(bounds).peekable();
-        let mut stored = self.opened.space(range.space).range(range.start..range.end);
+        let bounds = (Bound::Included(range.start.as_slice()), Bound::Excluded(range.end.as_slice()));
+        let overlay = self.overlays.get(&range.space);
+        let mut written = overlay.into_iter().flat_map(|overlay| overlay.range::<[u8], _>(bounds)).peekable();
+        let mut stored = self.opened.space(range.space).range(range.start.as_slice()..range.end.as_slice());
         let mut advance =
             || stored.next().map(fjall::Guard::into_inner).transpose().map_err(|error| unreadable(&error));
         let mut next = advance()?;
@@ -129,7 +130,7 @@ impl Reads for Transaction<'_> {
                 (None, None) => return Ok(()),
                 (Some(_), None) => false,
                 (None, Some(_)) => true,
-                (Some(((_, over), _)), Some((under, _))) => under[..] < over[..],
+                (Some((over, _)), Some((under, _))) => under[..] < over[..],
             };
             let flow = if stored_first {
                 match &next {
@@ -138,7 +139,7 @@ impl Reads for Transaction<'_> {
                 }
             } else {
                 match written.next() {
-                    Some(((_, key), value)) => {
+                    Some((key, value)) => {
                         let replaces = next.as_ref().is_some_and(|(under, _)| under[..] == key[..]);
                         if replaces {
                             next = advance()?;

@@ -1,4 +1,9 @@
 //! Records of model calls.
+//!
+//! A record is written without an fsync of its own. Each fsync includes all earlier writes, so a loss of power can remove
+//! a record only together with the closing of its credit block. The block then expires, and its closing writes the record
+//! again from the ledger, whose rows are durable. A call without credit has no ledger row: the write of its result, which
+//! follows, makes its record durable.
 
 use std::sync::Arc;
 
@@ -18,7 +23,7 @@ impl UsageStore for UsageRecords {
     async fn record(&self, record: UsageRecord, now: Timestamp) -> Result<()> {
         record.check()?;
         self.0
-            .write(move |transaction| {
+            .write_lazily(move |transaction| {
                 if UsageHour::is_late(&record, now) {
                     let key = keys::usage_late(&record.org, UsageHour::start_of(record.at));
                     transaction.put(Space::Records, key, &LateUsage { at: now })?;

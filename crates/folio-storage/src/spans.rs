@@ -1,6 +1,7 @@
 //! Trace spans of storage operations.
 
 use folio_types::Result;
+use futures::TryFutureExt as _;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
@@ -25,9 +26,20 @@ pub async fn run_in_span<T>(
     run: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let span = operation_span(system, name, None);
-    let answer = run.instrument(span.clone()).await;
-    if let Err(error) = &answer {
-        folio_trace::record_error(&span, error.reason.as_str());
-    }
-    answer
+    recorded(span.clone(), run.instrument(span)).await
+}
+
+/// Measures an operation that neither logs nor starts spans. Its span is not entered, which would cost as much as a small
+/// read for each poll of the operation.
+pub fn measured<T>(
+    system: &'static str,
+    name: &'static str,
+    run: impl Future<Output = Result<T>>,
+) -> impl Future<Output = Result<T>> {
+    recorded(operation_span(system, name, None), run)
+}
+
+/// Ends the span with the operation, and records its error.
+fn recorded<T>(span: Span, run: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+    run.inspect_err(move |error| folio_trace::record_error(&span, error.reason.as_str()))
 }

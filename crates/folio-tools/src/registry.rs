@@ -7,7 +7,7 @@ use std::time::Duration;
 use folio_history::journal::{Access, AnswerType, TurnProfile};
 use folio_llm::schema::{Validator, describe, is_deeper_than};
 use folio_llm::{ToolDefinition, Tools};
-use folio_types::profile::{Profile, ProfileAnswer, Subject, SubjectKind};
+use folio_types::profile::{Profile, ProfileAnswer, ProfileTool, Subject, SubjectKind};
 use folio_types::{Error, Reason, Result, limits};
 use serde_json::{Map, Value};
 
@@ -29,6 +29,23 @@ pub struct ProfileTools {
     tools: Vec<Entry>,
     /// The tools that are always sent.
     definitions: Tools,
+    recorded: RecordedNames,
+}
+
+/// The names of tools that the acceptance of a turn records ([`TurnProfile`]).
+struct RecordedNames {
+    all: Arc<[String]>,
+    waiting: Arc<[String]>,
+    need_rule: Arc<[String]>,
+}
+
+impl RecordedNames {
+    fn of(profile: &Profile) -> Self {
+        let names = |is_named: fn(&ProfileTool) -> bool| {
+            profile.tools.iter().filter(|tool| is_named(tool)).map(|tool| tool.name.to_owned()).collect()
+        };
+        Self { all: names(|_| true), waiting: names(|tool| tool.waits), need_rule: names(|tool| tool.needs_rule) }
+    }
 }
 
 impl std::fmt::Debug for ProfileTools {
@@ -152,7 +169,7 @@ impl ProfileTools {
         for entry in tools.iter_mut().filter(|entry| entry.tool.spec.name == find_tools::NAME) {
             entry.tool = find_tools::tool(on_request.clone());
         }
-        Self { profile, answer, tools, definitions }
+        Self { recorded: RecordedNames::of(&profile), profile, answer, tools, definitions }
     }
 
     /// Returns the type of the answer that ends a turn.
@@ -162,13 +179,14 @@ impl ProfileTools {
 
     /// Returns the values of the profile that the acceptance of a turn records.
     pub fn turn_profile(&self, subject: Subject) -> TurnProfile {
-        let Profile { name, version, tools, limits, .. } = &self.profile;
+        let Profile { name, version, limits, .. } = &self.profile;
+        let RecordedNames { all, waiting, need_rule } = &self.recorded;
         TurnProfile {
             name: (*name).to_owned(),
             version: *version,
-            tools: tools.iter().map(|tool| tool.name.to_owned()).collect(),
-            waiting_tools: tools.iter().filter(|tool| tool.waits).map(|tool| tool.name.to_owned()).collect(),
-            policy_tools: tools.iter().filter(|tool| tool.needs_rule).map(|tool| tool.name.to_owned()).collect(),
+            tools: Arc::clone(all),
+            waiting_tools: Arc::clone(waiting),
+            policy_tools: Arc::clone(need_rule),
             subject,
             running_seconds: limits.running_time.map(|limit| limit.as_secs()),
             credit_budget: limits.credit_budget,
@@ -181,7 +199,8 @@ impl ProfileTools {
     #[must_use]
     pub fn of_turn(self: &Arc<Self>, names: Option<&[String]>) -> Arc<Self> {
         let is_named = |entry: &&Entry| names.is_none_or(|names| names.iter().any(|name| name == entry.tool.spec.name));
-        if self.tools.iter().all(|entry| is_named(&entry)) {
+        // Most turns have the names that this binary records, which takes one comparison for each name.
+        if names.is_none_or(|names| *names == *self.recorded.all) || self.tools.iter().all(|entry| is_named(&entry)) {
             return Arc::clone(self);
         }
         let tools = self.tools.iter().filter(is_named).cloned().collect();

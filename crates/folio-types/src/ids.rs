@@ -71,20 +71,22 @@ macro_rules! plain_id {
 #[macro_export]
 macro_rules! text_form {
     (@serde $name:ident) => {
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Display::fmt(self, f)
-            }
-        }
+        $crate::text_form!(@read $name);
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
+    };
+    (@read $name:ident) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-                let text = <std::borrow::Cow<'_, str> as serde::Deserialize>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                $crate::plain::deserialize(deserializer)
             }
         }
     };
@@ -94,19 +96,29 @@ macro_rules! text_form {
                 f.write_str(&self.0)
             }
         }
-        $crate::text_form!(@serde $name);
+        $crate::text_form!(@read $name);
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
     };
 }
 
 /// The functions of [`plain_id`].
 #[doc(hidden)]
 pub mod plain {
+    use std::fmt;
+    use std::marker::PhantomData;
+    use std::str::FromStr;
     use std::sync::Arc;
 
+    use serde::Deserializer;
+    use serde::de::{self, Visitor};
     use sha2::{Digest as _, Sha256};
     use uuid::Uuid;
 
-    use super::{Environment, HEX_DIGITS, Result, is_hex, malformed};
+    use super::{Environment, Error, HEX_DIGITS, Result, is_hex, malformed};
 
     pub fn generate(prefix: &str, environment: &dyn Environment) -> Arc<str> {
         text(prefix, environment.uuid())
@@ -133,6 +145,29 @@ pub mod plain {
 
     fn text(prefix: &str, uuid: Uuid) -> Arc<str> {
         format!("{prefix}_{}", uuid.simple()).into()
+    }
+
+    /// Deserializes a text and parses it without a copy.
+    pub fn deserialize<'de, T, D>(deserializer: D) -> std::result::Result<T, D::Error>
+    where
+        T: FromStr<Err = Error>,
+        D: Deserializer<'de>,
+    {
+        deserializer.deserialize_str(ParsedText(PhantomData))
+    }
+
+    struct ParsedText<T>(PhantomData<T>);
+
+    impl<T: FromStr<Err = Error>> Visitor<'_> for ParsedText<T> {
+        type Value = T;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a string")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
     }
 }
 
@@ -391,20 +426,17 @@ pub struct Digest(Arc<str>);
 
 impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
-        use std::fmt::Write as _;
-        let mut text = String::with_capacity(64);
-        for byte in Sha256::digest(bytes) {
-            let _ = write!(text, "{byte:02x}");
-        }
-        Self(text.into())
+        let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+        let digits = |byte: u8| [digit(byte >> 4), digit(byte & 0xf)];
+        Self(Sha256::digest(bytes).into_iter().flat_map(digits).collect::<String>().into())
     }
 
     /// Returns the digest of a JSON value: of its compact text with the members of every object sorted by name. The
     /// digest does not depend on the order of members.
     pub fn of_json(value: &serde_json::Value) -> Self {
-        let mut text = String::new();
+        let mut text = Vec::new();
         canonical(value, &mut text);
-        Self::of(text.as_bytes())
+        Self::of(&text)
     }
 
     pub fn as_str(&self) -> &str {
@@ -412,34 +444,37 @@ impl Digest {
     }
 }
 
-fn canonical(value: &serde_json::Value, out: &mut String) {
+fn canonical(value: &serde_json::Value, out: &mut Vec<u8>) {
     use serde_json::Value;
+    // Texts and scalars can always be written to memory.
     match value {
         Value::Object(members) => {
             let mut sorted: Vec<_> = members.iter().collect();
             sorted.sort_by_key(|(name, _)| name.as_str());
-            out.push('{');
+            out.push(b'{');
             for (at, (name, member)) in sorted.into_iter().enumerate() {
                 if at > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
-                out.push_str(&Value::from(name.as_str()).to_string());
-                out.push(':');
+                let _ = serde_json::to_writer(&mut *out, name);
+                out.push(b':');
                 canonical(member, out);
             }
-            out.push('}');
+            out.push(b'}');
         }
         Value::Array(items) => {
-            out.push('[');
+            out.push(b'[');
             for (at, item) in items.iter().enumerate() {
                 if at > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
                 canonical(item, out);
             }
-            out.push(']');
+            out.push(b']');
         }
-        scalar => out.push_str(&scalar.to_string()),
+        scalar => {
+            let _ = serde_json::to_writer(out, scalar);
+        }
     }
 }
 

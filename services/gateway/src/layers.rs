@@ -160,8 +160,9 @@ where
         span.record("call_id", call_id.to_str().unwrap_or_default());
         let parent = layers.caller_trace(&request, &span);
         let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(parent) };
-        let answer =
-            context.scope(async move { handle(&layers, &target, service, request).await }).instrument(span.clone());
+        // Boxed, because the future is large and each part around it moves it.
+        let handled = Box::pin(async move { handle(&layers, &target, service, request).await });
+        let answer = context.scope(handled).instrument(span.clone());
         Box::pin(async move {
             let mut answer = answer.await?;
             answer.headers_mut().insert(CALL_ID, call_id);

@@ -167,7 +167,7 @@ impl State {
             job: loaded.machine.header().job.clone(),
             call,
         };
-        work.spawn_uncancelled(Box::pin(model.run()));
+        work.spawn_uncancelled(model.run());
     }
 
     /// Prefetches the context for the first model call while the acceptance of the turn is being written.
@@ -187,20 +187,22 @@ impl State {
 
     /// Creates the [`TurnWork`] of a running turn unless it exists.
     fn prepare_turn(&mut self, number: u32) {
-        let record = self.loaded.as_ref().and_then(|loaded| loaded.machine.history().turn(number));
+        let Some(loaded) = self.loaded.as_ref().filter(|loaded| !loaded.has_turn(number)) else { return };
+        let record = loaded.machine.history().turn(number);
         if let Some(mentions) = record.map(|record| record.accepted.mentions.clone()) {
             self.set_turn(number, mentions);
         }
     }
 
+    /// Creates the [`TurnWork`] of a turn unless it exists.
     fn set_turn(&mut self, number: u32, mentions: Vec<Mention>) {
+        if self.loaded.as_ref().is_some_and(|loaded| loaded.has_turn(number)) {
+            return;
+        }
         let (stores, org) = (self.stores().clone(), self.org().clone());
         let excerpts = self.shared.excerpts.clone();
         let Some(loaded) = &mut self.loaded else { return };
         let excerpts = loaded.profile.profile.has_excerpt.then_some(excerpts);
-        if loaded.turn.as_ref().is_some_and(|turn| turn.turn == number) {
-            return;
-        }
         let (thread, documents) = (self.key.1.clone(), loaded.machine.header().documents.clone());
         let spans = self.traces.turn(&TurnId { thread, number }, loaded.profile.profile.name);
         loaded.turn = Some(TurnWork {
@@ -217,7 +219,7 @@ impl State {
         let Some(token) = self.loaded.as_ref().map(|loaded| loaded.token.clone()) else { return };
         if let Some(tool) = self.tool_work(run, token) {
             let work = tool.work.clone();
-            work.spawn(Box::pin(tool.close(intent)));
+            work.spawn(tool.close(intent));
         }
     }
 
@@ -235,7 +237,7 @@ impl State {
         let Some(token) = self.loaded.as_ref().map(|loaded| loaded.work.clone()) else { return };
         if let Some(tool) = self.tool_work(run, token) {
             let work = tool.work.clone();
-            work.spawn(Box::pin(task(tool)));
+            work.spawn(task(tool));
         }
     }
 

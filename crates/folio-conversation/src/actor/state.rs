@@ -87,6 +87,13 @@ pub(super) struct LoadedConversation {
     pub(super) current_access: Option<CurrentAccess>,
 }
 
+impl LoadedConversation {
+    /// Returns true if the work of this turn has its shared state.
+    pub(super) fn has_turn(&self, number: u32) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.turn == number)
+    }
+}
+
 /// A request that the machine has not answered.
 pub(super) struct Pending {
     /// Passed again to a machine that replaces the current one.

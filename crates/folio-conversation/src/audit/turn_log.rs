@@ -278,9 +278,9 @@ mod tests {
         let profile = TurnProfile {
             name: "test".to_owned(),
             version: 1,
-            tools: vec!["writes".to_owned(), "waits".to_owned()],
-            waiting_tools: vec!["waits".to_owned()],
-            policy_tools: Vec::new(),
+            tools: ["writes", "waits"].map(str::to_owned).into(),
+            waiting_tools: ["waits".to_owned()].into(),
+            policy_tools: [].into(),
             subject: Subject::Document(DocumentId::derive(&["document"])),
             running_seconds: None,
             credit_budget: None,

@@ -3,7 +3,7 @@
 use folio_metering::AbandonedCalls;
 
 use super::*;
-use crate::window::{estimated_tokens, prompt_tokens, tool_tokens};
+use crate::window::{estimated_tokens, messages_tokens, tool_tokens};
 
 async fn cancel(sandbox: &Sandbox, turn: &TurnId) -> TurnStatus {
     sandbox.conversations.cancel(&sandbox.principal, turn).await.unwrap().status
@@ -28,7 +28,7 @@ async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
     let request = sandbox.models.requests().remove(0);
     let tools = tool_tokens(&request.tools);
     let around = tools + estimated_tokens(&request.state);
-    let prompt = prompt_tokens(&request.system, &request.messages) + around;
+    let prompt = estimated_tokens(&request.system) + messages_tokens(&request.messages) + around;
     assert!(tools > 0, "the definitions of tools are a part of the prompt");
     assert!(!usage.completed && usage.usage.input_tokens == u64::try_from(prompt).unwrap(), "{prompt}: {usage:?}");
     assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled, "a repeated cancel returns the final status");

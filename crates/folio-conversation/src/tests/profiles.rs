@@ -154,7 +154,7 @@ async fn tools_receive_the_subject_and_no_argument_changes_it() {
     let options = &accepted.options;
     let profile = options.profile.as_ref().unwrap();
     assert_eq!((profile.name.as_str(), profile.version, &profile.subject), (PROBE, 3, &subject()));
-    assert_eq!(profile.waiting_tools, ["mark_later"]);
+    assert_eq!(*profile.waiting_tools, ["mark_later"]);
     assert_eq!((options.rounds_max, profile.credit_budget, options.model.as_str()), (50, Some(7), "other"));
     let system = &sandbox.models.requests()[0].system;
     assert!(system.contains("invoice.pdf") && !system.contains("Total: 12.50"), "{system}");

@@ -32,7 +32,7 @@ const TRUNCATION_NOTE: &str = "\n[… truncated: the text is too long]";
 
 /// Truncates a text at a character boundary to `raw` bytes of UTF-8 and `escaped` bytes as JSON, and appends [`TRUNCATION_NOTE`].
 pub(super) fn truncate(text: &mut String, raw: usize, escaped: usize) {
-    if text.len() <= raw && json_bytes(text) <= escaped {
+    if text.len() <= raw && json_fits(text, escaped) {
         return;
     }
     let raw = raw.saturating_sub(TRUNCATION_NOTE.len());
@@ -122,7 +122,13 @@ pub(super) fn fit_answer(text: &mut String, thinking: &mut Vec<ThinkingBlock>, w
 
 /// Returns true if [`fit_answer`] does not truncate the text.
 pub(super) fn answer_fits(text: &str, working: usize) -> bool {
-    json_bytes(&text) <= answer_bytes_max(working)
+    json_fits(text, answer_bytes_max(working))
+}
+
+/// Returns true if a text has at most `bytes_max` bytes as JSON. A byte of the text takes at most six, so that short texts
+/// are not escaped to count them.
+fn json_fits(text: &str, bytes_max: usize) -> bool {
+    text.len().saturating_mul(6).saturating_add(2) <= bytes_max || json_bytes(&text) <= bytes_max
 }
 
 fn answer_bytes_max(working: usize) -> usize {
@@ -130,7 +136,7 @@ fn answer_bytes_max(working: usize) -> usize {
 }
 
 fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, bytes_max: usize) {
-    if json_bytes(text).saturating_add(json_bytes(thinking)) > bytes_max {
+    if !thinking.is_empty() && json_bytes(text).saturating_add(json_bytes(thinking)) > bytes_max {
         thinking.clear();
     }
     truncate(text, bytes_max, bytes_max);
@@ -157,6 +163,9 @@ pub(super) fn round_entries(mut round: Round) -> Vec<Entry> {
 
 /// Splits entries into at least one append, in order. The last append contains the header change.
 pub(super) fn split(entries: Vec<Entry>, change: HeaderChange) -> Vec<Draft> {
+    if let [_] = entries.as_slice() {
+        return vec![Draft { entries, change, request: None }];
+    }
     let mut drafts = Vec::new();
     let mut part = Vec::new();
     let mut bytes = 0usize;

@@ -46,8 +46,8 @@ impl Machine {
     /// Ends the open turn in favour of the chat, unless the chat would be refused afterwards. The end of a turn adds at
     /// most one message.
     fn replace_turn(&mut self, now: Timestamp, start: Start, cause: ClosingCause) {
-        let (bytes, count) = (json_bytes(&self.entry(now, start.clone())), self.history.count().saturating_add(1));
-        if let Some(error) = self.acceptance_error(start.truncate_to, bytes, count) {
+        let bytes = json_bytes(&self.entry(now, start.clone()));
+        if let Some(error) = self.acceptance_error(start.truncate_to, bytes, 1) {
             return self.refuse(start.ticket, error);
         }
         self.close(now, cause);
@@ -87,7 +87,7 @@ impl Machine {
         let request = RequestRow { request: start.request.clone(), turn, digest: start.digest.clone() };
         let (ticket, truncate_to) = (start.ticket, start.truncate_to);
         let entry = self.entry(now, start);
-        if let Some(error) = self.acceptance_error(truncate_to, json_bytes(&entry), self.history.count()) {
+        if let Some(error) = self.acceptance_error(truncate_to, json_bytes(&entry), 0) {
             return self.refuse(ticket, error);
         }
         self.buffered = Buffered::default();
@@ -114,10 +114,15 @@ impl Machine {
         }))
     }
 
-    /// Returns the reason why a turn of this size cannot be accepted. None: it can be accepted.
-    fn acceptance_error(&self, truncate_to: Option<u32>, bytes: usize, count: u32) -> Option<Error> {
-        if truncate_to.is_some_and(|keep| keep > count) {
-            return Some(Error::invalid_field("truncate_to_message_count", format!("the thread has {count} messages")));
+    /// Returns the reason why a turn of this size cannot be accepted. None: it can be accepted. `added`: the messages that the
+    /// end of the open turn adds before.
+    fn acceptance_error(&self, truncate_to: Option<u32>, bytes: usize, added: u32) -> Option<Error> {
+        if let Some(keep) = truncate_to {
+            let count = self.history.count().saturating_add(added);
+            if keep > count {
+                let message = format!("the thread has {count} messages");
+                return Some(Error::invalid_field("truncate_to_message_count", message));
+            }
         }
         if bytes > bounds::ENTRY_CONTENT_BYTES {
             let limit = limits::ENTRY_BYTES;

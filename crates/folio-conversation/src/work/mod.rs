@@ -51,18 +51,23 @@ pub(crate) struct TaskContext {
 impl TaskContext {
     /// Runs a task until it ends or the token stops it.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let token = self.token.clone();
-        self.spawn_uncancelled(async move {
+        let (token, mut task) = (self.token.clone(), Box::pin(task));
+        self.track(async move {
             tokio::select! {
                 biased;
                 () = token.cancelled() => {}
-                () = task => {}
+                () = task.as_mut() => {}
             }
         });
     }
 
     /// Runs a task that must check the token itself, because it cleans up when it is stopped.
     pub(crate) fn spawn_uncancelled(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.track(Box::pin(task));
+    }
+
+    /// Starts a task. `task` should be small, because its start moves it several times.
+    fn track(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.shared.tracker.spawn(task.instrument(self.span.clone()));
     }
 

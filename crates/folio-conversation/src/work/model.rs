@@ -18,7 +18,7 @@ use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
 use super::{TaskContext, answer};
 use crate::context::{ContextLoader, state_message};
 use crate::turn::{CheckedCall, Command, ModelCall, Reply, out_of_time};
-use crate::window::{Window, estimated_tokens, prompt_tokens, tool_tokens};
+use crate::window::{Window, estimated_tokens, messages_tokens, tool_tokens};
 
 /// Maximum number of tool calls of an answer to keep. The turn machine has a smaller limit for the calls that run.
 const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
@@ -170,13 +170,12 @@ impl ModelWork {
                 () = self.work.token.cancelled() => return Err(Ok(None)),
                 request = self.request(info, window, all_tool_tokens) => request,
             };
-            let mut request = match request {
+            let (mut request, system_tokens) = match request {
                 Err(error) if position > 0 && error.reason == Reason::ContextTooSmall => continue,
                 request => request.map_err(|error| Err(Failure::unsent(error)))?,
             };
             let tools = if info.options.tools { all_tool_tokens } else { 0 };
-            let around = tools.saturating_add(estimated_tokens(&request.state));
-            let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(around);
+            let prompt = messages_tokens(&request.messages).saturating_add(system_tokens).saturating_add(tools);
             // Each attempted model needs a permit at its own price.
             let call = self.metered(info, prompt, position);
             request.call_id.clone_from(&call.key);
@@ -224,7 +223,13 @@ impl ModelWork {
         });
     }
 
-    async fn request(&self, info: &ModelInfo, window: Window, tool_tokens: usize) -> Result<ModelRequest, Error> {
+    /// Returns the request, and the estimated tokens of its system messages.
+    async fn request(
+        &self,
+        info: &ModelInfo,
+        window: Window,
+        tool_tokens: usize,
+    ) -> Result<(ModelRequest, usize), Error> {
         let shared = &self.work.shared;
         let profile = &self.profile.profile;
         let guide = if self.has_schema { "" } else { profile.guide };
@@ -252,13 +257,14 @@ impl ModelWork {
                 );
                 Error::precondition(Reason::ContextTooSmall, message)
             })?;
-        Ok(ModelRequest {
+        let request = ModelRequest {
             system,
             state,
             tools: self.tools.clone(),
             thinking: shared.options.thinking && info.options.thinking,
             ..ModelRequest::new(self.work.org.clone(), &info.name, messages)
-        })
+        };
+        Ok((request, system_tokens))
     }
 
     /// Describes the call to the meter. `position`: index of the model among the candidates.

@@ -1,5 +1,6 @@
 //! Reads a model's stream. The first delta is sent to the actor at once, later ones in groups of 10 ms.
 
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream, Progress};
 use folio_types::limits::MODEL_TEXT_BYTES;
 use folio_types::message::Usage;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,8 @@ use crate::window::estimated_tokens;
 
 /// Bytes of unsent deltas at which reading pauses until they are sent.
 const BATCH_BYTES: usize = 16 * 1024;
+/// Maximum number of ready events that are taken before the other conditions of the call are checked.
+const EVENTS_AT_ONCE: usize = 64;
 /// Minimum time between two messages with deltas. A message costs the actor, the gateway and the client about as much
 /// as a hundred deltas in it.
 const BATCH_INTERVAL: Duration = Duration::from_millis(10);
@@ -106,23 +109,15 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome
                 deltas.send(call, None);
                 return ReadOutcome::OutOfTime { sent: progress.is_sent(), output: output(deltas.tokens, &progress) };
             }
-            item = stream.next(), if deltas.batch_bytes < BATCH_BYTES => match item {
-                Some(Ok(ModelEvent::Done(reply))) => {
+            taken = deltas.take_ready(&mut stream), if deltas.batch_bytes < BATCH_BYTES => {
+                if let ControlFlow::Break(end) = taken {
                     deltas.send(call, None);
-                    return ReadOutcome::Complete(reply);
+                    return match end {
+                        Ok(reply) => ReadOutcome::Complete(reply),
+                        Err(error) => failed(error, &deltas),
+                    };
                 }
-                Some(Ok(ModelEvent::Text(text))) => deltas.add(Delta::Text(text)),
-                Some(Ok(ModelEvent::Thinking(text))) => deltas.add(Delta::Thinking(text)),
-                Some(Err(error)) => {
-                    deltas.send(call, None);
-                    return failed(error, &deltas);
-                }
-                None => {
-                    deltas.send(call, None);
-                    let error = ModelError::Failed("the stream ended without an answer".to_owned());
-                    return failed(error, &deltas);
-                }
-            },
+            }
             // The interval is over, and the actor has handled the previous message.
             permit = async {
                 interval.as_mut().await;
@@ -153,7 +148,41 @@ struct Batch {
     tokens: usize,
 }
 
+/// The end of a model's stream: its reply or an error.
+type StreamEnd = Result<Box<ModelReply>, ModelError>;
+
 impl Batch {
+    /// Waits for an event and takes it together with the events that are ready, because a read of the connection often
+    /// contains many. Cancelling the call loses no event.
+    async fn take_ready(&mut self, stream: &mut ModelStream) -> ControlFlow<StreamEnd> {
+        let mut item = stream.next().await;
+        for _ in 1..EVENTS_AT_ONCE {
+            self.take(item)?;
+            if self.batch_bytes >= BATCH_BYTES {
+                return ControlFlow::Continue(());
+            }
+            match stream.next().now_or_never() {
+                Some(next) => item = next,
+                None => return ControlFlow::Continue(()),
+            }
+        }
+        self.take(item)
+    }
+
+    fn take(&mut self, item: Option<Result<ModelEvent, ModelError>>) -> ControlFlow<StreamEnd> {
+        match item {
+            Some(Ok(ModelEvent::Text(text))) => self.add(Delta::Text(text)),
+            Some(Ok(ModelEvent::Thinking(text))) => self.add(Delta::Thinking(text)),
+            Some(Ok(ModelEvent::Done(reply))) => return ControlFlow::Break(Ok(reply)),
+            Some(Err(error)) => return ControlFlow::Break(Err(error)),
+            None => {
+                let error = ModelError::Failed("the stream ended without an answer".to_owned());
+                return ControlFlow::Break(Err(error));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
     fn add(&mut self, delta: Delta) {
         let (Delta::Text(text) | Delta::Thinking(text)) = &delta;
         if text.is_empty() {
@@ -177,5 +206,40 @@ impl Batch {
         let deltas = std::mem::take(&mut self.waiting);
         self.batch_bytes = 0;
         call.work.send(TaskMsg::Deltas(Deltas { round: call.call.round, attempt: call.call.attempt, deltas, slot }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Result<ModelEvent, ModelError> {
+        Ok(ModelEvent::Text(text.to_owned()))
+    }
+
+    fn is_waiting(batch: &Batch, expected: &str) -> bool {
+        matches!(batch.waiting.as_slice(), [Delta::Text(text)] if text == expected)
+    }
+
+    #[tokio::test]
+    async fn ready_events_are_taken_in_order_up_to_the_bounds_of_a_batch() {
+        let mut batch = Batch::default();
+        let pending = stream::iter([text("a"), text("b")]).chain(stream::pending());
+        assert!(batch.take_ready(&mut pending.boxed()).await.is_continue());
+        assert!(is_waiting(&batch, "ab"));
+
+        let mut many = stream::iter((0..EVENTS_AT_ONCE + 2).map(|_| text("x"))).boxed();
+        let mut batch = Batch::default();
+        assert!(batch.take_ready(&mut many).await.is_continue());
+        assert!(is_waiting(&batch, &"x".repeat(EVENTS_AT_ONCE)));
+        let ended = batch.take_ready(&mut many).await;
+        assert!(matches!(ended, ControlFlow::Break(Err(ModelError::Failed(_)))));
+        assert!(is_waiting(&batch, &"x".repeat(EVENTS_AT_ONCE + 2)), "no event is lost at the bound");
+
+        let large = "y".repeat(BATCH_BYTES);
+        let mut batch = Batch::default();
+        let mut more = stream::iter([text(&large), text("z")]).boxed();
+        assert!(batch.take_ready(&mut more).await.is_continue());
+        assert!(is_waiting(&batch, &large));
     }
 }

@@ -23,6 +23,7 @@ pub use record::{CallRecord, Decider, RoundRecord, TurnRecord};
 pub use sanitize::sanitize;
 pub use view::thinking_text;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::journal::{Entry, Imported, WorkingState};
@@ -32,6 +33,8 @@ use folio_types::RequestId;
 pub struct History {
     imported: Vec<Arc<Imported>>,
     turns: Vec<TurnRecord>,
+    /// Index in `turns` of the newest turn of each request.
+    requests: BTreeMap<RequestId, usize>,
     /// Visible segments in order. Segments that a later turn truncated are removed or shortened.
     slots: Vec<Slot>,
     /// Position of each slot.
@@ -73,6 +76,7 @@ impl History {
                 }
                 self.positions.push(self.next_position());
                 self.slots.push(Slot::Turn { at: self.turns.len(), user_only: false });
+                self.requests.insert(accepted.request.clone(), self.turns.len());
                 self.turns.push(TurnRecord::new(*accepted));
             }
             other => {
@@ -113,7 +117,7 @@ impl History {
     }
 
     pub fn by_request(&self, request: &RequestId) -> Option<&TurnRecord> {
-        self.turns.iter().rev().find(|record| record.accepted.request == *request)
+        self.turns.get(*self.requests.get(request)?)
     }
 
     /// Returns the working state after the newest visible segment.

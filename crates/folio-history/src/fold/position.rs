@@ -22,8 +22,9 @@ impl History {
     /// Returns the position of the next segment after a truncation to the first `keep` user and final assistant
     /// messages (None: no truncation). The newest turn must have ended, and all pushed entries must be appended.
     pub fn position(&self, keep: Option<u32>) -> SegmentPosition {
-        let slots = keep.map_or_else(|| self.slots.clone(), |keep| self.slots_with_first(keep));
-        let position = self.position_after(&slots);
+        let kept = keep.map(|keep| self.slots_with_first(keep));
+        let slots = kept.as_deref().unwrap_or(&self.slots);
+        let position = self.position_after(slots);
         let steps = (0..u32::BITS).map_while(|power| slots.len().checked_sub(1 << power));
         let below = steps.filter_map(|at| self.positions.get(at)).map(|position| position.entry).collect();
         SegmentPosition { messages: position.messages, counted: position.counted, below }

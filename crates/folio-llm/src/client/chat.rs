@@ -66,7 +66,10 @@ async fn call_once(
     call_end: Instant,
 ) -> Result<ModelReply, ModelError> {
     let endpoint = &entry.endpoint;
-    let body = RawValue::from_string(body(entry, request, temperature, false)?).map_err(unserializable)?;
+    let body = String::from_utf8(body(entry, request, temperature, false)?)
+        .map_err(serde::ser::Error::custom)
+        .and_then(RawValue::from_string)
+        .map_err(unserializable)?;
     let _permit = endpoint.permit(&request.org, call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     let fewest = fewest_prompt_tokens(request);
@@ -109,7 +112,7 @@ fn body(
     request: &ModelRequest,
     temperature: Option<Temperature>,
     stream: bool,
-) -> Result<String, ModelError> {
+) -> Result<Vec<u8>, ModelError> {
     let body = Body {
         request,
         model: &entry.info.options,

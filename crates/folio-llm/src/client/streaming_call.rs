@@ -34,7 +34,7 @@ impl StreamingCall {
     pub(super) async fn start(self, permit: Permit<OrgId>) -> Result<ModelStream, ModelError> {
         let mut attempts = Attempts::new(&self.endpoint, self.call_end, self.progress.clone());
         let live = attempts.run(|attempt| self.attempt(attempt)).await?;
-        let running = Running { call: self, attempts, live, _permit: permit };
+        let running = Box::new(Running { call: self, attempts, live, _permit: permit });
         Ok(stream::unfold(Some(running), next_event).boxed())
     }
 
@@ -90,7 +90,7 @@ impl Running {
 
 /// Returns the next item of the stream and the state after it. The last item is the reply or an error; the state is
 /// dropped before it is returned, so that the next call gets the permit before the consumer drops the stream.
-async fn next_event(running: Option<Running>) -> Option<(Result<ModelEvent, ModelError>, Option<Running>)> {
+async fn next_event(running: Option<Box<Running>>) -> Option<(Result<ModelEvent, ModelError>, Option<Box<Running>>)> {
     let mut running = running?;
     let item = running.next().await?;
     let is_last = !matches!(item, Ok(ModelEvent::Text(_) | ModelEvent::Thinking(_)));

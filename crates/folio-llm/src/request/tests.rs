@@ -27,7 +27,7 @@ fn serialized_for(upstream: &str, request: &ModelRequest, model: &ModelOptions) 
         stream_usage: true,
         temperature: request.temperature,
     };
-    serde_json::from_str(&body.write().unwrap()).unwrap()
+    serde_json::from_slice(&body.write().unwrap()).unwrap()
 }
 
 fn assistant(thinking: Vec<ThinkingBlock>, with_call: bool) -> Message {

@@ -1,8 +1,9 @@
 //! Tests of the embedded store's queue and commits.
 
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow};
-use folio_storage::Stores;
+use folio_storage::{Stores, UsageRecord};
 use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_types::message::Usage;
 use folio_types::{OrgId, Principal, Reason, Role, ThreadId, Timestamp, TurnId, UserId};
 
 fn thread(number: u32) -> NewThread {
@@ -37,6 +38,32 @@ async fn concurrent_writes_share_commits_and_all_are_stored() {
     assert!(versions.iter().all(|version| *version == 10));
     let commits = store.commits();
     assert!(commits < 550, "{commits} commits for 550 writes: no commit was shared");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn recording_usage_costs_no_fsync_and_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let at = Timestamp::constant(1_790_000_000, 0);
+    let record = UsageRecord {
+        org: OrgId::derive(&["org"]),
+        user: UserId::derive(&["user"]),
+        key: "call".to_owned(),
+        operation: "chat".to_owned(),
+        model: "small".to_owned(),
+        usage: Usage::default(),
+        completed: true,
+        at,
+        document: None,
+        charged: None,
+    };
+    let commits = store.commits();
+    store.stores().usage.record(record.clone(), at).await.unwrap();
+    assert_eq!(store.commits(), commits);
+    store.close().await;
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    assert_eq!(store.stores().usage.list(&record.org, at, 10).await.unwrap(), [record]);
     store.close().await;
 }
 

@@ -203,9 +203,9 @@ fn accepted_with_profile() -> Accepted {
     let profile = TurnProfile {
         name: "document".into(),
         version: 2,
-        tools: vec!["get_schema".into(), "create_tag".into(), "delete_tag".into()],
-        waiting_tools: vec!["delete_tag".into()],
-        policy_tools: Vec::new(),
+        tools: ["get_schema", "create_tag", "delete_tag"].map(str::to_owned).into(),
+        waiting_tools: ["delete_tag".to_owned()].into(),
+        policy_tools: [].into(),
         subject: Subject::Document(document_id()),
         running_seconds: Some(120),
         credit_budget: Some(5_000),

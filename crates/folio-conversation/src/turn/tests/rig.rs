@@ -397,7 +397,7 @@ pub(super) fn profile() -> TurnProfile {
         version: 1,
         tools: names(&["r1", "w1", "w2"]),
         waiting_tools: names(&["w2"]),
-        policy_tools: Vec::new(),
+        policy_tools: [].into(),
         subject: Subject::Document(DocumentId::derive(&["document"])),
         running_seconds: None,
         credit_budget: None,
