@@ -384,6 +384,7 @@ mod tests {
             documents: Vec::new(),
             subject: None,
             budget_part: None,
+            job: None,
             title: String::new(),
             model: None,
             ephemeral: false,
