@@ -8,7 +8,7 @@ use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, To
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
 use folio_tools::ProfileTools;
 use folio_types::message::{ThinkingBlock, Usage};
-use folio_types::{DocumentId, Error, Reason, TurnId, UserId};
+use folio_types::{DocumentId, Error, Reason, Temperature, TurnId, UserId};
 use futures::poll;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -231,6 +231,8 @@ impl ModelWork {
             state,
             tools: self.tools.clone(),
             thinking: shared.options.thinking && info.options.thinking,
+            // The most probable tokens form a valid call more often than random ones, most of all with a small model.
+            temperature: Some(Temperature::default()),
             ..ModelRequest::new(self.work.org.clone(), &info.name, messages)
         })
     }
