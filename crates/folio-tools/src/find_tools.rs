@@ -33,9 +33,10 @@ macro_rules! description {
     };
 }
 
-/// Creates the tool. `further`: the tools that not every request contains.
-pub(crate) fn tool(further: Vec<ToolSpec>) -> Tool {
-    let has_servers = further.iter().any(|spec| mcp::TOOLS.contains(&spec.name));
+/// Creates the tool. `others`: the other tools of the profile. It finds those that each request contains, too: their
+/// description states what a call needs first, while a tool with a similar name may serve another task.
+pub(crate) fn tool(others: Vec<ToolSpec>) -> Tool {
+    let has_servers = others.iter().any(|spec| mcp::TOOLS.contains(&spec.name));
     Tool::new(
         NAME,
         match has_servers {
@@ -43,7 +44,7 @@ pub(crate) fn tool(further: Vec<ToolSpec>) -> Tool {
             false => description!(""),
         },
         vec![required("query", text("Words of the task or a name, such as \"delete tag\"."))],
-        ToolKind::Read(Arc::new(FindTools(further))),
+        ToolKind::Read(Arc::new(FindTools(others))),
     )
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn find<'a>(specs: impl Iterator<Item = &'a ToolSpec> + Clone, argume
 
 #[cfg(test)]
 mod tests {
-    use folio_types::profile::DOCUMENT_PROFILE;
+    use folio_types::profile::{DOCUMENT_PROFILE, Sending};
 
     use super::*;
     use crate::Registry;
@@ -99,12 +100,17 @@ mod tests {
     fn a_query_finds_the_tools_whose_names_or_else_descriptions_match_most_words() {
         let document = Registry::standard().unwrap().profile(DOCUMENT_PROFILE).unwrap();
         let found = |query: &str| -> Vec<&'static str> {
-            find(document.further(), &json!({ "query": query })).into_iter().map(|spec| spec.name).collect()
+            find(document.others(), &json!({ "query": query })).into_iter().map(|spec| spec.name).collect()
         };
         assert_eq!(found("delete tag"), ["delete_tag"]);
         assert_eq!(found("update_document"), ["update_document"]);
         assert_eq!(found("Please RENAME the documents!"), ["list_documents", "update_document", "delete_document"]);
         assert_eq!(found("tags"), ["create_tag", "get_tag", "list_tags", "update_tag", "delete_tag"]);
+        assert_eq!(
+            found("run the extraction"),
+            ["run_extraction", "run_extractions"],
+            "also a tool that is sent already"
+        );
         assert_eq!(found("metadata"), ["list_documents", "update_document"], "by description");
         for nothing in ["", "a b", "zebra", "ä"] {
             assert_eq!(found(nothing), Vec::<&str>::new(), "{nothing:?}");
@@ -119,7 +125,9 @@ mod tests {
     fn the_description_mentions_the_subject_of_each_further_tool_and_names_none() {
         let registry = Registry::standard().unwrap();
         for profile in registry.profiles() {
-            let further: Vec<&ToolSpec> = profile.further().collect();
+            let is_further =
+                |name: &str| profile.profile.tool(name).is_some_and(|tool| tool.sending != Sending::Always);
+            let further: Vec<&ToolSpec> = profile.specs().filter(|spec| is_further(spec.name)).collect();
             let Some(tool) = profile.get(NAME) else {
                 assert!(further.is_empty(), "{} has no {NAME}", profile.profile.name);
                 continue;
@@ -136,8 +144,8 @@ mod tests {
     #[test]
     fn a_name_finds_its_tool() {
         let document = Registry::standard().unwrap().profile(DOCUMENT_PROFILE).unwrap();
-        for spec in document.further() {
-            let found = find(document.further(), &json!({ "query": spec.name }));
+        for spec in document.others() {
+            let found = find(document.others(), &json!({ "query": spec.name }));
             assert!(found.contains(&spec), "{}", spec.name);
         }
     }

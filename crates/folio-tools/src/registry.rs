@@ -153,9 +153,9 @@ impl ProfileTools {
         };
         let (definitions, definitions_with_work) = (first(false), first(true));
         let specs = tools.iter().map(|entry| &entry.tool.spec);
-        let further: Vec<ToolSpec> = specs.filter(|spec| !is_sent_first(&profile, spec.name, false)).cloned().collect();
+        let others: Vec<ToolSpec> = specs.filter(|spec| spec.name != find_tools::NAME).cloned().collect();
         for entry in tools.iter_mut().filter(|entry| entry.tool.spec.name == find_tools::NAME) {
-            entry.tool = find_tools::tool(further.clone());
+            entry.tool = find_tools::tool(others.clone());
         }
         Self { profile, answer, tools, definitions, definitions_with_work }
     }
@@ -202,8 +202,8 @@ impl ProfileTools {
         let mut enabled: Vec<&ToolSpec> = Vec::new();
         for (name, arguments) in calls {
             let requested = match name {
-                find_tools::NAME => find_tools::find(self.further(), arguments),
-                name => self.further().filter(|spec| spec.name == name).collect(),
+                find_tools::NAME => find_tools::find(self.others(), arguments),
+                name => self.others().filter(|spec| spec.name == name).collect(),
             };
             for spec in requested {
                 if !is_sent_first(&self.profile, spec.name, has_work) && !enabled.contains(&spec) {
@@ -217,10 +217,9 @@ impl ProfileTools {
         first.iter().cloned().chain(enabled.into_iter().map(definition)).collect::<Vec<_>>().into()
     }
 
-    /// Returns the descriptions of the tools that not every request contains, in the profile's order.
-    pub(crate) fn further(&self) -> impl Iterator<Item = &ToolSpec> + Clone {
-        let specs = self.tools.iter().map(|entry| &entry.tool.spec);
-        specs.filter(move |spec| !is_sent_first(&self.profile, spec.name, false))
+    /// Returns the descriptions of the tools that `find_tools` finds, in the profile's order: all except itself.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &ToolSpec> + Clone {
+        self.tools.iter().map(|entry| &entry.tool.spec).filter(|spec| spec.name != find_tools::NAME)
     }
 
     /// Returns the descriptions of the tools, in the profile's order.
@@ -487,7 +486,8 @@ mod tests {
         let always = names(&first);
         assert!(always.contains(&"create_schema") && always.contains(&"find_tools"), "{always:?}");
         assert!(!always.contains(&"delete_tag") && !always.contains(&"list_documents"), "{always:?}");
-        assert_eq!(always.len() + document.further().count(), document.specs().count());
+        let on_request = document.profile.tools.iter().filter(|tool| tool.sending != Sending::Always).count();
+        assert_eq!(always.len() + on_request, document.specs().count());
         let (none, tags) = (json!({}), json!({ "query": "delete or update a tag" }));
         let list = json!({ "query": "list_documents" });
         let calls = [
@@ -506,6 +506,8 @@ mod tests {
         let with_work = document.definitions(true, []);
         let later = document.definitions(true, calls);
         assert_eq!(names(&later)[with_work.len()..], ["list_documents", "update_tag", "delete_tag"], "none twice");
+        let sent = json!({ "query": "create schema" });
+        assert_eq!(document.definitions(false, [("find_tools", &sent)]), first, "a found tool that is sent already");
     }
 
     #[test]
