@@ -160,6 +160,7 @@ impl State {
             working: record.working.clone(),
             deadline: call.time_left.and_then(|left| Instant::now().checked_add(left)),
             answer: record.accepted.options.profile.as_ref().map(|profile| profile.answer.clone()).unwrap_or_default(),
+            has_new_extraction: record.working.extraction != started_with.extraction,
             has_schema: started_with.schema_revid.is_some(),
             document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),

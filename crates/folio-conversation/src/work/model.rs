@@ -38,6 +38,8 @@ pub(crate) struct ModelWork {
     pub(crate) deadline: Option<Instant>,
     /// True if the thread had a schema at the start of the turn. Later changes do not change the system message.
     pub(crate) has_schema: bool,
+    /// True if a call of the turn made or changed the extraction of the working state.
+    pub(crate) has_new_extraction: bool,
     /// None: the thread has no document or several.
     pub(crate) document: Option<DocumentId>,
     /// Shared by all model calls of a turn.
@@ -209,7 +211,7 @@ impl ModelWork {
             context.system_message(texts, context_tokens, self.write_counter).await
         };
         let system = shared.with_store_timeout(load).await?;
-        let state = state_message(&self.working, context_tokens);
+        let state = state_message(&self.working, self.has_new_extraction, context_tokens);
         let context = usize::try_from(context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.options.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
         let system_tokens = estimated_tokens(&system).saturating_add(estimated_tokens(&state));
