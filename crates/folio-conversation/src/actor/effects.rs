@@ -148,20 +148,18 @@ impl State {
         let work = self.task_context(loaded.work.clone());
         let calls = record.rounds.iter().flat_map(|round| &round.calls);
         let calls = calls.map(|call| (call.call.name.as_str(), call.arguments()));
-        let started_with = &record.accepted.working;
         let profile = loaded.profile.of_turn(record.accepted.options.tools());
         let budget_parts = self.budget_parts(number);
         let model = ModelWork {
             work: work.clone(),
             user: record.accepted.user.clone(),
-            tools: profile.definitions(started_with.has_work(), calls),
+            tools: profile.definitions(record.accepted.working.has_work(), calls),
             profile,
             window: Window::of(loaded.machine.history(), number),
+            start: record.accepted.working.clone(),
             working: record.working.clone(),
             deadline: call.time_left.and_then(|left| Instant::now().checked_add(left)),
             answer: record.accepted.options.profile.as_ref().map(|profile| profile.answer.clone()).unwrap_or_default(),
-            has_new_extraction: record.working.extraction != started_with.extraction,
-            has_schema: started_with.schema_revid.is_some(),
             document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),
             write_counter: turn.write_counter.load(Ordering::SeqCst),

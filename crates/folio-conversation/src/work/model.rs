@@ -32,14 +32,12 @@ pub(crate) struct ModelWork {
     /// The tools that are sent.
     pub(crate) tools: Tools,
     pub(crate) window: Window,
+    /// The working state at the start of the turn. Later changes do not change the system message.
+    pub(crate) start: WorkingState,
     pub(crate) working: WorkingState,
     pub(crate) answer: AnswerType,
     /// End of the turn's running time. None: no limit.
     pub(crate) deadline: Option<Instant>,
-    /// True if the thread had a schema at the start of the turn. Later changes do not change the system message.
-    pub(crate) has_schema: bool,
-    /// True if a call of the turn made or changed the extraction of the working state.
-    pub(crate) has_new_extraction: bool,
     /// None: the thread has no document or several.
     pub(crate) document: Option<DocumentId>,
     /// Shared by all model calls of a turn.
@@ -203,7 +201,7 @@ impl ModelWork {
     async fn request(&self, info: &ModelInfo, window: Window, tool_tokens: usize) -> Result<ModelRequest, Error> {
         let shared = &self.work.shared;
         let profile = &self.profile.profile;
-        let guide = if self.has_schema { "" } else { profile.guide };
+        let guide = if self.start.schema_revid.is_some() { "" } else { profile.guide };
         let context_tokens = info.options.context_tokens;
         let load = async {
             let mut context = self.context.lock().await;
@@ -211,7 +209,7 @@ impl ModelWork {
             context.system_message(texts, context_tokens, self.write_counter).await
         };
         let system = shared.with_store_timeout(load).await?;
-        let state = state_message(&self.working, self.has_new_extraction, context_tokens);
+        let state = state_message(&self.start, &self.working, context_tokens);
         let context = usize::try_from(context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.options.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
         let system_tokens = estimated_tokens(&system).saturating_add(estimated_tokens(&state));
