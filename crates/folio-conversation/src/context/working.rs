@@ -6,19 +6,19 @@ use super::text::{delimited, truncate_with_note};
 
 /// Returns the sentence at the end of the state, which a small model needs to continue: it otherwise repeats the last call, or
 /// describes the next one. `start`: the working state at the start of the turn. Empty if the turn created nothing.
-fn next_step(start: &WorkingState, working: &WorkingState) -> &'static str {
+fn next_call(start: &WorkingState, working: &WorkingState) -> &'static str {
     if working.extraction != start.extraction && working.extraction.is_some() {
         "The extraction is complete. Tell the user its values, unless they must be corrected first.\n"
     } else if working.prompt_revid != start.prompt_revid && working.prompt_revid.is_some() {
-        "Next step to extract the data: run_extraction with this prompt_revid.\n"
+        "Next call: run_extraction with this prompt_revid.\n"
     } else if working.schema_revid != start.schema_revid && working.schema_revid.is_some() {
-        "Next step to extract the data: create_prompt with the schema_id of this schema.\n"
+        "Next call: create_prompt with the schema_id of this schema.\n"
     } else {
         ""
     }
 }
 
-/// `start`: as in [`next_step`]. `max`: maximum characters of each part of variable length.
+/// `start`: as in [`next_call`]. `max`: maximum characters of each part of variable length.
 pub(super) fn write(out: &mut String, start: &WorkingState, working: &WorkingState, max: usize) {
     let or_none = |id: Option<String>| id.unwrap_or_else(|| "none".to_owned());
     out.push_str("# Working state\n\n");
@@ -37,5 +37,5 @@ pub(super) fn write(out: &mut String, start: &WorkingState, working: &WorkingSta
             delimited(out, "extraction", &truncate_with_note(&extraction.data.to_string(), max, "Extraction"));
         }
     }
-    out.push_str(next_step(start, working));
+    out.push_str(next_call(start, working));
 }
