@@ -15,7 +15,7 @@
 //! state message             (omitted if the working state is empty)
 //!   # Working state         schema_revid, prompt_revid, the state of the profile between <state> and </state> (if the
 //!                           profile has one), and last the extraction between <extraction> and </extraction>;
-//!                           then the next step if the turn created the schema, the prompt or the extraction
+//!                           then the next call if the turn created the schema, the prompt or the extraction
 //! ```
 //!
 //! Text of users and files is data: names are JSON strings, longer text is enclosed in tags that it cannot contain, and

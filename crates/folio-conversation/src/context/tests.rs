@@ -198,7 +198,7 @@ fn long_mentions_and_extractions_are_truncated_with_a_note() {
 }
 
 #[test]
-fn the_next_step_follows_the_work_of_the_current_turn_only() {
+fn the_next_call_follows_the_work_of_the_current_turn_only() {
     let extraction = WorkingExtraction {
         id: ExtractionId::derive(&["e"]),
         document: DocumentId::derive(&["d"]),
@@ -209,10 +209,11 @@ fn the_next_step_follows_the_work_of_the_current_turn_only() {
     let with_schema = WorkingState { schema_revid: Some(schema().revid), ..none.clone() };
     let with_prompt = WorkingState { prompt_revid: Some(prompt().revid), ..with_schema.clone() };
     let with_extraction = WorkingState { extraction: Some(extraction), ..with_prompt.clone() };
+    let create_prompt = format!("create_prompt with the schema_id {}.\n", schema().revid.of);
     for (start, working, end) in [
-        (&none, &with_schema, "create_prompt with the schema_id of this schema.\n"),
-        (&none, &with_prompt, "run_extraction with this prompt_revid.\n"),
-        (&with_schema, &with_prompt, "run_extraction with this prompt_revid.\n"),
+        (&none, &with_schema, create_prompt.as_str()),
+        (&none, &with_prompt, "only a prompt: run_extraction.\n"),
+        (&with_schema, &with_prompt, "only a prompt: run_extraction.\n"),
         (&none, &with_extraction, "unless they must be corrected first.\n"),
         (&with_prompt, &with_extraction, "unless they must be corrected first.\n"),
         (&with_schema, &with_schema, "extraction: none\n"),

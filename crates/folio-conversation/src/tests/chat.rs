@@ -105,7 +105,7 @@ async fn the_working_state_follows_the_history_and_changes_nothing_before_it() {
     assert!(sent[1].messages.starts_with(&sent[0].messages));
     assert!(sent[0].system.contains("# Guide") && !sent[2].system.contains("# Guide"), "the thread has a schema");
     assert!(sent[0].system.starts_with(&sent[2].system), "the guide follows the document");
-    assert!(sent[1].state.starts_with(&sent[2].state), "the next turn has the same state without the next step");
+    assert!(sent[1].state.starts_with(&sent[2].state), "the next turn has the same state without the next call");
     sandbox.finish().await;
 }
 
