@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn the_tools_of_each_profile_take_at_most_2000_tokens() {
         for profile in folio_tools::Registry::standard().unwrap().profiles() {
-            let tokens = tool_tokens(&profile.definitions([]));
+            let tokens = tool_tokens(&profile.definitions(true, []));
             assert!(tokens <= 2_000, "{}: {tokens}", profile.profile.name);
         }
         assert_eq!(tool_tokens(&Tools::default()), 0);

@@ -515,6 +515,11 @@ impl WorkingChange {
 }
 
 impl WorkingState {
+    /// Returns true if the state has a schema, a prompt or an extraction.
+    pub fn has_work(&self) -> bool {
+        self.schema_revid.is_some() || self.prompt_revid.is_some() || self.extraction.is_some()
+    }
+
     pub fn apply(&mut self, change: &WorkingChange) {
         if let Some(deleted) = &change.deleted_schema {
             self.schema_revid.take_if(|revid| revid.of == *deleted);

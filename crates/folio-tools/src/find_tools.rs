@@ -1,4 +1,4 @@
-//! The tool `find_tools`, which enables the tools of a profile that are not sent at first.
+//! The tool `find_tools`, which enables the tools of a profile that not every request contains.
 //!
 //! The selection is a pure function of the tools and of the call's arguments. The conversation repeats it for each model
 //! call, so that the found tools are sent for the rest of the turn, also after a recovery.
@@ -19,30 +19,32 @@ const FOUND_MAX: usize = 5;
 /// Minimum length of a word of a query, in characters. Shorter words have no meaning for the selection.
 const WORD_CHARS: usize = 3;
 
-/// Returns the description with the tools of both profiles, and with further ones.
+/// Returns the description, with the kinds of resources that further tools reach. It names no tool: a small model calls
+/// `find_tools` for a name that resembles the task, although a tool that it has serves the task.
 macro_rules! description {
-    ($further:literal) => {
+    ($servers:literal) => {
         concat!(
-            "Returns further tools, which can be called afterwards: run_extractions, list_documents, update_document, ",
-            "delete_document, get_schema, list_schemas, delete_schema, validate_against_schema, get_prompt, ",
-            "delete_prompt, create_tag, get_tag, list_tags, update_tag, delete_tag, list_llm_models",
-            $further,
-            ". Call it if you need one of them. Result: tools (name, description, parameters).",
+            "Returns further tools, which list, read, validate, correct, change or delete documents, extractions, ",
+            "schemas, prompts and tags, extract several documents, or list models",
+            $servers,
+            ". Call it if no other tool does the task. Result: tools (name, description, parameters), which can be ",
+            "called afterwards.",
         )
     };
 }
 
-/// Creates the tool. `on_request`: the tools that the profile does not send at first.
-pub(crate) fn tool(on_request: Vec<ToolSpec>) -> Tool {
-    let has_servers = on_request.iter().any(|spec| mcp::TOOLS.contains(&spec.name));
+/// Creates the tool. `others`: the other tools of the profile. It finds those that each request contains, too: their
+/// description states what a call needs first, while a tool with a similar name may serve another task.
+pub(crate) fn tool(others: Vec<ToolSpec>) -> Tool {
+    let has_servers = others.iter().any(|spec| mcp::TOOLS.contains(&spec.name));
     Tool::new(
         NAME,
         match has_servers {
-            true => description!(", list_server_tools, read_from_server, write_to_server"),
+            true => description!(" and the tools of servers"),
             false => description!(""),
         },
         vec![required("query", text("Words of the task or a name, such as \"delete tag\"."))],
-        ToolKind::Read(Arc::new(FindTools(on_request))),
+        ToolKind::Read(Arc::new(FindTools(others))),
     )
 }
 
@@ -89,7 +91,7 @@ pub(crate) fn find<'a>(specs: impl Iterator<Item = &'a ToolSpec> + Clone, argume
 
 #[cfg(test)]
 mod tests {
-    use folio_types::profile::DOCUMENT_PROFILE;
+    use folio_types::profile::{DOCUMENT_PROFILE, Sending};
 
     use super::*;
     use crate::Registry;
@@ -98,13 +100,17 @@ mod tests {
     fn a_query_finds_the_tools_whose_names_or_else_descriptions_match_most_words() {
         let document = Registry::standard().unwrap().profile(DOCUMENT_PROFILE).unwrap();
         let found = |query: &str| -> Vec<&'static str> {
-            let on_request = document.on_request();
-            find(on_request, &json!({ "query": query })).into_iter().map(|spec| spec.name).collect()
+            find(document.others(), &json!({ "query": query })).into_iter().map(|spec| spec.name).collect()
         };
         assert_eq!(found("delete tag"), ["delete_tag"]);
         assert_eq!(found("update_document"), ["update_document"]);
         assert_eq!(found("Please RENAME the documents!"), ["list_documents", "update_document", "delete_document"]);
         assert_eq!(found("tags"), ["create_tag", "get_tag", "list_tags", "update_tag", "delete_tag"]);
+        assert_eq!(
+            found("run the extraction"),
+            ["run_extraction", "run_extractions"],
+            "also a tool that is sent already"
+        );
         assert_eq!(found("metadata"), ["list_documents", "update_document"], "by description");
         for nothing in ["", "a b", "zebra", "ä"] {
             assert_eq!(found(nothing), Vec::<&str>::new(), "{nothing:?}");
@@ -112,17 +118,35 @@ mod tests {
         assert!(found("e l t list delete get").len() <= FOUND_MAX);
     }
 
+    /// The resources that tools reach, as the names of the tools contain them.
+    const SUBJECTS: [&str; 7] = ["document", "extraction", "schema", "prompt", "tag", "model", "server"];
+
     #[test]
-    fn the_description_names_each_tool_that_is_sent_on_request() {
+    fn the_description_mentions_the_subject_of_each_further_tool_and_names_none() {
         let registry = Registry::standard().unwrap();
         for profile in registry.profiles() {
-            let names: Vec<&str> = profile.on_request().map(|spec| spec.name).collect();
+            let is_further =
+                |name: &str| profile.profile.tool(name).is_some_and(|tool| tool.sending != Sending::Always);
+            let further: Vec<&ToolSpec> = profile.specs().filter(|spec| is_further(spec.name)).collect();
             let Some(tool) = profile.get(NAME) else {
-                assert!(names.is_empty(), "{} has no {NAME}", profile.profile.name);
+                assert!(further.is_empty(), "{} has no {NAME}", profile.profile.name);
                 continue;
             };
-            let list = tool.spec.description.split_once("afterwards: ").unwrap().1.split_once('.').unwrap().0;
-            assert_eq!(list.split(", ").collect::<Vec<_>>(), names);
+            let description = tool.spec.description;
+            for spec in further {
+                assert!(!description.contains(spec.name), "{}", spec.name);
+                let subject = SUBJECTS.iter().find(|subject| spec.name.contains(**subject));
+                assert!(subject.is_some_and(|subject| description.contains(*subject)), "{}", spec.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_finds_its_tool() {
+        let document = Registry::standard().unwrap().profile(DOCUMENT_PROFILE).unwrap();
+        for spec in document.others() {
+            let found = find(document.others(), &json!({ "query": spec.name }));
+            assert!(found.contains(&spec), "{}", spec.name);
         }
     }
 }

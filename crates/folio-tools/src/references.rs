@@ -60,7 +60,7 @@ impl ProfileTools {
             Some(target) if target < position => None,
             Some(target) if target == position => Some("refers to its own call".to_owned()),
             Some(_) => Some("refers to a later call".to_owned()),
-            None => Some("refers to a call that this response does not contain".to_owned()),
+            None => Some(format!("refers to a call that this response does not contain; call {tool} before this call")),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use folio_history::journal::{Access, AnswerType, TurnProfile};
 use folio_llm::schema::{Validator, describe, is_deeper_than};
 use folio_llm::{ToolDefinition, Tools};
-use folio_types::profile::{Profile, ProfileAnswer, ProfileTool, Subject, SubjectKind};
+use folio_types::profile::{Profile, ProfileAnswer, ProfileTool, Sending, Subject, SubjectKind};
 use folio_types::{Error, Reason, Result, limits};
 use serde_json::{Map, Value};
 
@@ -27,8 +27,10 @@ pub struct ProfileTools {
     pub profile: Profile,
     answer: AnswerType,
     tools: Vec<Entry>,
-    /// The tools that are always sent.
+    /// The tools of the first request of a turn in a thread without earlier work.
     definitions: Tools,
+    /// As `definitions`, in a thread with earlier work.
+    definitions_with_work: Tools,
     recorded: RecordedNames,
 }
 
@@ -161,15 +163,18 @@ impl ProfileTools {
 
     /// `tools`: tools of the profile, in its order.
     fn assemble(profile: Profile, answer: AnswerType, mut tools: Vec<Entry>) -> Self {
+        let first = |has_work: bool| -> Tools {
+            let specs = tools.iter().map(|entry| &entry.tool.spec);
+            let sent = specs.filter(|spec| is_sent_first(&profile, spec.name, has_work));
+            sent.map(definition).collect::<Vec<_>>().into()
+        };
+        let (definitions, definitions_with_work) = (first(false), first(true));
         let specs = tools.iter().map(|entry| &entry.tool.spec);
-        let (on_request, sent): (Vec<&ToolSpec>, Vec<&ToolSpec>) =
-            specs.partition(|spec| is_on_request(&profile, spec.name));
-        let definitions = sent.into_iter().map(definition).collect::<Vec<_>>().into();
-        let on_request: Vec<ToolSpec> = on_request.into_iter().cloned().collect();
+        let others: Vec<ToolSpec> = specs.filter(|spec| spec.name != find_tools::NAME).cloned().collect();
         for entry in tools.iter_mut().filter(|entry| entry.tool.spec.name == find_tools::NAME) {
-            entry.tool = find_tools::tool(on_request.clone());
+            entry.tool = find_tools::tool(others.clone());
         }
-        Self { recorded: RecordedNames::of(&profile), profile, answer, tools, definitions }
+        Self { recorded: RecordedNames::of(&profile), profile, answer, tools, definitions, definitions_with_work }
     }
 
     /// Returns the type of the answer that ends a turn.
@@ -207,31 +212,33 @@ impl ProfileTools {
         Arc::new(Self::assemble(self.profile.clone(), self.answer.clone(), tools))
     }
 
-    /// Returns the tools as they are sent to a model: first those that are always sent, in the profile's order, so that
-    /// the start of each request is equal. `calls`: the calls of the turn so far, as names and arguments, in order. The
-    /// tools that they found or called follow, in the order of the calls.
-    pub fn definitions<'a>(&self, calls: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Tools {
+    /// Returns the tools as they are sent to a model: first those of every request of the turn, in the profile's order, so
+    /// that the start of each request is equal. `has_work`: the thread had a schema, a prompt or an extraction at the start
+    /// of the turn. `calls`: the calls of the turn so far, as names and arguments, in order. The tools that they found or
+    /// called follow, in the order of the calls.
+    pub fn definitions<'a>(&self, has_work: bool, calls: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Tools {
+        let first = if has_work { &self.definitions_with_work } else { &self.definitions };
         let mut enabled: Vec<&ToolSpec> = Vec::new();
         for (name, arguments) in calls {
             let requested = match name {
-                find_tools::NAME => find_tools::find(self.on_request(), arguments),
-                name => self.on_request().filter(|spec| spec.name == name).collect(),
+                find_tools::NAME => find_tools::find(self.others(), arguments),
+                name => self.others().filter(|spec| spec.name == name).collect(),
             };
             for spec in requested {
-                if !enabled.contains(&spec) {
+                if !is_sent_first(&self.profile, spec.name, has_work) && !enabled.contains(&spec) {
                     enabled.push(spec);
                 }
             }
         }
         if enabled.is_empty() {
-            return self.definitions.clone();
+            return first.clone();
         }
-        self.definitions.iter().cloned().chain(enabled.into_iter().map(definition)).collect::<Vec<_>>().into()
+        first.iter().cloned().chain(enabled.into_iter().map(definition)).collect::<Vec<_>>().into()
     }
 
-    /// Returns the descriptions of the tools that are sent on request only, in the profile's order.
-    pub(crate) fn on_request(&self) -> impl Iterator<Item = &ToolSpec> + Clone {
-        self.tools.iter().map(|entry| &entry.tool.spec).filter(move |spec| is_on_request(&self.profile, spec.name))
+    /// Returns the descriptions of the tools that `find_tools` finds, in the profile's order: all except itself.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &ToolSpec> + Clone {
+        self.tools.iter().map(|entry| &entry.tool.spec).filter(|spec| spec.name != find_tools::NAME)
     }
 
     /// Returns the descriptions of the tools, in the profile's order.
@@ -327,8 +334,13 @@ impl ProfileTools {
     }
 }
 
-fn is_on_request(profile: &Profile, name: &str) -> bool {
-    profile.tool(name).is_some_and(|tool| tool.is_on_request)
+/// Returns true if every request of a turn contains the tool. `has_work`: as in [`ProfileTools::definitions`].
+fn is_sent_first(profile: &Profile, name: &str, has_work: bool) -> bool {
+    profile.tool(name).is_some_and(|tool| match tool.sending {
+        Sending::Always => true,
+        Sending::WithWork => has_work,
+        Sending::OnRequest => false,
+    })
 }
 
 fn answer_type(profile: &Profile) -> Result<AnswerType> {
@@ -418,7 +430,7 @@ mod tests {
         let recorded = names(&["removed", "list_tags", "create_tag", "find_tools"]);
         let turn = document.of_turn(Some(&recorded));
         assert_eq!(turn.specs().map(|spec| spec.name).collect::<Vec<_>>(), ["create_tag", "list_tags", "find_tools"]);
-        assert_eq!(turn.definitions([]).len(), 1, "the other tools are sent on request");
+        assert_eq!(turn.definitions(true, []).len(), 1, "the other tools are sent on request");
         for (tool, is_known) in [("create_tag", true), ("removed", false), ("delete_tag", false)] {
             let problem = turn.check(tool, r#"{"name": "a"}"#).problem;
             assert_eq!(problem.is_none(), is_known, "{tool}: {problem:?}");
@@ -489,23 +501,57 @@ mod tests {
     #[test]
     fn tools_on_request_are_sent_last_once_a_call_found_or_called_them() {
         let document = document();
-        let first = document.definitions([]);
+        let first = document.definitions(false, []);
         let always = names(&first);
         assert!(always.contains(&"create_schema") && always.contains(&"find_tools"), "{always:?}");
         assert!(!always.contains(&"delete_tag") && !always.contains(&"list_documents"), "{always:?}");
-        assert_eq!(always.len() + document.on_request().count(), document.specs().count());
+        let on_request = document.profile.tools.iter().filter(|tool| tool.sending != Sending::Always).count();
+        assert_eq!(always.len() + on_request, document.specs().count());
         let (none, tags) = (json!({}), json!({ "query": "delete or update a tag" }));
-        let later = document.definitions([
+        let list = json!({ "query": "list_documents" });
+        let calls = [
             ("list_documents", &none),
             ("create_schema", &none),
             ("find_tools", &tags),
-            ("find_tools", &json!({ "query": "list_documents" })),
+            ("find_tools", &list),
             ("launch_rocket", &none),
-        ]);
+            ("update_schema", &none),
+        ];
+        let later = document.definitions(false, calls);
         assert_eq!(names(&later)[..always.len()], always);
-        assert_eq!(names(&later)[always.len()..], ["list_documents", "update_tag", "delete_tag"]);
+        assert_eq!(names(&later)[always.len()..], ["list_documents", "update_tag", "delete_tag", "update_schema"]);
         let start = first.json().strip_suffix(']').unwrap();
         assert!(later.json().starts_with(start), "caches of providers keep the start");
+        let with_work = document.definitions(true, []);
+        let later = document.definitions(true, calls);
+        assert_eq!(names(&later)[with_work.len()..], ["list_documents", "update_tag", "delete_tag"], "none twice");
+        let sent = json!({ "query": "create schema" });
+        assert_eq!(document.definitions(false, [("find_tools", &sent)]), first, "a found tool that is sent already");
+    }
+
+    #[test]
+    fn tools_for_earlier_work_follow_the_others_in_a_thread_that_has_some() {
+        let document = document();
+        let (first, with_work) = (document.definitions(false, []), document.definitions(true, []));
+        assert_eq!(
+            names(&first),
+            ["create_schema", "create_prompt", "run_extraction", "get_ocr_text", "list_prompts", "find_tools"]
+        );
+        assert_eq!(names(&with_work)[..first.len()], names(&first));
+        assert_eq!(
+            names(&with_work)[first.len()..],
+            [
+                "get_extraction_result",
+                "update_extraction_field",
+                "update_schema",
+                "validate_schema",
+                "update_prompt",
+                "help_schemas",
+                "help_prompts"
+            ]
+        );
+        let start = first.json().strip_suffix(']').unwrap();
+        assert!(with_work.json().starts_with(start), "caches of providers keep the start");
     }
 
     #[test]
@@ -518,7 +564,7 @@ mod tests {
     fn no_parameter_is_sent_with_several_types_or_with_null() {
         for profile in Registry::standard().unwrap().profiles() {
             let calls: Vec<(&str, Value)> = profile.specs().map(|spec| (spec.name, json!({}))).collect();
-            let all = profile.definitions(calls.iter().map(|(name, arguments)| (*name, arguments)));
+            let all = profile.definitions(false, calls.iter().map(|(name, arguments)| (*name, arguments)));
             assert_eq!(all.len(), profile.specs().count());
             for tool in all.iter() {
                 let properties = tool.parameters["properties"].as_object().unwrap();

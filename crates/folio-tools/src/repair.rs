@@ -33,6 +33,7 @@ enum Repair {
     AddStrict,
     ExpandType,
     DropRequired,
+    MoveKeywords,
     AddType,
     AddRequired,
     AddAdditional,
@@ -52,6 +53,7 @@ impl Repair {
             Self::AddStrict => "added \"strict\":true",
             Self::ExpandType => "replaced a type in place of a schema by {\"type\":…}",
             Self::DropRequired => "removed \"required\":true or false, because required is a list of names",
+            Self::MoveKeywords => "moved required or additionalProperties out of properties",
             Self::AddType => "added \"type\":\"object\"",
             Self::AddRequired => "added required with every property",
             Self::AddAdditional => "added \"additionalProperties\":false",
@@ -242,6 +244,9 @@ fn complete_object(members: &mut Map<String, Value>, repairs: &mut Repairs) {
         members.shift_remove("required");
         repairs.add(Repair::DropRequired);
     }
+    if move_keywords(members) {
+        repairs.add(Repair::MoveKeywords);
+    }
     let Some(properties) = members.get("properties").and_then(Value::as_object) else { return };
     let names: Vec<Value> = properties.keys().map(|name| Value::from(name.as_str())).collect();
     if members.contains_key("$ref") {
@@ -259,6 +264,25 @@ fn complete_object(members: &mut Map<String, Value>, repairs: &mut Repairs) {
         members.insert("additionalProperties".to_owned(), Value::Bool(false));
         repairs.add(Repair::AddAdditional);
     }
+}
+
+/// Moves keywords of the object that are among its properties. A list, or true or false, is no schema that the rules permit, so
+/// the keyword is not the name of a property. A keyword that the object has stays among the properties. Returns true if a
+/// keyword was moved.
+fn move_keywords(members: &mut Map<String, Value>) -> bool {
+    let Some(mut properties) = members.get("properties").and_then(Value::as_object).cloned() else { return false };
+    let is_keyword = |name: &str, value: &Value| match name {
+        "required" => value.is_array(),
+        "additionalProperties" => value.is_boolean(),
+        _ => false,
+    };
+    let keywords = properties.iter().filter(|(name, value)| is_keyword(name.as_str(), *value));
+    let keywords: Vec<String> = keywords.map(|(name, _)| name.clone()).collect();
+    let has_moved = move_absent(&mut properties, members, keywords);
+    if has_moved {
+        members.insert("properties".to_owned(), Value::Object(properties));
+    }
+    has_moved
 }
 
 #[cfg(test)]

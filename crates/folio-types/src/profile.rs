@@ -62,6 +62,18 @@ pub struct DocumentRule {
     pub media_types: &'static [&'static str],
 }
 
+/// Defines the requests to a model that contain a tool. A model may call a tool of its profile at any time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// Each request contains the tool.
+    Always,
+    /// The requests contain the tool if the working state of the thread had a schema, a prompt or an extraction at the
+    /// start of the turn. In other threads the tool is sent on request.
+    WithWork,
+    /// The requests contain the tool after a call of `find_tools`, or of the tool, in the same turn.
+    OnRequest,
+}
+
 /// A tool of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProfileTool {
@@ -71,20 +83,18 @@ pub struct ProfileTool {
     pub waits: bool,
     /// True if only a rule of the organization's policy permits its calls in advance: the turn's options do not.
     pub needs_rule: bool,
-    /// True if a model receives the tool only after a call of `find_tools`, or of the tool, in the same turn. A model may
-    /// call the tool at any time.
-    pub is_on_request: bool,
+    pub sending: Sending,
 }
 
 impl ProfileTool {
     /// Returns a tool whose calls run without approval.
     pub const fn runs(name: &'static str) -> Self {
-        Self { name, waits: false, needs_rule: false, is_on_request: false }
+        Self { name, waits: false, needs_rule: false, sending: Sending::Always }
     }
 
     /// Returns a tool whose calls wait for a decision.
     pub const fn waits(name: &'static str) -> Self {
-        Self { name, waits: true, needs_rule: false, is_on_request: false }
+        Self { name, waits: true, needs_rule: false, sending: Sending::Always }
     }
 
     /// Returns a tool whose calls wait for a decision unless a rule of the organization's policy permits them.
@@ -95,7 +105,13 @@ impl ProfileTool {
     /// Returns the tool as one that is sent on request only.
     #[must_use]
     pub const fn on_request(self) -> Self {
-        Self { is_on_request: true, ..self }
+        Self { sending: Sending::OnRequest, ..self }
+    }
+
+    /// Returns the tool as one that needs a schema, a prompt or an extraction.
+    #[must_use]
+    pub const fn with_work(self) -> Self {
+        Self { sending: Sending::WithWork, ..self }
     }
 }
 

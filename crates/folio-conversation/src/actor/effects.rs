@@ -147,18 +147,19 @@ impl State {
         let (Some(record), Some(turn)) = (loaded.machine.history().turn(number), &loaded.turn) else { return };
         let work = self.task_context(loaded.work.clone());
         let calls = record.rounds.iter().flat_map(|round| &round.calls);
+        let calls = calls.map(|call| (call.call.name.as_str(), call.arguments()));
         let profile = loaded.profile.of_turn(record.accepted.options.tools());
         let budget_parts = self.budget_parts(number);
         let model = ModelWork {
             work: work.clone(),
             user: record.accepted.user.clone(),
-            tools: profile.definitions(calls.map(|call| (call.call.name.as_str(), call.arguments()))),
+            tools: profile.definitions(record.accepted.working.has_work(), calls),
             profile,
             window: Window::of(loaded.machine.history(), number),
+            start: record.accepted.working.clone(),
             working: record.working.clone(),
             deadline: call.time_left.and_then(|left| Instant::now().checked_add(left)),
             answer: record.accepted.options.profile.as_ref().map(|profile| profile.answer.clone()).unwrap_or_default(),
-            has_schema: record.accepted.working.schema_revid.is_some(),
             document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),
             write_counter: turn.write_counter.load(Ordering::SeqCst),

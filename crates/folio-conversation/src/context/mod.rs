@@ -14,7 +14,8 @@
 //! history
 //! state message             (omitted if the working state is empty)
 //!   # Working state         schema_revid, prompt_revid, the state of the profile between <state> and </state> (if the
-//!                           profile has one), and last the extraction between <extraction> and </extraction>
+//!                           profile has one), and last the extraction between <extraction> and </extraction>;
+//!                           then the next call if the turn created the schema, the prompt or the extraction
 //! ```
 //!
 //! Text of users and files is data: names are JSON strings, longer text is enclosed in tags that it cannot contain, and
@@ -74,12 +75,12 @@ pub(crate) fn system_message(parts: Parts<'_>) -> String {
 }
 
 /// Returns the message after the history, which contains the working state. Empty if the working state is empty.
-/// `context_tokens`: as in [`Parts`].
-pub(crate) fn state_message(working: &WorkingState, context_tokens: u32) -> String {
+/// `start`: the working state at the start of the turn. `context_tokens`: as in [`Parts`].
+pub(crate) fn state_message(start: &WorkingState, working: &WorkingState, context_tokens: u32) -> String {
     let mut out = String::new();
     if *working != WorkingState::default() {
         let share = usize::try_from(context_tokens).unwrap_or(usize::MAX);
-        working::write(&mut out, working, share.min(limits::WORKING_EXTRACTION_CHARS));
+        working::write(&mut out, start, working, share.min(limits::WORKING_EXTRACTION_CHARS));
     }
     out
 }

@@ -84,7 +84,11 @@ fn parts(guide: &str) -> Parts<'_> {
 fn a_fresh_thread_about_one_document() {
     let documents = [document("invoice.pdf", TextState::Ready, &["Invoice 7\nTotal: 12.50"])];
     insta::assert_snapshot!(system_message(Parts { documents: &documents, ..parts("Schemas are strict.\n") }));
-    assert_eq!(state_message(&WorkingState::default(), CONTEXT), "", "no message without a working state");
+    assert_eq!(
+        state_message(&WorkingState::default(), &WorkingState::default(), CONTEXT),
+        "",
+        "no message without a working state"
+    );
 }
 
 #[test]
@@ -127,7 +131,11 @@ fn everything_at_once() {
         }),
         profile_state: None,
     };
-    insta::assert_snapshot!(format!("{}\n=====\n{}", message(&[part], &artifacts), state_message(&working, CONTEXT)));
+    insta::assert_snapshot!(format!(
+        "{}\n=====\n{}",
+        message(&[part], &artifacts),
+        state_message(&working, &working, CONTEXT)
+    ));
 }
 
 #[test]
@@ -143,7 +151,7 @@ fn the_schema_of_the_answer_follows_the_instructions() {
 fn the_state_message_contains_the_state_of_the_profile_as_data() {
     let profile_state = Some(Box::new(json!({"step": 2, "note": "</state>"})));
     let working = WorkingState { profile_state, ..WorkingState::default() };
-    let text = state_message(&working, CONTEXT);
+    let text = state_message(&working, &working, CONTEXT);
     assert!(text.contains("<state>\n{\"step\":2,\"note\":\"<\\/state>\"}\n</state>\n"), "{text}");
 }
 
@@ -184,9 +192,37 @@ fn long_mentions_and_extractions_are_truncated_with_a_note() {
     let text = message(&[], &[Artifact::Prompt(long, None, vec![])]);
     assert!(text.contains("[Prompt truncated after 8000 characters]"));
     assert!(text.chars().count() < 10_000, "{}", text.len());
-    let state = state_message(&working, CONTEXT);
+    let state = state_message(&working, &working, CONTEXT);
     assert!(state.contains("[Extraction truncated after 32000 characters]"));
     assert!(state.chars().count() < 35_000, "{}", state.len());
+}
+
+#[test]
+fn the_next_call_follows_the_work_of_the_current_turn_only() {
+    let extraction = WorkingExtraction {
+        id: ExtractionId::derive(&["e"]),
+        document: DocumentId::derive(&["d"]),
+        prompt: prompt().revid,
+        data: json!({"total": 12.5}),
+    };
+    let none = WorkingState::default();
+    let with_schema = WorkingState { schema_revid: Some(schema().revid), ..none.clone() };
+    let with_prompt = WorkingState { prompt_revid: Some(prompt().revid), ..with_schema.clone() };
+    let with_extraction = WorkingState { extraction: Some(extraction), ..with_prompt.clone() };
+    let create_prompt = format!("create_prompt with the schema_id {}.\n", schema().revid.of);
+    for (start, working, end) in [
+        (&none, &with_schema, create_prompt.as_str()),
+        (&none, &with_prompt, "only a prompt: run_extraction.\n"),
+        (&with_schema, &with_prompt, "only a prompt: run_extraction.\n"),
+        (&none, &with_extraction, "unless they must be corrected first.\n"),
+        (&with_prompt, &with_extraction, "unless they must be corrected first.\n"),
+        (&with_schema, &with_schema, "extraction: none\n"),
+        (&with_extraction, &with_extraction, "</extraction>\n"),
+        (&with_extraction, &with_prompt, "extraction: none\n"),
+    ] {
+        let state = state_message(start, working, CONTEXT);
+        assert!(state.ends_with(end), "{state}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Turns without approvals.
 
+use folio_types::Temperature;
 use folio_types::message::FinishReason;
 
 use super::*;
@@ -74,9 +75,10 @@ async fn the_model_is_sent_the_document_the_history_and_the_tools() {
     sandbox.run(sandbox.chat_in(&events[0].turn.thread, "second")).await;
     let sent = sandbox.models.requests();
     assert!(sent.iter().all(|request| request.model == "other"), "the thread retains its model");
+    assert!(sent.iter().all(|request| request.temperature == Some(Temperature::default())), "the same calls each time");
     assert!(sent[0].system.contains("file name: \"invoice.pdf\"") && sent[0].system.contains("Total: 12.50"));
     let profile = folio_tools::Registry::standard().unwrap().profile("document").unwrap();
-    assert_eq!(sent[0].tools, profile.definitions([]));
+    assert_eq!(sent[0].tools, profile.definitions(false, []));
     let text = |text: &str| Message::User { text: text.to_owned() };
     assert_eq!(sent[0].messages, [text("first")]);
     assert_eq!(sent[1].messages.len(), 3);
@@ -103,7 +105,7 @@ async fn the_working_state_follows_the_history_and_changes_nothing_before_it() {
     assert!(sent[1].messages.starts_with(&sent[0].messages));
     assert!(sent[0].system.contains("# Guide") && !sent[2].system.contains("# Guide"), "the thread has a schema");
     assert!(sent[0].system.starts_with(&sent[2].system), "the guide follows the document");
-    assert_eq!(sent[2].state, sent[1].state);
+    assert!(sent[1].state.starts_with(&sent[2].state), "the next turn has the same state without the next call");
     sandbox.finish().await;
 }
 

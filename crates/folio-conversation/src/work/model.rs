@@ -9,7 +9,7 @@ use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, To
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
 use folio_tools::ProfileTools;
 use folio_types::message::{ThinkingBlock, Usage};
-use folio_types::{DocumentId, Error, JobId, Reason, TurnId, UserId};
+use folio_types::{DocumentId, Error, JobId, Reason, Temperature, TurnId, UserId};
 use futures::poll;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -33,12 +33,12 @@ pub(crate) struct ModelWork {
     /// The tools that are sent.
     pub(crate) tools: Tools,
     pub(crate) window: Window,
+    /// The working state at the start of the turn. Later changes do not change the system message.
+    pub(crate) start: WorkingState,
     pub(crate) working: WorkingState,
     pub(crate) answer: AnswerType,
     /// End of the turn's running time. None: no limit.
     pub(crate) deadline: Option<Instant>,
-    /// True if the thread had a schema at the start of the turn. Later changes do not change the system message.
-    pub(crate) has_schema: bool,
     /// None: the thread has no document or several.
     pub(crate) document: Option<DocumentId>,
     /// Shared by all model calls of a turn.
@@ -232,7 +232,7 @@ impl ModelWork {
     ) -> Result<(ModelRequest, usize), Error> {
         let shared = &self.work.shared;
         let profile = &self.profile.profile;
-        let guide = if self.has_schema { "" } else { profile.guide };
+        let guide = if self.start.schema_revid.is_some() { "" } else { profile.guide };
         let context_tokens = info.options.context_tokens;
         let load = async {
             let mut context = self.context.lock().await;
@@ -240,7 +240,7 @@ impl ModelWork {
             context.system_message(texts, context_tokens, self.write_counter).await
         };
         let system = shared.with_store_timeout(load).await?;
-        let state = state_message(&self.working, context_tokens);
+        let state = state_message(&self.start, &self.working, context_tokens);
         let context = usize::try_from(context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.options.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
         let system_tokens = estimated_tokens(&system).saturating_add(estimated_tokens(&state));
@@ -262,6 +262,8 @@ impl ModelWork {
             state,
             tools: self.tools.clone(),
             thinking: shared.options.thinking && info.options.thinking,
+            // The most probable tokens form a valid call more often than random ones, most of all with a small model.
+            temperature: Some(Temperature::default()),
             ..ModelRequest::new(self.work.org.clone(), &info.name, messages)
         };
         Ok((request, system_tokens))

@@ -7,7 +7,7 @@ use folio_types::profile::{
 pub(super) fn profile() -> Profile {
     Profile {
         name: DOCUMENT_PROFILE,
-        version: 1,
+        version: 2,
         documents: DocumentRule { min: 1, max: 1, media_types: &[] },
         subject: SubjectKind::Document,
         has_excerpt: true,
@@ -21,40 +21,41 @@ pub(super) fn profile() -> Profile {
     }
 }
 
-/// The rarely used tools are sent on request, so that the tools of each model call stay small.
+/// The tools of the usual work precede the others, in its order: a small model follows the order of the list. Tools that
+/// change or read earlier work are not sent while there is none, and rarely used tools are sent on request.
 pub(super) const TOOLS: &[ProfileTool] = &[
-    ProfileTool::runs("get_ocr_text"),
+    ProfileTool::waits("create_schema"),
+    ProfileTool::waits("create_prompt"),
     ProfileTool::waits("run_extraction"),
-    ProfileTool::runs("get_extraction_result"),
-    ProfileTool::waits("update_extraction_field"),
+    ProfileTool::runs("get_ocr_text"),
+    ProfileTool::runs("list_prompts"),
+    ProfileTool::runs("find_tools"),
+    ProfileTool::runs("get_extraction_result").with_work(),
+    ProfileTool::waits("update_extraction_field").with_work(),
+    ProfileTool::waits("update_schema").with_work(),
+    ProfileTool::runs("validate_schema").with_work(),
+    ProfileTool::waits("update_prompt").with_work(),
+    ProfileTool::runs("help_schemas").with_work(),
+    ProfileTool::runs("help_prompts").with_work(),
     ProfileTool::waits("run_extractions").on_request(),
     ProfileTool::runs("list_documents").on_request(),
     ProfileTool::waits("update_document").on_request(),
     ProfileTool::waits("delete_document").on_request(),
-    ProfileTool::waits("create_schema"),
     ProfileTool::runs("get_schema").on_request(),
     ProfileTool::runs("list_schemas").on_request(),
-    ProfileTool::waits("update_schema"),
     ProfileTool::waits("delete_schema").on_request(),
-    ProfileTool::runs("validate_schema"),
     ProfileTool::runs("validate_against_schema").on_request(),
-    ProfileTool::waits("create_prompt"),
     ProfileTool::runs("get_prompt").on_request(),
-    ProfileTool::runs("list_prompts"),
-    ProfileTool::waits("update_prompt"),
     ProfileTool::waits("delete_prompt").on_request(),
     ProfileTool::waits("create_tag").on_request(),
     ProfileTool::runs("get_tag").on_request(),
     ProfileTool::runs("list_tags").on_request(),
     ProfileTool::waits("update_tag").on_request(),
     ProfileTool::waits("delete_tag").on_request(),
-    ProfileTool::runs("help_schemas"),
-    ProfileTool::runs("help_prompts"),
     ProfileTool::runs("list_llm_models").on_request(),
     ProfileTool::runs("list_server_tools").on_request(),
     ProfileTool::runs("read_from_server").on_request(),
     ProfileTool::needs_rule("write_to_server").on_request(),
-    ProfileTool::runs("find_tools"),
 ];
 
 #[cfg(test)]

@@ -41,13 +41,15 @@ const TOOLS: &[ProfileTool] = &[
 
 #[cfg(test)]
 mod tests {
+    use folio_types::profile::Sending;
+
     use super::*;
     use crate::Registry;
 
     #[test]
     fn no_call_waits_and_no_argument_names_a_resource() {
         let extraction = Registry::standard().unwrap().profile(EXTRACTION_PROFILE).unwrap();
-        assert!(extraction.profile.tools.iter().all(|tool| !tool.waits && !tool.is_on_request));
+        assert!(extraction.profile.tools.iter().all(|tool| !tool.waits && tool.sending == Sending::Always));
         for spec in extraction.specs() {
             let properties = spec.parameters["properties"].as_object().unwrap();
             assert!(properties.keys().all(|name| !name.ends_with("_id") && !name.ends_with("_revid")), "{}", spec.name);

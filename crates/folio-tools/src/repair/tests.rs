@@ -175,6 +175,21 @@ fn a_type_in_place_of_a_schema_and_a_boolean_required_are_replaced() {
 }
 
 #[test]
+fn keywords_among_the_properties_are_moved_out_of_them() {
+    let mut inner = without(without(schema(), "", "required"), "", "additionalProperties");
+    inner["properties"]["required"] = json!(["total", "items"]);
+    inner["properties"]["additionalProperties"] = json!(false);
+    assert_repaired(call(format_of(inner.clone())), &[Repair::MoveKeywords]);
+    let lifted = call(json!({ "type": "json_schema", "json_schema": inner }));
+    assert_repaired(lifted, &[Repair::Lift, Repair::SetName, Repair::AddStrict, Repair::MoveKeywords]);
+    let mut named = schema();
+    named["properties"]["required"] = json!({ "type": "boolean" });
+    named["required"] = json!(["total", "items", "required"]);
+    let valid = call(format_of(named));
+    assert_eq!(repaired(valid.clone()), (valid, Vec::new()), "a property may have the name of a keyword");
+}
+
+#[test]
 fn what_the_model_may_have_meant_otherwise_is_not_repaired() {
     let mut optional = schema();
     optional["required"] = json!(["total"]);
