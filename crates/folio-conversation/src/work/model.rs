@@ -3,11 +3,12 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use folio_history::job::JobState;
+use folio_history::job::{EXTRACTION_KIND, JobState};
 use folio_history::journal::{AnswerType, WorkingState};
 use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, Tools};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
 use folio_tools::ProfileTools;
+use folio_tools::extraction::AGENT_JOB_KIND;
 use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::{DocumentId, Error, JobId, Reason, Temperature, TurnId, UserId};
 use futures::poll;
@@ -118,21 +119,21 @@ impl ModelWork {
     /// Makes the call and returns its permit, settlement and outcome. Err: only the outcome, because the caller has
     /// nothing to settle. Usage of failed fallback attempts counts towards the outcome.
     async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
-        self.check_job().await.map_err(|error| Err(Failure::unsent(error)))?;
+        let operation = self.check_job().await.map_err(|error| Err(Failure::unsent(error)))?;
         let mut spent = Usage::default();
-        match self.call_with_fallbacks(&mut spent).await {
+        match self.call_with_fallbacks(operation, &mut spent).await {
             Ok((permit, settlement, outcome)) => Ok((permit, settlement, add_usage(outcome, spent))),
             Err(outcome) => Err(add_usage(outcome, spent)),
         }
     }
 
-    /// Refuses the call while the job that drives the turn is paused, so that the turn stops. While the store does not answer, the
-    /// call is made.
+    /// Returns the operation of the call in the usage, and refuses the call while the job that drives the turn is paused, so that
+    /// the turn stops. While the store does not answer, the call is made, and has the operation of a turn without a job.
     ///
     /// # Errors
     /// `JOB_PAUSED`.
-    async fn check_job(&self) -> Result<(), Error> {
-        let Some(job) = &self.job else { return Ok(()) };
+    async fn check_job(&self) -> Result<&'static str, Error> {
+        let Some(job) = &self.job else { return Ok(operation_of(None)) };
         let shared = &self.work.shared;
         let header = shared.dependencies.stores.jobs.header(&self.work.org, job);
         match shared.with_store_timeout(header).await {
@@ -140,17 +141,21 @@ impl ModelWork {
                 let message = format!("the job {job} is paused; the turn continues once the job is resumed");
                 Err(Error::precondition(Reason::JobPaused, message))
             }
-            Ok(_) => Ok(()),
+            Ok(header) => Ok(operation_of(header.as_ref().map(|header| header.kind.as_str()))),
             Err(error) => {
                 tracing::debug!(%error, %job, "cannot check whether the job of a turn is paused");
-                Ok(())
+                Ok(operation_of(None))
             }
         }
     }
 
     /// Calls the models in order until one answers, or fails with an error that does not allow a fallback. Adds the
     /// usage of failed models to `spent`.
-    async fn call_with_fallbacks(&mut self, spent: &mut Usage) -> Result<(Permit, Settlement, Outcome), Outcome> {
+    async fn call_with_fallbacks(
+        &mut self,
+        operation: &'static str,
+        spent: &mut Usage,
+    ) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let mut window = std::mem::take(&mut self.window);
         let all_tool_tokens = tool_tokens(&self.tools);
         let shared = &self.work.shared;
@@ -177,7 +182,7 @@ impl ModelWork {
             let tools = if info.options.tools { all_tool_tokens } else { 0 };
             let prompt = messages_tokens(&request.messages).saturating_add(system_tokens).saturating_add(tools);
             // Each attempted model needs a permit at its own price.
-            let call = self.metered(info, prompt, position);
+            let call = self.metered(info, operation, prompt, position);
             request.call_id.clone_from(&call.key);
             let permit = match self.meter.request_permit(call).await {
                 Err(Error { reason: Reason::CreditExhausted | Reason::BudgetExhausted, .. }) if position > 0 => {
@@ -270,7 +275,7 @@ impl ModelWork {
     }
 
     /// Describes the call to the meter. `position`: index of the model among the candidates.
-    fn metered(&self, info: &ModelInfo, prompt: usize, position: usize) -> MeteredCall {
+    fn metered(&self, info: &ModelInfo, operation: &'static str, prompt: usize, position: usize) -> MeteredCall {
         let ModelCall { turn, round, attempt, epoch, .. } = &self.call;
         let fallback = if position == 0 { String::new() } else { format!(".{position}") };
         MeteredCall {
@@ -278,7 +283,7 @@ impl ModelWork {
             user: self.user.clone(),
             // Index 0 is the model call of the round. A tool that calls models uses the index of its call.
             key: format!("{turn}.{round}.0.{epoch}.{attempt}{fallback}"),
-            operation: "chat",
+            operation,
             model: info.name.clone(),
             prices: info.prices(),
             document: self.document.clone(),
@@ -359,6 +364,15 @@ impl ModelWork {
     }
 }
 
+/// Returns the operation of a model call in the usage. `job`: the kind of the job that drives the turn. None: no job drives it.
+fn operation_of(job: Option<&str>) -> &'static str {
+    match job {
+        Some(EXTRACTION_KIND) => "batch",
+        Some(AGENT_JOB_KIND) => "extraction",
+        _ => "chat",
+    }
+}
+
 async fn settle(meter: &dyn Meter, turn: &TurnId, permit: Permit, settlement: Settlement) {
     if let Err(error) = meter.settle(permit, settlement).await {
         tracing::error!(%turn, %error, "cannot settle a model call");
@@ -389,5 +403,22 @@ fn partial(prompt: usize, output: usize) -> Usage {
         output_tokens: u64::try_from(output).unwrap_or(u64::MAX),
         model_calls: 1,
         ..Usage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calls_of_a_turn_that_a_job_drives_have_the_operation_of_its_work() {
+        for (job, expected) in [
+            (None, "chat"),
+            (Some(EXTRACTION_KIND), "batch"),
+            (Some(AGENT_JOB_KIND), "extraction"),
+            (Some("unknown"), "chat"),
+        ] {
+            assert_eq!(operation_of(job), expected, "{job:?}");
+        }
     }
 }
