@@ -54,7 +54,7 @@ const LAST_STEPS: [&str; 4] = ["finish:before", "finish:after", "complete:before
 const PROGRESS_STEPS: [&str; 2] = ["checkpoint:before", "checkpoint:after"];
 /// Steps of the turn of a run, in groups, because an item fails after five attempts. A death may interrupt two of them: the one of
 /// the dead owner, and one that finds the turn failed.
-const TURN_STEPS: [[&str; 2]; 3] =
+pub(crate) const TURN_STEPS: [[&str; 2]; 3] =
     [["accept:after", "model:after"], ["intent:after", "write:after"], ["outcome:after", "end:after"]];
 /// Number of lines of a document with at least three windows.
 const LINES: usize = 8_000;
@@ -72,7 +72,7 @@ pub(crate) async fn die(test: &mut TestCluster, steps: &[&str]) {
 }
 
 /// Makes the only running node die at the steps of every job, and then starts all nodes.
-async fn die_and_recover(test: &mut TestCluster) {
+pub(crate) async fn die_and_recover(test: &mut TestCluster) {
     die(test, &[FIRST_STEPS, LAST_STEPS].concat()).await;
     test.start_others(&[]).await;
 }

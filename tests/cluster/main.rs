@@ -4,6 +4,7 @@
 //! organization. After each test the checker of the random faults checks its data. The binaries must be built first, see
 //! `wire`.
 
+mod agent_runs;
 mod clock;
 mod credit;
 mod drain;
