@@ -5,26 +5,54 @@ use std::time::Duration;
 use folio_proto::v1;
 use folio_proto::v1::credit_service_client::CreditServiceClient;
 use folio_proto::v1::organization_service_client::OrganizationServiceClient;
+use folio_proto::v1::webhook_endpoint_service_client::WebhookEndpointServiceClient;
 use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_tests::harness::webhook_receiver::receiver;
 use folio_types::{Code, OrgId};
+use serde_json::json;
 
+use crate::LIMIT;
 use crate::client::{Client, refused};
 use crate::command_line::files_below;
-use crate::sandbox::Sandbox;
+use crate::real_documents::{proposal, run_agent, run_batch};
+use crate::sandbox::Setup;
 
 /// A word in every resource of the organization.
 const WORD: &str = "rhinoceros";
 
-const SCRIPT: &str = "
+const SCRIPT: &str = r#"
 rules:
+  - when: {response_format: true}
+    answer: {text: '{"animal": "rhinoceros"}'}
+  - when: {user: {contains: Analyze this document}}
+    rounds:
+      - calls:
+          - name: create_schema
+            arguments:
+              name: The rhinoceros
+              response_format:
+                type: json_schema
+                json_schema:
+                  name: animal
+                  strict: true
+                  schema: {type: object, properties: {animal: {type: string}}, required: [animal], additionalProperties: false}
+          - name: create_prompt
+            arguments: {name: The rhinoceros, content: Read the rhinoceros., schema_id: $create_schema.schema_id}
+      - calls: [{name: run_extraction, arguments: {}}]
+      - text: A rhinoceros.
+  - when: {user: {contains: Extract the data of the document}}
+    rounds:
+      - calls: [{name: extract_fields, arguments: {fields: {animal: rhinoceros}, confidences: {animal: 0.75}}}]
+      - calls: [{name: complete_extraction}]
+      - text: A rhinoceros.
   - when: {user: write}
     rounds:
       - calls: [{name: create_tag, arguments: {name: a rhinoceros}}]
       - text: A rhinoceros is made.
   - answer: {text: I see a rhinoceros.}
-";
+"#;
 
-/// Creates an organization with documents, a thread, a pending turn, and members.
+/// Creates an organization with documents, a thread, a pending turn, members, and the results of unattended work.
 async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Organization) {
     let create = v1::CreateOrganizationRequest {
         organization: Some(v1::Organization { name: format!("The {WORD}"), ..Default::default() }),
@@ -44,12 +72,51 @@ async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Org
     client.tags.clone().create_tag(tag).await.unwrap();
     client.chat(&document, &format!("What of the {WORD}?")).await.completed().await;
     client.chat(&document, "write").await.pause().await;
+    work_unattended(&client).await;
     (client, created.organization.unwrap())
+}
+
+/// Makes a proposal, a run of the extraction agent and a batch, whose events a webhook endpoint receives.
+async fn work_unattended(client: &Client) {
+    let (received, url) = receiver().await;
+    let endpoint = v1::WebhookEndpoint {
+        url: format!("{url}?{WORD}"),
+        event_types: vec!["extraction.completed".to_owned()],
+        enabled: true,
+        ..Default::default()
+    };
+    let request = v1::CreateWebhookEndpointRequest { webhook_endpoint: Some(endpoint), ..Default::default() };
+    let endpoints = WebhookEndpointServiceClient::new(client.channel.clone());
+    let created = endpoints.clone().create_webhook_endpoint(request).await.unwrap().into_inner();
+    let webhook_endpoint_id = created.webhook_endpoint.unwrap().webhook_endpoint_id;
+
+    let description =
+        v1::DocumentDescription { name: format!("another {WORD}.txt"), auto_create: Some(true), ..Default::default() };
+    let uploaded = client.try_upload_as(description, format!("More about the {WORD}.").as_bytes()).await;
+    let document = uploaded.unwrap().document_id;
+    let proposed = proposal(client, &document, LIMIT).await;
+    assert_eq!(proposed.state(), v1::ProposalState::Proposed, "{proposed:?}");
+    let extraction = run_agent(client, &document, &proposed.prompt_revid).await.extraction.unwrap();
+    assert_eq!(extraction.state(), v1::ExtractionState::Completed, "{extraction:?}");
+    let items = run_batch(client, vec![document.clone()], &proposed.prompt_revid).await;
+    assert_eq!(items[&document].state(), v1::JobItemState::Done, "{items:?}");
+
+    // A delivery in progress would write again after the erasure.
+    folio_testkit::wait_for("the deliveries", LIMIT, || async {
+        let webhook_endpoint_id = webhook_endpoint_id.clone();
+        let request = v1::ListWebhookDeliveriesRequest { webhook_endpoint_id, ..Default::default() };
+        let listed = endpoints.clone().list_webhook_deliveries(request).await.unwrap().into_inner();
+        let states: Vec<_> = listed.webhook_deliveries.iter().map(v1::WebhookDelivery::state).collect();
+        (states == [v1::WebhookDeliveryState::Delivered; 3]).then_some(())
+    })
+    .await;
+    assert!(received.lock().unwrap().len() >= 3, "an event for each extraction");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_data_of_a_deleted_organization_remains() {
-    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let setup = Setup::new(SCRIPT).with("FOLIO_PROVIDERS__ALLOWED_NETWORKS", json!(["127.0.0.1"]));
+    let mut sandbox = setup.start().await;
     let admin = sandbox.client().await;
     let kept = admin.upload("kept.txt", b"All about the hippopotamus.").await;
     let mut platform = OrganizationServiceClient::new(admin.channel.clone());
