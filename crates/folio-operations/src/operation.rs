@@ -62,8 +62,7 @@ fn no_outcome(name: &str) -> Error {
 macro_rules! outcome_as_json {
     () => {
         fn to_outcome(output: &Self::Output) -> folio_types::Result<serde_json::Value> {
-            serde_json::to_value(output)
-                .map_err(|error| folio_types::Error::internal(format!("an outcome cannot be serialized: {error}")))
+            crate::operation::write_outcome(output)
         }
 
         async fn replay(
@@ -96,6 +95,11 @@ macro_rules! outcome_as_job_id {
     };
 }
 pub(crate) use outcome_as_job_id;
+
+/// Serializes an outcome for its record.
+pub(crate) fn write_outcome(output: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(output).map_err(|error| Error::internal(format!("an outcome cannot be serialized: {error}")))
+}
 
 /// Reads a recorded outcome.
 pub(crate) fn read_outcome<T: DeserializeOwned>(outcome: Value) -> Result<T> {

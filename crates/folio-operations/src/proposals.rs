@@ -13,14 +13,15 @@ use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{Code, Digest, Error, Etag, PromptId, ProposalId, Reason, Result, Role, TagId, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::audit::AuditRecord;
 use crate::context::Context;
-use crate::declaration::{Declaration, service};
+use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
-use crate::operation::{Operation, get_operation, outcome_as_json};
+use crate::operation::{Operation, get_operation, outcome_as_json, read_outcome, write_outcome};
+use crate::tag_runs::{self, TagRunPlan};
 use crate::waiting_items::WaitingItem;
 
 service! {
@@ -110,13 +111,39 @@ pub struct AcceptedProposal {
     pub proposal: Proposal,
     /// The tag of the prompt. None: the request names none.
     pub tag: Option<TagId>,
+    /// None: the request names no tag, or no document has a tag of the prompt. Not recorded: a repeated request reads it again.
+    #[serde(skip)]
+    pub tag_runs: Option<TagRunPlan>,
+}
+
+impl AcceptedProposal {
+    /// Reads the documents with a tag of the prompt.
+    async fn planned(self, context: &Context) -> Result<Self> {
+        let prompt = match (&self.tag, &self.proposal.resources) {
+            (Some(_), Some(resources)) => {
+                context.stores().of::<Prompt>().get(&context.principal().org, &resources.prompt.of).await?
+            }
+            _ => None,
+        };
+        let tag_runs = match prompt {
+            Some(prompt) => tag_runs::plan(context, &prompt).await?,
+            None => None,
+        };
+        Ok(Self { tag_runs, ..self })
+    }
 }
 
 impl Operation for AcceptProposal {
-    const DECLARATION: Declaration = SERVICE.administer("AcceptProposal").role(Role::Member);
+    const DECLARATION: Declaration = SERVICE.administer("AcceptProposal").role(Role::Member).quota(Quota::ModelCalls);
     type Output = AcceptedProposal;
 
-    outcome_as_json!();
+    fn to_outcome(output: &AcceptedProposal) -> Result<Value> {
+        write_outcome(output)
+    }
+
+    async fn replay(&self, context: &Context, outcome: Value) -> Result<AcceptedProposal> {
+        read_outcome::<AcceptedProposal>(outcome)?.planned(context).await
+    }
 
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<AcceptedProposal>> {
         let arguments = json!({ "proposal_id": self.proposal_id, "has_tag": self.tag_name.is_some() });
@@ -138,7 +165,7 @@ impl Operation for AcceptProposal {
             }
             _ => None,
         };
-        Ok(AcceptedProposal { proposal, tag })
+        AcceptedProposal { proposal, tag, tag_runs: None }.planned(context).await
     }
 }
 

@@ -122,7 +122,7 @@ async fn make(client: &Client, create: &Create, content: String) -> Result<View>
 }
 
 /// Returns a line about the documents with a tag of a prompt.
-fn tag_runs(plan: &v1::TagRunPlan) -> String {
+pub(super) fn tag_runs(plan: &v1::TagRunPlan) -> String {
     let more = if plan.has_more { "more than " } else { "" };
     let documents = counted(plan.document_ids.len() as u64, "document");
     match &plan.job {

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, collect, present, time};
+use super::{DataArguments, collect, present, prompt, time};
 use crate::client::{Client, answer};
 use crate::documents;
 use crate::names;
+use crate::terminal::note;
 
 const COLUMNS: [&str; 7] =
     ["proposal_id", "state", "document_type", "document_id", "prompt_revid", "extraction_id", "finish_time"];
@@ -126,6 +127,9 @@ async fn accept_one(client: &Client, accept: &Accept) -> Result<View> {
         ..Default::default()
     };
     let accepted = answer(client.proposals().accept_proposal(request)).await?;
+    if let Some(plan) = &accepted.tag_run_plan {
+        note(&prompt::tag_runs(plan));
+    }
     let mut row = row(&present(accepted.proposal)?);
     if let Some(row) = row.as_object_mut() {
         row.insert("tag_id".to_owned(), accepted.tag_id.into());

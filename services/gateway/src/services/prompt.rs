@@ -125,7 +125,7 @@ fn prompt_fields(prompt: v1::Prompt) -> PromptFields {
     PromptFields { name, content, schema_revid, model, temperature, is_run_by_agent, tag_ids }
 }
 
-fn tag_run_plan(plan: &TagRunPlan) -> v1::TagRunPlan {
+pub(super) fn tag_run_plan(plan: &TagRunPlan) -> v1::TagRunPlan {
     v1::TagRunPlan {
         document_ids: plan.document_ids.iter().map(ToString::to_string).collect(),
         has_more: plan.has_more,

@@ -9,6 +9,7 @@ use v1::proposal_service_server::ProposalService;
 
 use super::Api;
 use super::handler::{change, get, list};
+use super::prompt::tag_run_plan;
 
 #[tonic::async_trait]
 impl ProposalService for Api {
@@ -28,6 +29,7 @@ impl ProposalService for Api {
         |accepted: AcceptedProposal| v1::AcceptProposalResponse {
             proposal: Some((&accepted.proposal).into()),
             tag_id: fields::text_of(accepted.tag.as_ref()),
+            tag_run_plan: accepted.tag_runs.as_ref().map(tag_run_plan),
         }
     );
 

@@ -112,9 +112,17 @@ async fn a_proposal_is_accepted_with_a_tag_for_later_documents() {
     let inbox = async || client.call_ok("ListInboxItems", json!({ "filter": "kind:proposal" })).await["items"].clone();
     assert_eq!(inbox().await[0]["item_id"], proposal["proposal_id"]);
 
-    let accept = json!({ "proposal_id": proposal["proposal_id"], "tag_name": "invoice", "request_id": "a" });
+    // Another document has the tag already.
+    let (tag, tagged) = (client.tag("invoice").await, client.ready_document("b.txt", "Total 20").await.document_id);
+    client.call_ok("UpdateDocument", json!({ "document": { "document_id": tagged, "tag_ids": [tag] } })).await;
+    let calls = server.model.calls();
+    let accept = json!({ "proposal_id": proposal["proposal_id"], "tag_name": "Invoice", "request_id": "a" });
     let accepted = client.call_ok("AcceptProposal", accept.clone()).await;
     assert_eq!(accepted["proposal"]["state"], "PROPOSAL_STATE_ACCEPTED");
+    assert_eq!(accepted["tag_id"], json!(tag), "names of tags are unique without regard to case");
+    let plan = &accepted["tag_run_plan"];
+    assert_eq!((&plan["document_ids"], &plan["job"]), (&json!([tagged]), &Value::Null), "{plan}");
+    assert_eq!(server.model.calls(), calls, "no job runs the prompt, because the organization permits none");
     assert_eq!(client.call_ok("AcceptProposal", accept).await, accepted, "a repeated request");
     assert_eq!(marks().await, [Value::Null, Value::Null], "an accepted prompt is ordinary");
     assert_eq!(inbox().await, Value::Null, "nothing waits");
