@@ -175,7 +175,7 @@ impl Declaration {
         Self { access, ..self }
     }
 
-    /// Declares that the operation of an account is recorded in the audit log.
+    /// Declares that the operation is recorded in the audit log.
     #[must_use]
     pub const fn recorded(self) -> Self {
         Self { audit: Audit::Recorded, ..self.recorded_outcome() }

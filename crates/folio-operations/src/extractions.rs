@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::agent_extractions::{self, CorrectExtraction, StartExtraction};
+use crate::audit::AuditRecord;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::document_selection::{Selected, Selector};
@@ -179,11 +180,19 @@ pub struct RunExtractions {
 }
 
 impl Operation for RunExtractions {
-    const DECLARATION: Declaration =
-        SERVICE.change("RunExtractions").long().quota(Quota::ModelCalls).recorded_outcome();
+    const DECLARATION: Declaration = SERVICE.change("RunExtractions").long().quota(Quota::ModelCalls).recorded();
     type Output = JobView;
 
     outcome_as_job_id!(JobView::find);
+
+    /// A filter may contain names and metadata, and ids may be many, so the entry has neither.
+    async fn audit(&self, _context: &Context) -> Result<AuditRecord<JobView>> {
+        let arguments = json!({
+            "documents": self.document_ids.len(), "has_filter": self.document_filter.is_some(),
+            "prompt_revid": self.prompt_revid, "model": self.model, "credit_budget": self.credit_budget,
+        });
+        Ok(AuditRecord::new(arguments).target_of(JobView::audit_target))
+    }
 
     async fn run(self, context: &Context) -> Result<JobView> {
         let documents = Selector::new(&self.document_ids, self.document_filter.as_deref())?;

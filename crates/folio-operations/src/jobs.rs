@@ -8,6 +8,7 @@ use folio_history::job::{
     Progress,
 };
 use folio_jobs::JobRequest;
+use folio_resources::audit::AuditTarget;
 use folio_types::access::Scope;
 use folio_types::budget::check_credit_budget;
 use folio_types::limits::JOB_PAGE_ITEMS;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::audit::AuditRecord;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
@@ -64,6 +66,11 @@ impl JobView {
             None => None,
         };
         Ok(Self { header, outcomes, budget })
+    }
+
+    /// Returns the target of the audit entry of a change that has this job as its output.
+    pub(crate) fn audit_target(&self) -> AuditTarget {
+        AuditTarget::new(KIND, &self.header.id)
     }
 
     pub(crate) async fn find(context: &Context, id: &JobId) -> Result<Self> {
@@ -256,10 +263,14 @@ pub struct RetryJob {
 }
 
 impl Operation for RetryJob {
-    const DECLARATION: Declaration = SERVICE.change("RetryJob").quota(Quota::ModelCalls).recorded_outcome();
+    const DECLARATION: Declaration = SERVICE.change("RetryJob").quota(Quota::ModelCalls).recorded();
     type Output = JobView;
 
     outcome_as_job_id!(JobView::find);
+
+    async fn audit(&self, _context: &Context) -> Result<AuditRecord<JobView>> {
+        Ok(AuditRecord::of_input(serde_json::to_value(self))?.target_of(JobView::audit_target))
+    }
 
     async fn run(self, context: &Context) -> Result<JobView> {
         let credit_budget = check_credit_budget(self.credit_budget)?;
@@ -360,10 +371,14 @@ macro_rules! command_operation {
         }
 
         impl Operation for $name {
-            const DECLARATION: Declaration = SERVICE.change(stringify!($name)).recorded_outcome();
+            const DECLARATION: Declaration = SERVICE.change(stringify!($name)).recorded();
             type Output = JobView;
 
             outcome_as_job_id!(JobView::find);
+
+            async fn audit(&self, _context: &Context) -> Result<AuditRecord<JobView>> {
+                Ok(AuditRecord::of_input(serde_json::to_value(self))?.target_of(JobView::audit_target))
+            }
 
             async fn run(self, context: &Context) -> Result<JobView> {
                 let job = context.jobs().execute(&context.principal().org, &self.job_id, $command).await?;
