@@ -143,6 +143,30 @@ async fn a_client_rejoins_the_stream_after_the_last_event_that_it_received() {
 }
 
 #[tokio::test]
+async fn a_silent_stream_sends_comments() {
+    let chat = Chat::start().await;
+    chat.server.model.next(Answer::Hang);
+    let body = json!({ "messages": [{ "role": "user", "content": "Hello" }], "stream": true });
+    let document = chat.path.rsplit('/').nth(1).unwrap();
+    let requests = [
+        chat.http.request(Method::POST, &chat.path).json(&body),
+        chat.http
+            .request(Method::POST, "/folio.v1.DocumentService/WatchDocument")
+            .json(&json!({ "document_id": document })),
+    ];
+    let streams = requests.map(|request| async move {
+        let (mut response, mut received) = (request.send().await.unwrap(), String::new());
+        while !received.contains(": ping\n\n") {
+            let chunk = response.chunk().await.unwrap().expect("the stream stays open");
+            received += std::str::from_utf8(&chunk).unwrap();
+        }
+    });
+    // The interval of 15 s is a part of the contract, so that real time passes.
+    tokio::time::timeout(2 * SOON, futures::future::join_all(streams)).await.expect("comments arrive in time");
+    chat.server.stop().await;
+}
+
+#[tokio::test]
 async fn a_pending_round_runs_what_is_approved_and_rejects_what_is_left_out() {
     let chat = Chat::start().await;
     let thread = chat.thread().await;
