@@ -61,7 +61,8 @@ async fn a_token_does_not_exceed_the_rights_of_its_creator_and_ends_within_ten_y
 
     let member = Http::new(&server, &server.user(&org, Role::Member).await);
     let refused = member.json(Method::POST, &tokens, &json!({ "name": "a", "lifetime": 0 })).await;
-    assert_eq!((refused.status.as_u16(), refused.detail()), (403, json!("You are not an admin of this organization")));
+    let detail = json!("You are not authorized to create an organization-level API token");
+    assert_eq!((refused.status.as_u16(), refused.detail()), (403, detail));
     for (body, location) in [
         (json!({ "name": "a" }), json!(["body", "lifetime"])),
         (json!({ "lifetime": 1 }), json!(["body", "name"])),
