@@ -231,6 +231,26 @@ async fn a_read_only_call_with_a_rule_is_rejected_if_it_is_left_out() {
 }
 
 #[tokio::test]
+async fn invariant_2_a_call_that_an_admin_must_approve_is_answered_to_others_with_403() {
+    let chat = Chat::start().await;
+    let admin = chat.server.user(&chat.client.org, Role::Admin).await;
+    let rule = json!({ "name": "two eyes", "tools": ["create_tag"], "ask": { "roles": ["ROLE_ADMIN"] } });
+    admin.call_ok("SetPolicy", json!({ "policy": { "rules": [rule] } })).await;
+    chat.call(&["one"]);
+    let waiting = chat.say("Do it", json!({})).await.json();
+    let approvals = json!([{ "call_id": waiting["tool_calls"][0]["id"], "approved": true }]);
+    let body = json!({ "turn_id": waiting["turn_id"], "approvals": approvals });
+    let refused = chat.post("/approve", body.clone()).await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (403, &json!("POLICY_DENIED")), "{refused:?}");
+    assert_eq!(chat.tags().await, 0);
+    chat.server.model.answer("Done.");
+    let of_admin = Http::new(&chat.server, &admin);
+    let approved = of_admin.json(Method::POST, &format!("{}/approve", chat.path), &body).await;
+    assert_eq!((&approved.json()["text"], chat.tags().await), (&json!("Done."), 1), "{approved:?}");
+    chat.server.stop().await;
+}
+
+#[tokio::test]
 async fn an_approval_goes_on_through_rounds_that_need_none() {
     let chat = Chat::start().await;
     chat.call(&["one"]);
