@@ -45,10 +45,13 @@ impl TokenRecord {
     /// applies.
     ///
     /// # Errors
-    /// `INVALID_TOKEN` if the secret differs or the token has expired.
+    /// `INVALID_TOKEN` if the secret differs, or, with the detail [`Token::EXPIRED`], if the token has expired.
     pub fn authenticate(&self, presented: &Token, role_max: Option<Role>, now: Timestamp) -> Result<Principal> {
-        if self.hash != presented.hash() || self.expires_at.is_some_and(|end| end <= now) {
+        if self.hash != presented.hash() {
             return Err(Token::refused());
+        }
+        if self.expires_at.is_some_and(|end| end <= now) {
+            return Err(Token::refused().detail(Token::EXPIRED, true));
         }
         let role = role_max.map_or(self.role, |role_max| role_max.min(self.role));
         let token_creator = self.created_by.clone().filter(|creator| *creator != self.user);
@@ -205,9 +208,14 @@ mod tests {
         let role = |role_max| record.authenticate(&token, role_max, at(9)).unwrap().role;
         let roles = [None, Some(Role::Admin), Some(Role::Viewer)].map(role);
         assert_eq!(roles, [Role::Member, Role::Member, Role::Viewer]);
-        assert_eq!(record.authenticate(&token, None, at(10)).unwrap_err().reason, Reason::InvalidToken);
+        assert_eq!(
+            record.authenticate(&token, None, at(10)).unwrap_err(),
+            Token::refused().detail(Token::EXPIRED, true)
+        );
         let other = Token::with_id(token.org(), token.id().clone(), &System);
-        assert_eq!(record.authenticate(&other, None, at(9)).unwrap_err().reason, Reason::InvalidToken);
+        for time in [at(9), at(10)] {
+            assert_eq!(record.authenticate(&other, None, time).unwrap_err(), Token::refused());
+        }
     }
 
     #[test]

@@ -99,6 +99,9 @@ impl FromStr for Token {
 }
 
 impl Token {
+    /// Detail of the error of an expired token that was presented with its secret. It does not leave the gateway.
+    pub const EXPIRED: &str = "token_expired";
+
     /// Returns the error of an invalid token. It does not depend on the reason, so that a caller cannot probe for
     /// tokens.
     pub fn refused() -> Error {

@@ -122,8 +122,9 @@ impl Authenticator {
     }
 
     /// Returns the caller of a request, with the permit that `admit` grants to the owner of its token. The error of an
-    /// invalid token does not depend on the reason. `org`: the organization that the request selects. A credential of
-    /// an account is valid in the organizations of its user, any other one only in its own.
+    /// invalid token does not depend on the reason, except for the detail [`Token::EXPIRED`]. `org`: the organization
+    /// that the request selects. A credential of an account is valid in the organizations of its user, any other one only
+    /// in its own.
     ///
     /// The owner of a recently valid token is admitted before the token is verified again, so that the permits bound
     /// the verifications. Unknown tokens have bounds of their own (`attempts`).
@@ -178,7 +179,12 @@ impl Authenticator {
                 }
                 if error.reason == Reason::InvalidToken {
                     self.counters.count_failed_authentication();
-                    self.attempts.record_failed(source, (!is_refused).then_some(digest)).await?;
+                    let is_expired = error.details.contains_key(Token::EXPIRED);
+                    if is_expired {
+                        // A refusal from memory would not state the reason.
+                        self.attempts.forget(&digest).await;
+                    }
+                    self.attempts.record_failed(source, (!is_refused && !is_expired).then_some(digest)).await?;
                 }
                 Err(error)
             }

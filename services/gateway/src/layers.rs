@@ -54,7 +54,7 @@ use crate::call_span;
 use crate::client_address::{ClientNetwork, TrustedProxies, network};
 use crate::connections::ConnectionHandle;
 use crate::counters::Counters;
-use crate::faces::{Face, Target};
+use crate::faces::{ExpiredToken, Face, Target};
 use crate::http_status::grpc_code;
 use crate::options::Options;
 use crate::public_calls::{self, PublicCalls};
@@ -229,12 +229,17 @@ where
     let source = layers.source(&request);
     let Entered { request, guard, rate } = match enter(layers, target, request, source).await {
         Ok(entered) => entered,
-        Err(error) => {
+        Err(mut error) => {
             tracing::debug!(reason = error.reason.as_str(), "call refused");
             if error.reason == Reason::Overloaded {
                 layers.counters.count_refusal();
             }
-            return Ok(status::from_error(error).into_http());
+            let is_expired = error.details.remove(Token::EXPIRED).is_some();
+            let mut response = refusal(error);
+            if is_expired {
+                response.extensions_mut().insert(ExpiredToken);
+            }
+            return Ok(response);
         }
     };
     let mut response = run(layers, target.route, service, request, &guard).await?;

@@ -37,6 +37,10 @@ pub(crate) struct StreamEnd(pub(crate) fn(&Error) -> Bytes);
 #[derive(Clone, Copy)]
 pub(crate) struct Refused(pub(crate) Reason);
 
+/// Marks the refusal of an expired token, in the extensions of its response. Only REST states the reason.
+#[derive(Clone, Copy)]
+pub(crate) struct ExpiredToken;
+
 /// Translates the responses of the service below it.
 pub(super) struct Http<S> {
     pub(super) service: S,
@@ -137,7 +141,11 @@ impl Exchange {
                 connect::translate(operation, response).await.map(Body::new)
             }
             (Face::Rest, Some(error), _) => {
-                let failure = rest::Failure::refused(error, self.credential);
+                let credential = match self.credential {
+                    Presented::InHeader if response.extensions().get::<ExpiredToken>().is_some() => Presented::Expired,
+                    credential => credential,
+                };
+                let failure = rest::Failure::refused(error, credential);
                 let denial = self.target.rest.as_ref().and_then(rest::Lookup::denial);
                 let failure = match denial {
                     Some(text) => failure.when(Reason::RoleNotAllowed, StatusCode::FORBIDDEN, text),

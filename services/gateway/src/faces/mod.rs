@@ -45,7 +45,7 @@ use crate::{mcp, rest};
 pub(crate) use cors::{ANY_ORIGIN, cors, is_origin};
 pub(crate) use dispatch::DispatchLayer;
 use exchange::Http;
-pub(crate) use exchange::{Refused, StreamEnd, whole_seconds};
+pub(crate) use exchange::{ExpiredToken, Refused, StreamEnd, whole_seconds};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Face {

@@ -21,12 +21,13 @@ const OF_ACCOUNT: &str = "/v0/account/access_tokens";
 const DAY_SECONDS: u64 = 86_400;
 /// The longest lifetime of a token. Clients that count in seconds send more, and get this one.
 const LIFETIME_DAYS_MAX: u32 = 3_660;
+const CREATE_DENIED: &str = "You are not authorized to create an organization-level API token";
 /// Number of characters of a token that lists show.
 const SHOWN_CHARS: usize = 10;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route::<CreateToken>(Level::One, post(OF_ORGANIZATION, create)),
+        route::<CreateToken>(Level::One, post(OF_ORGANIZATION, create)).denied_with(CREATE_DENIED),
         route::<ListTokens>(Level::One, get(OF_ORGANIZATION, list)),
         route::<RevokeToken>(Level::One, delete(org_path!("/access_tokens/{token_id}"), revoke)),
         route::<CreateAccountToken>(Level::One, post(OF_ACCOUNT, create_of_account)),

@@ -27,6 +27,8 @@ pub(crate) struct Failure {
 pub(crate) enum Presented {
     Absent,
     InHeader,
+    /// A header, with a token that has expired.
+    Expired,
     InQuery,
 }
 
@@ -73,6 +75,9 @@ impl Failure {
         match credential {
             Presented::Absent if error.reason == Reason::InvalidToken => {
                 Self::new(StatusCode::UNAUTHORIZED, "No authentication credentials provided")
+            }
+            Presented::Expired => {
+                Self::from(error).when(Reason::InvalidToken, StatusCode::UNAUTHORIZED, "API token expired")
             }
             Presented::InQuery => {
                 Self::from(error).when(Reason::InvalidToken, StatusCode::UNAUTHORIZED, "Invalid token")
@@ -279,6 +284,7 @@ mod tests {
         let refused = |credential| Failure::refused(Token::refused(), credential).detail;
         assert_eq!(refused(Presented::Absent), "No authentication credentials provided");
         assert_eq!(refused(Presented::InHeader), "Invalid authentication credentials: invalid token");
+        assert_eq!(refused(Presented::Expired), "API token expired");
         assert_eq!(refused(Presented::InQuery), "Invalid token");
     }
 

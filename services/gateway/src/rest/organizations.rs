@@ -26,11 +26,13 @@ use super::routes::{Level, Route, route};
 const ORGANIZATIONS: &str = "/v0/account/organizations";
 const ORGANIZATION: &str = "/v0/account/organizations/{organization_id}";
 
+const UPDATE_DENIED: &str = "Not authorized to update this organization";
+
 pub(super) fn routes() -> Vec<Route> {
     vec![
         route::<ListAccountOrganizations>(Level::One, get(ORGANIZATIONS, list)),
         route::<CreateOrganization>(Level::One, post(ORGANIZATIONS, create)),
-        route::<UpdateOrganization>(Level::One, put(ORGANIZATION, update)),
+        route::<UpdateOrganization>(Level::One, put(ORGANIZATION, update)).denied_with(UPDATE_DENIED),
         route::<DeleteOrganization>(Level::One, delete(ORGANIZATION, remove)),
     ]
 }

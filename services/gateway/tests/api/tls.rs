@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use folio_gateway::{Options, TlsOptions};
 use folio_testkit::wait_for;
+use http::Version;
+use serde_json::json;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -86,6 +88,36 @@ async fn plain_text_is_refused_if_a_certificate_is_configured() {
     let mut plain = HealthClient::new(server.channel.clone());
     plain.check(HealthCheckRequest::default()).await.expect_err("plain text is refused");
     answers(&pair.connect(&server).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn every_face_over_http_is_served_over_tls_in_both_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path());
+    let pair = Pair::new();
+    pair.write(&options.tls);
+    let server = Server::with(options).await;
+    let client = server.member().await;
+    let builder = || {
+        let certificate = reqwest::Certificate::from_pem(pair.certificate.as_bytes()).unwrap();
+        reqwest::Client::builder().tls_certs_only([certificate]).resolve("localhost", server.address)
+    };
+    let url = |path: &str| format!("https://localhost:{}{path}", server.address.port());
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    for (builder, version) in [(builder().http1_only(), Version::HTTP_11), (builder(), Version::HTTP_2)] {
+        let http = builder.build().unwrap();
+        for request in [
+            http.get(url(&format!("/v0/orgs/{}/tags", client.org))),
+            http.post(url("/folio.v1.TagService/ListTags")).json(&json!({})),
+            http.post(url("/mcp")).json(&message),
+            http.get(url("/openapi.json")),
+        ] {
+            let request = request.header("authorization", client.authorization().unwrap());
+            let answer = request.send().await.unwrap();
+            assert_eq!((answer.status().as_u16(), answer.version()), (200, version), "{}", answer.url());
+        }
+    }
+    server.stop().await;
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The routes of access tokens.
 
-use folio_types::{OrgId, Role, System};
+use std::time::Duration;
+
+use folio_types::token::Token;
+use folio_types::{Environment as _, OrgId, Role, System, UserId};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::Http;
-use crate::harness::Server;
+use crate::harness::{Server, record};
 
 #[tokio::test]
 async fn a_token_of_an_organization_is_created_listed_and_revoked() {
@@ -61,7 +64,8 @@ async fn a_token_does_not_exceed_the_rights_of_its_creator_and_ends_within_ten_y
 
     let member = Http::new(&server, &server.user(&org, Role::Member).await);
     let refused = member.json(Method::POST, &tokens, &json!({ "name": "a", "lifetime": 0 })).await;
-    assert_eq!((refused.status.as_u16(), refused.detail()), (403, json!("You are not an admin of this organization")));
+    let detail = json!("You are not authorized to create an organization-level API token");
+    assert_eq!((refused.status.as_u16(), refused.detail()), (403, detail));
     for (body, location) in [
         (json!({ "name": "a" }), json!(["body", "lifetime"])),
         (json!({ "lifetime": 1 }), json!(["body", "name"])),
@@ -76,6 +80,37 @@ async fn a_token_does_not_exceed_the_rights_of_its_creator_and_ends_within_ten_y
     let short = Http::new(&server, &server.holder(short["token"].as_str().unwrap()));
     let refused = short.json(Method::POST, &tokens, &json!({ "name": "a", "lifetime": 2 })).await;
     assert_eq!((refused.status.as_u16(), &refused.detail()[0]["loc"]), (422, &json!(["body", "lifetime"])));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_rest_states_that_a_token_has_expired_and_only_to_its_holder() {
+    let server = Server::start().await;
+    let (org, user) = (OrgId::generate(&System), UserId::generate(&System));
+    server.organization(&org).await;
+    let expired = Token::generate(&org, &System);
+    let mut old = record(&expired, &user, Role::Admin);
+    old.expires_at = Some(System.now() - Duration::from_secs(1));
+    server.store_token(&expired, old).await;
+    let guessed = Token::with_id(&org, expired.id().clone(), &System);
+    let [holder, stranger] = [&expired, &guessed].map(|token| Http::new(&server, &server.holder(&token.reveal())));
+    let tags = format!("/v0/orgs/{org}/tags");
+    // A client that receives 401 may send the same request again.
+    for _ in 0..2 {
+        for (http, text) in
+            [(&holder, "API token expired"), (&stranger, "Invalid authentication credentials: invalid token")]
+        {
+            let refused = http.get(&tags).await;
+            assert_eq!((refused.status.as_u16(), refused.detail()), (401, json!(text)));
+            assert_eq!(refused.json()["code"], "INVALID_TOKEN");
+        }
+    }
+    let in_query = holder.get(&format!("/v0/account/token/organization?token={}", expired.reveal())).await;
+    assert_eq!((in_query.status.as_u16(), in_query.detail()), (401, json!("Invalid token")));
+    for path in ["/folio.v1.TagService/ListTags", "/mcp"] {
+        let refused = async |http: &Http| http.json(Method::POST, path, &json!({})).await.json();
+        assert_eq!(refused(&holder).await, refused(&stranger).await, "{path}");
+    }
     server.stop().await;
 }
 

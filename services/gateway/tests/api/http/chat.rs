@@ -143,6 +143,30 @@ async fn a_client_rejoins_the_stream_after_the_last_event_that_it_received() {
 }
 
 #[tokio::test]
+async fn a_silent_stream_sends_comments() {
+    let chat = Chat::start().await;
+    chat.server.model.next(Answer::Hang);
+    let body = json!({ "messages": [{ "role": "user", "content": "Hello" }], "stream": true });
+    let document = chat.path.rsplit('/').nth(1).unwrap();
+    let requests = [
+        chat.http.request(Method::POST, &chat.path).json(&body),
+        chat.http
+            .request(Method::POST, "/folio.v1.DocumentService/WatchDocument")
+            .json(&json!({ "document_id": document })),
+    ];
+    let streams = requests.map(|request| async move {
+        let (mut response, mut received) = (request.send().await.unwrap(), String::new());
+        while !received.contains(": ping\n\n") {
+            let chunk = response.chunk().await.unwrap().expect("the stream stays open");
+            received += std::str::from_utf8(&chunk).unwrap();
+        }
+    });
+    // The interval of 15 s is a part of the contract, so that real time passes.
+    tokio::time::timeout(2 * SOON, futures::future::join_all(streams)).await.expect("comments arrive in time");
+    chat.server.stop().await;
+}
+
+#[tokio::test]
 async fn a_pending_round_runs_what_is_approved_and_rejects_what_is_left_out() {
     let chat = Chat::start().await;
     let thread = chat.thread().await;
@@ -203,6 +227,26 @@ async fn a_read_only_call_with_a_rule_is_rejected_if_it_is_left_out() {
     let results = turn["turn"]["rounds"][0]["results"].as_array().unwrap();
     let statuses: Vec<&str> = results.iter().map(|result| result["status"].as_str().unwrap()).collect();
     assert_eq!(statuses, ["CALL_STATUS_REJECTED", "CALL_STATUS_OK", "CALL_STATUS_OK"], "{turn}");
+    chat.server.stop().await;
+}
+
+#[tokio::test]
+async fn invariant_2_a_call_that_an_admin_must_approve_is_answered_to_others_with_403() {
+    let chat = Chat::start().await;
+    let admin = chat.server.user(&chat.client.org, Role::Admin).await;
+    let rule = json!({ "name": "two eyes", "tools": ["create_tag"], "ask": { "roles": ["ROLE_ADMIN"] } });
+    admin.call_ok("SetPolicy", json!({ "policy": { "rules": [rule] } })).await;
+    chat.call(&["one"]);
+    let waiting = chat.say("Do it", json!({})).await.json();
+    let approvals = json!([{ "call_id": waiting["tool_calls"][0]["id"], "approved": true }]);
+    let body = json!({ "turn_id": waiting["turn_id"], "approvals": approvals });
+    let refused = chat.post("/approve", body.clone()).await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (403, &json!("POLICY_DENIED")), "{refused:?}");
+    assert_eq!(chat.tags().await, 0);
+    chat.server.model.answer("Done.");
+    let of_admin = Http::new(&chat.server, &admin);
+    let approved = of_admin.json(Method::POST, &format!("{}/approve", chat.path), &body).await;
+    assert_eq!((&approved.json()["text"], chat.tags().await), (&json!("Done."), 1), "{approved:?}");
     chat.server.stop().await;
 }
 

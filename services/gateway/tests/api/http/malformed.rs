@@ -62,20 +62,22 @@ async fn bodies_that_are_no_json_are_refused_by_every_operation_and_route() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_or_too_slow_is_refused() {
-    let options = Options { message_timeout: Duration::from_millis(200), ..Options::default() };
+    let brief = Duration::from_millis(200);
+    let options = Options { message_timeout: brief, transfer_idle: brief, ..Options::default() };
     let server = Server::with(options).await;
     let client = server.member().await;
     let http = Http::new(&server, &client);
     let tags = format!("/v0/orgs/{}/tags", client.org);
     let large = json!({ "name": "x".repeat(5 * 1024 * 1024) });
     // The server reads a part of the excess, so that a client that first sends everything receives the answer.
-    for (path, field) in [(tags.as_str(), "code"), ("/folio.v1.TagService/CreateTag", "code")] {
+    let paths = [tags.as_str(), "/folio.v1.TagService/CreateTag", "/mcp"];
+    for path in paths {
         let answer = http.json(Method::POST, path, &large).await;
         assert_eq!(answer.status, 413, "{path}");
-        assert!(!answer.json()[field].is_null(), "{answer:?}");
+        assert!(!answer.json()["code"].is_null(), "{answer:?}");
     }
     let authorization = client.authorization().unwrap();
-    for path in [tags.as_str(), "/folio.v1.TagService/CreateTag"] {
+    for path in paths {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {authorization}\r\nContent-Type: application/json\r\n\
              Content-Length: 100\r\n\r\n{{"
@@ -83,6 +85,24 @@ async fn a_body_that_is_too_large_or_too_slow_is_refused() {
         let received = exchange(&server, head.as_bytes()).await;
         assert_eq!(statuses(&received), ["504"], "{received}");
     }
+    // Uploads may take longer, but not be silent.
+    let documents = format!("/v0/orgs/{}/documents", client.org);
+    for (path, content_type, start) in [
+        (documents.clone(), "application/json", "{\"documents\": ["),
+        (
+            format!("{documents}/multipart"),
+            "multipart/form-data; boundary=B",
+            "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\npart",
+        ),
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {authorization}\r\nContent-Type: {content_type}\r\n\
+             Content-Length: 1000\r\n\r\n{start}"
+        );
+        let received = exchange(&server, head.as_bytes()).await;
+        assert_eq!(statuses(&received), ["504"], "{received}");
+    }
+    assert_eq!(client.call_ok("ListDocuments", json!({})).await, json!({}));
     server.stop().await;
 }
 
@@ -125,8 +145,135 @@ async fn a_request_cannot_contain_another_one() {
     server.stop().await;
 }
 
+/// The answer of a server to a request over HTTP/2.
+#[derive(Debug, PartialEq, Eq)]
+enum Http2Answer {
+    /// The server sent the headers of a response.
+    Response,
+    /// The server reset the stream, or ended the connection.
+    Reset,
+}
+
+/// Returns a text of HPACK without compression.
+fn hpack_text(text: &str) -> Vec<u8> {
+    const PREFIX_MAX: usize = 127;
+    let byte = |number: usize| u8::try_from(number).unwrap();
+    let length = match text.len().checked_sub(PREFIX_MAX) {
+        None => vec![byte(text.len())],
+        Some(rest @ ..PREFIX_MAX) => vec![byte(PREFIX_MAX), byte(rest)],
+        Some(_) => panic!("the text is too long for two bytes of length"),
+    };
+    [length.as_slice(), text.as_bytes()].concat()
+}
+
+/// Returns a frame of HTTP/2. Stream 0: the connection.
+fn http2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [length.as_slice(), &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Returns the first answer in the bytes of a server. None: there is none yet.
+fn http2_answer(mut received: &[u8]) -> Option<Http2Answer> {
+    const HEADERS: u8 = 1;
+    const RESET: u8 = 3;
+    const GO_AWAY: u8 = 7;
+    while let Some((head, rest)) = received.split_first_chunk::<9>() {
+        match head[3] {
+            HEADERS => return Some(Http2Answer::Response),
+            RESET | GO_AWAY => return Some(Http2Answer::Reset),
+            _ => {}
+        }
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        (_, received) = rest.split_at_checked(length)?;
+    }
+    None
+}
+
+/// Sends a request over HTTP/2 whose headers no client library sends, and returns the answer.
+async fn exchange_http2(server: &Server, headers: &[(&str, &str)], body: &str) -> Http2Answer {
+    let block = headers.iter().map(|(name, value)| [&[0][..], &hpack_text(name), &hpack_text(value)].concat());
+    let block = block.collect::<Vec<_>>().concat();
+    let (settings, end_of_headers, end_of_stream) = (4, 0x4, 0x1);
+    let bytes = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        http2_frame(settings, 0, 0, &[]),
+        http2_frame(1, end_of_headers, 1, &block),
+        http2_frame(0, end_of_stream, 1, body.as_bytes()),
+    ];
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(&bytes.concat()).await.unwrap();
+    let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        if let Some(answer) = http2_answer(&received) {
+            return answer;
+        }
+        let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut buffer)).await;
+        match read.expect("the server answers in time") {
+            Ok(count @ 1..) => received.extend_from_slice(&buffer[..count]),
+            Ok(0) | Err(_) => return Http2Answer::Reset,
+        }
+    }
+}
+
 #[tokio::test]
-async fn a_header_that_belongs_to_the_connection_is_refused_in_http2() {
+async fn a_request_over_http2_that_a_proxy_could_translate_to_two_is_reset() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let (authorization, path) = (client.authorization().unwrap(), format!("/v0/orgs/{}/tags", client.org));
+    let usual = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "a"),
+        (":path", path.as_str()),
+        ("authorization", authorization.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let send = async |more: &[(&str, &str)], name: &str| {
+        exchange_http2(&server, &[&usual[..], more].concat(), &json!({ "name": name }).to_string()).await
+    };
+    for more in [
+        &[("transfer-encoding", "chunked")][..],
+        &[("connection", "keep-alive")],
+        &[("keep-alive", "timeout=5")],
+        &[("proxy-connection", "keep-alive")],
+        &[("upgrade", "h2c")],
+        &[("te", "gzip")],
+        &[("content-length", "5")],
+        &[("content-length", "500")],
+        &[("content-length", "17"), ("content-length", "5")],
+        &[("content-length", "+17")],
+        &[(":path", "/mcp")],
+        &[("x", "a\r\ntransfer-encoding: chunked")],
+        &[("x\r\ntransfer-encoding", "chunked")],
+        &[("Transfer-Encoding", "chunked")],
+        &[("transfer-encoding ", "chunked")],
+    ] {
+        assert_eq!(send(more, "hidden").await, Http2Answer::Reset, "{more:?}");
+    }
+    assert_eq!(client.call_ok("ListTags", json!({})).await, json!({}), "no such request was served");
+    assert_eq!(send(&[("te", "trailers")], "plain").await, Http2Answer::Response);
+    let listed = client.call_ok("ListTags", json!({})).await;
+    assert_eq!(listed["tags"][0]["name"], "plain", "the same request without such a header is served");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_is_not_upgraded_to_http2() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let request = format!(
+        "GET /v0/orgs/{}/tags HTTP/1.1\r\nHost: a\r\nAuthorization: {}\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+         Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
+        client.org,
+        client.authorization().unwrap()
+    );
+    let received = exchange(&server, request.as_bytes()).await;
+    assert_eq!(statuses(&received), ["200"], "{received}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_encoded_separator_in_a_path_over_http2_stays_in_its_segment() {
     let server = Server::start().await;
     let client = server.member().await;
     let http2 = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();

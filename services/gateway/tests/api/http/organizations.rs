@@ -117,7 +117,8 @@ async fn the_members_of_an_organization_are_replaced_by_its_admin_only() {
         (Http::new(&server, &server.session(&ann, None).await), Http::new(&server, &server.session(&bob, None).await));
     let one = format!("{ROUTE}/{org}");
     let refused = viewer.json(Method::PUT, &one, &json!({ "name": "mine" })).await;
-    assert_eq!((refused.status.as_u16(), refused.detail()), (403, json!("You are not an admin of this organization")));
+    let detail = json!("Not authorized to update this organization");
+    assert_eq!((refused.status.as_u16(), refused.detail()), (403, detail));
     let outsider = Http::new(&server, &server.session(&cleo, None).await);
     let refused = outsider.json(Method::PUT, &one, &json!({ "name": "mine" })).await;
     let detail = json!("You are not a member of this organization");
