@@ -90,6 +90,8 @@ test("the keyboard moves through the items and opens one", async () => {
   expect(document.activeElement).toBe(cards[2]);
   await user.keyboard("k{Enter}");
   await waitFor(() => expect(window.location.pathname).toBe("/documents/doc_1"));
+  // The document may have a newer extraction than the one to review.
+  expect(new URLSearchParams(window.location.search).get("extraction")).toBe("ext_1");
 });
 
 test("the keyboard rejects a call with a reason, and accepts a proposal", async () => {
