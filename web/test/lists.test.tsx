@@ -160,6 +160,18 @@ test("views are opened by keys and by the palette", async () => {
   await waitFor(() => expect(window.location.pathname).toBe("/audit"));
 });
 
+test("the palette opens while the visitor writes, and its input accepts a question mark", async () => {
+  const { user } = renderPage({ document: { listDocuments: () => ({}) }, tag: { listTags: () => ({}) } });
+  await user.click(await screen.findByRole("searchbox", { name: "Search by name" }));
+  await user.keyboard("?");
+  expect(screen.queryByRole("combobox", { name: "Command" })).toBeNull();
+  await user.keyboard("{Control>}k{/Control}");
+  const input = await screen.findByRole<HTMLInputElement>("combobox", { name: "Command" });
+  await user.type(input, "what?");
+  expect(input.value).toBe("what?");
+  expect(screen.getByText("No command contains this text.")).toBeTruthy();
+});
+
 test("the columns of many fields are chosen", async () => {
   const originalJson = JSON.stringify(Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`field ${index}`, `value ${index}`])));
   const { user } = renderPage({
