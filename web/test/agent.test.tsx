@@ -248,6 +248,33 @@ test("a mention is searched on the server by what is typed", async () => {
   await waitFor(() => expect(fake.chats[0]?.mentions.map(({ target }) => target)).toEqual([{ case: "schemaRevid", value: "sch_9.1" }]));
 });
 
+test("the key @ moves to the mentions, and writes an address within a word", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "write to ann@b.example ");
+  expect((await message() as HTMLTextAreaElement).value).toBe("write to ann@b.example ");
+  await user.type(await message(), "@");
+  await waitFor(() => expect(document.activeElement).toBe(screen.getByLabelText("Mentions", { selector: "input" })));
+  expect((await message() as HTMLTextAreaElement).value).toBe("write to ann@b.example ");
+});
+
+test("a call that writes without a decision is an approved card", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "hello{Enter}");
+  await waitFor(() => expect(fake.chats).toHaveLength(1));
+  const { approvalRequirement: _, ...automatic } = { ...CALL, needsApproval: false };
+  const read = { ...automatic, callId: "c2", name: "list_tags", argumentsDigest: "d2", argumentsJson: "{}", access: v1.ToolAccess.READ_ONLY };
+  const done = (callId: string, name: string): Kind => ({ case: "toolResult", value: { callId, name, status: v1.CallStatus.OK, content: "{}" } });
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [automatic, read] } }, done("c1", "create_tag"), done("c2", "list_tags"));
+  fake.emit({ case: "roundStarted", value: { round: 2, attempt: 1 } }, say("created"), { case: "completed", value: { text: "created" } });
+  expect(await screen.findByText("created")).toBeTruthy();
+  expect(screen.getByText("2 automatic tool calls")).toBeTruthy();
+  const cardOf = (name: string) => within(screen.getByLabelText(`Tool call ${name}`));
+  expect(cardOf("create_tag").getByText("Approved automatically")).toBeTruthy();
+  expect(cardOf("list_tags").queryByText("Approved automatically")).toBeNull();
+});
+
 test("while calls wait, sending supersedes them explicitly", async () => {
   const fake = new FakeConversation();
   fake.threadExists = true;
