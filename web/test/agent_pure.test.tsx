@@ -78,7 +78,8 @@ test("the messages of a thread are entries with the results of calls, without th
   ].map((message) => create(v1.MessageSchema, message));
   const entries = entriesOf(messages, "t2");
   expect(entries.map((entry) => [entry.kind, entry.text])).toEqual([["user", "q"], ["agent", ""], ["agent", "a"]]);
-  expect(entries[1]).toMatchObject({ calls: [{ content: "r" }] });
+  expect(entries[1]).toMatchObject({ calls: [{ content: "r" }], endOf: "" });
+  expect(entries[2]).toMatchObject({ endOf: "t1" });
   expect(entriesOf(messages, "")).toHaveLength(4);
 });
 
