@@ -175,3 +175,34 @@ test("a protected PDF is uploaded again with its password, which is not stored",
   expect(JSON.stringify([{ ...sessionStorage }, { ...localStorage }])).not.toContain("open sesame");
   vi.unstubAllGlobals();
 });
+
+test("a proposal appears while the document is open, with its extraction and the log of its run", async () => {
+  const proposal = { proposalId: "prp_1", documentId: "doc_1", documentType: "invoice", extractionId: "ext_1", schemaRevid: "sch_1.1", promptRevid: "prm_1.1", threadId: "thr_9", etag: "e1" };
+  let isFinished = false;
+  let finish = () => undefined as void;
+  const finished = new Promise<void>((resolve) => { finish = resolve; });
+  const filters: string[] = [];
+  renderPage({
+    ...services(),
+    proposal: { listProposals: ({ filter }) => { filters.push(filter); return isFinished ? { proposals: [proposal] } : {}; } },
+    inbox: {
+      listInboxItems: () => ({}),
+      watchInbox: async function* () {
+        yield { change: { case: "caughtUp" as const, value: {} } };
+        await finished;
+        yield { change: { case: "item" as const, value: { itemId: "prp_1", kind: v1.InboxItemKind.PROPOSAL, subject: { case: "proposal" as const, value: proposal } } } };
+        await new Promise(() => undefined);
+      },
+    },
+  }, "/documents/doc_1");
+  await waitFor(() => expect(filters).toEqual(["state:proposed document:doc_1"]));
+  expect(screen.queryByRole("region", { name: "Proposal" })).toBeNull();
+  isFinished = true;
+  finish();
+  const banner = within(await screen.findByRole("region", { name: "Proposal" }));
+  expect(banner.getByText(/an agent created an extraction/)).toBeTruthy();
+  const target = (name: string) => banner.getByRole("link", { name }).getAttribute("href");
+  expect(["a schema", "a prompt", "Show the log of the run"].map(target)).toEqual(["/schemas/sch_1", "/prompts?prompt=prm_1", "/documents/doc_1?panel=agent&thread=thr_9"]);
+  expect(banner.getByRole("link", { name: HOSTILE }).getAttribute("href")).toBe("/documents/doc_1?panel=extraction&extraction=ext_1");
+  expect(document.querySelector("img[src=x]")).toBeNull();
+});

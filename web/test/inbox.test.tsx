@@ -81,6 +81,15 @@ test("a proposal is accepted with its tag, or without", async () => {
   await waitFor(() => expect(requests.map(({ tagName, etag }) => [tagName, etag])).toEqual([["", "e1"]]));
 });
 
+test("a proposal that reuses the prompt of a similar document says so", async () => {
+  const value = create(v1.ProposalSchema, { proposalId: "prp_2", documentId: "doc_1", promptRevid: "prm_1.1", similarProposalId: "prp_1", similarity: 0.97 });
+  const items = [item("prp_2", 1, { case: "proposal", value }, v1.InboxItemKind.PROPOSAL)];
+  const base = services();
+  renderPage(services({ inbox: { ...base.inbox, listInboxItems: () => ({ items }) } }), "/inbox");
+  expect(await screen.findByText(/an extraction was made as for a similar document \(97\s?% alike\), with/)).toBeTruthy();
+  expect(screen.queryByText(/an agent created/)).toBeNull();
+});
+
 test("the keyboard moves through the items and opens one", async () => {
   const { user } = renderPage(services(), "/inbox");
   const cards = await screen.findAllByRole("listitem");
