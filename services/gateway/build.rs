@@ -47,6 +47,12 @@ fn embed_page(output: &Path) -> Result<(), Box<dyn Error>> {
     if Path::new(PAGE).is_dir() {
         collect(Path::new(PAGE), &mut files)?;
     }
+    if files.is_empty() {
+        println!(
+            "cargo:warning=this build contains no web page; `npm --prefix clients/typescript ci && npm --prefix web ci && \
+             npm --prefix web run build` builds the page for the next build"
+        );
+    }
     files.sort();
     let mut table = "&[\n".to_owned();
     for (number, file) in files.iter().enumerate() {

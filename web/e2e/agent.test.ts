@@ -115,6 +115,8 @@ test("calls that need no approval run and are folded", async () => {
   await say(page, "tag automatic");
   await visible(page.getByText("about the tag is done."));
   expect(await tagNames()).toContain("tag automatic");
+  // The card is folded.
+  expect(await page.getByText("Approved automatically").count()).toBe(1);
   await context.close();
 });
 

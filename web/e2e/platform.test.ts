@@ -1,4 +1,4 @@
-import { connect } from "folio-client";
+import { connect, v1 } from "folio-client";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { hidden, launch, signIn, visible, visit, type Visitor } from "./browser.js";
@@ -17,7 +17,7 @@ afterAll(async () => {
   await browser.close();
 });
 
-test("a provider is added, and its endpoint lists its models", async () => {
+test("a provider is added, gets a model of its endpoint, is tested and deleted, and a default model is saved", async () => {
   const { page } = visitor;
   await page.goto("/administration/providers");
   await page.getByRole("button", { name: "New provider" }).click();
@@ -31,6 +31,24 @@ test("a provider is added, and its endpoint lists its models", async () => {
   await page.getByRole("combobox", { name: "Models of the endpoint" }).click();
   await visible(page.getByRole("option", { name: "second" }));
   expect(await page.content()).not.toContain("a-SECRET-key");
+  await page.getByRole("option", { name: "second" }).click();
+  await form.getByRole("button", { name: "Add", exact: true }).click();
+  await form.getByRole("button", { name: "Save the models" }).click();
+  await hidden(form);
+  await page.getByRole("button", { name: "Test own" }).click();
+  await visible(page.getByText(/^second answered in /));
+
+  await page.getByRole("combobox", { name: "Default model" }).click();
+  await page.getByRole("option", { name: "second", exact: true }).click();
+  await page.getByRole("button", { name: "Save the defaults" }).click();
+  const { api: server, token } = inject("servers");
+  const platform = connect({ server, token });
+  await expect.poll(async () => (await platform.providers.listProviders({ owner: v1.ProviderOwner.ORGANIZATION })).defaultModel).toBe("second");
+  platform.close();
+  await page.reload();
+  await page.getByRole("button", { name: "Delete own", exact: true }).click();
+  await page.getByRole("button", { name: "Confirm: Delete own" }).click();
+  await hidden(page.getByRole("button", { name: "Edit own" }));
 });
 
 test("an organization and a user are created by the platform", async () => {

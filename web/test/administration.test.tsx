@@ -2,7 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
-import { moved, policyOf, sentenceOf, textOfPolicy } from "../src/administration/policy_text.js";
+import { moved, policyOf, sentenceOf, textOfPolicy, withNewRule, withoutRule } from "../src/administration/policy_text.js";
 import { roleOfValue } from "../src/administration/roles.js";
 import { renderPage } from "./page.js";
 
@@ -26,6 +26,14 @@ test("rules are moved within the list", () => {
   expect(POLICY.rules.map(sentenceOf)).toEqual(["Denies delete_document.", "Asks for approval of all tools that write, by admins."]);
 });
 
+test("a new rule has a free name and permits nothing, and a removed one leaves the others", () => {
+  const policy = withNewRule(withNewRule(withoutRule(withNewRule(POLICY), 0)));
+  expect(policy.rules.map(({ name }) => name)).toEqual(["four eyes", "Rule 3", "Rule 4", "Rule 5"]);
+  expect(policy.rules.slice(1).map(({ ruling, tools }) => [ruling.case, tools])).toEqual(Array(3).fill(["ask", []]));
+  expect(policyOf(textOfPolicy(policy))).toHaveProperty("policy");
+  expect(POLICY.rules).toHaveLength(2);
+});
+
 test("an unknown role of a form is the lowest one", () => {
   expect([roleOfValue("3"), roleOfValue("9"), roleOfValue(null)]).toEqual([v1.Role.ADMIN, v1.Role.VIEWER, v1.Role.VIEWER]);
 });
@@ -36,6 +44,16 @@ test("the order of rules is saved with the version that was read", async () => {
   await user.click(await screen.findByRole("button", { name: "Move four eyes up" }));
   await user.click(screen.getByRole("button", { name: "Save the policy" }));
   await waitFor(() => expect(saved.map(({ policy, etag }) => [policy?.rules.map(({ name }) => name), etag])).toEqual([[["four eyes", "no deletions"], "e1"]]));
+});
+
+test("a rule is removed and another one is added before the policy is saved", async () => {
+  const saved: v1.SetPolicyRequest[] = [];
+  const { user } = renderPage({ policy: { getPolicy: () => ({ policy: POLICY, etag: "e1" }), setPolicy: (request) => { saved.push(request); return {}; } } }, "/administration/policy");
+  await user.click(await screen.findByRole("button", { name: "Remove no deletions" }));
+  await user.click(screen.getByRole("button", { name: "Add a rule" }));
+  expect(await screen.findByText("2. Rule 2")).toBeTruthy();
+  await user.click(screen.getByRole("button", { name: "Save the policy" }));
+  await waitFor(() => expect(saved.map(({ policy }) => policy?.rules.map(({ name }) => name))).toEqual([["four eyes", "Rule 2"]]));
 });
 
 test("the secret of a token is shown once and not stored", async () => {

@@ -32,6 +32,8 @@ class FakeConversation {
   onApprove: (request: v1.ApproveRequest) => MessageInitShape<typeof v1.ApproveResponseSchema> = () => ({ outcome: { case: "stillAwaiting", value: {} } });
   pending: readonly (typeof CALL)[] = [];
   threadExists = false;
+  messages: MessageInitShape<typeof v1.MessageSchema>[] = [];
+  readonly usage = { inputTokens: 1200n, outputTokens: 5n, modelCalls: 2, credits: 7n };
   /** The filters by which schemas were listed. */
   readonly searches: string[] = [];
   #wake: (() => void)[] = [];
@@ -88,7 +90,7 @@ class FakeConversation {
         listThreads: () => ({ threads: this.threadExists ? [{ threadId: "thr_1", title: HOSTILE }] : [] }),
         getThread: () => {
           const turn = this.turn;
-          return { thread: { threadId: "thr_1" }, ...(turn && { openTurn: turn }) };
+          return { thread: { threadId: "thr_1" }, messages: [...this.messages], ...(turn && { openTurn: turn }) };
         },
       },
       model: { listModels: () => ({ models: [{ name: "m1" }, { name: "m2" }] }) },
@@ -109,7 +111,7 @@ class FakeConversation {
           return stream(0n, signal);
         },
         watchTurn: ({ fromEvent }, { signal }) => stream(fromEvent, signal),
-        getTurn: () => ({ turn: this.turn ?? { turnId: TURN } }),
+        getTurn: ({ turnId }) => ({ turn: this.turn ?? { turnId, usage: this.usage } }),
         approve: (request) => {
           const response = this.onApprove(request);
           this.decisions.push(...request.decisions);
@@ -246,6 +248,48 @@ test("a mention is searched on the server by what is typed", async () => {
   expect(document.querySelector("img[src=x]")).toBeNull();
   await user.click(screen.getByRole("button", { name: "Send" }));
   await waitFor(() => expect(fake.chats[0]?.mentions.map(({ target }) => target)).toEqual([{ case: "schemaRevid", value: "sch_9.1" }]));
+});
+
+test("the key @ moves to the mentions, and writes an address within a word", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "write to ann@b.example ");
+  expect((await message() as HTMLTextAreaElement).value).toBe("write to ann@b.example ");
+  await user.type(await message(), "@");
+  await waitFor(() => expect(document.activeElement).toBe(screen.getByLabelText("Mentions", { selector: "input" })));
+  expect((await message() as HTMLTextAreaElement).value).toBe("write to ann@b.example ");
+});
+
+test("a call that writes without a decision is an approved card", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "hello{Enter}");
+  await waitFor(() => expect(fake.chats).toHaveLength(1));
+  const { approvalRequirement: _, ...automatic } = { ...CALL, needsApproval: false };
+  const read = { ...automatic, callId: "c2", name: "list_tags", argumentsDigest: "d2", argumentsJson: "{}", access: v1.ToolAccess.READ_ONLY };
+  const done = (callId: string, name: string): Kind => ({ case: "toolResult", value: { callId, name, status: v1.CallStatus.OK, content: "{}" } });
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [automatic, read] } }, done("c1", "create_tag"), done("c2", "list_tags"));
+  fake.emit({ case: "roundStarted", value: { round: 2, attempt: 1 } }, say("created"), { case: "completed", value: { text: "created" } });
+  expect(await screen.findByText("created")).toBeTruthy();
+  expect(screen.getByText("2 automatic tool calls")).toBeTruthy();
+  const cardOf = (name: string) => within(screen.getByLabelText(`Tool call ${name}`));
+  expect(cardOf("create_tag").getByText("Approved automatically")).toBeTruthy();
+  expect(cardOf("list_tags").queryByText("Approved automatically")).toBeNull();
+});
+
+test("the usage of an earlier turn is read on demand", async () => {
+  const fake = new FakeConversation();
+  fake.threadExists = true;
+  // The server sends the newest message first.
+  fake.messages = [
+    { count: 2, turnId: "trn_0", kind: { case: "assistant", value: { text: "the answer" } } },
+    { count: 1, turnId: "trn_0", kind: { case: "user", value: { text: "a question" } } },
+  ];
+  const { user } = fake.open();
+  expect(await screen.findByText("the answer")).toBeTruthy();
+  expect(screen.queryByText(/tokens read/)).toBeNull();
+  await user.click(screen.getByRole("button", { name: "Usage" }));
+  expect(await screen.findByText(/tokens read, 5 written, 2 model calls, 7 credits$/)).toBeTruthy();
 });
 
 test("while calls wait, sending supersedes them explicitly", async () => {

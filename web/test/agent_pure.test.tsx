@@ -8,7 +8,7 @@ import { approversOf, editedArguments, editVerdict, problemsOf, summaryOf } from
 import { affectedSentence, effectSentence, linesOfValue } from "../src/agent/effect.js";
 import { entriesOf } from "../src/agent/history.js";
 import { Markdown } from "../src/agent/markdown.js";
-import { mentionOf, withChosen } from "../src/agent/mentions.js";
+import { beginsMention, mentionOf, withChosen } from "../src/agent/mentions.js";
 import { afterEvents, startedTurn, usageSentence } from "../src/agent/turn_state.js";
 
 let number = 0;
@@ -78,7 +78,8 @@ test("the messages of a thread are entries with the results of calls, without th
   ].map((message) => create(v1.MessageSchema, message));
   const entries = entriesOf(messages, "t2");
   expect(entries.map((entry) => [entry.kind, entry.text])).toEqual([["user", "q"], ["agent", ""], ["agent", "a"]]);
-  expect(entries[1]).toMatchObject({ calls: [{ content: "r" }] });
+  expect(entries[1]).toMatchObject({ calls: [{ content: "r" }], endOf: "" });
+  expect(entries[2]).toMatchObject({ endOf: "t1" });
   expect(entriesOf(messages, "")).toHaveLength(4);
 });
 
@@ -104,6 +105,13 @@ describe("a tool call", () => {
 test("a mention has a known kind and an id", () => {
   expect(mentionOf("tag:tag_1")?.target).toEqual({ case: "tagId", value: "tag_1" });
   for (const bad of ["tag:", "user:usr_1", "tag"]) expect(mentionOf(bad)).toBeUndefined();
+});
+
+test("an @ begins a mention, but not within an address", () => {
+  expect(["", "about ", "請求書", "(", "line\n"].map((text) => beginsMention(text, text.length))).toEqual(Array(5).fill(true));
+  expect(["ann", "ann.b", "see a1"].map((text) => beginsMention(text, text.length))).toEqual([false, false, false]);
+  // The text after the caret does not count.
+  expect(beginsMention("ann", 0)).toBe(true);
 });
 
 test("chosen mentions stay options when the search finds others", () => {

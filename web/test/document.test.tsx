@@ -1,6 +1,8 @@
+import { create } from "@bufbuild/protobuf";
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { describe, expect, test, vi } from "vitest";
+import { shownProposal } from "../src/document/proposal_banner.js";
 import { pdfPasswordProblem } from "../src/document/protected_notice.js";
 import { matchingPages, matchingWords, nextMatch } from "../src/document/search.js";
 import { nextZoom, resolutionFor } from "../src/document/zoom.js";
@@ -174,4 +176,55 @@ test("a protected PDF is uploaded again with its password, which is not stored",
   expect((sent[0]?.get("file") as Blob).size).toBe(6);
   expect(JSON.stringify([{ ...sessionStorage }, { ...localStorage }])).not.toContain("open sesame");
   vi.unstubAllGlobals();
+});
+
+test("a banner shows the open proposal, or the failure of the newest run", () => {
+  const { PROPOSED, FAILED, REJECTED, SKIPPED } = v1.ProposalState;
+  const of = (...states: v1.ProposalState[]) => shownProposal(states.map((state, index) => create(v1.ProposalSchema, { proposalId: `prp_${index}`, state })))?.proposalId;
+  expect([of(FAILED, PROPOSED), of(FAILED, REJECTED)]).toEqual(["prp_1", "prp_0"]);
+  // A failure before a decision is history, and the state of the document says that it has no text.
+  expect([of(), of(REJECTED, FAILED), of(SKIPPED)]).toEqual([undefined, undefined, undefined]);
+});
+
+test("the reason of a failed run is text, and its log is linked", async () => {
+  renderPage({
+    ...services(),
+    proposal: { listProposals: () => ({ proposals: [{ proposalId: "prp_1", state: v1.ProposalState.FAILED, documentId: "doc_1", reason: HOSTILE, threadId: "thr_9" }] }) },
+  }, "/documents/doc_1");
+  const banner = within(await screen.findByRole("region", { name: "Proposal" }));
+  expect(banner.getByText(HOSTILE)).toBeTruthy();
+  expect(banner.getByRole("link").getAttribute("href")).toBe("/documents/doc_1?panel=agent&thread=thr_9");
+  expect(banner.queryByRole("button")).toBeNull();
+  expect(document.querySelector("img[src=x]")).toBeNull();
+});
+
+test("a proposal appears while the document is open, with its extraction and the log of its run", async () => {
+  const proposal = { proposalId: "prp_1", state: v1.ProposalState.PROPOSED, documentId: "doc_1", documentType: "invoice", extractionId: "ext_1", schemaRevid: "sch_1.1", promptRevid: "prm_1.1", threadId: "thr_9", etag: "e1" };
+  let isFinished = false;
+  let finish = () => undefined as void;
+  const finished = new Promise<void>((resolve) => { finish = resolve; });
+  const filters: string[] = [];
+  renderPage({
+    ...services(),
+    proposal: { listProposals: ({ filter }) => { filters.push(filter); return isFinished ? { proposals: [proposal] } : {}; } },
+    inbox: {
+      listInboxItems: () => ({}),
+      watchInbox: async function* () {
+        yield { change: { case: "caughtUp" as const, value: {} } };
+        await finished;
+        yield { change: { case: "item" as const, value: { itemId: "prp_1", kind: v1.InboxItemKind.PROPOSAL, subject: { case: "proposal" as const, value: proposal } } } };
+        await new Promise(() => undefined);
+      },
+    },
+  }, "/documents/doc_1");
+  await waitFor(() => expect(filters).toEqual(["document:doc_1"]));
+  expect(screen.queryByRole("region", { name: "Proposal" })).toBeNull();
+  isFinished = true;
+  finish();
+  const banner = within(await screen.findByRole("region", { name: "Proposal" }));
+  expect(banner.getByText(/an agent created an extraction/)).toBeTruthy();
+  const target = (name: string) => banner.getByRole("link", { name }).getAttribute("href");
+  expect(["a schema", "a prompt", "Show the log of the run"].map(target)).toEqual(["/schemas/sch_1", "/prompts?prompt=prm_1", "/documents/doc_1?panel=agent&thread=thr_9"]);
+  expect(banner.getByRole("link", { name: HOSTILE }).getAttribute("href")).toBe("/documents/doc_1?panel=extraction&extraction=ext_1");
+  expect(document.querySelector("img[src=x]")).toBeNull();
 });

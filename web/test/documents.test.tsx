@@ -4,7 +4,7 @@ import { v1 } from "folio-client";
 import { describe, expect, test, vi } from "vitest";
 import { each } from "../src/documents/each.js";
 import { filtersOf, parametersOf, serverFilter } from "../src/documents/filters.js";
-import { budgetOf, documentName } from "../src/documents/uploads.js";
+import { budgetOf, documentName, FILES_MAX } from "../src/documents/uploads.js";
 import { refusal, renderPage, type Services } from "./page.js";
 
 const HOSTILE = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>.pdf`;
@@ -152,18 +152,22 @@ test("selected documents are tagged and deleted, and a failure is reported", asy
 
 test("a dropped file is uploaded with its progress, and a refusal is shown", async () => {
   const sent: FormData[] = [];
+  const keys: string[] = [];
+  let isAccepted = false;
   class FakeRequest {
     upload = { onprogress: undefined as ((event: { loaded: number }) => void) | undefined };
     status = 0;
     responseText = "";
     onload = () => undefined as void;
     open(): void {}
-    setRequestHeader(): void {}
+    setRequestHeader(name: string, value: string): void {
+      if (name === "idempotency-key") keys.push(value);
+    }
     getResponseHeader(): string | null { return null; }
     send(form: FormData): void {
       sent.push(form);
       this.upload.onprogress?.({ loaded: 1 });
-      const isBad = form.get("name") === "bad.exe";
+      const isBad = form.get("name") === "bad.exe" && !isAccepted;
       this.status = isBad ? 422 : 200;
       this.responseText = isBad ? '{"detail": "unsupported type"}' : '{"document": {"document_id": "doc_9"}}';
       setTimeout(() => this.onload());
@@ -184,6 +188,13 @@ test("a dropped file is uploaded with its progress, and a refusal is shown", asy
   expect(screen.getByText("good.pdf").getAttribute("href")).toBe("/documents/doc_9");
   expect(sent.map((form) => form.get("name")).sort()).toEqual(["bad.exe", "good.pdf"]);
   expect(sent.map((form) => form.get("auto_create"))).toEqual([null, null]);
+  // Another attempt has the key of the first one, so that a lost answer creates no second document.
+  isAccepted = true;
+  await user.click(screen.getByRole("button", { name: "Upload bad.exe again" }));
+  expect(await screen.findByText("2 of 2 uploaded")).toBeTruthy();
+  expect(sent.at(-1)?.get("name")).toBe("bad.exe");
+  expect([keys.length, new Set(keys).size]).toEqual([3, 2]);
+  expect(keys.slice(0, 2)).toContain(keys[2]);
   // The switch begins with the setting of the organization.
   const automatic = screen.getByRole<HTMLInputElement>("switch", { name: "Automatic creation" });
   expect(automatic.checked).toBe(true);
@@ -199,5 +210,26 @@ test("a dropped file is uploaded with its progress, and a refusal is shown", asy
   await user.upload(screen.getByLabelText("Files"), new File(["abc"], "plain.pdf"));
   await waitFor(() => expect(sent.at(-1)?.get("name")).toBe("plain.pdf"));
   expect([sent.at(-1)?.get("auto_create"), sent.at(-1)?.get("credit_budget")]).toEqual(["false", null]);
+  vi.unstubAllGlobals();
+});
+
+test("a drop of too many files says how many were not uploaded", async () => {
+  class SilentRequest {
+    upload = {};
+    open(): void {}
+    setRequestHeader(): void {}
+    send(): void {}
+  }
+  vi.stubGlobal("XMLHttpRequest", SilentRequest);
+  renderPage({
+    document: { listDocuments: () => ({ documents: names(1) }) },
+    organization: { getOrganization: () => ({ organization: { organizationId: "org_1" } }) },
+    tag,
+  });
+  await screen.findByText("file 0.pdf");
+  const files = Array.from({ length: FILES_MAX + 3 }, (_, index) => new File(["abc"], `dropped ${index}.pdf`));
+  fireEvent.drop(screen.getByTestId("drop-area"), { dataTransfer: { files, types: ["Files"] } });
+  expect(await screen.findByText("3 files were not uploaded: at most 100 files are accepted at once. Drop them again.")).toBeTruthy();
+  expect(screen.getByText("0 of 100 uploaded")).toBeTruthy();
   vi.unstubAllGlobals();
 });

@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { screen, waitFor, within } from "@testing-library/react";
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { describe, expect, test } from "vitest";
 import { citationOf, evidenceOf } from "../src/extraction/evidence.js";
@@ -165,6 +165,24 @@ test("a value is edited in place, with the checks of its schema", async () => {
   await user.type(input, "99{Enter}");
   expect(await screen.findByRole("button", { name: "total: 99" })).toBeTruthy();
   expect(updates.map(({ path, valueJson, etag }) => [path, valueJson, etag])).toEqual([["total", "99", "e1"]]);
+});
+
+test("the key that ends the composition of CJK text saves nothing", async () => {
+  const updates: string[] = [];
+  const { user } = renderPage(services({
+    updateExtractionField: ({ valueJson }) => {
+      updates.push(valueJson);
+      return { extraction: { ...EXTRACTION, editedJson: JSON.stringify({ ...DATA, seller: "請求書" }), etag: "e2" } };
+    },
+  }), "/documents/doc_1");
+  await user.click(await screen.findByRole("button", { name: "Edit seller" }));
+  const input = screen.getByLabelText("Value of seller");
+  fireEvent.change(input, { target: { value: "請求書" } });
+  for (const key of ["Enter", "Escape"]) fireEvent.keyDown(input, { key, isComposing: true });
+  expect(screen.getByLabelText("Value of seller")).toBe(input);
+  expect(updates).toEqual([]);
+  fireEvent.keyDown(input, { key: "Enter" });
+  await waitFor(() => expect(updates).toEqual(['"請求書"']));
 });
 
 test("a value is approved by a key, and a conflict offers to reload", async () => {

@@ -81,6 +81,15 @@ test("a proposal is accepted with its tag, or without", async () => {
   await waitFor(() => expect(requests.map(({ tagName, etag }) => [tagName, etag])).toEqual([["", "e1"]]));
 });
 
+test("a proposal that reuses the prompt of a similar document says so", async () => {
+  const value = create(v1.ProposalSchema, { proposalId: "prp_2", documentId: "doc_1", promptRevid: "prm_1.1", similarProposalId: "prp_1", similarity: 0.97 });
+  const items = [item("prp_2", 1, { case: "proposal", value }, v1.InboxItemKind.PROPOSAL)];
+  const base = services();
+  renderPage(services({ inbox: { ...base.inbox, listInboxItems: () => ({ items }) } }), "/inbox");
+  expect(await screen.findByText(/an extraction was made as for a similar document \(97\s?% alike\), with/)).toBeTruthy();
+  expect(screen.queryByText(/an agent created/)).toBeNull();
+});
+
 test("the keyboard moves through the items and opens one", async () => {
   const { user } = renderPage(services(), "/inbox");
   const cards = await screen.findAllByRole("listitem");
@@ -90,6 +99,8 @@ test("the keyboard moves through the items and opens one", async () => {
   expect(document.activeElement).toBe(cards[2]);
   await user.keyboard("k{Enter}");
   await waitFor(() => expect(window.location.pathname).toBe("/documents/doc_1"));
+  // The document may have a newer extraction than the one to review.
+  expect(new URLSearchParams(window.location.search).get("extraction")).toBe("ext_1");
 });
 
 test("the keyboard rejects a call with a reason, and accepts a proposal", async () => {

@@ -3,7 +3,7 @@ import { Code } from "@connectrpc/connect";
 import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
-import { auditFilter } from "../src/audit/audit_view.js";
+import { auditFilter, periodStart } from "../src/audit/audit_view.js";
 import { progressOf } from "../src/batches/batches_view.js";
 import { cellOf, columnsOf, evidencePath, extractionIdOf, fieldsOf, FIELDS_MAX, SHOWN_FIRST } from "../src/batches/grid.js";
 import { ordered, rowName, shownRows } from "../src/usage/usage_view.js";
@@ -69,18 +69,27 @@ test("a tag is created, and a taken name is explained", async () => {
   expect(created).toEqual(["paid"]);
 });
 
+test("a period of the audit log ends now, and other text is none", () => {
+  const now = new Date("2026-03-08T12:00:00Z");
+  expect(periodStart("7", now)?.toISOString()).toBe("2026-03-01T12:00:00.000Z");
+  expect([periodStart(null, now), periodStart("", now), periodStart("<b>", now), periodStart("1e9", now)]).toEqual([undefined, undefined, undefined, undefined]);
+});
+
 test("the audit log is filtered by its address", async () => {
   const filters: string[] = [];
+  const starts: (v1.ListAuditEntriesRequest["startTime"])[] = [];
   renderPage({
     audit: {
-      listAuditEntries: ({ filter }) => {
+      listAuditEntries: ({ filter, startTime }) => {
         filters.push(filter);
+        starts.push(startTime);
         return { entries: [{ entryId: "1", kind: v1.AuditKind.CALL_DENIED, subject: "create_tag", userId: "usr_1", rule: "<b>no</b>", outcome: "denied" }] };
       },
     },
-  }, "/audit?kind=call_denied");
+  }, "/audit?kind=call_denied&days=30");
   expect(await screen.findByText("rule “<b>no</b>”")).toBeTruthy();
   expect(filters).toEqual(["kind=call_denied"]);
+  expect(Date.now() / 1_000 - Number(starts[0]?.seconds)).toBeCloseTo(30 * 86_400, -2);
 });
 
 test("the usage shows the balance and the groups", async () => {
@@ -158,6 +167,18 @@ test("views are opened by keys and by the palette", async () => {
   await user.keyboard("{Control>}k{/Control}");
   await user.type(await screen.findByRole("combobox", { name: "Command" }), "audit{Enter}");
   await waitFor(() => expect(window.location.pathname).toBe("/audit"));
+});
+
+test("the palette opens while the visitor writes, and its input accepts a question mark", async () => {
+  const { user } = renderPage({ document: { listDocuments: () => ({}) }, tag: { listTags: () => ({}) } });
+  await user.click(await screen.findByRole("searchbox", { name: "Search by name" }));
+  await user.keyboard("?");
+  expect(screen.queryByRole("combobox", { name: "Command" })).toBeNull();
+  await user.keyboard("{Control>}k{/Control}");
+  const input = await screen.findByRole<HTMLInputElement>("combobox", { name: "Command" });
+  await user.type(input, "what?");
+  expect(input.value).toBe("what?");
+  expect(screen.getByText("No command contains this text.")).toBeTruthy();
 });
 
 test("the columns of many fields are chosen", async () => {

@@ -5,6 +5,7 @@ import type { Approver } from "./approvals.js";
 import { errorOf, errorOfMessage, FolioError } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import { itemsOf, nextRequest, type Item, type Page, type PageRequest } from "./paging.js";
+import { randomId } from "./random_id.js";
 import { rejoined, type Open, type StreamOptions } from "./rejoined.js";
 import { RetryPolicy, sleep, type RetryOptions } from "./retry.js";
 import { authorized, credential } from "./transport.js";
@@ -122,7 +123,7 @@ export class Client<F> {
   /** Uploads a file. After a lost connection, the file is sent again. */
   async upload(file: F, options: UploadOptions = {}): Promise<v1.Document> {
     const source = await this.platform.source(file, options);
-    const requestId = options.requestId ?? crypto.randomUUID();
+    const requestId = options.requestId ?? randomId();
     const send = this.platform.send ?? sendByRpc;
     for (let attempt = 1; ; attempt++) {
       try {
@@ -151,7 +152,7 @@ export class Client<F> {
    */
   chat(text: string, { approve, signal, ...fields }: ChatOptions): Turn {
     // The idempotency key lets a repetition join the turn.
-    const requestId = fields.requestId ?? crypto.randomUUID();
+    const requestId = fields.requestId ?? randomId();
     return this.#turn(create(v1.ChatRequestSchema, { ...fields, text, requestId }), approve, { signal });
   }
 

@@ -4,6 +4,7 @@ export { approvals, approveRequest, type Approval, type Approver, type Decision 
 export type { BatchOptions, ChatOptions, Client } from "./client.js";
 export { errorOfMessage, FolioError, type ErrorCode, type FieldViolation } from "./errors.js";
 export type { Item, Page } from "./paging.js";
+export { randomId } from "./random_id.js";
 export type { StreamOptions } from "./rejoined.js";
 export type { Reason } from "./reasons.js";
 export type { RetryOptions } from "./retry.js";

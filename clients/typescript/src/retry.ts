@@ -1,6 +1,7 @@
 // Decides whether and when a failed call or a broken stream is repeated. No I/O, no clock.
 import { clone, create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import { FolioError } from "./errors.js";
+import { randomId } from "./random_id.js";
 
 /** Delay before the first repetition in milliseconds, doubled after each repetition up to the maximum. */
 const PAUSE = 200;
@@ -72,7 +73,7 @@ export function withRequestId<I extends DescMessage>(schema: I, input: MessageIn
   if (!schema.fields.some((field) => field.localName === "requestId")) return input;
   const request = create(schema, input);
   if ((request as unknown as { requestId: string }).requestId !== "") return input;
-  return Object.assign(clone(schema, request), { requestId: crypto.randomUUID() }) as MessageInitShape<I>;
+  return Object.assign(clone(schema, request), { requestId: randomId() }) as MessageInitShape<I>;
 }
 
 export function sleep(milliseconds: number): Promise<void> {

@@ -9,10 +9,23 @@ import { extractionOf } from "../src/client.js";
 import { errorOfMessage } from "../src/errors.js";
 import { documentIdOf } from "../src/multipart.js";
 import { itemsOf, nextRequest } from "../src/paging.js";
+import { randomId } from "../src/random_id.js";
 import { Rejoining, RetryPolicy, withRequestId } from "../src/retry.js";
 import { authorization, credential, parseAddress } from "../src/transport.js";
 import { TurnPosition } from "../src/turn_position.js";
 import { WatchedItems } from "../src/watched_items.js";
+
+test("ids are random, also on a page that was loaded without TLS", () => {
+  // Such a page has no `crypto.randomUUID`.
+  Object.defineProperty(crypto, "randomUUID", { value: undefined, configurable: true });
+  try {
+    const ids = Array.from({ length: 100 }, () => randomId());
+    assert.equal(new Set(ids).size, 100);
+    for (const id of ids) assert.match(id, /^[0-9a-f]{32}$/);
+  } finally {
+    Reflect.deleteProperty(crypto, "randomUUID");
+  }
+});
 
 test("an address has a scheme", () => {
   assert.equal(parseAddress("127.0.0.1:8080", false), "http://127.0.0.1:8080");

@@ -50,7 +50,7 @@ static MISSING: File = File {
     whole: b"<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Folio</title>\n\
         <h1>This build of Folio contains no web page</h1>\n\
         <p>To get the page, build it before the binary, from the root of the repository:</p>\n\
-        <pre>npm --prefix web ci\nnpm --prefix web run build\ncargo build --release -p folio</pre>\n\
+        <pre>npm --prefix clients/typescript ci\nnpm --prefix web ci\nnpm --prefix web run build\ncargo build --release -p folio</pre>\n\
         <p>The API works without the page: <a href=\"/docs\">/docs</a> lists its paths.</p>\n\
         </html>\n",
     gzip: None,
@@ -225,7 +225,12 @@ mod tests {
         let response = page.respond(&Method::GET, "/", &HeaderMap::new()).unwrap();
         assert_eq!(header(&response, &CONTENT_TYPE), "text/html; charset=utf-8");
         let text = String::from_utf8(body(response).await.to_vec()).unwrap();
-        assert!(text.contains("npm --prefix web run build") && !text.contains("<script"), "{text}");
+        // The page contains the client, whose installation builds it.
+        let steps =
+            ["npm --prefix clients/typescript ci", "npm --prefix web ci", "npm --prefix web run build", "cargo build"];
+        let found: Vec<_> = steps.iter().map(|step| text.find(step)).collect();
+        assert!(found.iter().all(Option::is_some) && found.is_sorted(), "{text}");
+        assert!(!text.contains("<script"), "{text}");
         assert!(page.respond(&Method::GET, "/assets/app.js", &HeaderMap::new()).is_none());
     }
 

@@ -1,6 +1,7 @@
 import { NumberInput, SegmentedControl, Text, TextInput } from "@mantine/core";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { randomId } from "folio-client";
 import { useRef, useState } from "react";
 import { useApi } from "../api/api.js";
 import { formatNumber } from "../format.js";
@@ -24,7 +25,7 @@ export function CreditForm({ organizationId }: { readonly organizationId: string
   const send = useMutation({
     mutationFn: async () => {
       const content = JSON.stringify([kind, credits, expires, priority, note]);
-      if (request.current.content !== content) request.current = { content, id: crypto.randomUUID() };
+      if (request.current.content !== content) request.current = { content, id: randomId() };
       const common = { organizationId, credits: BigInt(credits || 0), note: note.trim(), requestId: request.current.id };
       if (kind === "withdraw") await api.credits.withdrawCredit(common);
       else await api.credits.grantCredit({ ...common, priority, ...(expires !== "" && { expireTime: timestampFromDate(new Date(`${expires}T23:59:59`)) }) });

@@ -7,7 +7,7 @@ import { ErrorNotice } from "../errors/error_notice.js";
 import { JsonEditor } from "../json/json_editor.js";
 import { QueryView } from "../states/states.js";
 import { PolicyDryRun } from "./policy_dry_run.js";
-import { moved, policyOf, sentenceOf, textOfPolicy } from "./policy_text.js";
+import { moved, policyOf, RULES_MAX, sentenceOf, textOfPolicy, withNewRule, withoutRule } from "./policy_text.js";
 
 const KEY = ["policy"];
 
@@ -38,10 +38,12 @@ function PolicyForm({ stored, etag }: { readonly stored: v1.Policy | undefined; 
             <Group gap={4} wrap="nowrap">
               <ActionIcon variant="subtle" color="gray" aria-label={`Move ${rule.name} up`} disabled={index === 0} onClick={() => setText(textOfPolicy(moved(parsed.policy, index, -1)))}>↑</ActionIcon>
               <ActionIcon variant="subtle" color="gray" aria-label={`Move ${rule.name} down`} disabled={index === parsed.policy.rules.length - 1} onClick={() => setText(textOfPolicy(moved(parsed.policy, index, 1)))}>↓</ActionIcon>
+              <ActionIcon variant="subtle" color="red" aria-label={`Remove ${rule.name}`} onClick={() => setText(textOfPolicy(withoutRule(parsed.policy, index)))}>✕</ActionIcon>
             </Group>
           </Group>
         </Card>
       ))}
+      {"policy" in parsed && <Group><Button size="compact-xs" variant="subtle" disabled={parsed.policy.rules.length >= RULES_MAX} onClick={() => setText(textOfPolicy(withNewRule(parsed.policy)))}>Add a rule</Button></Group>}
       <JsonEditor label="Policy" value={text} onChange={setText} error={"problem" in parsed ? parsed.problem : undefined} minRows={8} />
       {save.error !== null && <ErrorNotice error={save.error} actions={{ reload }} />}
       <Group><Button size="xs" loading={save.isPending} disabled={"problem" in parsed || text === textOfPolicy(stored)} onClick={() => "policy" in parsed && save.mutate(parsed.policy)}>Save the policy</Button></Group>

@@ -1,5 +1,5 @@
 // The policy as JSON text, in the form of docs/api.md. No I/O.
-import { fromJsonString, toJson } from "@bufbuild/protobuf";
+import { create, fromJsonString, toJson } from "@bufbuild/protobuf";
 import { v1 } from "folio-client";
 
 /** Maximum number of rules. */
@@ -33,6 +33,18 @@ export function moved(policy: v1.Policy, from: number, step: 1 | -1): v1.Policy 
   rules.splice(from, 1);
   rules.splice(to, 0, rule);
   return { ...policy, rules };
+}
+
+/** Returns the policy with a further rule, which asks for approval of all tools that write, so that it permits nothing by itself. */
+export function withNewRule(policy: v1.Policy): v1.Policy {
+  let number = policy.rules.length + 1;
+  while (policy.rules.some(({ name }) => name === `Rule ${number}`)) number += 1;
+  return { ...policy, rules: [...policy.rules, create(v1.PolicyRuleSchema, { name: `Rule ${number}`, ruling: { case: "ask", value: {} } })] };
+}
+
+/** Returns the policy without a rule. */
+export function withoutRule(policy: v1.Policy, index: number): v1.Policy {
+  return { ...policy, rules: policy.rules.filter((_, at) => at !== index) };
 }
 
 /** Returns a sentence about a rule. */

@@ -1,4 +1,5 @@
 import { Stack } from "@mantine/core";
+import { randomId } from "folio-client";
 import { useCallback, useState } from "react";
 import { useSearchParams } from "wouter";
 import { Conversation } from "./conversation.js";
@@ -12,7 +13,7 @@ interface PanelConversation {
   readonly text: string;
 }
 
-const shown = (threadId: string, text = ""): PanelConversation => ({ key: threadId || crypto.randomUUID(), threadId, text });
+const shown = (threadId: string, text = ""): PanelConversation => ({ key: threadId || randomId(), threadId, text });
 
 /** The conversations about a document. */
 export function AgentPanel({ documentId }: { readonly documentId: string }) {

@@ -61,6 +61,11 @@ export function statusOf(status: v1.CallStatus): readonly [label: string, color:
   return STATUS[status] ?? ["", "gray"];
 }
 
+/** Returns true if a call that writes runs or ran without a decision: the policy or the approval mode of the message approved it. */
+export function isApprovedAutomatically({ access, needsApproval }: Pick<v1.Call, "access" | "needsApproval">, status: v1.CallStatus | undefined, isRunning: boolean): boolean {
+  return access === v1.ToolAccess.READ_WRITE && !needsApproval && (isRunning || status === OK);
+}
+
 /** Returns the edited arguments, or the problem of the text. The server checks them with the schema of the tool. */
 export function editedArguments(text: string): { readonly value: Record<string, Json> } | { readonly problem: string } {
   if (new TextEncoder().encode(text).length > ARGUMENTS_BYTES_MAX) return { problem: "The arguments are longer than 128 KiB." };

@@ -1,7 +1,7 @@
 import { Button, Group, MultiSelect, Select, Stack, Textarea } from "@mantine/core";
 import { v1 } from "folio-client";
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
-import { SEARCH_MAX, useMentions } from "./mentions.js";
+import { beginsMention, SEARCH_MAX, useMentions } from "./mentions.js";
 import { useModels, useTools } from "./queries.js";
 
 /** Maximum size of a message in bytes. */
@@ -54,8 +54,8 @@ export function Composer({ draft, onDraft, isRunning, isWaiting, onSend, onStop 
     if (draft.keep !== undefined) input.current?.focus();
   }, [draft.keep]);
 
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key === "@" && mentionInput.current !== null) {
+  const onKeyDown = (event: KeyboardEvent<HTMLTextAreaElement>) => {
+    if (event.key === "@" && mentionInput.current !== null && beginsMention(draft.text, event.currentTarget.selectionStart)) {
       event.preventDefault();
       mentionInput.current.focus();
     }

@@ -9,14 +9,17 @@ export interface PastCall {
   readonly content: string | undefined;
 }
 
+/** A message. `endOf`: the id of the turn if the message is its last one; empty: it is not, or the message was copied into the thread. */
 export type Entry =
   | { readonly kind: "user"; readonly key: string; readonly count: number; readonly text: string }
-  | { readonly kind: "agent"; readonly key: string; readonly text: string; readonly thinking: string; readonly calls: readonly PastCall[] };
+  | { readonly kind: "agent"; readonly key: string; readonly text: string; readonly thinking: string; readonly calls: readonly PastCall[]; readonly endOf: string };
 
 /** Returns the entries of messages in their order. `openTurnId`: a turn that is shown by its events instead. */
 export function entriesOf(messages: readonly v1.Message[], openTurnId: string): Entry[] {
   const results = new Map<string, string>();
   for (const { kind } of messages) if (kind.case === "tool") results.set(kind.value.callId, kind.value.content);
+  const ends = new Map<string, v1.Message>();
+  for (const message of messages) if (message.kind.case === "assistant") ends.set(message.turnId, message);
   return messages.flatMap((message, index): Entry[] => {
     if (openTurnId !== "" && message.turnId === openTurnId) return [];
     const key = `${message.turnId}-${message.count}-${index}`;
@@ -25,6 +28,6 @@ export function entriesOf(messages: readonly v1.Message[], openTurnId: string): 
     if (kind.case !== "assistant") return [];
     const { text, thinking, calls } = kind.value;
     const past = calls.map(({ id, name, argumentsJson }) => ({ callId: id, name, argumentsJson, content: results.get(id) }));
-    return [{ kind: "agent", key, text, thinking: thinking.map(({ text }) => text).join("\n\n"), calls: past }];
+    return [{ kind: "agent", key, text, thinking: thinking.map(({ text }) => text).join("\n\n"), calls: past, endOf: ends.get(message.turnId) === message ? message.turnId : "" }];
   });
 }

@@ -3,6 +3,7 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { Decision, v1 } from "folio-client";
 import { useEffect, useState } from "react";
 import { formatLeft } from "../format.js";
+import { isApprovedAutomatically } from "./calls.js";
 import { Markdown } from "./markdown.js";
 import { Thinking } from "./thinking.js";
 import { ToolCard, type WaitingCall } from "./tool_card.js";
@@ -82,6 +83,7 @@ function LiveRound({ round, isRunning, waitingCall }: LiveRoundProps) {
       result={results.get(call.callId)}
       isRunning={running.has(call.callId)}
       isDelayed={delayed.has(call.callId)}
+      isAutomatic={isApprovedAutomatically(call, results.get(call.callId)?.status, running.has(call.callId))}
       waiting={waitingCall(call)}
     />
   ));

@@ -60,6 +60,11 @@ export function withChosen(kind: string, found: readonly MentionOption[], chosen
   return [...found, ...missing.map((value) => ({ value, label: labels.get(value) ?? value }))];
 }
 
+/** Returns true if an `@` at a position of a text begins a mention. After a letter or a digit it is a part of an address, such as `a@b.example`. */
+export function beginsMention(text: string, position: number): boolean {
+  return !/[A-Za-z0-9._+-]$/.test(text.slice(0, position));
+}
+
 /** Returns the mention of a key. Undefined: the key is invalid. */
 export function mentionOf(key: string): v1.Mention | undefined {
   const [kind, id = ""] = key.split(":", 2);

@@ -2,6 +2,7 @@ import { Stack, Text } from "@mantine/core";
 import { memo } from "react";
 import type { Entry } from "./history.js";
 import { Markdown } from "./markdown.js";
+import { PastUsage } from "./past_usage.js";
 import { Thinking } from "./thinking.js";
 import { ToolCard } from "./tool_card.js";
 import { UserMessage } from "./user_message.js";
@@ -14,7 +15,7 @@ interface PastEntryProps {
 /** A message of an earlier turn. Its tool calls are folded. */
 export const PastEntry = memo(function PastEntry({ entry, onAskAgain }: PastEntryProps) {
   if (entry.kind === "user") return <UserMessage text={entry.text} {...(onAskAgain && { onAskAgain })} />;
-  const { text, thinking, calls } = entry;
+  const { text, thinking, calls, endOf } = entry;
   return (
     <Stack gap="xs">
       <Thinking text={thinking} isRunning={false} />
@@ -29,6 +30,7 @@ export const PastEntry = memo(function PastEntry({ entry, onAskAgain }: PastEntr
           </Stack>
         </details>
       )}
+      {endOf !== "" && <PastUsage turnId={endOf} />}
     </Stack>
   );
 }, (before, after) => before.entry === after.entry && (before.onAskAgain === undefined) === (after.onAskAgain === undefined));

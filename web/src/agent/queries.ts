@@ -37,6 +37,17 @@ export function useThread(threadId: string) {
   });
 }
 
+/** Returns an ended turn, which does not change. Null: the server does not know it. */
+export function usePastTurn(turnId: string, isWanted: boolean) {
+  const api = useApi();
+  return useQuery({
+    queryKey: ["past turn", turnId],
+    queryFn: async ({ signal }) => (await api.conversations.getTurn({ turnId }, { signal })).turn ?? null,
+    enabled: isWanted,
+    staleTime: Infinity,
+  });
+}
+
 /** Returns the models for chats with the default one. */
 export function useModels() {
   const api = useApi();

@@ -21,6 +21,8 @@ interface ToolCardProps {
   readonly isRunning?: boolean;
   /** True if the call waits for the store, and continues without an action of the visitor. */
   readonly isDelayed?: boolean;
+  /** True if the call needed no decision of a person. */
+  readonly isAutomatic?: boolean;
   /** The actions of the card if the call waits. Undefined: the call does not wait. */
   readonly waiting?: WaitingCall | undefined;
 }
@@ -37,13 +39,14 @@ export interface WaitingCall {
 }
 
 /** A tool call: its summary, arguments and result, and the decision about it. */
-export function ToolCard({ callId, name, argumentsJson, result, isRunning = false, isDelayed = false, waiting }: ToolCardProps) {
+export function ToolCard({ callId, name, argumentsJson, result, isRunning = false, isDelayed = false, isAutomatic = false, waiting }: ToolCardProps) {
   const [label, color] = result?.status === undefined ? ["", "gray"] : statusOf(result.status);
   return (
     <Card withBorder padding="xs" id={`call-${callId}`} tabIndex={-1} component="section" aria-label={`Tool call ${name}`}>
       <Group justify="space-between" wrap="nowrap" gap="xs">
         <Text size="sm" fw={500} className="foreign">{summaryOf(name, argumentsJson)}</Text>
         {waiting !== undefined && <Badge size="sm" color="yellow">Waits</Badge>}
+        {isAutomatic && <Badge size="sm" variant="outline" color="gray">Approved automatically</Badge>}
         {isDelayed && <Badge size="sm" color="orange" role="status">Waits for the store</Badge>}
         {isRunning && !isDelayed && <Badge size="sm" color="blue" role="status">Running</Badge>}
         {label !== "" && <Badge size="sm" variant="light" color={color}>{label}</Badge>}

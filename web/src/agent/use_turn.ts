@@ -1,6 +1,6 @@
 // The newest turn of a thread as it happens: starts it, follows its events, and sends decisions.
 import { useQueryClient } from "@tanstack/react-query";
-import type { Approval, ChatOptions, Decision, v1 } from "folio-client";
+import { randomId, type Approval, type ChatOptions, type Decision, type v1 } from "folio-client";
 import { useCallback, useEffect, useRef, useState } from "react";
 import { useApi, useStream, type Api } from "../api/api.js";
 import { threadKey, threadsKey } from "./queries.js";
@@ -44,7 +44,7 @@ export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) 
       setState(initial);
     }
     setError(undefined);
-    setStart({ key: crypto.randomUUID(), start });
+    setStart({ key: randomId(), start });
   }, []);
 
   useStream(start?.key, async (signal) => {
@@ -88,7 +88,7 @@ export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) 
   });
 
   const send = useCallback((message: Outgoing) => {
-    const chat = { kind: "chat", message, threadId, requestId: crypto.randomUUID() } as const;
+    const chat = { kind: "chat", message, threadId, requestId: randomId() } as const;
     begin(chat, startedTurn(message.text));
   }, [begin, threadId]);
   const decide = useCallback((decisions: Decisions) => begin({ kind: "decide", decisions }), [begin]);

@@ -1,6 +1,8 @@
 import { Code, Select, TextInput, Text } from "@mantine/core";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { v1 } from "folio-client";
+import { useMemo } from "react";
 import { useSearchParams } from "wouter";
 import { indented } from "../agent/calls.js";
 import { useApi } from "../api/api.js";
@@ -12,6 +14,15 @@ const DELAY_MS = 300;
 const SUBJECT_MAX = 100;
 /** The kinds by their words in filters. */
 const KINDS = ["call_approved", "call_edited", "call_rejected", "call_allowed", "call_denied", "call_effect", "change_requested", "change_applied", "change_failed"];
+
+/** The periods in days. */
+const PERIODS = ["1", "7", "30", "90"];
+const DAY_MS = 86_400_000;
+
+/** Returns the start of a period that ends now. Undefined: the text is no period, and the whole log is read. */
+export function periodStart(days: string | null, now: Date): Date | undefined {
+  return days !== null && PERIODS.includes(days) ? new Date(now.getTime() - Number(days) * DAY_MS) : undefined;
+}
 
 /** Returns the filter of the server for address parameters. An invalid parameter is ignored. */
 export function auditFilter(parameters: URLSearchParams): string {
@@ -29,6 +40,9 @@ export function AuditView() {
   const api = useApi();
   const [parameters, setParameters] = useSearchParams();
   const filter = auditFilter(parameters);
+  const days = parameters.get("days");
+  // The pages of a list have the same start.
+  const start = useMemo(() => periodStart(days, new Date()), [days]);
   const set = (name: string, value: string) => setParameters((before) => {
     if (value === "") before.delete(name);
     else before.set(name, value);
@@ -41,9 +55,9 @@ export function AuditView() {
   return (
     <ListView<v1.AuditEntry>
       title="Audit log"
-      queryKey={["audit", { filter }]}
+      queryKey={["audit", { filter, start: start?.getTime() ?? 0 }]}
       load={async (pageToken, signal) => {
-        const { entries, nextPageToken } = await api.audits.listAuditEntries({ filter, pageToken, pageSize: PAGE }, { signal });
+        const { entries, nextPageToken } = await api.audits.listAuditEntries({ filter, pageToken, pageSize: PAGE, ...(start && { startTime: timestampFromDate(start) }) }, { signal });
         return { items: entries, nextPageToken };
       }}
       keyOf={({ entryId }) => entryId}
@@ -59,6 +73,7 @@ export function AuditView() {
       ]}
     >
       <Select size="xs" aria-label="Event" placeholder="Any event" clearable data={KINDS.map((value) => ({ value, label: value.replaceAll("_", " ") }))} value={parameters.get("kind")} onChange={(kind) => set("kind", kind ?? "")} w={160} />
+      <Select size="xs" aria-label="Period" placeholder="Any time" clearable data={PERIODS.map((value) => ({ value, label: value === "1" ? "1 day" : `${value} days` }))} value={start === undefined ? null : days} onChange={(value) => set("days", value ?? "")} w={110} />
       {input("subject", "Tool or operation")}
       {input("user", "User id")}
     </ListView>

@@ -50,7 +50,8 @@ export function Toolbar({ page, pages, zoom, search, matches, onPage, onZoom, on
           value={search}
           onChange={(event) => onSearch(event.currentTarget.value)}
           onKeyDown={(event) => {
-            if (event.key !== "Enter") return;
+            // Enter also ends the composition of CJK text.
+            if (event.key !== "Enter" || event.nativeEvent.isComposing) return;
             event.preventDefault();
             step(event.shiftKey ? -1 : 1);
           }}

@@ -86,7 +86,7 @@ export function DocumentsView() {
           <MultiSelect aria-label="Tags" placeholder={filters.tagIds.length === 0 ? "Any tag" : ""} searchable clearable data={(tags.data ?? []).map(({ tagId, name }) => ({ value: tagId, label: name }))} value={filters.tagIds.filter((id) => tagsById.has(id))} onChange={(tagIds) => setFilters({ tagIds })} w={220} />
           <Select aria-label="Order" data={ORDERS.map((value, index) => ({ value, label: ORDER_LABELS[index] ?? value }))} value={filters.orderBy} onChange={(orderBy) => setFilters({ orderBy: orderBy ?? ORDERS[0] })} allowDeselect={false} w={150} />
         </Group>
-        <UploadList uploads={uploads.uploads} onClear={uploads.clear} />
+        <UploadList uploads={uploads.uploads} refused={uploads.refused} onRetry={uploads.retry} onClear={uploads.clear} />
         <QueryView
           query={documents}
           empty={() => (loaded.length > 0 || hasNextPage ? undefined : <NoDocuments filters={filters} canWrite={canWrite} onReset={() => setParameters(new URLSearchParams())} />)}

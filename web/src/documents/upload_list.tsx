@@ -2,10 +2,18 @@ import { Button, Card, Group, Progress, ScrollArea, Stack, Text } from "@mantine
 import { Link } from "wouter";
 import { adviceFor } from "../errors/advice.js";
 import { formatPercent } from "../format.js";
-import type { Upload } from "./uploads.js";
+import { FILES_MAX, type Upload } from "./uploads.js";
+
+interface UploadListProps {
+  readonly uploads: readonly Upload[];
+  /** Number of files of the last drop that exceeded the maximum. */
+  readonly refused: number;
+  readonly onRetry: (key: number) => void;
+  readonly onClear: () => void;
+}
 
 /** The progress of each upload. */
-export function UploadList({ uploads, onClear }: { readonly uploads: readonly Upload[]; readonly onClear: () => void }) {
+export function UploadList({ uploads, refused, onRetry, onClear }: UploadListProps) {
   if (uploads.length === 0) return null;
   const done = uploads.filter(({ documentId }) => documentId !== undefined).length;
   const failed = uploads.filter(({ error }) => error !== undefined).length;
@@ -15,6 +23,7 @@ export function UploadList({ uploads, onClear }: { readonly uploads: readonly Up
         <Text size="sm" role="status">{`${done} of ${uploads.length} uploaded${failed > 0 ? `, ${failed} failed` : ""}`}</Text>
         <Button size="compact-xs" variant="subtle" onClick={onClear}>Clear</Button>
       </Group>
+      {refused > 0 && <Text size="sm" c="red" role="alert" mb="xs">{`${refused} files were not uploaded: at most ${FILES_MAX} files are accepted at once. Drop them again.`}</Text>}
       <ScrollArea.Autosize mah={180}>
         <Stack gap={6}>
           {uploads.map(({ key, name, progress, documentId, error }) => (
@@ -25,7 +34,10 @@ export function UploadList({ uploads, onClear }: { readonly uploads: readonly Up
               {error === undefined ? (
                 <Progress w={120} value={progress * 100} aria-label={`${name}: ${formatPercent(progress)}`} color={documentId === undefined ? "blue" : "green"} />
               ) : (
-                <Text size="sm" c="red" role="alert" className="foreign" maw={360} lineClamp={2}>{adviceFor(error).text}</Text>
+                <>
+                  <Text size="sm" c="red" role="alert" className="foreign" maw={360} lineClamp={2}>{adviceFor(error).text}</Text>
+                  <Button size="compact-xs" variant="subtle" aria-label={`Upload ${name} again`} onClick={() => onRetry(key)}>Try again</Button>
+                </>
               )}
             </Group>
           ))}

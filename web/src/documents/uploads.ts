@@ -1,6 +1,6 @@
 // The uploads of a tab. Files are sent a few at a time, so that their connections do not block other calls.
 import { useQueryClient } from "@tanstack/react-query";
-import type { UploadOptions } from "folio-client";
+import { randomId, type UploadOptions } from "folio-client";
 import { useCallback, useRef, useState } from "react";
 import { useApi } from "../api/api.js";
 
@@ -22,6 +22,13 @@ export interface Upload {
   readonly error: unknown;
 }
 
+/** A file that waits, or that may be sent again. */
+interface QueuedUpload {
+  readonly key: number;
+  readonly file: File;
+  readonly options: UploadOptions;
+}
+
 /** Returns the name of a document for a file: the server refuses longer names, and white space at their ends. */
 export function documentName(fileName: string): string {
   const name = [...fileName.trim()];
@@ -37,12 +44,14 @@ export function budgetOf(text: string): bigint | undefined {
   return credits >= 1n && credits <= BUDGET_MAX ? credits : undefined;
 }
 
-/** `autoCreate`: whether an agent makes a proposal for each file; undefined: the organization decides. `creditBudget`: the credits that each of these agents may use; undefined: the server decides. Returns the uploads with the function that adds files, and the one that removes the ended uploads. */
+/** `autoCreate`: whether an agent makes a proposal for each file; undefined: the organization decides. `creditBudget`: the credits that each of these agents may use; undefined: the server decides. Returns the uploads, the number of files of the last drop that exceeded the maximum, and the functions that add files, send a failed one again, and remove the ended uploads. */
 export function useUploads(tagIds: readonly string[], autoCreate: boolean | undefined, creditBudget: bigint | undefined) {
   const api = useApi();
   const queries = useQueryClient();
   const [uploads, setUploads] = useState<readonly Upload[]>([]);
-  const waiting = useRef<{ key: number; file: File; options: UploadOptions }[]>([]);
+  const [refused, setRefused] = useState(0);
+  const waiting = useRef<QueuedUpload[]>([]);
+  const failed = useRef(new Map<number, QueuedUpload>());
   const running = useRef(0);
   const nextKey = useRef(1);
 
@@ -58,6 +67,7 @@ export function useUploads(tagIds: readonly string[], autoCreate: boolean | unde
         const { documentId } = await api.upload(file, { ...options, progress });
         change(key, { progress: 1, documentId });
       } catch (error) {
+        failed.current.set(key, next);
         change(key, { error });
       }
       void queries.invalidateQueries({ queryKey: ["documents"] });
@@ -67,14 +77,29 @@ export function useUploads(tagIds: readonly string[], autoCreate: boolean | unde
 
   const add = useCallback((files: readonly File[]) => {
     const added = files.slice(0, FILES_MAX).map((file) => {
-      const options = { name: documentName(file.name), tagIds, ...(autoCreate !== undefined && { autoCreate }), ...(creditBudget !== undefined && { creditBudget }) };
+      // A lost answer and another attempt create one document.
+      const options = { requestId: randomId(), name: documentName(file.name), tagIds, ...(autoCreate !== undefined && { autoCreate }), ...(creditBudget !== undefined && { creditBudget }) };
       return { key: nextKey.current++, file, options };
     });
+    setRefused(files.length - added.length);
     waiting.current.push(...added);
     setUploads((all) => [...all, ...added.map(({ key, file }) => ({ key, name: file.name, progress: 0, documentId: undefined, error: undefined }))]);
     for (let workers = 0; workers < CONCURRENT; workers++) void work();
   }, [work, tagIds, autoCreate, creditBudget]);
 
-  const clear = useCallback(() => setUploads((all) => all.filter(({ documentId, error }) => documentId === undefined && error === undefined)), []);
-  return { uploads, add, clear };
+  const retry = useCallback((key: number) => {
+    const upload = failed.current.get(key);
+    if (upload === undefined) return;
+    failed.current.delete(key);
+    waiting.current.push(upload);
+    setUploads((all) => all.map((one) => (one.key === key ? { ...one, progress: 0, error: undefined } : one)));
+    void work();
+  }, [work]);
+
+  const clear = useCallback(() => {
+    failed.current.clear();
+    setRefused(0);
+    setUploads((all) => all.filter(({ documentId, error }) => documentId === undefined && error === undefined));
+  }, []);
+  return { uploads, refused, add, retry, clear };
 }

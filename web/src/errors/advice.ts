@@ -141,6 +141,11 @@ export function adviceFor(error: unknown): Advice {
   return { title: "The request failed", text: refusal(error), action: "retry", label: "Try again" };
 }
 
+/** Returns the advice for a visitor that the server refuses the limits of the organization, which its administrators read. */
+export function withoutLimits(advice: Advice): Advice {
+  return advice.action === "show limits" ? { ...advice, action: "retry", label: "Try again" } : advice;
+}
+
 /** Returns the server's text, with the invalid fields if it names them. */
 function refusal(error: FolioError): string {
   const fields = error.violations.map(({ field, description }) => `${field}: ${description}`);

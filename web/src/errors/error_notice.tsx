@@ -1,8 +1,9 @@
 import { Alert, Button, Group, Text } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
+import { v1 } from "folio-client";
 import { useLocation } from "wouter";
-import { useSession } from "../session/session_context.js";
-import { adviceFor, retrySeconds, type Action } from "./advice.js";
+import { usePermits, useSession } from "../session/session_context.js";
+import { adviceFor, retrySeconds, withoutLimits, type Action } from "./advice.js";
 
 export type ActionHandlers = Partial<Record<Action, () => void>>;
 
@@ -15,7 +16,8 @@ interface ErrorNoticeProps {
 
 /** The text of an error and the action that helps. */
 export function ErrorNotice({ error, actions, onClose }: ErrorNoticeProps) {
-  const advice = adviceFor(error);
+  const readsLimits = usePermits(v1.Role.ADMIN, v1.Scope.ADMINISTRATION);
+  const advice = readsLimits ? adviceFor(error) : withoutLimits(adviceFor(error));
   const common = useCommonActions();
   const act = advice.action === "none" ? undefined : (actions?.[advice.action] ?? common[advice.action]);
   const seconds = retrySeconds(error);

@@ -20,6 +20,8 @@ export function FieldEditor({ field, isBusy, onSave, onCancel }: FieldEditorProp
     else onSave(parsed.value);
   };
   const onKeyDown = (event: KeyboardEvent) => {
+    // Both keys also end the composition of CJK text.
+    if (event.nativeEvent.isComposing) return;
     if (event.key === "Escape") onCancel();
     if (event.key !== "Enter" || event.shiftKey) return;
     event.preventDefault();

@@ -5,6 +5,7 @@ import { Link, useLocation } from "wouter";
 import { useApi } from "../api/api.js";
 import { useDocument } from "../document/queries.js";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { formatPercent } from "../format.js";
 import { useDecision } from "./queries.js";
 
 /** Returns the id of the resource of a revision. */
@@ -14,7 +15,7 @@ const idOf = (revid: string) => revid.split(".")[0] ?? "";
 export function ProposalItem({ proposal }: { readonly proposal: v1.Proposal }) {
   const api = useApi();
   const [, navigate] = useLocation();
-  const { proposalId, documentId, documentType, schemaRevid, promptRevid, etag } = proposal;
+  const { proposalId, documentId, documentType, schemaRevid, promptRevid, extractionId, similarProposalId, similarity, etag } = proposal;
   const document = useDocument(documentId);
   const [isTagged, setTagged] = useState(documentType !== "");
   const accept = useDecision(() => api.proposals.acceptProposal({ proposalId, etag, tagName: isTagged ? documentType : "" }));
@@ -29,9 +30,9 @@ export function ProposalItem({ proposal }: { readonly proposal: v1.Proposal }) {
     <Stack gap="xs">
       <Text size="sm">
         {"For "}
-        <Anchor component={Link} href={`/documents/${documentId}?panel=extraction`} size="sm"><bdi>{document.data?.name ?? "a document"}</bdi></Anchor>
+        <Anchor component={Link} href={`/documents/${documentId}?panel=extraction${extractionId === "" ? "" : `&extraction=${extractionId}`}`} size="sm"><bdi>{document.data?.name ?? "a document"}</bdi></Anchor>
         {documentType !== "" && <> ({<bdi>{documentType}</bdi>})</>}
-        {", an agent created an extraction, "}
+        {similarProposalId === "" ? ", an agent created an extraction, " : `, an extraction was made as for a similar document (${formatPercent(similarity)} alike), with `}
         {schemaRevid !== "" && <><Anchor component={Link} href={`/schemas/${idOf(schemaRevid)}`} size="sm">a schema</Anchor>{" and "}</>}
         <Anchor component={Link} href={`/prompts?prompt=${idOf(promptRevid)}`} size="sm">a prompt</Anchor>.
       </Text>

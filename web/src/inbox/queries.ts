@@ -7,6 +7,8 @@ import { useApi, useStream } from "../api/api.js";
 const KEY = ["inbox"] as const;
 const ITEMS_MAX = 100;
 
+export const proposalsKey = (documentId: string) => [...KEY, "proposals", documentId] as const;
+
 /** Returns the items, the oldest first. */
 export function useInbox(isWanted: boolean) {
   const api = useApi();
@@ -24,8 +26,15 @@ export function useLiveInbox(isWanted: boolean): void {
   useStream(isWanted ? "inbox" : undefined, async (signal) => {
     try {
       for await (const { change } of api.watchInbox("", { signal })) {
-        if (change.case === "item") update(queries, (all) => withItem(all, change.value));
-        if (change.case === "removedItemId") update(queries, (all) => all.filter(({ itemId }) => itemId !== change.value));
+        if (change.case === "item") {
+          update(queries, (all) => withItem(all, change.value));
+          const { subject } = change.value;
+          if (subject.case === "proposal") void queries.invalidateQueries({ queryKey: proposalsKey(subject.value.documentId) });
+        }
+        if (change.case === "removedItemId") {
+          update(queries, (all) => all.filter(({ itemId }) => itemId !== change.value));
+          void queries.invalidateQueries({ queryKey: [...KEY, "proposals"] });
+        }
       }
     } catch {
       // The query reports what the server refuses; a lost stream leaves its last items.

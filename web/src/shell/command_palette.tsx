@@ -37,6 +37,7 @@ export function CommandPalette({ commands, opened, onClose }: CommandPaletteProp
     command.run();
   };
   const onKeyDown = (event: KeyboardEvent) => {
+    if (event.nativeEvent.isComposing) return;
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step !== undefined && found.length > 0) {
       event.preventDefault();

@@ -29,7 +29,9 @@ export function Shell({ session, waiting, children }: ShellProps) {
   const signOut = useSignOut(session);
   const { switchTo } = useSession();
   useGoTo();
-  useHotkeys([["mod+K", palette.toggle], ["?", palette.open]], ["INPUT", "TEXTAREA"].slice(0, isPaletteOpen ? 0 : 2));
+  // Ctrl K writes no text, so that it opens the commands also from an input and from the editor of JSON.
+  useHotkeys([["mod+K", palette.toggle]], [], true);
+  useHotkeys([["?", palette.open]]);
 
   const views = VIEWS.filter(({ role, scopes }) => permits(roleOf(session), role) && coversAny(session.scopes, scopes));
   const commands: Command[] = [
