@@ -7,15 +7,15 @@ use folio_types::{Code, Error, Reason, Result, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Initial capacity of an encoded value in bytes. Most values fit, so that their encoding does not move them.
-const VALUE_BYTES: usize = 1024;
+/// Bytes that an encoded value starts with. Most values fit, so that their encoding does not move them.
+const INITIAL_CAPACITY: usize = 1024;
 
 /// Encodes a value for storage. `kind` names the value in errors.
 ///
 /// # Errors
 /// `INTERNAL` if the value cannot be serialized.
 pub fn encode_value(kind: &str, format: u8, value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(VALUE_BYTES);
+    let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
     bytes.push(format);
     serde_json::to_writer(&mut bytes, value)
         .map_err(|error| Error::internal(format!("a {kind} cannot be encoded: {error}")))?;

@@ -429,7 +429,7 @@ mod tests {
         assert!(Arc::ptr_eq(&document.of_turn(Some(&all.tools)), &document));
         let recorded = names(&["removed", "list_tags", "create_tag", "find_tools"]);
         let turn = document.of_turn(Some(&recorded));
-        assert_eq!(turn.specs().map(|spec| spec.name).collect::<Vec<_>>(), ["create_tag", "list_tags", "find_tools"]);
+        assert_eq!(turn.specs().map(|spec| spec.name).collect::<Vec<_>>(), ["find_tools", "create_tag", "list_tags"]);
         assert_eq!(turn.definitions(true, []).len(), 1, "the other tools are sent on request");
         for (tool, is_known) in [("create_tag", true), ("removed", false), ("delete_tag", false)] {
             let problem = turn.check(tool, r#"{"name": "a"}"#).problem;
