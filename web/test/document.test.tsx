@@ -1,4 +1,4 @@
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { describe, expect, test, vi } from "vitest";
@@ -209,7 +209,7 @@ test("a proposal appears while the document is open, with its extraction and the
     proposal: { listProposals: ({ filter }) => { filters.push(filter); return isFinished ? { proposals: [proposal] } : {}; } },
     inbox: {
       listInboxItems: () => ({}),
-      watchInbox: async function* () {
+      watchInbox: async function* (): AsyncGenerator<MessageInitShape<typeof v1.WatchInboxResponseSchema>> {
         yield { change: { case: "caughtUp" as const, value: {} } };
         await finished;
         yield { change: { case: "item" as const, value: { itemId: "prp_1", kind: v1.InboxItemKind.PROPOSAL, subject: { case: "proposal" as const, value: proposal } } } };
