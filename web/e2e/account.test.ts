@@ -59,9 +59,10 @@ test("a session in another browser is ended", async () => {
   await visible(sessions.getByText("This session"));
   await sessions.getByRole("button", { name: /^End the session of / }).first().click();
   await hidden(sessions.getByRole("button", { name: /^End the session of / }));
+  const signIn = other.page.getByRole("heading", { name: "Sign in to Folio" });
   await expect.poll(async () => {
     await other.page.goto("/tags");
-    return other.page.getByRole("heading", { name: "Sign in to Folio" }).isVisible();
+    return signIn.waitFor({ timeout: 2_000 }).then(() => true, () => false);
   }, { timeout: 30_000, interval: 1_000 }).toBe(true);
   await visible(page.getByRole("heading", { name: "Account", level: 1 }));
   await other.context.close();

@@ -276,7 +276,7 @@ fn move_keywords(members: &mut Map<String, Value>) -> bool {
         "additionalProperties" => value.is_boolean(),
         _ => false,
     };
-    let keywords = properties.iter().filter(|(name, value)| is_keyword(name.as_str(), *value));
+    let keywords = properties.iter().filter(|(name, value)| is_keyword(name.as_str(), value));
     let keywords: Vec<String> = keywords.map(|(name, _)| name.clone()).collect();
     let has_moved = move_absent(&mut properties, members, keywords);
     if has_moved {
