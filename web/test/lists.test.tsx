@@ -181,6 +181,24 @@ test("the palette opens while the visitor writes, and its input accepts a questi
   expect(screen.getByText("No command contains this text.")).toBeTruthy();
 });
 
+test("the results of a batch are exported", async () => {
+  const requests: v1.DownloadExtractionsRequest[] = [];
+  const saved: string[] = [];
+  HTMLAnchorElement.prototype.click = function () { saved.push(this.download); };
+  const { user } = renderPage({
+    job: {
+      listJobs: () => ({ jobs: [] }),
+      getJob: () => ({ job: { jobId: "job_1", state: v1.JobState.COMPLETED, totalItems: 1, doneItems: 1 } }),
+      listJobItems: () => ({ items: [] }),
+    },
+    extraction: { downloadExtractions: async function* (request) { requests.push(request); yield { chunk: new Uint8Array([1]) }; } },
+  }, "/batches?job=job_1");
+  await user.click(await screen.findByRole("button", { name: "Export" }));
+  await user.click(await screen.findByRole("menuitem", { name: "CSV" }));
+  await waitFor(() => expect(saved).toEqual(["job_1.csv"]));
+  expect(requests.map(({ jobIds, documentIds, format }) => [jobIds, documentIds, format])).toEqual([[["job_1"], [], v1.ExportFormat.CSV]]);
+});
+
 test("the columns of many fields are chosen", async () => {
   const originalJson = JSON.stringify(Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`field ${index}`, `value ${index}`])));
   const { user } = renderPage({

@@ -5,15 +5,19 @@ use std::io::Read as _;
 
 use bytes::Bytes;
 use folio_export::{Record, Spool, TableFormat};
+use folio_history::job::JobHeader;
+use folio_jobs::JobControl;
 use folio_permits::Permit;
 use folio_resources::{CreationPeriod, Document, Extraction, ExtractionFilter};
 use folio_storage::Stores;
 use folio_tools::extraction;
+use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::page::{Order, PageRequest};
-use folio_types::{DocumentId, Error, OrgId, Result, Timestamp};
+use folio_types::{DocumentId, Error, ExtractionId, JobId, OrgId, Result, Timestamp};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::context::Context;
 use crate::declaration::Declaration;
@@ -30,6 +34,9 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// Maximum number of documents of a request.
 // proto: DownloadExtractionsRequest.document_ids "at most {} different ones"
 pub const EXPORT_DOCUMENTS_MAX: usize = 100;
+/// Maximum number of jobs of a request.
+// proto: DownloadExtractionsRequest.job_ids "at most {} different ones"
+pub const EXPORT_JOBS_MAX: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum ExportFormat {
@@ -41,11 +48,14 @@ pub enum ExportFormat {
     Xlsx,
 }
 
-/// Streams the extractions of documents, oldest first, as a file.
+/// Streams the extractions of documents, oldest first, or of jobs as a file.
 #[derive(Debug, Clone, Serialize)]
 pub struct DownloadExtractions {
     /// Empty: all documents.
     pub document_ids: Vec<DocumentId>,
+    /// The jobs whose results are exported, in the order of their items. Excludes the other conditions. Empty: the conditions
+    /// select the extractions.
+    pub job_ids: Vec<JobId>,
     /// Times of creation. Default: all.
     pub period: Period,
     /// Same fields as the filter of [`ListExtractions`](crate::extractions::ListExtractions).
@@ -61,28 +71,60 @@ impl Operation for DownloadExtractions {
     type Output = Content;
 
     async fn run(self, context: &Context) -> Result<Content> {
+        let (format, has_citations) = (self.format, self.has_citations);
+        let (stores, org) = (context.stores().clone(), context.principal().org.clone());
+        let pages = match self.job_ids.is_empty() {
+            true => listed(stores.clone(), org.clone(), self.filters(context).await?),
+            false => {
+                let jobs = self.jobs(context).await?;
+                results(stores.clone(), context.jobs().clone(), jobs)
+            }
+        };
+        let records = records(stores, org, pages, has_citations);
+        Ok(match format {
+            ExportFormat::JsonLines => Content::new(json_lines(records)),
+            ExportFormat::Json => Content::new(json_array(records)),
+            ExportFormat::Csv => tables(records, TableFormat::Csv, context.export_permit().await?),
+            ExportFormat::Xlsx => tables(records, TableFormat::Xlsx, context.export_permit().await?),
+        })
+    }
+}
+
+impl DownloadExtractions {
+    /// Returns a filter for each document, or one for all documents.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD`; `NOT_FOUND` if a document does not exist.
+    async fn filters(self, context: &Context) -> Result<Vec<ExtractionFilter>> {
         let Period { start_time, end_time } = self.period;
         self.period.bounds(|_| Timestamp::MIN, Timestamp::MAX)?;
         let mut filter = extraction_filter(&self.filter)?;
         if start_time.is_some() || end_time.is_some() {
             filter.created = Some(CreationPeriod { start: start_time, end: end_time });
         }
-        let filters = match self.document_ids.len() {
-            0 => vec![filter],
-            _ => {
-                let of_document = |document| ExtractionFilter { document: Some(document), ..filter.clone() };
-                let documents = check_documents(context, self.document_ids).await?;
-                documents.into_iter().map(of_document).collect()
-            }
-        };
-        let (stores, org) = (context.stores().clone(), context.principal().org.clone());
-        let records = records(stores, org, filters, self.has_citations);
-        Ok(match self.format {
-            ExportFormat::JsonLines => Content::new(json_lines(records)),
-            ExportFormat::Json => Content::new(json_array(records)),
-            ExportFormat::Csv => tables(records, TableFormat::Csv, context.export_permit().await?),
-            ExportFormat::Xlsx => tables(records, TableFormat::Xlsx, context.export_permit().await?),
-        })
+        if self.document_ids.is_empty() {
+            return Ok(vec![filter]);
+        }
+        let of_document = |document| ExtractionFilter { document: Some(document), ..filter.clone() };
+        Ok(check_documents(context, self.document_ids).await?.into_iter().map(of_document).collect())
+    }
+
+    /// Returns the jobs.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` if there are other conditions; `NOT_FOUND` if a job does not exist.
+    async fn jobs(self, context: &Context) -> Result<Vec<JobHeader>> {
+        let has_period = self.period.start_time.is_some() || self.period.end_time.is_some();
+        if has_period || !self.document_ids.is_empty() || !self.filter.is_empty() {
+            let message =
+                "an export of jobs has no other conditions: omit document_ids, filter, start_time and end_time";
+            return Err(Error::invalid_field("job_ids", message));
+        }
+        let mut jobs = Vec::with_capacity(self.job_ids.len());
+        for job in &self.job_ids {
+            jobs.push(context.jobs().find(&context.principal().org, job).await?);
+        }
+        Ok(jobs)
     }
 }
 
@@ -95,36 +137,71 @@ async fn check_documents(context: &Context, ids: Vec<DocumentId>) -> Result<Vec<
     }
 }
 
+type Pages = BoxStream<'static, Result<Vec<Extraction>>>;
 type Records = BoxStream<'static, Result<Vec<Record>>>;
 
-/// Reads the extractions in pages. The names of the documents of a page are one read.
-fn records(stores: Stores, org: OrgId, filters: Vec<ExtractionFilter>, has_citations: bool) -> Records {
+/// Reads the extractions that match one of the filters, in pages.
+fn listed(stores: Stores, org: OrgId, filters: Vec<ExtractionFilter>) -> Pages {
     async_stream::try_stream! {
         for filter in filters {
             let mut request = PageRequest { size: READ_EXTRACTIONS, order: Order::Oldest, ..PageRequest::default() };
             loop {
                 let page = stores.of::<Extraction>().list(&org, &filter, &request).await?;
-                let mut ids: Vec<DocumentId> = page.items.iter().map(|extraction| extraction.document.clone()).collect();
-                ids.sort();
-                ids.dedup();
-                let documents = stores.of::<Document>().get_many(&org, &ids).await?;
-                let documents: HashMap<DocumentId, Document> =
-                    documents.into_iter().map(|document| (document.id.clone(), document)).collect();
-                let mut records = Vec::with_capacity(page.items.len());
-                for mut extraction in page.items {
-                    let document = documents.get(&extraction.document);
-                    if let Some(document) = document.filter(|_| has_citations) {
-                        extraction = extraction::check_again(&stores, document, extraction).await?;
-                    }
-                    let name = document.map(|document| document.name.as_str()).unwrap_or_default();
-                    records.push(Record::new(&extraction, name, has_citations));
-                }
-                yield records;
+                yield page.items;
                 match page.next {
                     Some(next) => request.token = Some(next),
                     None => break,
                 }
             }
+        }
+    }
+    .boxed()
+}
+
+/// Reads the extractions that are results of jobs, in pages. A result that was deleted is absent.
+fn results(stores: Stores, jobs: JobControl, headers: Vec<JobHeader>) -> Pages {
+    async_stream::try_stream! {
+        for job in headers {
+            let mut before = 0;
+            for _ in 0..job.page_count() {
+                let outcomes = jobs.outcomes(job.org(), &job.id, before).await?;
+                before = before.saturating_add(u32::try_from(JOB_PAGE_ITEMS).unwrap_or(u32::MAX));
+                let ids: Vec<ExtractionId> =
+                    outcomes.iter().filter_map(|outcome| extraction_of(&outcome.value)).collect::<Result<_>>()?;
+                for ids in ids.chunks(READ_EXTRACTIONS as usize) {
+                    yield stores.of::<Extraction>().get_many(job.org(), ids).await?;
+                }
+            }
+        }
+    }
+    .boxed()
+}
+
+/// Returns the extraction that is the result of an item. None: the job has other results.
+fn extraction_of(outcome: &Value) -> Option<Result<ExtractionId>> {
+    outcome.get("extraction_id").and_then(Value::as_str).map(str::parse)
+}
+
+/// The names of the documents of a page are one read.
+fn records(stores: Stores, org: OrgId, mut pages: Pages, has_citations: bool) -> Records {
+    async_stream::try_stream! {
+        while let Some(extractions) = pages.try_next().await? {
+            let mut ids: Vec<DocumentId> = extractions.iter().map(|extraction| extraction.document.clone()).collect();
+            ids.sort();
+            ids.dedup();
+            let documents = stores.of::<Document>().get_many(&org, &ids).await?;
+            let documents: HashMap<DocumentId, Document> =
+                documents.into_iter().map(|document| (document.id.clone(), document)).collect();
+            let mut records = Vec::with_capacity(extractions.len());
+            for mut extraction in extractions {
+                let document = documents.get(&extraction.document);
+                if let Some(document) = document.filter(|_| has_citations) {
+                    extraction = extraction::check_again(&stores, document, extraction).await?;
+                }
+                let name = document.map(|document| document.name.as_str()).unwrap_or_default();
+                records.push(Record::new(&extraction, name, has_citations));
+            }
+            yield records;
         }
     }
     .boxed()

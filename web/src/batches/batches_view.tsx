@@ -4,6 +4,7 @@ import { v1 } from "folio-client";
 import { useSearchParams } from "wouter";
 import { useApi, useStream } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { ExportMenu } from "../extraction/export_menu.js";
 import { formatPercent, formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
 import { usePermits } from "../session/session_context.js";
@@ -99,6 +100,7 @@ function JobDetails({ jobId }: { readonly jobId: string }) {
           )}
           {act.error !== null && <ErrorNotice error={act.error} onClose={act.reset} />}
           {data.error !== undefined && <Text size="sm" c="red" className="foreign">{data.error.message}</Text>}
+          {data.doneItems > 0 && <Group justify="flex-end"><ExportMenu selection={{ jobIds: [jobId] }} fileName={jobId} /></Group>}
           <JobResults jobId={jobId} isOpen={OPEN.includes(data.state)} />
         </Stack>
       )}

@@ -1,4 +1,4 @@
-import { Alert, Badge, Button, Group, Menu, Select, Stack, Text } from "@mantine/core";
+import { Alert, Badge, Button, Group, Select, Stack, Text } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
@@ -11,9 +11,10 @@ import { formatTime } from "../format.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, LoadingState, QueryView } from "../states/states.js";
 import { citationOf, evidenceOf, type Evidence } from "./evidence.js";
+import { ExportMenu } from "./export_menu.js";
 import { FieldList } from "./field_list.js";
 import { dataOf, fieldsOf, leaves } from "./fields.js";
-import { EXPORTS, useChange, useExport, useExtraction, useExtractions, useRun, useSchema, type Change } from "./queries.js";
+import { useChange, useExtraction, useExtractions, useRun, useSchema, type Change } from "./queries.js";
 
 const ID = /^[\w-]{1,100}$/;
 
@@ -49,7 +50,7 @@ export function ExtractionPanel({ document }: { readonly document: v1.Document }
             <>
               <Group justify="space-between" align="flex-end">
                 <Select size="xs" aria-label="Extraction" data={options} value={current.extractionId} onChange={(id) => choose(id ?? "")} allowDeselect={false} flex={1} />
-                <ExportMenu document={document} />
+                <ExportMenu selection={{ documentIds: [document.documentId] }} fileName={document.name} />
               </Group>
               <ExtractionFields key={current.extractionId} extraction={current} canWrite={canWrite} />
             </>
@@ -128,21 +129,6 @@ function RunBar({ document }: { readonly document: v1.Document }) {
         <Button size="xs" onClick={() => run.mutate(promptId)} loading={run.isPending} disabled={!isReady}>Extract</Button>
       </Group>
       {run.error !== null && <ErrorNotice error={run.error} actions={{ retry: () => run.mutate(promptId) }} onClose={run.reset} />}
-    </>
-  );
-}
-
-function ExportMenu({ document }: { readonly document: v1.Document }) {
-  const file = useExport(document.documentId, document.name);
-  return (
-    <>
-      <Menu position="bottom-end">
-        <Menu.Target><Button size="xs" variant="default" loading={file.isPending}>Export</Button></Menu.Target>
-        <Menu.Dropdown>
-          {EXPORTS.map((choice) => <Menu.Item key={choice.label} onClick={() => file.mutate(choice)}>{choice.label}</Menu.Item>)}
-        </Menu.Dropdown>
-      </Menu>
-      {file.error !== null && <ErrorNotice error={file.error} onClose={file.reset} />}
     </>
   );
 }

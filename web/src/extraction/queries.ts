@@ -99,14 +99,17 @@ export const EXPORTS = [
 
 export type ExportChoice = (typeof EXPORTS)[number];
 
-/** Returns the export of the extractions of a document as a file. */
-export function useExport(documentId: string, documentName: string) {
+/** The extractions of an export. */
+export type ExportSelection = Partial<Pick<v1.DownloadExtractionsRequest, "documentIds" | "jobIds">>;
+
+/** Returns the export of extractions as a file with this name, to which the ending is added. */
+export function useExport(selection: ExportSelection, fileName: string) {
   const api = useApi();
   return useMutation({
     mutationFn: async ({ format, ending, type }: ExportChoice) => {
-      const request = { documentIds: [documentId], format, includeCitations: false };
+      const request = { ...selection, format, includeCitations: false };
       const file = await bytesOf(api.extractions.downloadExtractions(request), type);
-      save(file, `${documentName}.${await endingOf(file, ending)}`);
+      save(file, `${fileName}.${await endingOf(file, ending)}`);
     },
   });
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use folio_proto::v1;
 use folio_proto::v1::agent_event::Event;
 use folio_resources::CitationKind;
-use folio_types::{Coverage, ExtractionId};
+use folio_types::{Coverage, ExtractionId, JobId};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use tonic::{Code, Streaming};
@@ -53,6 +53,9 @@ pub(crate) struct List {
 pub(crate) struct Export {
     #[command(flatten)]
     selection: Selection,
+    /// Only the results of this job, by id, in the order of its items; may be given several times.
+    #[arg(long = "job", value_name = "ID", conflicts_with_all = Selection::CONDITIONS)]
+    jobs: Vec<JobId>,
     /// The format [default: that of the name of the file, otherwise jsonl]. CSV with nested tables is a ZIP archive.
     #[arg(long, value_enum)]
     output: Option<ExportFormat>,
@@ -166,6 +169,7 @@ async fn write(client: &Client, arguments: &Export) -> Result<()> {
         end_time,
         format: v1::ExportFormat::from(format.unwrap_or(ExportFormat::Jsonl)).into(),
         include_citations: arguments.citations,
+        job_ids: arguments.jobs.iter().map(ToString::to_string).collect(),
     };
     export::download(client, request, to).await
 }

@@ -44,6 +44,9 @@ pub(super) struct Conditions {
 }
 
 impl Selection {
+    /// The names of the arguments.
+    pub(super) const CONDITIONS: [&str; 7] = ["documents", "prompt", "schema", "tags", "verified", "from", "until"];
+
     /// Finds the ids of the named resources.
     pub(super) async fn resolve(&self, client: &Client) -> Result<Conditions> {
         let mut document_ids = Vec::with_capacity(self.documents.len());

@@ -2,7 +2,7 @@
 
 use folio_operations::agent_extractions::{AgentEvent, AgentEvents, AgentResult, CorrectExtraction, StartExtraction};
 use folio_operations::documents::Content;
-use folio_operations::exports::{DownloadExtractions, EXPORT_DOCUMENTS_MAX, ExportFormat};
+use folio_operations::exports::{DownloadExtractions, EXPORT_DOCUMENTS_MAX, EXPORT_JOBS_MAX, ExportFormat};
 use folio_operations::extractions::{
     DeleteExtraction, ExtractionEstimate, ExtractionPage, ExtractionRun, GetExtraction, GetExtractionEstimate,
     ListExtractions, ListFieldHistory, ReplaceExtraction, RequestReview, ReviewExtractionField, RunExtraction,
@@ -183,6 +183,7 @@ impl ExtractionService for Api {
         let call = |request: v1::DownloadExtractionsRequest| {
             Ok(Call::new(DownloadExtractions {
                 document_ids: fields::ids("document_ids", &request.document_ids, EXPORT_DOCUMENTS_MAX)?,
+                job_ids: fields::ids("job_ids", &request.job_ids, EXPORT_JOBS_MAX)?,
                 period: period!(request),
                 filter: request.filter,
                 format: export_format(request.format)?,

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use folio_node::Node;
 use folio_testkit::wait_for;
 use folio_types::{Reason, Timestamp};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Server};
+use crate::harness::{Answer, Client, Server};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -112,5 +114,57 @@ async fn invariant_5_a_long_document_becomes_a_job_that_another_node_continues_w
     assert_eq!(client.call_ok("ListExtractions", json!({})).await["total_size"], 1);
     assert_eq!(client.call_ok("RunExtraction", request).await["job"]["state"], "JOB_STATE_COMPLETED");
     drop(next);
+    server.stop().await;
+}
+
+/// Waits for the end of a job, and returns its id.
+async fn completed(client: &Client, created: &Value) -> String {
+    let job = created["job"]["job_id"].as_str().unwrap().to_owned();
+    wait_for("the job ends", LIMIT, || async {
+        let found = client.call_ok("GetJob", json!({"job_id": job})).await;
+        (found["job"]["state"] == "JOB_STATE_COMPLETED").then_some(())
+    })
+    .await;
+    job
+}
+
+/// Returns the names of the documents in an export, in its order.
+async fn exported(client: &Client, jobs: &[&String]) -> Vec<String> {
+    let chunks = client.stream("DownloadExtractions", json!({"job_ids": jobs})).await;
+    let chunks = chunks.iter().map(|chunk| STANDARD.decode(chunk["chunk"].as_str().unwrap()).unwrap());
+    let lines = String::from_utf8(chunks.flatten().collect()).unwrap();
+    let name = |line: &str| serde_json::from_str::<Value>(line).unwrap()["document"].as_str().unwrap().to_owned();
+    lines.lines().map(name).collect()
+}
+
+#[tokio::test]
+async fn an_export_of_jobs_has_their_results_in_the_order_of_their_items() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let prompt = client.prompt("Total", &client.schema("Invoice", "total").await).await;
+    let mut documents = Vec::new();
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        documents.push(client.ready_document(name, "Total 12.50").await.document_id);
+    }
+    let [a, b, c] = documents.try_into().unwrap();
+    let run = async |documents: &[&String]| {
+        for _ in documents {
+            server.model.answer(r#"{"total": 12.5}"#);
+        }
+        let request = json!({"document_ids": documents, "prompt_revid": prompt});
+        completed(&client, &client.call_ok("RunExtractions", request).await).await
+    };
+    let (one, two) = (run(&[&b, &a]).await, run(&[&c, &a]).await);
+    assert_eq!(exported(&client, &[&one]).await, ["b.txt", "a.txt"]);
+    assert_eq!(exported(&client, &[&two, &one]).await, ["c.txt", "a.txt", "b.txt", "a.txt"]);
+
+    let items = client.call_ok("ListJobItems", json!({"job_id": one})).await;
+    let result: Value = serde_json::from_str(items["items"][0]["result_json"].as_str().unwrap()).unwrap();
+    client.call_ok("DeleteExtraction", json!({"extraction_id": result["extraction_id"]})).await;
+    assert_eq!(exported(&client, &[&one]).await, ["a.txt"]);
+
+    let stranger = server.member().await;
+    let refused = stranger.refusal("DownloadExtractions", json!({"job_ids": [one]})).await;
+    assert_eq!(refused.reason, Reason::NotFound);
     server.stop().await;
 }
