@@ -164,6 +164,43 @@ test("the tools of an MCP server are discovered and allowed, and its token is no
   server.close();
 });
 
+test("an MCP server is called with the token of an OAuth client, whose secret is not shown", async () => {
+  const { page } = visitor;
+  const server = await startMcpServer();
+  await page.goto("/administration/mcp");
+  await page.getByRole("button", { name: "New MCP server" }).click();
+  const form = page.getByRole("dialog");
+  await form.getByLabel("Name").fill("orders");
+  await form.getByLabel("URL").fill(server.url);
+  await form.getByText("OAuth client", { exact: true }).click();
+  await form.getByLabel("Token endpoint").fill(server.tokenUrl);
+  await form.getByLabel("Client id").fill("folio");
+  expect(await form.getByRole("button", { name: "Save" }).isDisabled()).toBe(true);
+  await form.getByLabel("Client secret").and(page.locator("input")).fill("a-SECRET-of-a-client");
+  await form.getByLabel("Scopes").fill("orders:read orders:write");
+  await form.getByRole("button", { name: "Save" }).click();
+  await hidden(form);
+  await visible(page.getByRole("table", { name: "MCP servers" }).getByRole("cell", { name: "OAuth client", exact: true }));
+  await page.getByRole("button", { name: "Tools of orders" }).click();
+  await visible(form.getByText("Creates a <b>ticket</b>."));
+  expect([...server.credentials]).toEqual(["Bearer granted"]);
+  expect(server.tokenRequests.map(({ client, form }) => [client, form.get("grant_type"), form.get("scope"), form.get("resource")])).toEqual([
+    ["folio:a-SECRET-of-a-client", "client_credentials", "orders:read orders:write", server.url],
+  ]);
+  await page.keyboard.press("Escape");
+  await hidden(form);
+
+  // An empty secret keeps the stored one.
+  await page.getByRole("button", { name: "Edit orders" }).click();
+  await form.getByLabel("Scopes").fill("orders:read");
+  await form.getByRole("button", { name: "Save" }).click();
+  await hidden(form);
+  await page.getByRole("button", { name: "Tools of orders" }).click();
+  await expect.poll(() => server.tokenRequests.map(({ client, form }) => [client, form.get("scope")]).at(-1)).toEqual(["folio:a-SECRET-of-a-client", "orders:read"]);
+  expect(await page.content()).not.toContain("a-SECRET-of-a-client");
+  server.close();
+});
+
 test("tags, prompts and schemas are created and edited", async () => {
   const { page } = visitor;
   await page.goto("/tags");

@@ -1,4 +1,4 @@
-// An MCP server with one tool, for the form that discovers and allows tools.
+// An MCP server with one tool, and a token endpoint at /token, for the forms that connect servers and allow tools.
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -8,15 +8,24 @@ function resultOf(method: string): unknown {
   return { tools: [{ name: "create_ticket", description: "Creates a <b>ticket</b>.", inputSchema: { type: "object" } }] };
 }
 
-/** Starts the server. It records the credentials that it receives. */
+/** Starts the server. It records the credentials that it receives, and the clients and forms of requests for tokens. */
 export async function startMcpServer() {
   const credentials = new Set<string | undefined>();
+  const tokenRequests: { readonly client: string; readonly form: URLSearchParams }[] = [];
   const server = createServer((request, response) => {
-    credentials.add(request.headers.authorization);
+    const isTokenRequest = request.url === "/token";
+    const authorization = request.headers.authorization;
+    if (!isTokenRequest) credentials.add(authorization);
     let body = "";
     request.setEncoding("utf8");
     request.on("data", (text: string) => { body += text; });
     request.on("end", () => {
+      if (isTokenRequest) {
+        const client = Buffer.from((authorization ?? "").replace("Basic ", ""), "base64").toString();
+        tokenRequests.push({ client, form: new URLSearchParams(body) });
+        response.writeHead(200, { "content-type": "application/json" });
+        return void response.end(JSON.stringify({ access_token: "granted", token_type: "Bearer", expires_in: 3_600 }));
+      }
       const { id, method } = (body === "" ? {} : JSON.parse(body)) as { id?: unknown; method?: string };
       if (id === undefined || method === undefined) return void response.writeHead(202).end();
       response.writeHead(200, { "content-type": "application/json" });
@@ -28,5 +37,6 @@ export async function startMcpServer() {
     server.closeAllConnections();
     server.close();
   };
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`, credentials, close };
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { url: `${origin}/mcp`, tokenUrl: `${origin}/token`, credentials, tokenRequests, close };
 }
