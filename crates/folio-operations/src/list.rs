@@ -85,6 +85,12 @@ pub struct ListPage<T> {
     pub is_total_estimate: bool,
 }
 
+impl<T> Default for ListPage<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), next_page_token: String::new(), total_size: 0, is_total_estimate: false }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SortKeys {
     CreateTime,

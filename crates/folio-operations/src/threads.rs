@@ -135,8 +135,8 @@ fn thread_filter(principal: &Principal, text: &str) -> Result<ThreadFilter> {
 #[derive(Debug, Clone, Serialize)]
 pub struct GetThread {
     pub thread_id: ThreadId,
-    /// A page of messages also ends at about 2 MiB.
-    pub list: ListRequest,
+    /// The page of messages, which also ends at about 2 MiB. None: no messages, without a read of the journal.
+    pub messages: Option<ListRequest>,
 }
 
 #[derive(Debug, Clone)]
@@ -153,12 +153,19 @@ impl Operation for GetThread {
     type Output = ThreadPage;
 
     async fn run(self, context: &Context) -> Result<ThreadPage> {
-        let filter = MessageFilter::parse(&self.list.filter)?;
         let (principal, id) = (context.principal(), &self.thread_id);
         let scope = ["messages", principal.org.as_str(), id.as_str()];
-        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Oldest, limits::PAGE_SIZE_MAX)?;
+        let listed = |list: &ListRequest| {
+            let filter = MessageFilter::parse(&list.filter)?;
+            let listing = Listing::new(list, &scope, SortKeys::CreateTime, Order::Oldest, limits::PAGE_SIZE_MAX)?;
+            Ok::<_, Error>((filter, listing))
+        };
+        let listed = self.messages.as_ref().map(listed).transpose()?;
         let header = visible(context, id).await?;
-        let messages = messages(context, &header, &filter, &listing).await?;
+        let messages = match listed {
+            Some((filter, listing)) => messages(context, &header, &filter, &listing).await?,
+            None => ListPage::default(),
+        };
         let open_turn = match header.open_turn {
             Some(_) => context.conversations().open_turn(principal, id).await?,
             None => None,

@@ -36,7 +36,7 @@ impl ThreadService for Api {
         GetThreadResponse,
         |request| {
             let thread_id = fields::id("thread_id", &request.thread_id)?;
-            GetThread { thread_id, list: list_request!(request) }
+            GetThread { thread_id, messages: Some(list_request!(request)) }
         },
         |ThreadPage { thread, messages, open_turn }: ThreadPage| v1::GetThreadResponse {
             thread: Some((&thread).into()),

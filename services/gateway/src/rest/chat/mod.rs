@@ -110,18 +110,16 @@ fn missing_thread() -> Failure {
     Failure::not_found("Thread not found")
 }
 
-/// Returns a thread of the caller about a document, with its newest message. The threads of other users are missing here, also for
+/// Returns a thread of the caller about a document, without its messages. The threads of other users are missing here, also for
 /// administrators.
 async fn own_thread(client: &Client, document: &DocumentId, thread_id: ThreadId) -> Result<ThreadPage, Failure> {
     let found = visible_thread(client, document, thread_id).await?;
     if found.thread.user == client.principal().user { Ok(found) } else { Err(missing_thread()) }
 }
 
-/// Returns a thread about a document that the caller may see, with its newest message. An older one would cost a search over the
-/// turns of the thread.
+/// Returns a thread about a document that the caller may see, without its messages.
 async fn visible_thread(client: &Client, document: &DocumentId, thread_id: ThreadId) -> Result<ThreadPage, Failure> {
-    let list = ListRequest { page_size: 1, order_by: "create_time desc".to_owned(), ..ListRequest::default() };
-    let found = client.run(GetThread { thread_id, list }).await?;
+    let found = client.run(GetThread { thread_id, messages: None }).await?;
     let is_of_document = found.thread.documents == [document.clone()] && found.thread.profile == DOCUMENT_PROFILE;
     if is_of_document { Ok(found) } else { Err(missing_thread()) }
 }

@@ -184,7 +184,7 @@ pub(super) async fn find(
     let (thread, client) = (found.thread, &client);
     let read = |list| {
         let thread_id = thread.id.clone();
-        async move { client.run(GetThread { thread_id, list }).await.map(|page| page.messages) }
+        async move { client.run(GetThread { thread_id, messages: Some(list) }).await.map(|page| page.messages) }
     };
     let messages = rows(ListRequest::default(), MESSAGES_MAX, &read).await?.items;
     let pending = found.open_turn.as_ref().and_then(pending);
