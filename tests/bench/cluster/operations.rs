@@ -11,9 +11,9 @@ use crate::client::{QUESTION, chat, request, upload};
 
 /// Prefix of the counted metrics. Their labels are `server` and `kind`.
 const CALLS: &str = "folio_store_calls_total{";
-/// Time for which background operations are counted, and minimum time for turns of a kind. It contains two sweeps for open turns,
-/// each of which reads many rows at once.
-const PERIOD: Duration = Duration::from_secs(10);
+/// Time for which background operations are counted, and minimum time for turns of a kind. A sweep for open turns reads some
+/// hundred rows at once. The period contains twelve of them, so that one more or less changes the result by little.
+const PERIOD: Duration = Duration::from_secs(60);
 /// Maximum number of turns of a kind, unless more are requested. A thread has at most 2,000 turns.
 const TURNS_MAX: usize = 1_900;
 
