@@ -40,7 +40,7 @@ impl Forms {
     async fn pdf(&self, document: &Document) -> Result<Vec<u8>> {
         self.renderer.render(&document.org, &document.id, &Rendition::Pdf).await?;
         let key = BlobKey { blob: Rendition::Pdf.blob(document), ..document.blob_key() };
-        Ok(self.fixture.bytes(&key).await.expect("the PDF form is stored"))
+        Ok(self.fixture.bytes(&key).await.expect("the PDF rendition is stored"))
     }
 
     async fn refusal(&self, name: &str, content: &[u8], state: TextState) -> Error {
