@@ -96,7 +96,12 @@ pub(crate) fn settled(
         at,
     };
     if settled.written_off > 0 {
-        tracing::warn!(org = %call.org, key = row.key, credits = settled.written_off, "a model call cost more than its reservation; the excess is written off");
+        tracing::warn!(
+            org = %call.org,
+            key = row.key,
+            credits = settled.written_off,
+            "a model call cost more than its reservation; the excess is written off"
+        );
     }
     LedgerRow { settled: Some(settled), ..row.clone() }
 }
